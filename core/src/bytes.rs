@@ -137,6 +137,13 @@ pub fn buffer(len_bytes: u64) -> Result<Vec<u8>> {
     Ok(vec![0; len])
 }
 
+/// Returns an empty buffer with room for `len_bytes`, with the same care.
+pub fn with_capacity(len_bytes: u64) -> Result<Vec<u8>> {
+    let mut buffer = Vec::new();
+    reserve(&mut buffer, len_bytes)?;
+    Ok(buffer)
+}
+
 /// Returns the first `len_bytes` of a buffer whose content does not matter. One
 /// that is too short is replaced, with the same care.
 pub fn scratch(buffer: &mut Vec<u8>, len_bytes: u64) -> Result<&mut [u8]> {

@@ -15,6 +15,18 @@ pub struct TensorRef<'a> {
     pub shape: &'a [u64],
 }
 
+/// Returns the number of elements of a tensor of this shape; `None` if 64 bits cannot
+/// count them. A dimension of 0 makes it 0, however large the others are.
+#[must_use]
+pub fn element_count(shape: &[u64]) -> Option<u64> {
+    if shape.contains(&0) {
+        return Some(0);
+    }
+    shape
+        .iter()
+        .try_fold(1u64, |product, &dimension| product.checked_mul(dimension))
+}
+
 impl<'a> TensorRef<'a> {
     /// Describes a tensor of that type and shape. An encoder is guided by them
     /// and never relies on them.
@@ -45,5 +57,21 @@ impl<'a> TensorRef<'a> {
         'a: 'b,
     {
         TensorRef { bytes, ..self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn elements_are_counted_in_any_order_of_dimensions() {
+        const HUGE: u64 = 1 << 40;
+        assert_eq!(element_count(&[]), Some(1));
+        assert_eq!(element_count(&[3, 5]), Some(15));
+        assert_eq!(element_count(&[HUGE, HUGE]), None);
+        for shape in [[HUGE, HUGE, 0], [0, HUGE, HUGE], [HUGE, 0, HUGE]] {
+            assert_eq!(element_count(&shape), Some(0));
+        }
     }
 }

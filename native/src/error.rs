@@ -108,7 +108,7 @@ impl Error {
     }
 
     pub(crate) fn file(action: &str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
-        let action = format!("{action} {}", path.display());
+        let action = format!("{action} {}", crate::output::shown(path).display());
         move |source| Self::Io { action, source }
     }
 

@@ -11,6 +11,7 @@ use zstn::family::{SketchOptions, sketch};
 use zstn_core::container::model_delta::{self, Base};
 use zstn_core::container::zstn::{ContainerOptions, pack};
 use zstn_core::dtype::Dtype;
+use zstn_core::engine::{PackEngine, ZstdCoding};
 use zstn_core::frame::select::{Effort, EncodeOptions};
 use zstn_tests::repository;
 
@@ -84,7 +85,18 @@ fn of_vector(seeds: &mut Seeds, path: &Path) -> Result<()> {
     };
     match path.extension().and_then(OsStr::to_str) {
         Some("z4ai" | "zxq1") => seeds.add("frames", &bytes),
-        Some("zstn" | "zt" | "gauss") => seeds.add("files", &bytes),
+        Some("zstn") => {
+            seeds.add("unpack", &bytes)?;
+            of_file(seeds, &bytes)
+        }
+        Some("zt") => {
+            seeds.add("ztensor", &bytes)?;
+            of_file(seeds, &bytes)
+        }
+        Some("gauss") => {
+            seeds.add("gauss", &bytes)?;
+            of_file(seeds, &bytes)
+        }
         Some("zxd1") => match beside("base") {
             Some(base) => seeds.add("differences", &pair_of(&base, &bytes)),
             None => Ok(()),
@@ -108,9 +120,28 @@ fn of_vector(seeds: &mut Seeds, path: &Path) -> Result<()> {
     }
 }
 
+/// Adds a file of any container.
+fn of_file(seeds: &mut Seeds, bytes: &[u8]) -> Result<()> {
+    seeds.add("files", bytes)?;
+    seeds.add("pieces", bytes)?;
+    // Rows 1 to 3 of the first tensor.
+    seeds.add("rows", &[&[0, 1, 0, 3, 0], bytes].concat())?;
+    for target in 0..4 {
+        seeds.add("convert", &[&[target], bytes].concat())?;
+    }
+    Ok(())
+}
+
 /// Adds a tensor for the encoders, in every dtype of floats.
 fn of_tensor(seeds: &mut Seeds, bytes: &[u8], base: Option<Vec<u8>>) -> Result<()> {
     let base = base.unwrap_or_default();
+    let mut frame = Vec::new();
+    let start = &bytes[..bytes.len().min(MAX_BYTES / 8)];
+    seeds
+        .engine
+        .zstd_encode(start, ZstdCoding::Search(3), &mut frame);
+    let len = u32::try_from(start.len())?.to_le_bytes();
+    seeds.add("zstd", &[&len, frame.as_slice()].concat())?;
     for (number, dtype) in (0u8..).zip(Dtype::ALL) {
         if [Dtype::Bf16, Dtype::F16, Dtype::F32].contains(&dtype) {
             let input = pair_of(&base, &bytes[..bytes.len().min(MAX_BYTES / 8)]);
@@ -125,10 +156,12 @@ fn of_tensor(seeds: &mut Seeds, bytes: &[u8], base: Option<Vec<u8>>) -> Result<(
 /// bits changed.
 fn of_checkpoint(seeds: &mut Seeds, file: &[u8]) -> Result<()> {
     seeds.add("safetensors", file)?;
-    seeds.add("files", file)?;
+    of_file(seeds, file)?;
+    seeds.add("packing", &[&[1], file].concat())?;
     let options = ContainerOptions::new(Effort::Balanced);
     if let Ok(packed) = pack(&seeds.engine, file, options) {
-        seeds.add("files", &packed)?;
+        seeds.add("unpack", &packed)?;
+        of_file(seeds, &packed)?;
     }
     for extended in [false, true] {
         let options = EncodeOptions::new(Effort::Fast).extended(extended);

@@ -18,6 +18,14 @@ pub enum Verb {
     Demo(Demo),
     /// Take a model through everything that a hub uses, and print the bytes that moved
     HubDemo(HubDemo),
+    /// Check licences, origins and lock files of all dependencies
+    Deps(Deps),
+    /// Build and test for other processors and systems, by emulation
+    Platforms(Platforms),
+    /// Build everything that is published, without publishing it
+    Release(Release),
+    /// Build what is shipped twice, in different folders, and compare the bytes
+    Reproducible(Reproducible),
     /// Run every check, in the order a reviewer would
     Test(Test),
     /// Let the real z4ai decode random inputs of every encoder
@@ -31,7 +39,7 @@ pub enum Verb {
     /// Install ONNX Runtime and TensorFlow.js for the tests of docs/npm/hand-off.md
     Consumers,
     /// Run every fault of servers and files in Rust and in Node, and print the table
-    Faults,
+    Faults(Faults),
     /// Run the tests of object stores against moto (S3) and azurite (Azure)
     Stores,
     /// Run the tests with git-lfs, with and without a server
@@ -92,6 +100,9 @@ pub struct HubJob {
 
 #[derive(clap::Args)]
 pub struct Test {
+    /// Only lints, the tests of all crates and those in Node; a few minutes
+    #[arg(long, conflicts_with_all = ["skip_peers", "skip_stores", "skip_browser", "skip_runtimes"])]
+    pub quick: bool,
     /// Leave out the exchange of files with other people's packages (needs Python)
     #[arg(long)]
     pub skip_peers: bool,
@@ -104,6 +115,49 @@ pub struct Test {
     /// Leave out Firefox, WebKitGTK, Deno, Bun, workerd and the bundlers
     #[arg(long)]
     pub skip_runtimes: bool,
+    /// Leave out the fuzzer, which runs for eight minutes
+    #[arg(long)]
+    pub skip_fuzz: bool,
+}
+
+#[derive(clap::Args)]
+pub struct Deps {
+    /// Write the files THIRD-PARTY-LICENSES.txt instead of comparing them
+    #[arg(long)]
+    pub write: bool,
+    /// Also write an SBOM of each artifact to this folder, as built for this machine
+    #[arg(long, value_name = "DIR")]
+    pub sbom: Option<PathBuf>,
+}
+
+#[derive(clap::Args)]
+pub struct Platforms {
+    /// s390x, aarch64, i686, musl, windows, or msrv for the oldest Rust; all by default
+    #[arg(value_name = "NAME")]
+    pub names: Vec<String>,
+    /// Keep what is built, for the next run
+    #[arg(long)]
+    pub keep: bool,
+}
+
+#[derive(clap::Args)]
+pub struct Release {
+    /// Build everything into target/release-dry-run; nothing is published from here
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Build the static program alone
+    #[arg(long, hide = true)]
+    pub only_program: bool,
+}
+
+#[derive(clap::Args)]
+pub struct Reproducible {
+    /// Only this WebAssembly module: reader, formats, coder or threads
+    #[arg(long, value_name = "MODULE")]
+    pub only: Option<String>,
+    /// Also the static program; its release builds take many minutes
+    #[arg(long)]
+    pub native: bool,
 }
 
 #[derive(clap::Args)]
@@ -120,13 +174,23 @@ pub struct Interop {
 }
 
 #[derive(clap::Args)]
+pub struct Faults {
+    /// Instead, send every verb of the command line 50 of each signal at random moments
+    #[arg(long)]
+    pub all: bool,
+}
+
+#[derive(clap::Args)]
 pub struct Fuzz {
     /// Targets of tests/fuzz, such as frames; all by default
     #[arg(value_name = "TARGET")]
     pub targets: Vec<String>,
-    /// How long each target runs
+    /// How long each target runs; two run at a time
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub minutes: u32,
+    /// Replay the known inputs instead, and count the edges that they reach
+    #[arg(long, conflicts_with = "minutes")]
+    pub coverage: bool,
 }
 
 #[derive(clap::Args)]

@@ -70,6 +70,6 @@ fn build(workspace: &Workspace, step: &mut Step, feature: &str, into: &Path) -> 
     wasm::bind(&workspace.target(&built), into, feature)?;
     let module = into.join(format!("{feature}_bg.wasm"));
     let size = fs::metadata(&module).context("wasm-bindgen wrote no module")?;
-    step.note(format!("{} KB", size.len().div_ceil(1000)));
+    step.note(format!("{} kB", size.len().div_ceil(1000)));
     Ok(())
 }

@@ -8,6 +8,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
+use crate::args::Faults;
 use crate::cargo::cargo;
 use crate::step::Report;
 use crate::workspace::Workspace;
@@ -53,7 +54,13 @@ const JAVASCRIPT: [&str; 2] = [
     "tests/js/node/file-faults.test.mjs",
 ];
 
-pub fn run(workspace: &Workspace, report: &mut Report) -> Result<()> {
+/// Signals of each kind, at random moments of each verb.
+const MOMENTS: &str = "50";
+
+pub fn run(workspace: &Workspace, report: &mut Report, options: &Faults) -> Result<()> {
+    if options.all {
+        return signals(workspace, report);
+    }
     report.step("Node and npm", node::check)?;
     report.step("npm packages", |step| node::install(workspace, step))?;
     wasm::build(workspace, report)?;
@@ -89,6 +96,25 @@ pub fn run(workspace: &Workspace, report: &mut Report) -> Result<()> {
         table.print(workspace)?;
     }
     native.and(npm)
+}
+
+/// Sends signals at random moments (`tests/rust/faults/signals.rs`).
+fn signals(workspace: &Workspace, report: &mut Report) -> Result<()> {
+    report.step("command line and server of faults", |step| {
+        programs::build(workspace, step)
+    })?;
+    report.step("signals at random moments", |step| {
+        let mut test = cargo(workspace);
+        test.args(["test", "-p", "zstn-tests", "--test", "faults"])
+            .args(["--", "signals", "--nocapture"])
+            .env("ZSTN_FAULT_MOMENTS", MOMENTS)
+            .env("ZSTN_BIN", workspace.zstn("debug"));
+        step.run(&mut test)?;
+        let output = step.output()?;
+        let figures = output.lines().find(|line| line.contains(" signals, "));
+        step.note(figures.unwrap_or_default());
+        Ok(())
+    })
 }
 
 /// Returns the path of the server of faults.

@@ -4,9 +4,9 @@
 //! The instrumentation is that of cargo-fuzz without a sanitizer: the code under
 //! test has next to no `unsafe`, and the active toolchain can build it.
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
@@ -19,16 +19,27 @@ use crate::workspace::Workspace;
 const MANIFEST: &str = "tests/fuzz/Cargo.toml";
 
 /// All targets: those that find most come first.
-const TARGETS: [&str; 8] = [
+const TARGETS: [&str; 16] = [
     "frames",
     "files",
+    "pieces",
+    "rows",
+    "unpack",
     "differences",
     "deltas",
     "quantised",
+    "ztensor",
+    "gauss",
+    "zstd",
+    "convert",
+    "packing",
     "safetensors",
     "encoders",
     "sketches",
 ];
+
+/// Targets that run at a time.
+const AT_A_TIME: usize = 2;
 
 /// Coverage of edges, with the operands of comparisons, which guide the fuzzer.
 const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module \
@@ -56,11 +67,34 @@ pub fn run(workspace: &Workspace, report: &mut Report, options: &Fuzz) -> Result
     let is_chosen = |target: &str| {
         options.targets.is_empty() || options.targets.iter().any(|wanted| wanted == target)
     };
+    let chosen: Vec<&str> = TARGETS.into_iter().filter(|t| is_chosen(t)).collect();
+    let run = match options.coverage {
+        true => Run::Replay,
+        false => Run::Minutes(options.minutes),
+    };
+    all(workspace, report, &chosen, run)
+}
+
+/// Runs every target for a minute: the step of `cargo xtask test`.
+pub fn short(workspace: &Workspace, report: &mut Report) -> Result<()> {
+    all(workspace, report, &TARGETS, Run::Minutes(1))
+}
+
+/// What is done with a target.
+#[derive(Clone, Copy)]
+enum Run {
+    /// New inputs for this time.
+    Minutes(u32),
+    /// The inputs that are known, to count what they reach.
+    Replay,
+}
+
+fn all(workspace: &Workspace, report: &mut Report, targets: &[&str], run: Run) -> Result<()> {
     let programs = report.step("fuzz targets", |step| build(workspace, step))?;
     report.step("seeds", |step| seeds(workspace, step))?;
-    for target in TARGETS.into_iter().filter(|target| is_chosen(target)) {
-        report.step(&format!("fuzz {target}"), |step| {
-            fuzz(workspace, step, &programs, target, options.minutes)
+    for targets in targets.chunks(AT_A_TIME) {
+        report.step(&format!("fuzz {}", targets.join(", ")), |step| {
+            fuzz(workspace, step, &programs, targets, run)
         })?;
     }
     Ok(())
@@ -111,22 +145,59 @@ fn seeds(workspace: &Workspace, step: &mut Step) -> Result<()> {
     Ok(())
 }
 
-/// Runs one target. What it finds stays in `target/fuzz/found`, what it learns in
-/// `target/fuzz/corpus`.
+/// Runs targets at the same time. What they find stays in `target/fuzz/found`, what
+/// they learn in `target/fuzz/corpus`.
 fn fuzz(
     workspace: &Workspace,
     step: &mut Step,
     programs: &Path,
-    target: &str,
-    minutes: u32,
+    targets: &[&str],
+    run: Run,
 ) -> Result<()> {
+    let logs = workspace.target("fuzz/logs");
+    fs::create_dir_all(&logs)?;
+    let mut running = Vec::new();
+    for target in targets {
+        let log = logs.join(format!("{target}.log"));
+        let file = File::create(&log)?;
+        let mut command = command(workspace, programs, target, run)?;
+        command.stdin(Stdio::null()).stdout(file.try_clone()?);
+        let child = command.stderr(file).spawn()?;
+        running.push((*target, log, child));
+    }
+    let (mut notes, mut failed) = (Vec::new(), Vec::new());
+    for (target, log, mut child) in running {
+        let is_fine = child.wait()?.success();
+        let output = String::from_utf8_lossy(&fs::read(&log)?).into_owned();
+        notes.push(format!("{target}: {}", figures(&output)));
+        if !is_fine {
+            step.append(&log)?;
+            failed.push(target);
+        }
+    }
+    step.note(notes.join("; "));
+    match failed.is_empty() {
+        true => Ok(()),
+        false => bail!(
+            "{} found a defect; its input is in {}",
+            failed.join(" and "),
+            workspace.target("fuzz/found").display()
+        ),
+    }
+}
+
+fn command(workspace: &Workspace, programs: &Path, target: &str, run: Run) -> Result<Command> {
     let folder = |kind: &str| workspace.target(&format!("fuzz/{kind}/{target}"));
     let [corpus, found, seeds] = ["corpus", "found", "seeds"].map(folder);
     for folder in [&corpus, &found, &seeds] {
         fs::create_dir_all(folder)?;
     }
-    let mut run = Command::new(programs.join(target));
-    run.arg(format!("-max_total_time={}", 60 * minutes))
+    let mut command = Command::new(programs.join(target));
+    command
+        .arg(match run {
+            Run::Minutes(minutes) => format!("-max_total_time={}", 60 * minutes),
+            Run::Replay => "-runs=0".into(),
+        })
         .arg(format!("-timeout={TIMEOUT_S}"))
         .arg(format!("-rss_limit_mb={MEMORY_MIB}"))
         .arg(format!("-malloc_limit_mb={MEMORY_MIB}"))
@@ -137,25 +208,38 @@ fn fuzz(
         ])
         .arg(format!("-artifact_prefix={}/", found.display()))
         .args([&corpus, &seeds]);
-    step.run(&mut run)?;
-    let output = step.output()?;
-    let figure = |name: &str| {
-        let line = output.lines().find_map(|line| line.split_once(name));
-        line.map_or("?", |(_, rest)| {
-            rest.split_whitespace().next().unwrap_or("?")
-        })
+    Ok(command)
+}
+
+/// Returns the number of executions, and of edges reached of those there are, from
+/// what a target has printed.
+fn figures(output: &str) -> String {
+    let after = |name: &str| {
+        let lines = output.lines().filter_map(|line| line.split_once(name));
+        let rest = lines.map(|(_, rest)| rest.trim_start_matches([' ', '(']));
+        let last = rest
+            .filter_map(|rest| rest.split_whitespace().next())
+            .last();
+        last.unwrap_or("?").to_owned()
     };
-    step.note(format!(
-        "{} executions, {} edges",
-        figure("stat::number_of_executed_units:"),
-        output
-            .lines()
-            .filter_map(|line| line.split_once(" cov: "))
-            .next_back()
-            .map_or("?", |(_, rest)| rest
-                .split_whitespace()
-                .next()
-                .unwrap_or("?")),
-    ));
-    Ok(())
+    format!(
+        "{} executions, {} of {} edges",
+        after("stat::number_of_executed_units:"),
+        after(" cov: "),
+        after("INFO: Loaded 1 modules"),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::figures;
+
+    #[test]
+    fn figures_are_those_that_the_fuzzer_prints_last() {
+        let output = "INFO: Loaded 1 modules   (73120 inline 8-bit counters): 73120 [0x1, 0x2)\n\
+            #7 INITED cov: 12 ft: 15\n#99 DONE   cov: 5361 ft: 9 corp: 3/1b\n\
+            stat::number_of_executed_units: 257147\n";
+        let expected = "257147 executions, 5361 of 73120 edges";
+        assert_eq!(figures(output), expected);
+    }
 }

@@ -6,6 +6,7 @@
 mod apt;
 mod args;
 mod background;
+mod build_paths;
 mod capi;
 mod cargo;
 mod chromium;
@@ -13,6 +14,8 @@ mod consumers;
 mod counts;
 mod decoders;
 mod demo;
+mod deps;
+mod disk;
 mod faults;
 mod fresh;
 mod fuzz;
@@ -24,12 +27,19 @@ mod interop;
 mod nginx;
 mod no_std;
 mod node;
+mod node_tests;
 mod object_stores;
+mod oldest_rust;
 mod placeholder;
+mod platforms;
 mod process;
 mod programs;
 mod python;
+mod quick;
+mod release;
+mod reproducible;
 mod runtimes;
+mod rust_checks;
 mod rust_source;
 mod rust_target;
 mod server;
@@ -57,6 +67,10 @@ fn main() -> ExitCode {
         match args.verb {
             Verb::Demo(options) => demo::run(&workspace, &mut report, &options),
             Verb::HubDemo(options) => hub_demo::run(&workspace, &mut report, &options),
+            Verb::Deps(options) => deps::run(&workspace, &mut report, &options),
+            Verb::Platforms(options) => platforms::run(&workspace, &mut report, &options),
+            Verb::Release(options) => release::run(&workspace, &mut report, &options),
+            Verb::Reproducible(options) => reproducible::run(&workspace, &mut report, &options),
             Verb::Test(options) => test::run(&workspace, &mut report, &options),
             Verb::Interop(options) => interop::run(&workspace, &mut report, &options),
             Verb::Fuzz(options) => fuzz::run(&workspace, &mut report, &options),
@@ -67,7 +81,7 @@ fn main() -> ExitCode {
             Verb::Compressed(options) => torch::compressed(&workspace, &mut report, &options),
             Verb::Capi(options) => capi::run(&workspace, &mut report, &options),
             Verb::Consumers => consumers::run(&workspace, &mut report),
-            Verb::Faults => faults::run(&workspace, &mut report),
+            Verb::Faults(options) => faults::run(&workspace, &mut report, &options),
             Verb::Stores => object_stores::run(&workspace, &mut report),
             Verb::Lfs => git_lfs::run(&workspace, &mut report),
             Verb::HubJob(options) => hub_job::run(&workspace, &mut report, &options),

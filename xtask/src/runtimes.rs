@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 use crate::fresh::Stamp;
 use crate::step::{Report, Step};
 use crate::workspace::Workspace;
-use crate::{apt, chromium, counts, faults, node, process, programs, wasm};
+use crate::{apt, chromium, counts, node, node_tests, process, programs, wasm};
 
 /// The first one with every command of WebDriver BiDi that playwright sends.
 const MIN_FIREFOX: u32 = 143;
@@ -59,15 +59,10 @@ impl Runtimes {
             ("tests in Firefox", "test:firefox"),
         ] {
             report.step(title, |step| {
-                let mut npm = node::npm();
-                npm.args(["run", script, "--workspace", "zstn-tests"])
-                    .env("ZSTN_BIN", workspace.zstn("debug"))
-                    .env("ZSTN_FAULT_SERVER", faults::server(workspace))
-                    .env("ZSTN_RUNTIMES", workspace.cache("runtimes"))
+                let mut npm = node_tests::npm(workspace, script);
+                npm.env("ZSTN_RUNTIMES", workspace.cache("runtimes"))
                     .env("CHROMIUM", chromium)
                     .env("FIREFOX", &self.firefox)
-                    // Lists failures at the end of the log.
-                    .env("NODE_OPTIONS", "--test-reporter=spec")
                     .env_remove("ZSTN_SKIP_BROWSER");
                 step.run(&mut npm)?;
                 counts::note(step)

@@ -36,7 +36,8 @@ pub fn toolchain(
     ))
 }
 
-fn nightly_rustc() -> Command {
+/// Returns the compiler of that toolchain.
+pub fn nightly_rustc() -> Command {
     let mut rustup = Command::new("rustup");
     rustup
         .args(["run", NIGHTLY, "rustc"])

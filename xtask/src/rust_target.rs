@@ -14,6 +14,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 
 use crate::apt;
+use crate::build_paths;
 use crate::cargo::{cargo, cargo_at};
 use crate::process;
 use crate::rust_source::{self, NIGHTLY};
@@ -70,6 +71,13 @@ impl Toolchain {
         flags: &str,
     ) -> Command {
         let into = workspace.target(directory);
+        let mut rustc = match self {
+            Self::Active => active_rustc(workspace),
+            Self::Packaged { .. } => Command::new(PACKAGED_RUSTC),
+            Self::Nightly { .. } => rust_source::nightly_rustc(),
+        };
+        let mut flags: Vec<String> = flags.split_whitespace().map(str::to_owned).collect();
+        flags.extend(build_paths::remap(workspace, &mut rustc));
         let mut command = match self {
             Self::Active => {
                 let mut command = cargo(workspace);
@@ -100,10 +108,8 @@ impl Toolchain {
                 command
             }
         };
-        command
-            .args(["--target", target.triple])
-            .env("RUSTFLAGS", flags)
-            .env_remove("CARGO_ENCODED_RUSTFLAGS");
+        build_paths::set_flags(&mut command, &flags);
+        command.args(["--target", target.triple]);
         command
     }
 
@@ -125,6 +131,15 @@ pub fn ready(workspace: &Workspace, step: &mut Step, target: &Target) -> Result<
     Ok(Toolchain::Packaged {
         crates: target.crates,
     })
+}
+
+/// Adds the standard library of `triple` to the active toolchain.
+pub fn add(workspace: &Workspace, step: &mut Step, triple: &'static str) -> Result<()> {
+    let target = Target { triple, crates: "" };
+    if active_has(workspace, &target) || rustup_adds(workspace, step, &target) {
+        return Ok(());
+    }
+    bail!("the active toolchain cannot build for {triple}; `rustup target add {triple}` adds that")
 }
 
 fn install_packaged(step: &mut Step, target: &Target) -> Result<()> {
@@ -201,7 +216,7 @@ fn rustup_adds(workspace: &Workspace, step: &mut Step, target: &Target) -> bool 
         return false;
     }
     step.say(&format!(
-        "Adding {} with rustup: the active Rust toolchain cannot build for WebAssembly yet.",
+        "Adding {} with rustup: the active Rust toolchain cannot build for it yet.",
         target.triple
     ));
     let mut rustup = Command::new("rustup");
@@ -212,7 +227,7 @@ fn rustup_adds(workspace: &Workspace, step: &mut Step, target: &Target) -> bool 
     let added =
         process::succeeds_within(&mut rustup, RUSTUP_LIMIT) && active_has(workspace, target);
     if !added {
-        step.say("That did not work, so another toolchain is used.");
+        step.say("That did not work.");
         // Only a shortcut for the next run.
         let _ = fs::create_dir_all(workspace.cache(""));
         let _ = fs::write(failed, "");

@@ -7,7 +7,6 @@ use std::process::Command;
 use anyhow::{Context, Result};
 
 use crate::args::Test;
-use crate::cargo::cargo;
 use crate::git_lfs::GitLfs;
 use crate::hub_job::HubJob;
 use crate::object_stores::ObjectStores;
@@ -17,8 +16,8 @@ use crate::valgrind::{self, Valgrind};
 use crate::wheel::Python;
 use crate::workspace::Workspace;
 use crate::{
-    capi, chromium, consumers, counts, faults, hub_demo, instructions, interop, nginx, no_std,
-    node, programs, python, rust_target, wasm,
+    capi, chromium, consumers, counts, deps, disk, fuzz, hub_demo, instructions, interop, nginx,
+    node, node_tests, oldest_rust, python, quick, rust_checks, rust_target, wasm,
 };
 
 /// A small checkpoint in the repository, for a demo without a download.
@@ -27,26 +26,32 @@ const SMALL_MODEL: &str = "tests/vectors/zstn/tiny_llama_tied.safetensors";
 pub fn run(workspace: &Workspace, report: &mut Report, options: &Test) -> Result<()> {
     // Read now, since the tests rebuild the file of this program.
     let this = env::current_exe().context("this program does not know its own path")?;
-    let result = all(workspace, report, options, &this);
+    let result = match options.quick {
+        true => quick::run(workspace, report),
+        false => all(workspace, report, options, &this),
+    };
     report.summary();
     result
 }
 
 fn all(workspace: &Workspace, report: &mut Report, options: &Test, this: &Path) -> Result<()> {
     let tools = Tools::ready(workspace, report, options)?;
+    deps::check(workspace, report, false)?;
     // The command line includes the page.
     wasm::build(workspace, report)?;
     report.step("page", |step| wasm::page(workspace, step))?;
-    rust(workspace, report)?;
+    rust_checks::all(workspace, report)?;
+    report.step("oldest Rust", |step| oldest_rust::check(workspace, step))?;
     if let Some(stores) = &tools.stores {
         report.step("object stores", |step| stores.test(workspace, step))?;
     }
     report.step("instructions of the stages", |step| {
         instructions::check(workspace, step, tools.valgrind.as_ref())
     })?;
-    report.step("TypeScript types", |step| {
-        step.run(node::npm().args(["run", "check", "--workspaces", "--if-present"]))
-    })?;
+    if !options.skip_fuzz {
+        fuzz::short(workspace, report)?;
+    }
+    report.step("TypeScript types", node_tests::types)?;
     report.step("API reference of the npm package", |step| {
         step.run(node::npm().args(["run", "docs"]))
     })?;
@@ -113,6 +118,7 @@ struct Tools {
 impl Tools {
     /// Does all set-up first, so that a missing tool is reported in the first minute.
     fn ready(workspace: &Workspace, report: &mut Report, options: &Test) -> Result<Self> {
+        report.step("free disk space", |step| disk::check(workspace, step))?;
         report.step("Node and npm", node::check)?;
         report.step("npm packages", |step| node::install(workspace, step))?;
         for target in [rust_target::WEB, rust_target::BARE] {
@@ -185,76 +191,8 @@ impl Tools {
     }
 }
 
-fn rust(workspace: &Workspace, report: &mut Report) -> Result<()> {
-    const DENY: [&str; 3] = ["--", "-D", "warnings"];
-    let core = ["--package", "zstn-core", "--no-default-features"];
-    report.step("format", |step| {
-        step.run(cargo(workspace).args(["fmt", "--all", "--check"]))
-    })?;
-    report.step("clippy", |step| {
-        step.run(
-            cargo(workspace)
-                .args(["clippy", "--workspace", "--all-targets"])
-                .args(DENY),
-        )
-    })?;
-    report.step("clippy, core without features", |step| {
-        step.run(
-            cargo(workspace)
-                .arg("clippy")
-                .args(core)
-                .arg("--all-targets")
-                .args(DENY),
-        )
-    })?;
-    report.step("documentation", |step| {
-        let mut doc = cargo(workspace);
-        doc.env("RUSTDOCFLAGS", "-Dwarnings").args([
-            "doc",
-            "--no-deps",
-            // The documentation includes items that a feature enables.
-            "--all-features",
-            "--package",
-            "zstn-core",
-            "--package",
-            "zstn",
-            "--package",
-            "zstn-store",
-        ]);
-        step.run(&mut doc)
-    })?;
-    report.step("core without std", |step| {
-        no_std::build_core(workspace, step, &["pure-hashes"])
-    })?;
-    report.step("core without std, pure decoder", |step| {
-        no_std::build_core(workspace, step, &["pure-hashes"])
-    })?;
-    report.step("core without std, everything that can", |step| {
-        no_std::build_core(workspace, step, &["pure-encoder", "brotli", "pure-hashes"])
-    })?;
-    report.step("cargo test, core without features", |step| {
-        step.run(cargo(workspace).arg("test").args(core).arg("--lib"))
-    })?;
-    report.step("programs and tests, dev build", |step| {
-        programs::build_all(workspace, step)
-    })?;
-    report.step("cargo test", |step| {
-        let mut test = cargo(workspace);
-        test.args(["test", "--workspace"])
-            .env("ZSTN_BIN", workspace.zstn("debug"));
-        step.run(&mut test)?;
-        counts::note(step)
-    })
-}
-
 fn javascript(workspace: &Workspace, step: &mut Step, tools: &Tools) -> Result<()> {
-    let mut npm = node::npm();
-    npm.args(["test", "--workspaces", "--if-present"])
-        .env("ZSTN_BIN", workspace.zstn("debug"))
-        .env("ZSTN_FAULT_SERVER", faults::server(workspace))
-        .env("ZSTN_STUB_HUB", programs::stub_hub(workspace))
-        // Lists failures at the end of the log.
-        .env("NODE_OPTIONS", "--test-reporter=spec");
+    let mut npm = node_tests::npm(workspace, "test");
     if let Some(nginx) = &tools.nginx {
         npm.env("ZSTN_NGINX", nginx);
     }

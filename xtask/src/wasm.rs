@@ -243,7 +243,7 @@ fn compile(
         .context("wasm-bindgen wrote no module")?
         .len();
     step.note(format!(
-        "{} KB, {}",
+        "{} kB, {}",
         size.div_ceil(1000),
         toolchain.describe()
     ));

@@ -24,14 +24,7 @@ pub fn run(workspace: &Workspace, report: &mut Report) -> Result<()> {
     let tools = report.step("maturin", |step| python::maturin(workspace, step))?;
     let is_portable = has_zig(&tools);
     let wheel = report.step("wheel, release build", |step| {
-        let folder = workspace.target("wheels");
-        let mut arguments = vec!["--release"];
-        if is_portable {
-            arguments.extend(["--zig", "--compatibility", PLATFORM]);
-        }
-        let wheel = build(workspace, step, &tools, &arguments, &folder)?;
-        step.note(workspace.show(&wheel));
-        Ok(wheel)
+        build_release(workspace, step, &tools, is_portable)
     })?;
     if is_portable {
         report.step("symbols of the wheel", |step| {
@@ -41,6 +34,33 @@ pub fn run(workspace: &Workspace, report: &mut Report) -> Result<()> {
     report.step("README of the wheel, with NumPy alone", |step| {
         readme(workspace, step, &wheel)
     })
+}
+
+/// Builds what users install, and returns its path.
+pub fn release(workspace: &Workspace, step: &mut Step) -> Result<PathBuf> {
+    let tools = python::maturin(workspace, step)?;
+    let is_portable = has_zig(&tools);
+    let wheel = build_release(workspace, step, &tools, is_portable)?;
+    if is_portable {
+        audit(workspace, step, &wheel)?;
+    }
+    Ok(wheel)
+}
+
+fn build_release(
+    workspace: &Workspace,
+    step: &mut Step,
+    tools: &Environment,
+    is_portable: bool,
+) -> Result<PathBuf> {
+    let folder = workspace.target("wheels");
+    let mut arguments = vec!["--release"];
+    if is_portable {
+        arguments.extend(["--zig", "--compatibility", PLATFORM]);
+    }
+    let wheel = build(workspace, step, tools, &arguments, &folder)?;
+    step.note(workspace.show(&wheel));
+    Ok(wheel)
 }
 
 /// Refuses a wheel that takes more of glibc than its name says, or more of

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::BaseUse;
 use crate::dtype::Dtype;
+use crate::tensor::element_count;
 
 /// One tensor of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,7 +51,7 @@ impl FileTensor {
     /// Returns the number of elements.
     #[must_use]
     pub fn element_count(&self) -> u64 {
-        // Cannot overflow: the header has been checked.
-        self.shape.iter().product()
+        // The header has been checked.
+        element_count(&self.shape).unwrap_or(u64::MAX)
     }
 }

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::fetched::FetchedRanges;
 use super::format::{AnyContents, Contents, Opener, StoredTensor};
+use super::rows::RangePlan;
 use super::{FileCatalog, FileTensor};
 use crate::container::foreign::ztensor::{self, Element, FOOTER_BYTES, Footer, Layout, Manifest};
 use crate::engine::Engine;
@@ -78,6 +79,20 @@ impl Contents for FormatContents {
         self.0[stored.number]
             .decode(engine, stored.bytes)
             .map_err(stored.in_file())
+    }
+
+    fn plan(
+        &self,
+        _: &FileTensor,
+        number: usize,
+        span: &Range<u64>,
+        _: Option<&[u8]>,
+    ) -> Result<Option<RangePlan>> {
+        let plain = self.0[number].plain();
+        Ok(plain.map(|stored| {
+            let range = stored.start + span.start..stored.start + span.end;
+            RangePlan::stored(Vec::from_iter((!range.is_empty()).then_some(range)))
+        }))
     }
 
     #[cfg(feature = "decode-task")]

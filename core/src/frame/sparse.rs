@@ -151,13 +151,29 @@ pub fn encode<E: PackEngine>(
     transform: turbo::Transform,
     codings: &[ZstdCoding],
 ) -> Vec<u8> {
+    encode_streams(engine, tensor, width, transform, [codings, codings])
+}
+
+/// Returns the same frame with codings of their own for the bitmap and for the
+/// values.
+///
+/// # Panics
+/// If `width` is not 1, 2, 4 or 8.
+#[must_use]
+pub fn encode_streams<E: PackEngine>(
+    engine: &E,
+    tensor: &[u8],
+    width: u8,
+    transform: turbo::Transform,
+    [bitmap_codings, value_codings]: [&[ZstdCoding]; 2],
+) -> Vec<u8> {
     let item_bytes = usize::from(width);
     let count = tensor.len() / item_bytes;
     let (body, tail) = tensor.split_at(count * item_bytes);
     let (bitmap, values) = sparse::split(body, item_bytes);
     let bitmap = match count {
         0 => Cow::Borrowed(&[][..]),
-        _ => Cow::Owned(stream::zstd_smallest(engine, &bitmap, codings)),
+        _ => Cow::Owned(stream::zstd_smallest(engine, &bitmap, bitmap_codings)),
     };
     let mut out = MAGIC.to_vec();
     out.extend_from_slice(&[VERSION, width, 0, 0]);
@@ -170,7 +186,8 @@ pub fn encode<E: PackEngine>(
     out.extend_from_slice(&(bitmap.len() as u64).to_le_bytes());
     out.extend_from_slice(&bitmap);
     if !values.is_empty() {
-        out.extend_from_slice(&turbo::encode(engine, &values, width, transform, codings));
+        let values = turbo::encode(engine, &values, width, transform, value_codings);
+        out.extend_from_slice(&values);
     }
     out
 }

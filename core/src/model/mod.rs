@@ -13,6 +13,7 @@ use core::ops::Range;
 use crate::catalog::{BaseUse, FileCatalog, Kind};
 use crate::dtype::Dtype;
 use crate::engine::Engine;
+use crate::tensor::element_count;
 use crate::{Error, Result};
 
 mod buffer;
@@ -105,7 +106,7 @@ impl Tensor {
     #[must_use]
     pub fn element_count(&self) -> u64 {
         // Its length in bytes fits 64 bits, which has been checked.
-        self.shape.iter().product()
+        element_count(&self.shape).unwrap_or(u64::MAX)
     }
 
     /// Returns how it is made from its parts, if it is a weight of

@@ -9,6 +9,7 @@ use super::{Model, Tensor};
 use crate::catalog::RangePlan;
 use crate::container::zstn::rows::PlaneSize;
 use crate::engine::Engine;
+use crate::tensor::element_count;
 use crate::{Error, Result};
 
 /// Rows of a tensor, and the ranges to fetch for them. Made by [`Model::rows`].
@@ -95,9 +96,12 @@ impl Tensor {
         if rows.is_empty() {
             return Ok(0..0);
         }
-        // The bits of the whole tensor have been found to fit 64 bits, and
-        // there is at least one row.
-        let row_bits = row_shape.iter().product::<u64>() * self.dtype.bits();
+        let row_bits = element_count(row_shape)
+            .and_then(|elements| elements.checked_mul(self.dtype.bits()))
+            .filter(|bits| bits.checked_mul(rows.end).is_some());
+        let Some(row_bits) = row_bits else {
+            return refuse(format!("the shape {:?} is beyond 64 bits", self.shape));
+        };
         let (start, end) = (rows.start * row_bits, rows.end * row_bits);
         if !start.is_multiple_of(8) || !end.is_multiple_of(8) {
             return refuse(format!(

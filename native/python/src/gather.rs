@@ -1,5 +1,7 @@
 //! Slices of tensors in all dimensions, cut out of memory.
 
+use zstn_core::tensor::element_count;
+
 /// The chosen indices of one dimension: `start`, `start + step`, …
 #[derive(Debug, Clone, Copy)]
 pub struct Pick {
@@ -31,7 +33,8 @@ pub fn gather(from: &[u8], shape: &[u64], picks: &[Pick], element_bytes: usize, 
     let whole = shape.iter().zip(picks).rev();
     let whole = whole.take_while(|(len, pick)| pick.is_all(**len)).count();
     let outer = picks.len() - whole;
-    let run: u64 = shape[outer..].iter().product();
+    // Without elements there is nothing to copy.
+    let run = element_count(&shape[outer..]).unwrap_or(0);
     let run_bytes = index(run) * element_bytes;
     let mut writer = Writer {
         from,
@@ -60,7 +63,7 @@ impl Writer<'_> {
         let Some(pick) = self.picks.get(dimension).copied() else {
             return self.copy(first, 1);
         };
-        let inner: u64 = self.shape[dimension + 1..].iter().product();
+        let inner = element_count(&self.shape[dimension + 1..]).unwrap_or(0);
         if dimension + 1 == self.picks.len() && pick.step == 1 {
             return self.copy(first + index(pick.start.unsigned_abs()), index(pick.count));
         }

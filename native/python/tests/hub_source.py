@@ -68,3 +68,16 @@ def events(output: str) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Returns the outcomes of rows, and the summary."""
     lines = [json.loads(line) for line in output.splitlines()]
     return lines[:-1], lines[-1]
+
+
+def run(plan: Path, source: Path | str, store: Path | str, *more: str, status: int = 0):
+    return events(hub("run", plan, "--from", source, "--to", store, "--json", *more, status=status)[0])
+
+
+def make_plan(source: Path | str, plan: Path, *more: str | Path) -> list[dict]:
+    hub("plan", source, "-o", plan, *more)
+    return [json.loads(line) for line in plan.read_text().splitlines()]
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted((folder / "packed").iterdir())}

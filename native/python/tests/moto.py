@@ -43,11 +43,21 @@ class Moto:
 
     def put(self, path: str, body: bytes = b"") -> None:
         """Stores an object, or makes the bucket for an empty path."""
-        url = f"{self.endpoint}/models/{path}".rstrip("/")
-        urllib.request.urlopen(urllib.request.Request(url, body, method="PUT")).close()
+        self._call("PUT", path, body)
 
     def get(self, path: str) -> bytes:
-        with urllib.request.urlopen(f"{self.endpoint}/models/{path}") as answer:
+        return self._call("GET", path, None)
+
+    def _call(self, method: str, path: str, body: bytes | None) -> bytes:
+        url = f"{self.endpoint}/models/{path}".rstrip("/")
+        # Any signature will do.
+        signed = "AWS4-HMAC-SHA256 Credential=test/20260101/us-east-1/s3/aws4_request"
+        headers = {
+            "Authorization": f"{signed}, SignedHeaders=host, Signature=0",
+            "Content-Type": "application/octet-stream",
+        }
+        request = urllib.request.Request(url, body, headers, method=method)
+        with urllib.request.urlopen(request, timeout=30) as answer:
             return answer.read()
 
     def variables(self) -> dict[str, str]:

@@ -8,6 +8,7 @@ import shutil
 import socket
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -71,3 +72,10 @@ def test_commands(hub: StubHub, tmp_path: Path, document: str) -> None:
         assert (work / "restored" / "model.safetensors").read_bytes() == original
     else:
         assert "would be removed" in done.stdout
+
+
+def test_the_wheel_has_the_licences_of_what_it_contains() -> None:
+    wheel = metadata.distribution("zstn")
+    assert set(wheel.metadata.get_all("License-File")) == {"LICENSE", "THIRD-PARTY-LICENSES.txt"}
+    text = wheel.read_text("licenses/THIRD-PARTY-LICENSES.txt")
+    assert text is not None and re.search(r"^pyo3 \d", text, re.MULTILINE)

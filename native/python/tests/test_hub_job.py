@@ -10,49 +10,14 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from gateway import program
-from hub_source import command, events, hub, tuned, weights, write
-from moto import Moto
+from hub_fixtures import hub_server, scratch, source  # noqa: F401
+from hub_source import command, files, hub, make_plan, run, weights, write
 
 from zstn.hub import job
-
-
-@pytest.fixture
-def source(tmp_path: Path) -> Path:
-    """Six files, two of which are equal, and a corrupt one."""
-    folder = tmp_path / "source"
-    for number in range(4):
-        write(folder, f"a/m{number}/model.safetensors", weights(number, 20_000 * (number + 1)))
-    write(folder, "b/copy/sub/model.safetensors", weights(2, 60_000))
-    (folder / "b/bad").mkdir()
-    (folder / "b/bad/model.safetensors").write_bytes(b"\x10\0\0\0\0\0\0\0{\"x\": nonsense")
-    (folder / "b/bad/config.json").write_text("{}")
-    return folder
-
-
-@pytest.fixture(autouse=True)
-def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    folder = tmp_path / "tmp"
-    folder.mkdir()
-    monkeypatch.setenv("TMPDIR", str(folder))
-    return folder
-
-
-def run(plan: Path, source: Path | str, store: Path | str, *more: str, status: int = 0):
-    return events(hub("run", plan, "--from", source, "--to", store, "--json", *more, status=status)[0])
-
-
-def make_plan(source: Path | str, plan: Path, *more: str | Path) -> list[dict]:
-    hub("plan", source, "-o", plan, *more)
-    return [json.loads(line) for line in plan.read_text().splitlines()]
-
-
-def files(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in sorted((folder / "packed").iterdir())}
 
 
 def test_a_plan_is_run_once_whatever_is_run_again(source: Path, tmp_path: Path) -> None:
@@ -169,22 +134,6 @@ def test_shares_and_the_worker_finish_each_other(
     assert json.loads(done.stdout.splitlines()[-1])["known"] == 4
 
 
-@pytest.fixture
-def hub_server(tmp_path: Path) -> Iterator[str]:
-    """The endpoint of a hub with the files of the source: a gateway to its folder."""
-    source = tmp_path / "source"
-    source.mkdir(exist_ok=True)
-    process = subprocess.Popen(
-        [program(), "gateway", "--upstream", str(source), "--port", "0", "--json"],
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout
-    yield json.loads(process.stdout.readline())["url"].rstrip("/")
-    process.terminate()
-    process.communicate()
-
-
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
 def test_work_is_given_back(tmp_path: Path, scratch: Path, number: signal.Signals) -> None:
     source, plan, store = tmp_path / "source", tmp_path / "plan.jsonl", tmp_path / "store"
@@ -266,174 +215,6 @@ def test_garbage_is_what_no_plan_names(source: Path, tmp_path: Path) -> None:
     # What is left restores.
     hub("restore", store, "--plan", few, "-o", tmp_path / "out")
     shutil.rmtree(tmp_path / "out")
-
-
-@pytest.fixture(scope="module")
-def moto() -> Iterator[Moto]:
-    server = Moto()
-    yield server
-    server.close()
-
-
-def test_an_object_store_has_the_same_files(
-    source: Path, tmp_path: Path, moto: Moto, monkeypatch: pytest.MonkeyPatch, cache: Path
-) -> None:
-    for name, value in moto.variables().items():
-        monkeypatch.setenv(name, value)
-    plan, local = tmp_path / "plan.jsonl", tmp_path / "local.jsonl"
-    for path in source.rglob("*.safetensors"):
-        moto.put(f"hub/{path.relative_to(source)}", path.read_bytes())
-    there = "s3://models/hub"
-    rows = make_plan(there, plan)
-    expected = make_plan(source, local)
-    assert [row["key"] for row in rows] == [row["key"] for row in expected]
-    _, summary = run(plan, there, "s3://models/store", status=1)
-    assert summary["packed"] == 4
-    run(local, source, tmp_path / "store", status=1)
-    for name, packed in files(tmp_path / "store").items():
-        assert moto.get(f"store/packed/{name}") == packed
-    _, summary = run(plan, there, "s3://models/store", status=1)
-    assert (summary["known"], summary["read_bytes"]) == (4, 0)
-    report = json.loads(hub("report", "s3://models/store", "--plan", plan, "--json")[0])
-    assert report["done_files"] == 4 and report["failed_files"] == 1
-    hub("restore", "s3://models/store", "--plan", plan, "-o", tmp_path / "out", "b/copy")
-    restored = tmp_path / "out/b/copy/sub/model.safetensors"
-    assert restored.read_bytes() == (source / "b/copy/sub/model.safetensors").read_bytes()
-    _, said = hub("plan", there, "-o", plan, "--known", plan)
-    assert said.endswith("; 0 bytes read\n")
-
-
-@pytest.fixture
-def families(tmp_path: Path) -> Path:
-    """Two families of a base and three fine-tunes, of one layout, and a file that has
-    no relatives."""
-    folder = tmp_path / "source"
-    for family in range(2):
-        base = weights(family, 60_000)
-        write(folder, f"f{family}/base/model.safetensors", base)
-        for number in range(3):
-            path = f"f{family}/tuned{number}/model.safetensors"
-            write(folder, path, tuned(base, 10 * family + number))
-    write(folder, "x/alone/model.safetensors", weights(7, 60_000))
-    return folder
-
-
-def test_families_are_stored_as_differences(families: Path, tmp_path: Path) -> None:
-    plan, store = tmp_path / "plan.jsonl", tmp_path / "store"
-    rows = make_plan(families, plan, "--base", "auto", "--to", store)
-    by_repo = {row["repo"]: row for row in rows}
-    assert "bases" not in by_repo["x/alone"]
-    for family in range(2):
-        own = [row for row in rows if row["repo"].startswith(f"f{family}/")]
-        roots = [row for row in own if "bases" not in row]
-        assert len(roots) == 1 and len(own) == 4
-        assert all(row["bases"] == [roots[0]["key"]] for row in own if row is not roots[0])
-    assert len(list((store / "sketches").iterdir())) == 9
-
-    outcomes, summary = run(plan, families, store)
-    assert summary["packed"] == 9
-    ended = [outcome["key"] for outcome in outcomes]
-    for row in rows:
-        for base in row.get("bases", ()):
-            assert ended.index(base) < ended.index(row["key"])
-    assert sum(name.endswith(".z4dm") for name in files(store)) == 6
-    for row in rows:
-        done = json.loads((store / "done" / f"{row['key']}.json").read_text())
-        assert done.get("bases") == row.get("bases")
-    report = json.loads(hub("report", store, "--plan", plan, "--json")[0])
-    assert report["differences"] == 6
-    saved = report["saved"]
-    differences = sum(row["size"] for row in rows if "bases" in row)
-    assert saved["base"] > 0.7 * differences
-    assert report["original_bytes"] == report["packed_bytes"] + sum(saved.values())
-
-    # Shares keep families together, and give the same files.
-    shares = tmp_path / "shares"
-    for share in ("0/2", "1/2"):
-        _, summary = run(plan, families, shares, "--shard", share)
-        assert summary["packed"] >= 1
-    assert files(shares) == files(store)
-
-    hub("restore", store, "--plan", plan, "-o", tmp_path / "out")
-    for row in rows:
-        place = Path(row["repo"], row["path"])
-        assert (tmp_path / "out" / place).read_bytes() == (families / place).read_bytes()
-
-    # A base is kept as long as something needs it.
-    few = tmp_path / "few.jsonl"
-    child = next(row for row in rows if "bases" in row)
-    few.write_text(json.dumps(child) + "\n")
-    found = json.loads(hub("gc", store, "--plan", few, "--json", "--delete")[0])
-    base = f"{child['bases'][0]}.zstn"
-    assert found["needed"] == {base: 1} and len(found["packed"]) == 7
-    assert set(files(store)) == {base, f"{child['key']}.z4dm"}
-    hub("restore", store, "--plan", few, "-o", tmp_path / "again")
-
-
-def test_the_worker_finishes_families(
-    families: Path, tmp_path: Path, hub_server: str
-) -> None:
-    plan, whole, store = tmp_path / "plan.jsonl", tmp_path / "whole", tmp_path / "store"
-    make_plan(families, plan, "--base", "auto", "--to", store)
-    run(plan, families, whole)
-    run(plan, families, store, "--shard", "1/4")
-    worker = [program(), "worker", "--plan", plan, "--to", store, "--endpoint", hub_server]
-    done = subprocess.run(worker, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert files(store) == files(whole)
-
-
-def test_new_members_keep_what_was_planned(families: Path, tmp_path: Path) -> None:
-    plan, store = tmp_path / "plan.jsonl", tmp_path / "store"
-    rows = make_plan(families, plan, "--base", "auto", "--to", store)
-    write(families, "a/new/model.safetensors", tuned(weights(0, 60_000), 77))
-    later = tmp_path / "later.jsonl"
-    options = ["--base", "auto", "--to", str(store), "--known", str(plan)]
-    again = make_plan(families, later, *options)
-    assert [row for row in again if row["repo"] != "a/new"] == rows
-    new = again[0]
-    root = next(row for row in rows if row["repo"].startswith("f0/") and "bases" not in row)
-    assert new["repo"] == "a/new" and new["bases"] == [root["key"]]
-
-
-def test_a_difference_from_a_refused_base_is_refused(families: Path, tmp_path: Path) -> None:
-    plan, store = tmp_path / "plan.jsonl", tmp_path / "store"
-    rows = make_plan(families, plan, "--base", "auto", "--to", store)
-    root = next(row for row in rows if "bases" not in row and row["repo"].startswith("f0"))
-    write(families, f"{root['repo']}/{root['path']}", weights(50, 60_000))
-    outcomes, summary = run(plan, families, store, status=1)
-    assert (summary["packed"], summary["refused"]) == (5, 4)
-    reasons = {o["reason"] for o in outcomes if o["state"] == "refused" and o["key"] != root["key"]}
-    assert len(reasons) == 1 and "make the plan again for another base" in reasons.pop()
-    # That plan has another one.
-    again = make_plan(families, tmp_path / "again.jsonl", "--base", "auto", "--to", store)
-    _, summary = run(tmp_path / "again.jsonl", families, store)
-    assert len(again) == 9 and summary["left"] == summary["refused"] == 0
-
-
-def test_bases_in_an_object_store_are_fetched_once(
-    families: Path, tmp_path: Path, moto: Moto, monkeypatch: pytest.MonkeyPatch, cache: Path
-) -> None:
-    for name, value in moto.variables().items():
-        monkeypatch.setenv(name, value)
-    plan, store = tmp_path / "plan.jsonl", "s3://models/families"
-    rows = make_plan(families, plan, "--base", "auto", "--to", store)
-    _, summary = run(plan, families, store)
-    assert summary["packed"] == 9
-    bases = {row["bases"][0] for row in rows if "bases" in row}
-    kept = {path.name for path in (cache / "packed").iterdir()}
-    assert kept == {f"{base}.zstn" for base in bases}
-    shutil.rmtree(cache)
-    child = next(row for row in rows if "bases" in row)
-    hub("restore", store, "--plan", plan, "-o", tmp_path / "out", child["repo"])
-    place = Path(child["repo"], child["path"])
-    assert (tmp_path / "out" / place).read_bytes() == (families / place).read_bytes()
-    assert [path.name for path in (cache / "packed").iterdir()] == [f"{child['bases'][0]}.zstn"]
-    # A damaged base in the store is not taken.
-    shutil.rmtree(cache)
-    moto.put(f"families/packed/{child['bases'][0]}.zstn", b"damaged")
-    _, said = hub("restore", store, "--plan", plan, "-o", tmp_path / "no", child["repo"], status=1)
-    assert "has the SHA-256" in said and not list((tmp_path / "no").rglob("*.safetensors"))
 
 
 def test_every_json_key_is_documented(source: Path, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ use zstn::source::HttpOptions;
 use zstn::{Engine, Location, Output, Reader, Result, Sink, View};
 
 use super::bases::Bases;
+use super::stdout::RawStdout;
 use super::{size, terminal};
 
 /// Parses an input: a path, an address of a scheme that the library knows, or
@@ -131,7 +132,7 @@ impl Overwrite {
         Ok(match destination {
             Destination::Stdout => {
                 terminal::refuse_binary(self.force)?;
-                Sink::writer(std::io::stdout())
+                Sink::writer(RawStdout)
             }
             Destination::Path(path) => Sink::path(path).overwrite(self.force),
             Destination::Url(url) => Sink::url(url).overwrite(self.force),
@@ -159,7 +160,7 @@ impl Overwrite {
             Destination::Url(url) => Output::to_url(url, self.force, http),
             Destination::Stdout => {
                 terminal::refuse_binary(self.force)?;
-                Output::to_writer(std::io::stdout())
+                Output::to_writer(RawStdout)
             }
             Destination::Path(path) if self.force => Output::create(path),
             Destination::Path(path) => Output::create_new(path),

@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use clap::Args;
 use zstn::{Error, Result};
+use zstn_core::catalog::{Kind, recognise};
 use zstn_core::container::zstn::{ContainerOptions, pack_into, unpack_into};
 
 use super::arguments::Threads;
@@ -45,6 +46,15 @@ pub fn run(options: &Options) -> Result<()> {
     let name = options.file.display().to_string();
     let original =
         std::fs::read(&options.file).map_err(|error| Error::io(format!("read {name}"), error))?;
+    match recognise(&original, original.len() as u64)? {
+        Kind::Safetensors => {}
+        kind => {
+            return Err(Error::Usage(format!(
+                "{name} is a {} file; bench packs a safetensors file, which `zstn unpack` restores",
+                kind.name()
+            )));
+        }
+    }
     let (mut pack_times, mut unpack_times) = (Vec::new(), Vec::new());
     let (mut packed, mut restored) = (Vec::new(), Vec::new());
     for round in 0..=options.runs {
@@ -56,7 +66,11 @@ pub fn run(options: &Options) -> Result<()> {
         let container = ContainerOptions::new(options.effort.into())
             .integrity(!options.no_integrity)
             .statistics(!options.no_statistics);
-        pack_into(&engine, &original, container, &mut packed)?;
+        let packing = pack_into(&engine, &original, container, &mut packed);
+        packing.map_err(|source| Error::Format {
+            place: name.clone(),
+            source,
+        })?;
         let pack_time = started.elapsed().as_secs_f64();
         let started = Instant::now();
         unpack_into(&engine, &packed, &mut restored)?;

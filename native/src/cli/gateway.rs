@@ -1,11 +1,13 @@
 //! `zstn gateway`
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
 use zstn::gateway::Gateway;
+use zstn::manifest::load_plan;
 use zstn::serve::{CACHE_BYTES, Limits};
-use zstn::{Location, Result};
+use zstn::{Error, Location, Result};
 
 use super::listen::Listen;
 use super::network::Patience;
@@ -22,6 +24,13 @@ pub struct Options {
         verbatim_doc_comment
     )]
     upstream: String,
+    /// Show the files of this plan (docs/whole-hub.md), whose results are in the
+    /// upstream, a folder; may be repeated
+    #[arg(long, value_name = "PLAN.jsonl", requires = "upstream")]
+    plan: Vec<PathBuf>,
+    /// Room for restored files of a plan that are stored as differences
+    #[arg(long, default_value = "32G", value_name = "SIZE", value_parser = size::parse, requires = "plan")]
+    restored: u64,
     #[command(flatten)]
     pub listen: Listen,
     /// Memory for bytes of packed files, like 1G [default: 256M]
@@ -48,7 +57,21 @@ impl Options {
             true => Location::url(&self.upstream),
             false => Location::from(&self.upstream),
         };
-        let mut gateway = Gateway::bind(&upstream, listen.address()?, &self.patience.options())?
+        let (address, http) = (listen.address()?, self.patience.options());
+        let bound = match &self.plan[..] {
+            [] => Gateway::bind(&upstream, address, &http),
+            plans => {
+                if upstream.origin().is_some() {
+                    return Err(Error::Usage(
+                        "--plan needs the folder with its results as the --upstream".into(),
+                    ));
+                }
+                let rows: Result<Vec<_>> = plans.iter().map(|plan| load_plan(plan)).collect();
+                let rows = rows?.into_iter().flatten().collect();
+                Gateway::bind_planned(&upstream, rows, self.restored, address, &http)
+            }
+        };
+        let mut gateway = bound?
             .with_cache(listen.cache)
             .with_upstream_cache(self.upstream_cache)
             .with_trust(Duration::from_secs(self.recheck))
@@ -72,7 +95,7 @@ pub fn run(options: &Options) -> Result<()> {
     let gateway = options.gateway()?;
     let url = gateway.url();
     let what = format!("gateway to {}", options.upstream);
-    options.listen.announce(&what, &url)?;
+    options.listen.announce(&what, &url);
     if !options.listen.json {
         say!("export HF_ENDPOINT={}", url.trim_end_matches('/'));
         say!("stop with Ctrl-C");

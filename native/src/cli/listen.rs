@@ -7,7 +7,7 @@ use clap::Args;
 use zstn::serve::{CACHE_BYTES, Note, Served};
 use zstn::{Error, Result};
 
-use super::{print, size};
+use super::{print, say, size};
 
 #[derive(Args)]
 pub struct Listen {
@@ -47,11 +47,11 @@ impl Listen {
     }
 
     /// Prints that the server listens at `url`.
-    pub fn announce(&self, what: &str, url: &str) -> Result<()> {
-        match self.json {
+    pub fn announce(&self, what: &str, url: &str) {
+        announce(match self.json {
             true => print(serde_json::json!({"event": "listening", "url": url})),
             false => print(format!("{what} at {url}")),
-        }
+        });
     }
 
     /// Returns what prints a line about a request.
@@ -68,6 +68,14 @@ impl Listen {
                 }
             };
         }
+    }
+}
+
+/// Goes on where the address that a server listens at could not be printed: it may
+/// have a fixed port and no reader.
+pub fn announce(printed: Result<()>) {
+    if let Err(error) = printed {
+        say!("warning: {error}");
     }
 }
 

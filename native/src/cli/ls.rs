@@ -12,8 +12,9 @@ use zstn_core::statistics::Figures;
 
 use super::arguments::{self, Model as Opening, Report};
 use super::network::Network;
+use super::selection::Selection;
 use super::stdout::Stdout;
-use super::{Outcome, each, print, say, size, table};
+use super::{Outcome, each, print, say, size, table, tree};
 
 #[derive(Args)]
 pub struct Options {
@@ -23,6 +24,14 @@ pub struct Options {
     inputs: Vec<Location>,
     #[command(flatten)]
     model: Opening,
+    #[command(flatten)]
+    selection: Selection,
+    /// Show the parts of names as a tree, with the sums of each branch
+    #[arg(long, conflicts_with_all = ["stats", "json"])]
+    tree: bool,
+    /// Depth of the tree: deeper branches are summed up
+    #[arg(long, value_name = "N", requires = "tree")]
+    depth: Option<usize>,
     /// Show the statistics that were stored when the file was packed
     #[arg(long)]
     stats: bool,
@@ -45,6 +54,8 @@ pub fn run(options: &Options) -> Outcome {
 fn one(options: &Options, http: &HttpOptions, input: &Location) -> Result<()> {
     let reader = options.model.open(input, http, None)?;
     let model = reader.model();
+    let chosen = options.selection.of(&reader)?;
+    let tensors = || chosen.iter().map(|number| &model.tensors()[*number]);
     let summaries = match options.stats {
         true => Some(reader.summaries()?),
         false => None,
@@ -58,7 +69,7 @@ fn one(options: &Options, http: &HttpOptions, input: &Location) -> Result<()> {
             original_bytes: model.original_len_bytes(),
             packed_bytes: model.len_bytes(),
             refused: Refused(model),
-            tensors: Tensors(model, summaries.as_deref()),
+            tensors: Tensors(model, &chosen, summaries.as_deref()),
         })?;
         return out.finish();
     }
@@ -66,24 +77,41 @@ fn one(options: &Options, http: &HttpOptions, input: &Location) -> Result<()> {
         let headings = [
             "name", "dtype", "shape", ">min", ">max", ">mean", ">rms", ">zeros", ">nan", ">inf",
         ];
-        let rows = || model.tensors().iter().zip(summaries);
+        let rows = || {
+            chosen
+                .iter()
+                .map(|n| (&model.tensors()[*n], &summaries[*n]))
+        };
         table::print(headings, || {
             rows().map(|(t, figures)| figures_row(t, figures.as_ref()))
         })?;
-    } else if !model.tensors().is_empty() {
+    } else if options.tree {
+        tree::print(tensors(), options.depth)?;
+    } else if !chosen.is_empty() {
         let headings = ["name", "dtype", "shape", ">size", ">stored", ">ratio", ""];
-        table::print(headings, || model.tensors().iter().map(|t| row(model, t)))?;
+        table::print(headings, || tensors().map(|tensor| row(model, tensor)))?;
     }
     for (name, refusal) in model.refused() {
         say!("warning: {name} cannot be read: {refusal}");
     }
     if !options.report.quiet {
+        let (count, original, packed) = match options.selection.is_partial() {
+            false => (
+                model.tensors().len().to_string(),
+                model.original_len_bytes(),
+                model.len_bytes(),
+            ),
+            true => (
+                format!("{} of {}", chosen.len(), model.tensors().len()),
+                tensors().map(Tensor::len_bytes).sum(),
+                tensors().map(tree::own_stored_bytes).sum(),
+            ),
+        };
         say!(
-            "{} tensors, {} in {} ({})",
-            model.tensors().len(),
-            size::bytes(model.original_len_bytes()),
-            size::bytes(model.len_bytes()),
-            size::ratio(model.original_len_bytes(), model.len_bytes()),
+            "{count} tensors, {} in {} ({})",
+            size::bytes(original),
+            size::bytes(packed),
+            size::ratio(original, packed),
         );
     }
     Ok(())
@@ -174,14 +202,17 @@ impl Serialize for Refused<'_> {
     }
 }
 
-struct Tensors<'a>(&'a Model, Option<&'a [Option<Figures>]>);
+struct Tensors<'a>(&'a Model, &'a [usize], Option<&'a [Option<Figures>]>);
 
 impl Serialize for Tensors<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let tensors = self.0.tensors().iter().enumerate();
-        serializer.collect_seq(tensors.map(|(number, tensor)| Entry {
-            statistics: self.1.map(|all| all[number].as_ref().map(figures_json)),
-            ..Entry::new(self.0, tensor)
+        let statistics = |number: usize| {
+            let all = self.2?;
+            Some(all[number].as_ref().map(figures_json))
+        };
+        serializer.collect_seq(self.1.iter().map(|&number| Entry {
+            statistics: statistics(number),
+            ..Entry::new(self.0, &self.0.tensors()[number])
         }))
     }
 }

@@ -6,15 +6,17 @@
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 use zstn::Error;
 use zstn_core::ErrorKind;
 
 mod arguments;
 mod bases;
 mod bench;
+mod completions;
 mod convert;
 mod escaped;
+mod examples;
 mod family;
 mod frames;
 mod gateway;
@@ -23,12 +25,15 @@ mod info;
 mod lfs;
 mod listen;
 mod ls;
+mod man;
 mod network;
 mod outputs;
 mod pack;
+mod pattern;
 mod progress;
 mod rows;
 mod say;
+mod selection;
 mod serve;
 mod size;
 mod sketch;
@@ -36,6 +41,7 @@ mod stdout;
 mod stop;
 mod table;
 mod terminal;
+mod tree;
 mod unpack;
 mod values;
 mod verify;
@@ -80,7 +86,7 @@ enum Verb {
     Verify(verify::Options),
     /// Write a small signature, by which --base auto compares checkpoints
     Sketch(sketch::Options),
-    /// Compress a file as a single frame
+    /// Compress any file as a single frame; `pack` makes checkpoints smaller
     Compress(frames::CompressOptions),
     /// Restore the file of a single frame
     Decompress(frames::DecompressOptions),
@@ -97,6 +103,10 @@ enum Verb {
     Worker(worker::Options),
     /// Time packing and unpacking in memory
     Bench(bench::Options),
+    /// Print what a shell needs to complete verbs, options and values
+    Completions(completions::Options),
+    /// Print the manual page, or write the pages of all verbs to a folder
+    Man(man::Options),
 }
 
 impl Verb {
@@ -119,6 +129,7 @@ impl Verb {
             Self::Lfs(o) => o.json(),
             Self::Worker(o) => o.json,
             Self::Bench(o) => o.json,
+            Self::Completions(_) | Self::Man(_) => false,
         }
     }
 }
@@ -134,9 +145,15 @@ impl Verb {
     }
 }
 
+/// Returns the command line, with examples for every verb.
+fn command() -> Command {
+    examples::add_to(Cli::command())
+}
+
 /// Runs the command line of this process.
 pub fn run() -> ExitCode {
-    let verb = match Cli::try_parse() {
+    let arguments = command().try_get_matches();
+    let verb = match arguments.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli.verb,
         Err(error) => return misunderstood(&error),
     };
@@ -164,6 +181,8 @@ pub fn run() -> ExitCode {
         Verb::Lfs(options) => lfs::run(&options).map_err(Failure::from),
         Verb::Worker(options) => worker::run(&options),
         Verb::Bench(options) => bench::run(&options).map_err(Failure::from),
+        Verb::Completions(options) => completions::run(&options).map_err(Failure::from),
+        Verb::Man(options) => man::run(&options).map_err(Failure::from),
     };
     // Work whose files a signal has removed fails; that is not worth a word.
     stop::wait_if_stopped();

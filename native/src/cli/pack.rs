@@ -73,9 +73,12 @@ pub struct Options {
 /// Effort as it is spelled on the command line.
 #[derive(Clone, Copy, Default, ValueEnum)]
 pub enum Effort {
+    /// A third faster than balanced, about 1 % larger
     Fast,
     #[default]
     Balanced,
+    /// 20 to 340 times the processor time of balanced: 0.2 to 0.5 % smaller for
+    /// floats, up to 16 % for 4-bit values with a scale per row
     Max,
 }
 

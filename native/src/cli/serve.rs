@@ -49,7 +49,7 @@ impl Options {
 pub fn run(options: &Options) -> Result<()> {
     let server = options.server()?;
     let what = format!("serving {}", options.folder.display());
-    options.listen.announce(&what, &server.url())?;
+    options.listen.announce(&what, &server.url());
     if !options.listen.json {
         #[cfg(feature = "view")]
         if let Some(viewer) = server.viewer_url() {

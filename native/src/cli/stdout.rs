@@ -46,6 +46,26 @@ impl Stdout {
     }
 }
 
+/// Standard output for bytes; its errors name it.
+pub struct RawStdout;
+
+impl Write for RawStdout {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        io::stdout().write(bytes).map_err(named)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stdout().flush().map_err(named)
+    }
+}
+
+fn named(error: io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::Interrupted => error,
+        kind => io::Error::new(kind, format!("standard output: {error}")),
+    }
+}
+
 fn failed(error: io::Error) -> Error {
     Error::io("write standard output", error)
 }

@@ -8,7 +8,7 @@ use clap::Args;
 use zstn::serve::{Page, View};
 use zstn::{Error, Location, Result};
 
-use super::listen::request_json;
+use super::listen::{announce, request_json};
 use super::{arguments, print, say};
 
 #[derive(Args)]
@@ -52,9 +52,9 @@ pub fn run(options: &Options) -> Result<()> {
     }
     let url = view.url();
     match options.json {
-        true => print(serde_json::json!({"event": "listening", "url": url}))?,
+        true => announce(print(serde_json::json!({"event": "listening", "url": url}))),
         false => {
-            print(url.clone())?;
+            announce(print(url.clone()));
             say!("stop with Ctrl-C");
         }
     }

@@ -12,7 +12,7 @@ use zstn::worker::{Event, JobEvent, PlanRun, PlanSummary, Worker, WorkerOptions}
 use zstn::{Error, Location, Result};
 
 use super::arguments::{Memory, Threads};
-use super::listen::request_json;
+use super::listen::{announce, request_json};
 use super::pack::{Effort, Extended};
 use super::{Failure, Outcome, print, say, stop};
 
@@ -204,9 +204,9 @@ fn listen(options: &Options) -> Result<()> {
         handle.stop();
     });
     match options.json {
-        true => print(json!({"event": "listening", "url": url}))?,
+        true => announce(print(json!({"event": "listening", "url": url}))),
         false => {
-            print(format!("worker for {} at {url}", hub.endpoint()))?;
+            announce(print(format!("worker for {} at {url}", hub.endpoint())));
             say!("stop with Ctrl-C");
         }
     }

@@ -9,7 +9,7 @@ use zstn_core::container::safetensors::SHARD_INDEX_SUFFIX;
 use super::Written;
 use super::conversion::Conversion;
 use super::safetensors::Plan;
-use crate::output::Staging;
+use crate::output::{Staging, check_file};
 use crate::{Error, Output, Result};
 
 /// Names of an index and its shards, made of the index's.
@@ -131,8 +131,10 @@ pub fn write(
     let mut names: Vec<String> = (0..plans.len())
         .map(|number| naming.shard(number, plans.len()))
         .collect();
-    for name in &names {
-        conversion.check_output(&conversion.output.with_file_name(name))?;
+    for name in names.iter().chain([&naming.index()]) {
+        let path = conversion.output.with_file_name(name);
+        conversion.check_output(&path)?;
+        check_file(&path, conversion.replace)?;
     }
     conversion.progress.begin(conversion.tensor_bytes());
     let staging = Staging::beside(conversion.output)?;

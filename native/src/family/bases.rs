@@ -163,3 +163,83 @@ fn spread(numbers: &[usize], count: usize) -> Vec<usize> {
     let count = count.min(len);
     (0..count).map(|part| numbers[part * len / count]).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use zstn_core::bytes::part;
+    use zstn_core::dtype::Dtype;
+    use zstn_core::sketch::{Tensor, runs};
+
+    use super::*;
+
+    const ELEMENTS: u64 = 4000;
+
+    /// Returns BF16 weights of a seed, of which every `step`th has another last bit.
+    fn sketch(seed: u64, step: u64, offset: u64) -> Sketch {
+        let mut state = seed;
+        let words = (0..ELEMENTS).flat_map(|number| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            let [.., high] = state.to_le_bytes();
+            let changed = step > 0 && number % step == offset;
+            (0x3f00 | (u16::from(high) ^ u16::from(changed))).to_le_bytes()
+        });
+        let bytes: Vec<u8> = words.collect();
+        let ranges = runs(Dtype::Bf16, 2 * ELEMENTS).into_iter();
+        let samples = ranges
+            .flat_map(|range| part(&bytes, range).to_vec())
+            .collect();
+        let tensor = Tensor::new("w".into(), Dtype::Bf16, vec![ELEMENTS], None, samples);
+        Sketch::new(2 * ELEMENTS, None, vec![tensor.unwrap()]).unwrap()
+    }
+
+    fn choose(sketches: Vec<(Sketch, bool)>) -> Vec<Option<usize>> {
+        let candidates: Vec<Candidate> = sketches
+            .into_iter()
+            .map(|(sketch, is_fixed)| Candidate::new(sketch, is_fixed))
+            .collect();
+        bases(&Engine::default(), &candidates, false)
+    }
+
+    #[test]
+    fn each_family_has_the_base_that_suits_it_best() {
+        // The original is neither the first nor the last; the fine-tunes differ from each
+        // other twice as much as from it.
+        let tuned = |seed, offset| (sketch(seed, 10, offset), false);
+        let chosen = choose(vec![
+            tuned(1, 0),
+            tuned(2, 0),
+            tuned(1, 3),
+            (sketch(1, 0, 0), false),
+            (sketch(3, 0, 0), false),
+            (sketch(2, 0, 0), false),
+            tuned(1, 5),
+            tuned(2, 7),
+        ]);
+        let expected = [
+            Some(3),
+            Some(5),
+            Some(3),
+            None,
+            None,
+            None,
+            Some(3),
+            Some(5),
+        ];
+        assert_eq!(chosen, expected);
+    }
+
+    #[test]
+    fn what_is_fixed_has_no_base_and_stays_one() {
+        let chosen = choose(vec![
+            (sketch(1, 0, 0), false),
+            (sketch(1, 10, 0), true),
+            (sketch(1, 10, 3), true),
+            (sketch(2, 10, 3), true),
+        ]);
+        assert_eq!(chosen[1..], [None, None, None]);
+        assert!(matches!(chosen[0], Some(1 | 2)), "{chosen:?}");
+        assert_eq!(choose(Vec::new()), []);
+    }
+}

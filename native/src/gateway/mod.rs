@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::manifest::Row;
 use crate::serve::access::Access;
 use crate::serve::listening::Listening;
 use crate::serve::{CACHE_BYTES, Handle, Limits, Served};
@@ -74,6 +75,32 @@ impl Gateway {
     /// # Errors
     /// If there is no such folder, or the port is taken.
     pub fn bind(upstream: &Location, address: SocketAddr, http: &HttpOptions) -> Result<Self> {
+        Self::to(Upstream::new(upstream, http)?, address)
+    }
+
+    /// Listens at `address` and shows the files of `rows` that are packed in `results`,
+    /// a folder that `zstn worker` or the Python package has
+    /// written to, local or in an object store. Everybody who reaches the gateway can
+    /// read them.
+    ///
+    /// A file that is stored as a difference is restored whole when it is first read, and
+    /// so is its base. Restored files take `restored_bytes` in the folder for temporary
+    /// files, or as many as those that are in use.
+    ///
+    /// # Errors
+    /// If there is no such folder, or the port is taken.
+    pub fn bind_planned(
+        results: &Location,
+        rows: Vec<Row>,
+        restored_bytes: u64,
+        address: SocketAddr,
+        http: &HttpOptions,
+    ) -> Result<Self> {
+        let upstream = Upstream::planned(results, rows, restored_bytes, http)?;
+        Self::to(upstream, address)
+    }
+
+    fn to(upstream: Upstream, address: SocketAddr) -> Result<Self> {
         let mut listening = Listening::at(address)?;
         listening.limits = Limits {
             connections: 4096,
@@ -81,7 +108,7 @@ impl Gateway {
             ..Limits::default()
         };
         Ok(Self {
-            upstream: Upstream::new(upstream, http)?,
+            upstream,
             access: Access::default(),
             listening,
             engine: None,

@@ -30,6 +30,7 @@ pub struct Agent {
     engine: Engine,
     store: Option<Store>,
     memory_bytes: u64,
+    extended: bool,
     http: HttpOptions,
 }
 
@@ -41,6 +42,7 @@ impl Agent {
             engine: engine.clone(),
             store: None,
             memory_bytes: 1 << 30,
+            extended: false,
             http: HttpOptions::default(),
         }
     }
@@ -57,6 +59,14 @@ impl Agent {
     #[must_use]
     pub fn memory_bytes(mut self, memory_bytes: u64) -> Self {
         self.memory_bytes = memory_bytes;
+        self
+    }
+
+    /// Sets whether extension frames are written where they are smaller
+    /// ([`PackOptions::extended`](crate::PackOptions::extended)), by default not.
+    #[must_use]
+    pub fn extended(mut self, extended: bool) -> Self {
+        self.extended = extended;
         self
     }
 
@@ -121,6 +131,7 @@ impl Agent {
         let workshop = Workshop {
             engine: &self.engine,
             memory_bytes: self.memory_bytes,
+            extended: self.extended,
             scratch,
         };
         let moved = transfer.oid.parse().and_then(|oid: Oid| {

@@ -48,6 +48,7 @@ impl Direction {
 pub struct Filter {
     engine: Engine,
     memory_bytes: u64,
+    extended: bool,
 }
 
 impl Filter {
@@ -57,6 +58,7 @@ impl Filter {
         Self {
             engine: engine.clone(),
             memory_bytes: 1 << 30,
+            extended: false,
         }
     }
 
@@ -65,6 +67,14 @@ impl Filter {
     #[must_use]
     pub fn memory_bytes(mut self, memory_bytes: u64) -> Self {
         self.memory_bytes = memory_bytes;
+        self
+    }
+
+    /// Sets whether extension frames are written where they are smaller
+    /// ([`PackOptions::extended`](crate::PackOptions::extended)), by default not.
+    #[must_use]
+    pub fn extended(mut self, extended: bool) -> Self {
+        self.extended = extended;
         self
     }
 
@@ -103,10 +113,11 @@ impl Filter {
         let scratch = Scratch::create(repository)?;
         let (mut file, path) = scratch.file("input")?;
         let copied = io::copy(&mut from, &mut file).and_then(|_| file.rewind());
-        copied.map_err(Error::file("copy standard input to", &path))?;
+        copied.map_err(scratch.failed("copy standard input to"))?;
         let workshop = Workshop {
             engine: &self.engine,
             memory_bytes: self.memory_bytes,
+            extended: self.extended,
             scratch: &scratch,
         };
         match direction {

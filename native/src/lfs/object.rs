@@ -26,6 +26,8 @@ const KIND_BYTES: u64 = 16;
 pub(super) struct Workshop<'a> {
     pub(super) engine: &'a Engine,
     pub(super) memory_bytes: u64,
+    /// Whether extension frames are written.
+    pub(super) extended: bool,
     pub(super) scratch: &'a Scratch,
 }
 
@@ -63,6 +65,7 @@ impl Workshop<'_> {
         let path = self.scratch.path("packed");
         let mut options = PackOptions::default()
             .memory_bytes(self.memory_bytes)
+            .extended(self.extended)
             .progress(packing);
         if let Some(oid) = oid {
             options = options.checked_sha256(parse_sha256(oid.as_str())?);

@@ -1,13 +1,13 @@
 //! Files in the making.
 
 use std::fs::{self, File};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use tempfile::TempDir;
-
 use super::repository::Repository;
 use crate::lock::Lock;
+use crate::output::{Staging, temporary};
 use crate::{Error, Result};
 
 const PREFIX: &str = "unfinished-";
@@ -29,7 +29,9 @@ pub(super) struct Scratch {
     /// `None` in a file system without locks. It is dropped first, since an open
     /// file cannot be removed everywhere.
     _lock: Option<Lock>,
-    folder: TempDir,
+    folder: Staging,
+    /// The folder that it is in; `None` in that of the system.
+    place: Option<PathBuf>,
 }
 
 impl Scratch {
@@ -42,22 +44,30 @@ impl Scratch {
             Some(repository) => repository.own_folder()?,
             None => std::env::temp_dir(),
         };
-        let fail = || Error::file("create a folder in", &parent);
-        fs::create_dir_all(&parent).map_err(|error| fail()(error))?;
         if repository.is_some() {
+            let made = fs::create_dir_all(&parent);
+            made.map_err(Error::file("create the folder", &parent))?;
             remove_abandoned(&parent);
         }
-        let folder = tempfile::Builder::new().prefix(PREFIX).tempdir_in(&parent);
-        let folder = folder.map_err(fail())?;
+        let folder = Staging::inside(&parent, PREFIX);
+        let place = repository.is_some().then(|| parent.clone());
+        let folder = folder.map_err(failed(place.as_deref(), "create"))?;
         Ok(Self {
-            _lock: Lock::take(&folder.path().join(LOCK)).ok().flatten(),
+            place,
+            _lock: Lock::take(&folder.path(LOCK)).ok().flatten(),
             folder,
         })
     }
 
     /// Returns the path of a file in it.
     pub(super) fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.folder.path(name)
+    }
+
+    /// Returns the error for an `action`, a verb, that failed on a file in it. The
+    /// names of those say nothing to a person.
+    pub(super) fn failed(&self, action: &str) -> impl FnOnce(io::Error) -> Error {
+        failed(self.place.as_deref(), action)
     }
 
     /// Creates a file in it, which may exist.
@@ -65,7 +75,7 @@ impl Scratch {
         let path = self.path(name);
         let mut options = File::options();
         options.read(true).write(true).create(true).truncate(true);
-        let file = options.open(&path).map_err(Error::file("create", &path))?;
+        let file = options.open(&path).map_err(self.failed("create"))?;
         Ok((file, path))
     }
 
@@ -73,6 +83,15 @@ impl Scratch {
     pub(super) fn remove(&self, name: &str) {
         // Otherwise it goes with the folder.
         let _ = fs::remove_file(self.path(name));
+    }
+}
+
+fn failed(place: Option<&Path>, action: &str) -> impl FnOnce(io::Error) -> Error {
+    let in_repository = place.map(|place| format!("{action} a file in {}", place.display()));
+    let elsewhere = temporary::failed(action);
+    move |error| match in_repository {
+        Some(action) => Error::io(action, error),
+        None => elsewhere(error),
     }
 }
 

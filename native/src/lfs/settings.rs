@@ -64,7 +64,8 @@ pub struct Setting {
 ///
 /// If there is a store, git-lfs asks no server but gives all objects to the agent:
 /// those of every remote, or of the git-lfs server at `url`. Without a store, the
-/// agent is used where a server says that it knows it.
+/// agent is used where a server says that it knows it. With `extended`, it writes
+/// extension frames.
 ///
 /// # Errors
 /// A program or store whose path is not Unicode, and changes that git refuses.
@@ -73,8 +74,12 @@ pub fn install_agent(
     program: &Path,
     store: Option<&Store>,
     url: Option<&str>,
+    extended: bool,
 ) -> Result<()> {
     let mut arguments = String::from("lfs agent");
+    if extended {
+        arguments += " --extended";
+    }
     if let Some(store) = store {
         arguments += &format!(" --store {}", quoted(&store.to_string()));
     }
@@ -90,12 +95,13 @@ pub fn install_agent(
     }
 }
 
-/// Installs the filter of `program` as an extension of git-lfs.
+/// Installs the filter of `program` as an extension of git-lfs. With `extended`, it
+/// writes extension frames.
 ///
 /// # Errors
 /// [`Error::Usage`] for a program whose path contains a space, at which git-lfs
 /// would cut the command; and changes that git refuses.
-pub fn install_filter(scope: Scope, program: &Path) -> Result<()> {
+pub fn install_filter(scope: Scope, program: &Path, extended: bool) -> Result<()> {
     let program = text(program)?;
     if program.contains(' ') {
         return Err(Error::Usage(format!(
@@ -103,8 +109,9 @@ pub fn install_filter(scope: Scope, program: &Path) -> Result<()> {
              of extensions at spaces; call it by a link without one"
         )));
     }
-    for direction in ["clean", "smudge"] {
-        let command = format!("{program} lfs filter {direction} -- %f");
+    let option = if extended { " --extended" } else { "" };
+    for (direction, option) in [("clean", option), ("smudge", "")] {
+        let command = format!("{program} lfs filter {direction}{option} -- %f");
         set(scope, &format!("{EXTENSION}.{direction}"), &command)?;
     }
     set(scope, &format!("{EXTENSION}.priority"), "0")

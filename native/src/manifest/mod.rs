@@ -9,15 +9,19 @@
 
 mod entry;
 mod key;
+mod plan;
 mod results;
 mod row;
+mod share;
 
 pub use entry::{Class, Done, Failed};
 pub(crate) use key::hex;
 #[cfg(feature = "worker")]
 pub(crate) use key::hex_digest;
 pub use key::{FORMAT, key, key_against};
+pub use plan::{load_plan, read_plan};
 #[cfg(feature = "worker")]
 pub(crate) use results::write_json;
 pub use results::{ListedResult, Results};
-pub use row::{Row, Shard, read_plan, shard};
+pub use row::Row;
+pub use share::{Shard, shard};

@@ -9,7 +9,7 @@ use tempfile::NamedTempFile;
 use super::hidden::{PART_SUFFIX, hidden_prefix, parent, without_path};
 use super::pending::Pending;
 use super::temporary;
-use super::unfinished::Unfinished;
+use super::unfinished::{Shown, Unfinished, shown};
 use crate::{Error, Result};
 
 /// The file that holds the bytes until the output is complete.
@@ -40,10 +40,14 @@ impl Backing<'_> {
             builder.permissions(std::fs::Permissions::from_mode(0o666));
         }
         let folder = parent(&target);
-        let made = Unfinished::create(|| builder.tempfile_in(folder), NamedTempFile::path);
+        let made = Unfinished::create(
+            Shown::Output(path.into()),
+            || builder.tempfile_in(folder),
+            NamedTempFile::path,
+        );
         // The error itself would name the hidden file.
         let (unfinished, file) = made.map_err(|error| {
-            let action = format!("write into {}", folder.display());
+            let action = format!("write into {}", shown(folder).display());
             Error::io(action, without_path(error))
         })?;
         Ok(Self::Hidden {

@@ -31,11 +31,12 @@ mod unfinished;
 pub(crate) use folder::{FolderPlace, OutputFolder};
 pub(crate) use publication::Publication;
 pub use sink::Sink;
-pub(crate) use staging::Staging;
+pub(crate) use staging::{Staging, check_file};
 pub(crate) use target::{being_read, check_inputs};
 
 use unfinished::check_running;
 pub use unfinished::remove_unfinished;
+pub(crate) use unfinished::shown;
 
 /// An output that is being written. A file is written under a hidden name in
 /// its folder until [`Output::finish`] renames it; dropped before, it is
@@ -136,7 +137,7 @@ impl<'a> Output<'a> {
     fn begin(path: &Path, target: Target, replace: bool) -> Result<Self> {
         let name = match &target {
             Target::Stdout => "standard output".into(),
-            _ => path.display().to_string(),
+            _ => shown(path).display().to_string(),
         };
         let receiver = match target {
             Target::File(target) => {

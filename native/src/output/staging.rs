@@ -1,6 +1,7 @@
 //! Files that are being written and appear together.
 
 use std::fs::File;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
@@ -8,7 +9,7 @@ use tempfile::TempDir;
 use super::hidden::{PART_SUFFIX, hidden_prefix, parent, without_path};
 use super::target::Target;
 use super::temporary;
-use super::unfinished::Unfinished;
+use super::unfinished::{Shown, Unfinished};
 use crate::{Error, Result};
 
 /// A hidden folder for files that are being written. Dropped, it is removed
@@ -22,13 +23,35 @@ pub struct Staging {
 impl Staging {
     /// Begins a folder in that for temporary files (`TMPDIR`).
     pub fn temporary() -> Result<Self> {
-        let made = Unfinished::create(tempfile::tempdir, TempDir::path);
+        let made = Unfinished::create(Shown::AsIs, tempfile::tempdir, TempDir::path);
         let (unfinished, folder) = made.map_err(temporary::failed("create"))?;
         Ok(Self { folder, unfinished })
     }
 
-    /// Begins a folder next to `output`.
+    /// Begins a folder in `parent` whose name begins with `prefix`.
+    ///
+    /// # Errors
+    /// I/O errors, which do not name it.
+    pub fn inside(parent: &Path, prefix: &str) -> std::io::Result<Self> {
+        let mut builder = tempfile::Builder::new();
+        builder.prefix(prefix);
+        let made = Unfinished::create(Shown::AsIs, || builder.tempdir_in(parent), TempDir::path);
+        let (unfinished, folder) = made.map_err(without_path)?;
+        Ok(Self { folder, unfinished })
+    }
+
+    /// Begins a folder next to `output`, which is made of files in it. Messages call
+    /// them by the name of the output.
     pub fn beside(output: &Path) -> Result<Self> {
+        Self::hidden(output, Shown::Output(output.into()))
+    }
+
+    /// Begins a folder next to `output`, which it becomes.
+    pub fn of_folder(output: &Path) -> Result<Self> {
+        Self::hidden(output, Shown::Folder(output.into()))
+    }
+
+    fn hidden(output: &Path, shown: Shown) -> Result<Self> {
         let parent = parent(output);
         let prefix = hidden_prefix(output);
         let mut builder = tempfile::Builder::new();
@@ -39,7 +62,7 @@ impl Staging {
             // It may become the output; the user's umask still applies.
             builder.permissions(std::fs::Permissions::from_mode(0o777));
         }
-        let made = Unfinished::create(|| builder.tempdir_in(parent), TempDir::path);
+        let made = Unfinished::create(shown, || builder.tempdir_in(parent), TempDir::path);
         let (unfinished, folder) = made.map_err(|error| {
             Error::io(
                 format!("write into {}", parent.display()),
@@ -47,6 +70,11 @@ impl Staging {
             )
         })?;
         Ok(Self { folder, unfinished })
+    }
+
+    /// Returns the path of the folder.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
     }
 
     /// Returns the path to write the file `path` of the folder to.
@@ -59,13 +87,11 @@ impl Staging {
     /// With `replace` they replace existing files.
     ///
     /// # Errors
-    /// [`Error::Exists`], before any file has its name, and I/O errors.
+    /// [`Error::Exists`], pipes and devices of these names, before any file has its name, and I/O errors.
     pub fn publish(self, output: &Path, names: &[String], replace: bool) -> Result<Vec<PathBuf>> {
         let paths: Vec<PathBuf> = names.iter().map(|n| output.with_file_name(n)).collect();
         for path in &paths {
-            if Target::of(path)?.existing().is_some() && !replace {
-                return Err(Error::exists(path));
-            }
+            check_file(path, replace)?;
         }
         let Self { folder, unfinished } = self;
         let mut failed = output;
@@ -74,6 +100,8 @@ impl Staging {
                 failed = path;
                 std::fs::rename(folder.path().join(name), path)?;
             }
+            // Now, since a signal may end the process as soon as all have their names.
+            let _ = std::fs::remove_dir_all(folder.path());
             Ok(())
         });
         renamed.map_err(|error| Error::io(format!("complete {}", failed.display()), error))?;
@@ -95,10 +123,44 @@ impl Staging {
             let _ = std::fs::remove_dir(output);
             std::fs::rename(folder.path(), output)
         });
-        renamed.map_err(fail)?;
+        renamed.map_err(|error| match error.kind() {
+            ErrorKind::DirectoryNotEmpty | ErrorKind::AlreadyExists => folder_exists(output),
+            _ => fail(error),
+        })?;
         // Nothing is there any more to be removed.
         let _ = folder.keep();
         sync(parent(output))
+    }
+}
+
+/// Returns the error for a folder that cannot be created because its name is taken.
+pub fn folder_exists(target: &Path) -> Error {
+    Error::Usage(format!(
+        "{} exists already, and a folder is never replaced; choose another name, or remove it \
+         first",
+        target.display()
+    ))
+}
+
+/// Refuses a path that one file of several cannot get.
+///
+/// # Errors
+/// [`Error::Exists`] without `replace`; a pipe or a device, which is never replaced.
+pub fn check_file(path: &Path, replace: bool) -> Result<()> {
+    if path.is_symlink() {
+        return Err(Error::Usage(format!(
+            "{} is a link, and the result is several files, which replace no link; name a file \
+             to write",
+            path.display()
+        )));
+    }
+    match Target::of(path)? {
+        target if target.existing().is_some() && !replace => Err(Error::exists(path)),
+        Target::File(_) => Ok(()),
+        Target::Stdout | Target::Stream(_) => Err(Error::Usage(format!(
+            "{} is a pipe or a device, and the result is several files; name a file to write",
+            path.display()
+        ))),
     }
 }
 

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io;
 
+use super::hidden::without_path;
 use crate::{Error, Result};
 
 /// The environment variable that chooses the folder.
@@ -22,5 +23,6 @@ pub(crate) fn failed(action: &str) -> impl FnOnce(io::Error) -> Error {
         "{action} a temporary file in {} ({VARIABLE} chooses another folder)",
         folder.display()
     );
-    move |error| Error::io(action, error)
+    // The name that was tried says nothing.
+    move |error| Error::io(action, without_path(error))
 }

@@ -3,7 +3,7 @@
 //! Stopping and publishing exclude each other: an output gets its name before
 //! the clean-up begins, and is then complete, or never.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,12 +11,25 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 static STATE: Mutex<State> = Mutex::new(State {
     is_stopping: false,
-    paths: BTreeSet::new(),
+    paths: BTreeMap::new(),
 });
 
 struct State {
     is_stopping: bool,
-    paths: BTreeSet<PathBuf>,
+    /// The paths that are not finished, with what messages call them.
+    paths: BTreeMap<PathBuf, Shown>,
+}
+
+/// What messages call an unfinished path and those below it, whose own names say
+/// nothing to a person.
+#[derive(Debug, Clone)]
+pub(super) enum Shown {
+    /// By their own names.
+    AsIs,
+    /// By the name of the output, even a file below it.
+    Output(PathBuf),
+    /// As what they are in the folder of the output.
+    Folder(PathBuf),
 }
 
 fn state() -> MutexGuard<'static, State> {
@@ -31,6 +44,7 @@ impl Unfinished {
     /// Makes an output and remembers its `path`, unless the process is about to
     /// stop.
     pub(super) fn create<T>(
+        shown: Shown,
         make: impl FnOnce() -> io::Result<T>,
         path: impl FnOnce(&T) -> &Path,
     ) -> io::Result<(Self, T)> {
@@ -40,7 +54,7 @@ impl Unfinished {
         }
         let made = make()?;
         let path = path(&made).to_path_buf();
-        state.paths.insert(path.clone());
+        state.paths.insert(path.clone(), shown);
         Ok((Self(path), made))
     }
 
@@ -73,6 +87,23 @@ pub(super) fn check_running() -> io::Result<()> {
     }
 }
 
+/// Returns what messages call a path, which may be that of an unfinished output or
+/// below it.
+pub(crate) fn shown(path: &Path) -> PathBuf {
+    let state = state();
+    let known = path
+        .ancestors()
+        .find_map(|folder| Some((folder, state.paths.get(folder)?)));
+    match known {
+        Some((_, Shown::Output(output))) => output.clone(),
+        Some((folder, Shown::Folder(output))) => match path.strip_prefix(folder) {
+            Ok(below) if !below.as_os_str().is_empty() => output.join(below),
+            _ => output.clone(),
+        },
+        Some((_, Shown::AsIs)) | None => path.into(),
+    }
+}
+
 fn stopping() -> io::Error {
     io::Error::new(io::ErrorKind::Interrupted, "the program is stopping")
 }
@@ -84,7 +115,7 @@ fn stopping() -> io::Error {
 pub fn remove_unfinished() {
     let mut state = state();
     state.is_stopping = true;
-    for path in &state.paths {
+    for path in state.paths.keys() {
         if fs::remove_file(path).is_ok() {
             continue;
         }

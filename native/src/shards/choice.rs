@@ -69,11 +69,14 @@ pub(super) fn choose<'a>(
 
 /// Returns the sentence about a folder without a file of these kinds.
 pub(super) fn none_of(kinds: &[Kind]) -> String {
-    let kinds: Vec<String> = kinds
-        .iter()
-        .map(|kind| format!(".{}", kind.extension()))
-        .collect();
-    format!("the folder holds no {} file", kinds.join(" or "))
+    let mut endings: Vec<String> = Vec::new();
+    for kind in kinds {
+        let ending = format!(".{}", kind.extension());
+        if !endings.contains(&ending) {
+            endings.push(ending);
+        }
+    }
+    format!("the folder holds no {} file", endings.join(" or "))
 }
 
 #[cfg(test)]

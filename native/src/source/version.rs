@@ -14,10 +14,8 @@ use crate::{Error, Result};
 pub struct FileId {
     #[cfg(unix)]
     device_and_inode: (u64, u64),
-    /// The standard library offers no more elsewhere, so that hard links are
-    /// not detected there.
-    #[cfg(not(unix))]
-    canonical_path: std::path::PathBuf,
+    #[cfg(windows)]
+    volume_and_index: (u64, u64),
 }
 
 impl FileId {
@@ -25,10 +23,16 @@ impl FileId {
     pub fn of_path(path: &Path) -> io::Result<Self> {
         #[cfg(unix)]
         return Ok(Self::of_metadata(&path.metadata()?));
-        #[cfg(not(unix))]
-        return Ok(Self {
-            canonical_path: path.canonicalize()?,
-        });
+        #[cfg(windows)]
+        return Self::of_handle(winapi_util::Handle::from_path_any(path)?);
+    }
+
+    #[cfg(windows)]
+    fn of_handle(handle: impl winapi_util::AsHandleRef) -> io::Result<Self> {
+        let information = winapi_util::file::information(handle)?;
+        Ok(Self {
+            volume_and_index: (information.volume_serial_number(), information.file_index()),
+        })
     }
 
     #[cfg(unix)]
@@ -88,8 +92,8 @@ impl FileVersion {
         let metadata = file.metadata()?;
         #[cfg(unix)]
         let (id, _) = (FileId::of_metadata(&metadata), path);
-        #[cfg(not(unix))]
-        let id = FileId::of_path(path)?;
+        #[cfg(windows)]
+        let (id, _) = (FileId::of_handle(&file)?, path);
         Ok(Self {
             id,
             len_bytes: metadata.len(),

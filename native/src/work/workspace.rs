@@ -5,16 +5,15 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-use tempfile::TempDir;
-
 use crate::lock::Lock;
+use crate::output::Staging;
 use crate::{Error, Result};
 
 /// The folder of one process, which is removed with this; that of a process that was
 /// killed is removed by the next one that starts.
 #[derive(Debug)]
 pub(crate) struct Workspace {
-    folder: TempDir,
+    folder: Staging,
     _lock: Lock,
 }
 
@@ -37,11 +36,9 @@ impl Workspace {
                 let _ = fs::remove_dir_all(&path);
             }
         }
-        let own = tempfile::Builder::new()
-            .prefix("worker-")
-            .tempdir_in(folder);
+        let own = Staging::inside(folder, "worker-");
         let own = own.map_err(Error::file("make a folder in", folder))?;
-        let lock_path = own.path().join("lock");
+        let lock_path = own.path("lock");
         let lock = Lock::take(&lock_path)?.ok_or_else(|| {
             let error = std::io::Error::other("somebody else has locked it");
             Error::file("lock", &lock_path)(error)
@@ -54,6 +51,6 @@ impl Workspace {
 
     /// Returns the path of a file in it.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.folder.path(name)
     }
 }

@@ -4,8 +4,6 @@ use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use tempfile::TempDir;
-
 use super::metrics::Metrics;
 use super::plan::packed_path;
 use super::queue::Queue;
@@ -13,6 +11,7 @@ use super::run::{Outcome, Runner};
 use super::{Event, Job, JobEvent, Stage, Stop};
 use crate::hub::{Hub, ListedFile};
 use crate::manifest::{Class, Results, Row, Shard, shard};
+use crate::output::Staging;
 use crate::source::HttpOptions;
 use crate::work::{Failure, Origin, Packer, RowOutcome, RowWork, WorkerOptions, class};
 use crate::{Engine, Error, Location, Result};
@@ -79,13 +78,12 @@ impl PlanRun {
         log: impl Fn(Event),
     ) -> Result<PlanSummary> {
         let results = Results::open(to, &HttpOptions::default())?;
-        let scratch = TempDir::new();
-        let scratch = scratch.map_err(|error| Error::io("make a temporary folder", error))?;
+        let scratch = Staging::temporary()?;
         let work = RowWork::new(
             engine,
             Origin::hub(hub)?,
             results,
-            scratch.path(),
+            scratch.folder(),
             self.worker,
         )?
         .retry_refused(self.retry_refused);

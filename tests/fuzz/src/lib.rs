@@ -96,3 +96,29 @@ pub fn agree<T: PartialEq>(by_c: &Result<T>, by_rust: &Result<T>) {
 pub fn speak(error: &Error) {
     assert!(!error.to_string().is_empty());
 }
+
+/// Changes bytes in place every other time, so that lengths and offsets in other
+/// parts of an input stay right; otherwise as libFuzzer does. Returns the new length.
+pub fn mutate(data: &mut [u8], len: usize, max_len: usize, seed: u32) -> usize {
+    /// The longest run of bytes that is changed in place.
+    const MAX_RUN_BYTES: usize = 64;
+    if seed & 1 == 0 || len == 0 {
+        return libfuzzer_sys::fuzzer_mutate(data, len, max_len);
+    }
+    let at = seed as usize / 2 % len;
+    let run = (MAX_RUN_BYTES >> (seed >> 29)).clamp(1, len - at);
+    let mut changed = data[at..at + run].to_vec();
+    let new_len = libfuzzer_sys::fuzzer_mutate(&mut changed, run, run);
+    data[at..at + new_len.min(run)].copy_from_slice(&changed[..new_len.min(run)]);
+    len
+}
+
+/// Has a target mutate its inputs by [`mutate`].
+#[macro_export]
+macro_rules! keep_lengths {
+    () => {
+        libfuzzer_sys::fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {
+            $crate::mutate(data, size, max_size, seed)
+        });
+    };
+}

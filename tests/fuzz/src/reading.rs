@@ -1,9 +1,10 @@
 //! Reading everything of a model that is one file.
 
+use zstn_core::catalog::Kind;
 use zstn_core::model::Model;
 use zstn_core::pure::Pure;
 
-use crate::{LIMIT_BYTES, NATIVE, agree, part, speak};
+use crate::{LIMIT_BYTES, NATIVE, agree, catalog, model, part, speak, with_and_without_checksums};
 
 /// Tensors of one file that are read.
 const TENSORS: usize = 6;
@@ -51,4 +52,20 @@ fn read_rows(model: &Model, file: &[u8], number: usize, whole: Option<&[u8]>) {
             _ => {}
         }
     }
+}
+
+/// Reads a file as [`read`] does, if it is of this kind: targets that differ in it
+/// alone have a corpus of their own.
+pub fn read_kind(file: &[u8], kind: Kind) {
+    with_and_without_checksums(|checksums_count| {
+        match catalog(file) {
+            Ok(catalog) if catalog.kind() == kind => {}
+            Ok(_) => return,
+            Err(error) => return speak(&error),
+        }
+        match model(file, None) {
+            Ok(model) => read(&model, file, checksums_count),
+            Err(error) => speak(&error),
+        }
+    });
 }

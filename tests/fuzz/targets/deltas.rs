@@ -46,3 +46,4 @@ fuzz_target!(|input: &[u8]| {
         }
     });
 });
+zstn_fuzz::keep_lengths!();

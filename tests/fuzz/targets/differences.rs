@@ -39,3 +39,4 @@ fuzz_target!(|input: &[u8]| {
         }
     });
 });
+zstn_fuzz::keep_lengths!();

@@ -72,3 +72,4 @@ fn both(expected: &[u8], decode: impl Fn(Reader) -> zstn_core::Result<Vec<u8>>) 
 fn decode_delta(engine: &impl Engine, blob: &[u8], base: &[u8]) -> zstn_core::Result<Vec<u8>> {
     delta::Delta::parse(blob)?.decode(engine, base)
 }
+zstn_fuzz::keep_lengths!();

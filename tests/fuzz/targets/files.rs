@@ -13,3 +13,4 @@ fuzz_target!(|file: &[u8]| {
         Err(error) => speak(&error),
     });
 });
+zstn_fuzz::keep_lengths!();

@@ -16,3 +16,4 @@ fuzz_target!(|frame: &[u8]| {
         agree(&by_c, &decompress(&Pure, frame, LIMIT_BYTES));
     });
 });
+zstn_fuzz::keep_lengths!();

@@ -15,3 +15,4 @@ fuzz_target!(|input: &[u8]| {
         Err(error) => speak(&error),
     }
 });
+zstn_fuzz::keep_lengths!();

@@ -32,3 +32,4 @@ fuzz_target!(|file: &[u8]| {
         assert!(*bytes.expect("plain bytes") == *view.data(), "{name}");
     }
 });
+zstn_fuzz::keep_lengths!();

@@ -24,3 +24,4 @@ fuzz_target!(|input: &[u8]| {
         }
     });
 });
+zstn_fuzz::keep_lengths!();

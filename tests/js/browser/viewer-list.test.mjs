@@ -215,11 +215,11 @@ inBrowser("what is no model is said once, in the words of the page, with details
 inBrowser("the welcome page reads the index and one tensor of the sample, and says what that took", async (page, complaints) => {
   await page.goto(server.url);
   const caption = page.locator("#demonstration figcaption");
-  await caption.filter({ hasText: /^2 requests · .* KB of 1\.\d+ MB list all 32 tensors/ }).waitFor();
+  await caption.filter({ hasText: /^2 requests · .* kB of 1\.\d+ MB list all 32 tensors/ }).waitFor();
   await caption.filter({ hasText: /^3 requests · .*: only the tensor you open is downloaded/ }).waitFor();
   const { requests, bytes } = server.fetched("/sample.zstn");
   assert.equal(requests, 3, "it is what the server saw");
-  assert.match(await caption.innerText(), new RegExp(`${(bytes / 1e3).toFixed(0)} KB`));
+  assert.match(await caption.innerText(), new RegExp(`${(bytes / 1e3).toFixed(0)} kB`));
   assert.equal(await page.locator(".chips button").count(), 3);
   await page.getByRole("button", { name: "About" }).click();
   assert.match(await page.getByRole("dialog", { name: "About" }).innerText(), /zstn \d+\.\d+\.\d+/);

@@ -31,7 +31,7 @@ for (const src of ["models/odd.safetensors", "models/odd.zstn"]) {
     await idle(page);
     const before = await counters(page);
     const card = page.locator(".multiples");
-    const [, amount, unit] = /Fetches at most ([\d.]+) (KB|MB)/.exec(await card.innerText());
+    const [, amount, unit] = /Fetches at most ([\d.]+) (kB|MB)/.exec(await card.innerText());
     await card.getByRole("button", { name: "Show all layers" }).click();
     await page.waitForFunction((count) => document.querySelectorAll(".multiple .thumbnail-note").length === count && [...document.querySelectorAll(".thumbnail-note")].every((note) => /RMS/.test(note.textContent)), LAYERS.count);
     await idle(page);

@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { readdirSync } from "node:fs";
+import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { before, test } from "node:test";
 import { fileURLToPath } from "node:url";
@@ -20,6 +21,12 @@ before(() => installPacked(project));
 test("publint has nothing to say", async () => {
   const { messages } = await publint({ pkgDir: join(project, "node_modules/zstn"), strict: true, pack: false });
   assert.deepEqual(messages, []);
+});
+
+test("the licences of what the modules contain are in the package", async () => {
+  const text = await readFile(join(project, "node_modules/zstn/THIRD-PARTY-LICENSES.txt"), "utf8");
+  assert.match(text, /^wasm-bindgen \d/m);
+  assert.match(text, /Permission is hereby granted/);
 });
 
 test("types are found by everyone who can import ES modules", async () => {

@@ -2,6 +2,7 @@
 //! bytes with both engines, and damage is refused.
 
 mod choice;
+mod choice_samples;
 mod decoders;
 mod difference;
 mod families;

@@ -12,6 +12,7 @@ mod header_copy;
 mod incremental;
 mod integrity;
 mod oracle;
+mod released;
 mod rules;
 mod sketch;
 mod statistics;

@@ -40,7 +40,7 @@ fn frames_decode_with_rust_alone() {
 
 /// Opens a file as a reader over HTTP does: the head, then what is missing.
 /// Returns the catalog and the number of round trips and bytes.
-fn open(file: &[u8]) -> Result<(FileCatalog, usize, usize)> {
+pub(super) fn open(file: &[u8]) -> Result<(FileCatalog, usize, usize)> {
     let len = file.len() as u64;
     let part = |range| part(file, range);
     let head = part(0..FileOpener::head_len_bytes(len));

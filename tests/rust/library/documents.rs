@@ -80,6 +80,31 @@ fn links_lead_to_files_and_headings() {
 }
 
 #[test]
+fn the_map_lists_every_page() {
+    let root = repository();
+    let map = root.join("docs/README.md");
+    let text = prose(&map);
+    let listed: Vec<PathBuf> = links(&text)
+        .filter(|link| link.ends_with(".md"))
+        .map(|link| root.join("docs").join(link))
+        .filter_map(|path| path.canonicalize().ok())
+        .collect();
+    let pages = documents(&root.join("docs"));
+    assert!(pages.len() > 40, "{pages:?}");
+    for page in pages.iter().filter(|page| **page != map) {
+        let page = page.canonicalize().expect("a page");
+        assert!(
+            listed.contains(&page),
+            "docs/README.md lacks {}",
+            page.display()
+        );
+    }
+    // Whoever comes from the top finds the map.
+    let readme = prose(&root.join("README.md"));
+    assert!(links(&readme).any(|link| link == "docs/README.md"));
+}
+
+#[test]
 fn paths_in_the_architecture_exist() {
     let root = repository();
     let folder = root.join("docs/architecture");

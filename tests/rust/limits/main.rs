@@ -5,6 +5,7 @@
 //! begins with [`zstn_tests::memory::alone`].
 
 mod compressed_tensors;
+mod four_gib;
 mod gauss;
 mod headers;
 mod malformed;

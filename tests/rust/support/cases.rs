@@ -135,6 +135,10 @@ pub struct ContainerCase {
 #[derive(Debug, Deserialize)]
 pub struct LayoutCase {
     pub contiguous: u8,
+    #[serde(default)]
+    pub header_len: u64,
+    #[serde(default)]
+    pub data_len: u64,
 }
 
 impl ContainerCase {

@@ -18,6 +18,7 @@ pub mod plans;
 pub mod refusal;
 pub mod rng;
 pub mod round_server;
+pub mod schema;
 pub mod store_proxy;
 pub mod stub_hub;
 #[cfg(unix)]

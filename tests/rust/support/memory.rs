@@ -16,10 +16,15 @@ pub struct Counting;
 // SAFETY: every call goes to the system's allocator unchanged.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let held = HELD.fetch_add(layout.size(), Relaxed) + layout.size();
-        MOST.fetch_max(held, Relaxed);
+        // Asking for too much counts, even if it is refused.
+        let wanted = HELD.load(Relaxed).saturating_add(layout.size());
+        MOST.fetch_max(wanted, Relaxed);
         // SAFETY: the caller's promises are passed on.
-        unsafe { System.alloc(layout) }
+        let pointer = unsafe { System.alloc(layout) };
+        if !pointer.is_null() {
+            HELD.fetch_add(layout.size(), Relaxed);
+        }
+        pointer
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {

@@ -1,6 +1,6 @@
 /** Formatting numbers. */
 
-const UNITS = ["bytes", "KB", "MB", "GB", "TB"];
+const UNITS = ["bytes", "kB", "MB", "GB", "TB"];
 
 /** 1536000 → "1.54 MB". Decimal units, as file managers and hubs show them. */
 export function formatBytes(bytes: number): string {

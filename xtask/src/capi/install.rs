@@ -11,6 +11,7 @@ use anyhow::{Context, Result};
 
 use super::CRATE;
 use super::library::Library;
+use crate::deps::NOTICES;
 use crate::process;
 use crate::workspace::Workspace;
 
@@ -30,12 +31,12 @@ impl Installed {
         };
         let source = workspace.path(CRATE);
         installed
-            .write(&source, library)
+            .write(workspace, &source, library)
             .with_context(|| format!("{} is not writable", prefix.display()))?;
         Ok(installed)
     }
 
-    fn write(&self, source: &Path, library: &Library) -> io::Result<()> {
+    fn write(&self, workspace: &Workspace, source: &Path, library: &Library) -> io::Result<()> {
         let [include, lib] = ["include", "lib"].map(|name| self.prefix.join(name));
         let pkgconfig = lib.join("pkgconfig");
         fs::create_dir_all(&include)?;
@@ -57,6 +58,11 @@ impl Installed {
         replace(&library.shared, &lib.join(&full))?;
         link(&full, &lib.join(&major))?;
         link(&major, &lib.join(plain))?;
+        let licences = self.prefix.join("share/doc/zstn");
+        fs::create_dir_all(&licences)?;
+        for name in ["LICENSE", NOTICES] {
+            replace(&workspace.path(name), &licences.join(name))?;
+        }
         let template = fs::read_to_string(source.join("libzstn.pc.in"))?;
         let text = template
             .replace("@url@", env!("CARGO_PKG_REPOSITORY"))

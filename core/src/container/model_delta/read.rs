@@ -203,7 +203,8 @@ impl<'a> ModelDelta<'a> {
         out.extend_from_slice(&(header.len() as u64).to_le_bytes());
         out.extend_from_slice(header);
         let data_start = out.len();
-        out.resize(data_start + bytes::index(self.prefix.data_len_bytes), 0);
+        let len_bytes = (data_start as u64).saturating_add(self.prefix.data_len_bytes);
+        bytes::resize(&mut out, len_bytes)?;
         for (record, tensor) in self.records.iter().zip(&tensors) {
             let dest = &mut out[data_start..]
                 [bytes::index(record.span.start)..bytes::index(record.span.end)];

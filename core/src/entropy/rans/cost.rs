@@ -14,10 +14,17 @@ pub const CHUNK_BYTES: usize = 1 << 16;
 /// occurs.
 const CHUNK_HEAD_BYTES: f64 = 20.0;
 const TABLE_SYMBOL_BYTES: f64 = 1.5;
+/// Bytes of the head and the table of a plane with a single table.
+const SHARED_HEAD_BYTES: f64 = 540.0;
 
-/// Returns the entropy of bytes with these counts, in bytes, including their
-/// share of the heads and tables of chunks in a plane `scale` times as long.
+/// Returns the size of chunks with these counts, in bytes, as part of a plane
+/// `scale` times as long: with a table for each chunk or one for the plane,
+/// whichever is smaller.
 pub fn rans_bytes(chunks: &[[u64; 256]], scale: f64) -> f64 {
+    adaptive_bytes(chunks, scale).min(shared_bytes(&histogram::sum(chunks), scale))
+}
+
+fn adaptive_bytes(chunks: &[[u64; 256]], scale: f64) -> f64 {
     let bytes = chunks.iter().map(|counts| {
         let head = CHUNK_HEAD_BYTES + histogram::values(counts) as f64 * TABLE_SYMBOL_BYTES;
         let len = counts.iter().sum::<u64>().max(1) as f64;
@@ -25,6 +32,13 @@ pub fn rans_bytes(chunks: &[[u64; 256]], scale: f64) -> f64 {
         entropy_bits(counts) / 8.0 + head / shares
     });
     bytes.sum()
+}
+
+fn shared_bytes(counts: &[u64; 256], scale: f64) -> f64 {
+    // A table fits the sample it was made from better than the plane, by half a
+    // nat (0.72 bits) for each free value.
+    let chance = histogram::values(counts).saturating_sub(1) as f64 * 0.72 * (1.0 - 1.0 / scale);
+    (entropy_bits(counts) + chance) / 8.0 + SHARED_HEAD_BYTES / scale
 }
 
 /// Returns the entropy of the bytes given the byte before each, in bytes,

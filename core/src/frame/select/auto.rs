@@ -56,8 +56,9 @@ fn stream_codecs<E: PackEngine>(engine: &E, stream: &[u8]) -> Vec<StreamCodec> {
         piece_bytes: PIECE_BYTES,
         repeats: true,
         mantissas: false,
+        is_part: false,
     };
-    let estimate = Estimate::of(engine, stream, spec);
+    let estimate = Estimate::of(engine, stream, None, spec);
     let mut codecs = vec![StreamCodec::Zstd(ZstdCoding::Huffman), StreamCodec::Rans];
     if estimate.search < estimate.smallest() * PRUNE_STREAM_SEARCH {
         let level = Effort::Max.search_level();

@@ -31,4 +31,14 @@ impl Effort {
             Self::Max => 12,
         }
     }
+
+    /// Returns the zstd level of the trial on long pieces of a tensor that
+    /// repeats itself: low levels miss what the search would find.
+    pub(super) fn search_trial_level(self) -> i32 {
+        match self {
+            Self::Fast => 1,
+            Self::Balanced => 3,
+            Self::Max => 12,
+        }
+    }
 }

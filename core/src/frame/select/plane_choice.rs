@@ -18,8 +18,11 @@ pub const SEARCH_MIN_GAIN: f64 = 0.01;
 /// The same threshold for [`Effort::Max`], which accepts slower decoding.
 const SEARCH_MIN_GAIN_AT_MAX: f64 = 0.003;
 /// The gain of a search up to which Huffman codes are still tried on every
-/// block as well, because the sample may be wrong.
-const TRY_BOTH_BELOW: f64 = 0.04;
+/// block as well, because the sample may be wrong: where a tensor has rows of
+/// zeros, it mixes them with other rows, but blocks do not.
+const TRY_BOTH_BELOW: f64 = 0.5;
+/// The same threshold for [`Effort::Fast`].
+const TRY_BOTH_BELOW_FAST: f64 = 0.04;
 
 /// The length, in bits per byte, below which codes are so short that whole bits
 /// cost Huffman codes noticeably: planes of any size then try rANS.
@@ -51,6 +54,9 @@ const NOISE: f64 = 0.9995;
 /// [`Effort::Max`] prunes a search whose trial at a low level is more than this
 /// times the best estimate: a higher level does not make up for that.
 const PRUNE_SEARCH: f64 = 1.03;
+/// [`Effort::Max`] prunes rANS of order 1 if its estimate is more than this times
+/// the best one.
+const PRUNE_ORDER1: f64 = 1.02;
 
 const fn both(level: i32) -> BlockCodecs {
     BlockCodecs {
@@ -101,20 +107,28 @@ const MAX: &[Codec] = &[
     Codec::RansAdaptive(CHUNKS[2]),
     Codec::RansOrder1,
 ];
-const MAX_SEARCH: &[Codec] = &[
-    Codec::Blocks(both(19)),
-    Codec::Zstd(ZstdCoding::Long(19)),
-    Codec::Rans,
-    Codec::RansAdaptive(CHUNKS[0]),
-    Codec::RansAdaptive(CHUNKS[1]),
-    Codec::RansAdaptive(CHUNKS[2]),
-    Codec::RansOrder1,
-];
+const MAX_SEARCH: &[Codec] = &max_search();
+const MAX_SEARCH_FAR: &[Codec] = &{
+    let [blocks, rans, short, middle, long, order1] = max_search();
+    let far = Codec::Zstd(ZstdCoding::Long(19));
+    [blocks, far, rans, short, middle, long, order1]
+};
+
+const fn max_search() -> [Codec; 6] {
+    [
+        Codec::Blocks(both(19)),
+        Codec::Rans,
+        Codec::RansAdaptive(CHUNKS[0]),
+        Codec::RansAdaptive(CHUNKS[1]),
+        Codec::RansAdaptive(CHUNKS[2]),
+        Codec::RansOrder1,
+    ]
+}
 
 /// Returns what to try on a plane of a tensor that is too small to be sampled.
 pub fn unsampled(effort: Effort) -> PlaneRecipe {
     match effort {
-        Effort::Max => PlaneRecipe::Smallest(MAX_SEARCH),
+        Effort::Max => PlaneRecipe::Smallest(MAX_SEARCH_FAR),
         Effort::Fast | Effort::Balanced => PlaneRecipe::Blocks(both(effort.search_level())),
     }
 }
@@ -128,6 +142,7 @@ pub fn counted(effort: Effort) -> PlaneRecipe {
         Effort::Fast => HUFFMAN,
         Effort::Balanced | Effort::Max => PlaneRecipe::HuffmanOrRans {
             min_gain_divisor: RANS_MIN_GAIN_DIVISOR,
+            search_outliers_below: 0,
         },
     }
 }
@@ -139,24 +154,36 @@ pub fn coded_bytes<'a>(estimates: impl IntoIterator<Item = &'a Estimate>) -> f64
     estimates.into_iter().map(coded).sum()
 }
 
+/// How a tensor repeats itself.
+#[derive(Debug, Clone, Copy)]
+pub struct Repeats {
+    /// Over distances beyond the reach of blocks.
+    pub far: bool,
+    /// Over any distance.
+    pub near: bool,
+}
+
 /// Returns what to try on a plane, and the bytes that its sample is expected to
 /// take.
 ///
 /// The plane is `len_bytes` long and its parts have the estimates `parts`. All
 /// planes together take `all_coded_bytes` of the sample ([`coded_bytes`]).
-/// `repeats` says that the tensor repeats itself over long distances.
 pub fn choose(
     parts: &[Estimate],
     len_bytes: usize,
     all_coded_bytes: f64,
     effort: Effort,
-    repeats: bool,
+    Repeats { far: repeats, near }: Repeats,
 ) -> (PlaneRecipe, f64) {
     if effort == Effort::Max && len_bytes <= MAX_WHOLE_PLANE_BYTES {
-        return smallest(parts, repeats);
+        return smallest(parts, repeats, near);
     }
     let mut cost = 0.0;
     let (mut huffman, mut search) = (false, false);
+    let try_both_below = match effort {
+        Effort::Fast => TRY_BOTH_BELOW_FAST,
+        Effort::Balanced | Effort::Max => TRY_BOTH_BELOW,
+    };
     for part in parts {
         let coded = part.huffman.min(part.search);
         if coded > part.len * (1.0 - ZSTD_MIN_GAIN) {
@@ -165,7 +192,7 @@ pub fn choose(
         }
         let search_gain = 1.0 - part.search / part.huffman;
         search |= search_gain >= SEARCH_MIN_GAIN;
-        huffman |= search_gain < TRY_BOTH_BELOW;
+        huffman |= search_gain < try_both_below;
         cost += if search_gain < SEARCH_MIN_GAIN {
             part.huffman
         } else {
@@ -205,7 +232,11 @@ pub fn choose(
         // count the whole plane.
         let min_gain = part.len / (4 * min_gain_divisor) as f64;
         if len_bytes <= RANS_MAX_PLANE_BYTES && !search && part.rans + min_gain < cost {
-            return (PlaneRecipe::HuffmanOrRans { min_gain_divisor }, part.rans);
+            let recipe = PlaneRecipe::HuffmanOrRans {
+                min_gain_divisor,
+                search_outliers_below: search_outliers_below(parts),
+            };
+            return (recipe, part.rans);
         }
     }
     let codecs = BlockCodecs {
@@ -242,17 +273,27 @@ fn prefer_fast(codecs: &'static [Codec], min_gain_divisor: usize) -> PlaneRecipe
 }
 
 /// Returns every codec that is not pruned, for [`Effort::Max`].
-fn smallest(parts: &[Estimate], repeats: bool) -> (PlaneRecipe, f64) {
+fn smallest(parts: &[Estimate], far: bool, near: bool) -> (PlaneRecipe, f64) {
     let cost: f64 = parts.iter().map(Estimate::smallest).sum();
     let len: f64 = parts.iter().map(|part| part.len).sum();
     let search = coded_bytes(parts);
     let huffman: f64 = parts.iter().map(|part| part.huffman).sum();
     let search_gains = search < huffman * (1.0 - SEARCH_MIN_GAIN_AT_MAX);
-    if repeats || (search_gains && search < cost * PRUNE_SEARCH) {
-        return (PlaneRecipe::Smallest(MAX_SEARCH), cost);
+    // The last codec is rANS of order 1.
+    let order1: f64 = parts.iter().map(|part| part.order1).sum();
+    let without_order1 = |codecs: &'static [Codec]| match order1 < cost * PRUNE_ORDER1 {
+        true => codecs,
+        false => &codecs[..codecs.len() - 1],
+    };
+    let searched = search_gains && search < cost * PRUNE_SEARCH;
+    if far || near && searched {
+        return (PlaneRecipe::Smallest(MAX_SEARCH_FAR), cost);
+    }
+    if searched {
+        return (PlaneRecipe::Smallest(without_order1(MAX_SEARCH)), cost);
     }
     if cost > len * NOISE {
         return (PlaneRecipe::Store, len);
     }
-    (PlaneRecipe::Smallest(MAX), cost)
+    (PlaneRecipe::Smallest(without_order1(MAX)), cost)
 }

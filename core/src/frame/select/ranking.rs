@@ -9,14 +9,21 @@ use super::{Effort, EncodeOptions, SMALL_BYTES, element_bytes, plane_choice, rep
 use crate::TensorRef;
 use crate::dtype::Dtype;
 use crate::engine::PackEngine;
+use crate::entropy::histogram::{self, huffman_bits};
 use crate::frame::plane::HEAD_BYTES;
 use crate::frame::z4ai::{Recipe, Transform};
 use crate::transform::FloatFormat;
 use crate::transform::bitfield::{BFLOAT16, FLOAT16, FLOAT32};
 
 /// [`Effort::Max`] prunes a transform whose expected size is more than this
-/// times that of the best one.
-const PRUNE_TRANSFORM: f64 = 1.15;
+/// times that of the best one: in codes of single bytes, and where words repeat,
+/// since a search finds more in a tensor than in a sample of it.
+const PRUNE_TRANSFORM: f64 = 1.03;
+const PRUNE_TRANSFORM_REPEATS: f64 = 1.15;
+
+/// The most that Huffman codes for whole elements may take, divided by what they
+/// take for their planes, for a search in them to be tried on long pieces.
+const MAX_WHOLE_RATIO: f64 = 1.12;
 
 /// Planes are pruned if another frame, already made, is shorter than this times
 /// their expected size. The margin is wider than the error of the estimate,
@@ -39,6 +46,10 @@ pub struct Ranking {
     prune_planes: f64,
     /// Whether a larger sample would not change the ranking.
     is_final: bool,
+    /// Whether words repeat.
+    repeats: bool,
+    /// Whether a search in whole elements may find more than one in planes.
+    pub elements_repeat: bool,
 }
 
 impl Ranking {
@@ -55,6 +66,8 @@ impl Ranking {
                 recipes: vec![(0.0, Recipe::stored())],
                 prune_planes: 0.0,
                 is_final: true,
+                repeats: false,
+                elements_repeat: false,
             };
         }
         let far_repeats = repeats::are_far_apart(tensor.bytes, options.effort);
@@ -97,6 +110,7 @@ impl Ranking {
     pub fn close(&self, len_bytes: usize) -> impl Iterator<Item = &Recipe> {
         let max_cost = match len_bytes {
             0..=SMALL_BYTES => f64::INFINITY,
+            _ if self.repeats => self.recipes[0].0 * PRUNE_TRANSFORM_REPEATS,
             _ => self.recipes[0].0 * PRUNE_TRANSFORM,
         };
         let close = self
@@ -121,13 +135,26 @@ fn rank<E: PackEngine>(
     let windows = sample::windows(bytes, sample);
     let sampled_bytes: usize = windows.iter().map(|window| window.len()).sum();
     let scale = bytes.len() as f64 / sampled_bytes as f64;
+    let has_same_elements = effort == Effort::Max && repeats::are_elements(&windows, dtype);
+    let repeats = far_repeats || has_same_elements || repeats::are_near(&windows);
+    let distances = plane_choice::Repeats {
+        far: far_repeats,
+        near: repeats,
+    };
     let spec = SampleSpec {
         effort,
         scale,
         piece_bytes: sample.piece_bytes,
-        repeats: sample.is_full() || effort == Effort::Max || repeats::are_near(&windows),
+        repeats: repeats || (sample.is_full() && effort != Effort::Max),
         mantissas: false,
+        is_part: false,
     };
+    let elements_repeat = effort != Effort::Fast
+        && repeats
+        && (has_same_elements || do_elements_repeat(&windows, dtype));
+    // All transforms are tried on the same long pieces: what repeats in a tensor
+    // is nearer in its planes, so that short pieces would favour these.
+    let pieces = (elements_repeat && sample.is_full()).then(|| sample::pieces(bytes));
     let transforms = transforms(dtype, effort);
     // Unless something repeats, coding planes separately gains at least as much
     // as coding all bytes together, so the latter is not estimated.
@@ -138,15 +165,22 @@ fn rank<E: PackEngine>(
             if transform == Transform::Opaque && is_noise_at_best {
                 return ((HEAD_BYTES + bytes.len()) as f64, Recipe::stored());
             }
+            let sampled = sample::planes(&windows, transform);
+            let trials = pieces
+                .as_ref()
+                .map(|pieces| sample::planes(pieces, transform));
             let estimate = |(number, plane): (usize, &Vec<Vec<u8>>)| -> Vec<Estimate> {
                 let spec = SampleSpec {
                     mantissas: plane.len() == 1 && transform.is_mantissa(number),
+                    is_part: plane.len() > 1,
                     ..spec
                 };
-                let parts = plane.iter();
-                parts.map(|part| Estimate::of(engine, part, spec)).collect()
+                let trial = |part: usize| trials.as_ref().map(|planes| &planes[number][part][..]);
+                let parts = plane.iter().enumerate();
+                parts
+                    .map(|(at, part)| Estimate::of(engine, part, trial(at), spec))
+                    .collect()
             };
-            let sampled = sample::planes(&windows, transform);
             let estimates: Vec<Vec<Estimate>> = sampled.iter().enumerate().map(estimate).collect();
             let all = || estimates.iter().flatten();
             is_plain &= all().all(|part| part.is_plain(effort));
@@ -156,7 +190,7 @@ fn rank<E: PackEngine>(
             let planes = transform.plane_lens(bytes.len()).into_iter();
             let planes = planes.zip(&estimates).map(|(len_bytes, estimates)| {
                 let (recipe, expected) =
-                    plane_choice::choose(estimates, len_bytes, coded_bytes, effort, far_repeats);
+                    plane_choice::choose(estimates, len_bytes, coded_bytes, effort, distances);
                 cost += expected * scale;
                 recipe
             });
@@ -177,7 +211,27 @@ fn rank<E: PackEngine>(
             (false, true) => PRUNE_PLANES_QUICK_SEARCH,
         },
         is_final,
+        repeats,
+        elements_repeat,
     }
+}
+
+/// Returns whether a search in whole elements may find more than one in their
+/// planes, where words repeat: codes for bytes are not much longer if they do not
+/// depend on the place of the byte in its element.
+fn do_elements_repeat(windows: &[&[u8]], dtype: Option<Dtype>) -> bool {
+    let Some(width) = element_bytes(dtype).map(usize::from) else {
+        return false;
+    };
+    let mut counts = vec![[0; 256]; width];
+    for window in windows {
+        for (at, &byte) in window.iter().enumerate() {
+            counts[at % width][usize::from(byte)] += 1;
+        }
+    }
+    let planes: u64 = counts.iter().map(|counts| huffman_bits(counts)).sum();
+    let whole = huffman_bits(&histogram::sum(&counts));
+    whole as f64 <= planes as f64 * MAX_WHOLE_RATIO
 }
 
 /// Returns the transforms that may be worth trying; at equal size the earlier

@@ -5,6 +5,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec;
 
 use super::Effort;
+use crate::dtype::Dtype;
 
 /// The least distance of a far repeat, in bytes. Shorter distances are within
 /// reach of a block's own search.
@@ -97,6 +98,30 @@ pub fn are_near(windows: &[&[u8]]) -> bool {
     }
     repeated * NEAR_SHARE > words
 }
+
+/// Returns whether more than one element in [`ELEMENT_SHARE`] of the sampled
+/// windows occurs in them again, for elements of four bytes: weights of half
+/// precision that were multiplied by a scale for each row.
+pub fn are_elements(windows: &[&[u8]], dtype: Option<Dtype>) -> bool {
+    if dtype.and_then(Dtype::len_bytes) != Some(4) {
+        return false;
+    }
+    let mut seen = vec![0u32; 1 << NEAR_BITS];
+    let (mut elements, mut repeated) = (0, 0);
+    for window in windows {
+        for element in window.as_chunks::<4>().0 {
+            let element = u32::from_le_bytes(*element);
+            let noted = &mut seen[(mixed(element.into()) >> (64 - NEAR_BITS)) as usize];
+            repeated += usize::from(*noted == element);
+            *noted = element;
+            elements += 1;
+        }
+    }
+    repeated * ELEMENT_SHARE > elements
+}
+
+/// Elements repeat if more than 1/n of them occur again.
+const ELEMENT_SHARE: usize = 32;
 
 /// The size of the table of recorded words, as a power of two.
 const NEAR_BITS: u32 = 13;

@@ -11,6 +11,10 @@ const WINDOWS: usize = 16;
 /// more would take as long as coding.
 const MAX_SHARE_DIVISOR: usize = 4;
 
+/// Pieces of a tensor that repeats itself, on which a search is tried.
+const PIECES: usize = 4;
+const PIECE_BYTES: usize = 128 << 10;
+
 /// The size of a sample.
 #[derive(Debug, Clone, Copy)]
 pub struct Sample {
@@ -56,6 +60,21 @@ pub fn windows(tensor: &[u8], sample: Sample) -> Vec<&[u8]> {
             // A multiple of 8, so that every window starts at an element.
             let start = last / (WINDOWS - 1) * k / 8 * 8;
             &tensor[start..start + window_bytes]
+        })
+        .collect()
+}
+
+/// Returns the whole tensor if it is short, and otherwise long pieces of it, as
+/// evenly spread as the windows of a sample.
+pub fn pieces(tensor: &[u8]) -> Vec<&[u8]> {
+    if tensor.len() <= PIECES * PIECE_BYTES {
+        return vec![tensor];
+    }
+    let last = tensor.len() - PIECE_BYTES;
+    (0..PIECES)
+        .map(|k| {
+            let start = last / (PIECES - 1) * k / 8 * 8;
+            &tensor[start..start + PIECE_BYTES]
         })
         .collect()
 }

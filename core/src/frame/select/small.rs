@@ -91,16 +91,17 @@ impl CountedTransform {
 fn plane(parts: &[CountedPart], effort: Effort) -> (PlaneRecipe, usize) {
     let len_bytes: usize = parts.iter().map(|part| part.len_bytes).sum();
     let (recipe, coded) = match (parts, plane_choice::counted(effort)) {
-        ([only], PlaneRecipe::HuffmanOrRans { min_gain_divisor })
-            if only.rans_bytes
-                < only
-                    .huffman_bytes
-                    .saturating_sub(len_bytes / min_gain_divisor) =>
+        (
+            [only],
+            recipe @ PlaneRecipe::HuffmanOrRans {
+                min_gain_divisor, ..
+            },
+        ) if only.rans_bytes
+            < only
+                .huffman_bytes
+                .saturating_sub(len_bytes / min_gain_divisor) =>
         {
-            (
-                PlaneRecipe::HuffmanOrRans { min_gain_divisor },
-                only.rans_bytes,
-            )
+            (recipe, only.rans_bytes)
         }
         ([only], _) => (plane_choice::HUFFMAN, only.huffman_bytes),
         _ => {

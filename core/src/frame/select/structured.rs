@@ -4,7 +4,6 @@
 
 use alloc::vec;
 use alloc::vec::Vec;
-use core::iter;
 
 use super::estimate::{SampleSpec, ZstdEstimate};
 use super::sample::Sample;
@@ -26,9 +25,20 @@ use crate::transform::{self, byteplane, palette};
 /// are smaller.
 const MAX_TENSOR_BYTES: usize = 128 << 20;
 
+/// The same for lattice frames, which save much more where they apply, and whose
+/// readers decode single rows: the matrices of models of about 70 billion
+/// parameters are smaller (8192 by 28672 in BF16 have 470 MB). An address space of
+/// 32 bits holds one with its symbols and the copy that is compared.
+const MAX_LATTICE_BYTES: usize = 512 << 20;
+
 /// The share of zero elements, in percent, from which a sparse frame is tried:
 /// its bitmap costs one bit per element.
-const MIN_ZEROS_PERCENT: usize = 10;
+const MIN_ZEROS_PERCENT: usize = 3;
+
+/// The share of zero elements, in percent, from which every coding of a sparse
+/// frame is tried: little is left to code, and rows of zeros, as in differences
+/// of fine-tunes, make samples unreliable.
+const MOSTLY_ZERO_PERCENT: usize = 75;
 
 /// The most values of a palette: as many as an index of one byte distinguishes.
 const MAX_VALUES: u32 = 256;
@@ -39,7 +49,7 @@ const PRUNE_STRUCTURED: f64 = 1.1;
 
 /// Returns the smallest of these frames for `tensor`.
 ///
-/// Returns `None` if the tensor is too large, none of these frames can hold it,
+/// Returns `None` if the tensor is too large for all of them, none of these frames can hold it,
 /// or none is expected to come close to its planes.
 pub fn smallest<E: PackEngine>(
     engine: &E,
@@ -47,7 +57,10 @@ pub fn smallest<E: PackEngine>(
     ranking: &Ranking,
 ) -> Option<Vec<u8>> {
     let bytes = tensor.bytes;
-    if bytes.is_empty() || bytes.len() > MAX_TENSOR_BYTES {
+    if bytes.len() > MAX_TENSOR_BYTES {
+        return lattice(engine, tensor, ranking.options);
+    }
+    if bytes.is_empty() {
         return None;
     }
     let structured = palette_or_sparse(engine, bytes, ranking);
@@ -63,14 +76,15 @@ pub fn smallest<E: PackEngine>(
     frames.min_by_key(Vec::len)
 }
 
-/// Returns the lattice frame of `tensor`, if the options allow one and there is
-/// one.
+/// Returns the lattice frame of `tensor`, if the options allow one, there is one,
+/// and the tensor is not too large.
 pub(super) fn lattice<E: PackEngine>(
     engine: &E,
     tensor: TensorRef,
     options: EncodeOptions,
 ) -> Option<Vec<u8>> {
-    match options.families.contains(Family::Lattice) {
+    let is_tried = options.families.contains(Family::Lattice);
+    match is_tried && tensor.bytes.len() <= MAX_LATTICE_BYTES {
         true => lattice::encode(engine, tensor, options),
         false => None,
     }
@@ -110,8 +124,9 @@ fn palette_or_sparse<E: PackEngine>(
     let mut trial = Trial {
         engine,
         effort,
-        is_thorough: effort == Effort::Max || tensor.len() <= SMALL_BYTES,
+        is_thorough: tensor.len() <= SMALL_BYTES,
         max_bytes: ranking.expected_bytes() * PRUNE_STRUCTURED,
+        elements_repeat: ranking.elements_repeat,
     };
     let split = match families.contains(Family::Palette) {
         true => palette_frame::Split::new(tensor, width, MAX_VALUES),
@@ -124,18 +139,30 @@ fn palette_or_sparse<E: PackEngine>(
     if let Some(frame) = &palette {
         trial.max_bytes = trial.max_bytes.min(frame.len() as f64 * PRUNE_STRUCTURED);
     }
-    let transforms: &[turbo::Transform] = match effort {
-        _ if !families.contains(Family::Sparse) => &[],
-        _ if !has_enough_zeros(tensor, width) => &[],
-        Effort::Max => &[turbo::Transform::BytePlane, turbo::Transform::Opaque],
-        Effort::Fast | Effort::Balanced => &[turbo::Transform::BytePlane],
+    let zeros_percent = match families.contains(Family::Sparse) {
+        true => zeros_percent(tensor, width),
+        false => 0,
     };
-    let sparse = transforms.iter().filter_map(|&transform| {
-        let codings = trial.for_sparse(tensor, width.into())?;
-        Some(sparse::encode(engine, tensor, width, transform, &codings))
-    });
+    if zeros_percent < MIN_ZEROS_PERCENT {
+        return palette;
+    }
+    if zeros_percent >= MOSTLY_ZERO_PERCENT {
+        trial.is_thorough |= effort != Effort::Max;
+        trial.max_bytes = f64::INFINITY;
+    }
+    let sparse =
+        trial
+            .for_sparse(tensor, width.into())
+            .into_iter()
+            .map(|(transform, [bitmap, values])| {
+                sparse::encode_streams(engine, tensor, width, transform, [&bitmap, &values])
+            });
     palette.into_iter().chain(sparse).min_by_key(Vec::len)
 }
+
+/// Codings to try on the bitmap and on the values of a sparse frame, whose
+/// values are cut in this way.
+type SparseTrial = (turbo::Transform, [Vec<ZstdCoding>; 2]);
 
 /// Finds out from samples which codings of a frame's streams are worth trying.
 struct Trial<'a, E> {
@@ -145,6 +172,8 @@ struct Trial<'a, E> {
     is_thorough: bool,
     /// No coding is worth trying if the frame is expected to be longer.
     max_bytes: f64,
+    /// Whether a search in whole elements may find more than one in planes.
+    elements_repeat: bool,
 }
 
 impl<E: PackEngine> Trial<'_, E> {
@@ -155,16 +184,25 @@ impl<E: PackEngine> Trial<'_, E> {
         }
         let sample = sample::windows(index, Sample::QUICK).concat();
         let scale = index.len() as f64 / sample.len().max(1) as f64;
-        self.codings(&[sample], scale)
+        let (bytes, codings) = self.codings(&[sample], scale, false);
+        (bytes <= self.max_bytes).then_some(codings)
     }
 
-    /// Returns the codings to try on the bitmap and the value planes of a sparse
-    /// frame.
-    fn for_sparse(&self, tensor: &[u8], width: usize) -> Option<Vec<ZstdCoding>> {
+    /// Returns what to try on a sparse frame: nothing if it is expected to be too
+    /// long.
+    fn for_sparse(&self, tensor: &[u8], width: usize) -> Vec<SparseTrial> {
+        let every = || [self.every_coding(), self.every_coding()];
         if self.is_thorough {
-            return Some(self.every_coding());
+            let transforms = [turbo::Transform::BytePlane, turbo::Transform::Opaque];
+            return transforms.map(|transform| (transform, every())).into();
         }
-        let mut sample = sample::windows(tensor, Sample::QUICK).concat();
+        let windows = sample::windows(tensor, Sample::QUICK);
+        let repeats = self.elements_repeat;
+        // Values that repeat may do so far apart.
+        let mut sample = match repeats {
+            true => sample::pieces(tensor).concat(),
+            false => windows.concat(),
+        };
         let scale = tensor.len() as f64 / sample.len() as f64;
         sample.truncate(sample.len() / width * width);
         let (bitmap, values) = transform::sparse::split(&sample, width);
@@ -173,19 +211,33 @@ impl<E: PackEngine> Trial<'_, E> {
             byteplane::split(&values, width, plane, 0, &mut bytes);
             bytes
         });
-        let streams: Vec<Vec<u8>> = iter::once(bitmap).chain(planes).collect();
-        self.codings(&streams, scale)
+        let (bitmap_bytes, bitmap) = self.codings(&[bitmap], scale, repeats);
+        let mut cut = self.codings(&planes.collect::<Vec<_>>(), scale, repeats);
+        let mut transform = turbo::Transform::BytePlane;
+        if repeats {
+            let whole = self.codings(&[values], scale, repeats);
+            if whole.0 < cut.0 {
+                (cut, transform) = (whole, turbo::Transform::Opaque);
+            }
+        }
+        let (value_bytes, values) = cut;
+        match bitmap_bytes + value_bytes <= self.max_bytes {
+            true => vec![(transform, [bitmap, values])],
+            false => Vec::new(),
+        }
     }
 
-    /// Returns the codings to try on streams that are `scale` times as long as
-    /// these samples.
-    fn codings(&self, samples: &[Vec<u8>], scale: f64) -> Option<Vec<ZstdCoding>> {
+    /// Returns the expected size of streams that are `scale` times as long as
+    /// these samples, and the codings to try on them. If `repeats`, a search is
+    /// tried on all of the samples.
+    fn codings(&self, samples: &[Vec<u8>], scale: f64, repeats: bool) -> (f64, Vec<ZstdCoding>) {
         let spec = SampleSpec {
             effort: self.effort,
             scale,
             piece_bytes: Sample::QUICK.piece_bytes,
-            repeats: true,
+            repeats,
             mantissas: false,
+            is_part: false,
         };
         let (mut huffman, mut smaller) = (0.0, 0.0);
         for sample in samples {
@@ -193,24 +245,17 @@ impl<E: PackEngine> Trial<'_, E> {
             huffman += estimate.huffman;
             smaller += estimate.huffman.min(estimate.search);
         }
-        if smaller > self.max_bytes {
-            return None;
-        }
         let mut codings = self.every_coding();
         if smaller > huffman * (1.0 - plane_choice::SEARCH_MIN_GAIN) {
             codings.truncate(1);
         }
-        Some(codings)
+        (smaller, codings)
     }
 
     /// Returns all codings of this effort, the fastest first.
     fn every_coding(&self) -> Vec<ZstdCoding> {
-        let level = self.effort.search_level();
-        let mut codings = vec![ZstdCoding::Huffman, ZstdCoding::Search(level)];
-        if self.effort == Effort::Max {
-            codings.push(ZstdCoding::Long(level));
-        }
-        codings
+        let search = ZstdCoding::Search(self.effort.search_level());
+        vec![ZstdCoding::Huffman, search]
     }
 }
 
@@ -221,7 +266,7 @@ pub(super) fn may_be_below(len_bytes: usize, tensor: TensorRef, options: EncodeO
         return false;
     };
     let (tensor, families) = (tensor.bytes, options.families);
-    let is_sparse = || has_enough_zeros(tensor, width);
+    let is_sparse = || zeros_percent(tensor, width) >= MIN_ZEROS_PERCENT;
     let is_palette = || {
         let width = usize::from(width);
         let body = &tensor[..tensor.len() / width * width];
@@ -236,8 +281,9 @@ pub(super) fn may_be_below(len_bytes: usize, tensor: TensorRef, options: EncodeO
         || (families.contains(Family::Palette) && is_palette())
 }
 
-/// Returns whether [`MIN_ZEROS_PERCENT`] of the elements are zero.
-fn has_enough_zeros(tensor: &[u8], width: u8) -> bool {
+/// Returns the share of zero elements in percent, rounded down; 0 if a sample
+/// shows less than one.
+fn zeros_percent(tensor: &[u8], width: u8) -> usize {
     let width = usize::from(width);
     let zeros_in = |part: &[u8]| count_zeros(&part[..part.len() / width * width], width);
     // Counts all elements only if a hundredth of a sample is zero.
@@ -245,8 +291,7 @@ fn has_enough_zeros(tensor: &[u8], width: u8) -> bool {
     let sampled: usize = windows.iter().map(|window| window.len() / width).sum();
     let seen: usize = windows.into_iter().map(zeros_in).sum();
     if seen * 100 < sampled {
-        return false;
+        return 0;
     }
-    let zeros = zeros_in(tensor);
-    zeros > 0 && zeros * 100 >= tensor.len() / width * MIN_ZEROS_PERCENT
+    zeros_in(tensor) * 100 / (tensor.len() / width).max(1)
 }

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::encode_plane::{huffman_or_rans, prefer_fast, smallest};
-use super::{PlaneRecipe, Recipe, Transform};
+use super::{BlockCodecs, PlaneRecipe, Recipe, Transform};
 use crate::engine::PackEngine;
 use crate::frame::plane::Method;
 
@@ -140,8 +140,15 @@ impl<'a> PlaneCoder<'a> {
     pub fn encode_whole<E: PackEngine>(&self, engine: &E) -> (Method, Vec<u8>) {
         let raw = self.raw(0, self.len);
         match self.recipe {
-            PlaneRecipe::HuffmanOrRans { min_gain_divisor } => {
-                huffman_or_rans(engine, raw, self.parts(), min_gain_divisor)
+            PlaneRecipe::HuffmanOrRans {
+                min_gain_divisor,
+                search_outliers_below,
+            } => {
+                let codecs = BlockCodecs {
+                    search_outliers_below,
+                    ..BlockCodecs::HUFFMAN
+                };
+                huffman_or_rans(engine, raw, self.parts(), min_gain_divisor, codecs)
             }
             PlaneRecipe::Smallest(codecs) => smallest(engine, raw, self.parts(), codecs),
             PlaneRecipe::PreferFast {

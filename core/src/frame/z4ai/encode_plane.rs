@@ -10,25 +10,34 @@ use crate::entropy::rans::cost::CHUNK_BYTES;
 use crate::entropy::zstd::cost::huffman_block_bytes;
 use crate::frame::plane::Method;
 
-/// Returns the smallest result of `codecs`, or the plane itself if none gains.
+/// A plane is uneven if tables of its own for each chunk make it shorter by more
+/// than 1/n.
+const UNEVEN_DIVISOR: usize = 16;
+
+/// Returns the smallest result of `codecs`, or the plane itself if none gains. Of
+/// those whose length follows from byte counts, only the best one is made.
 pub(super) fn smallest<E: PackEngine>(
     engine: &E,
     plane: Vec<u8>,
     parts: usize,
     codecs: &[Codec],
 ) -> (Method, Vec<u8>) {
-    let coded = try_all(engine, &plane, parts, codecs.to_vec());
+    let (counted, mut tried) = by_counts(engine, &plane, codecs.to_vec());
+    tried.extend(counted.map(|(_, codec)| codec));
+    let coded = try_all(engine, &plane, parts, tried);
     shortest(coded, plane.len()).unwrap_or((Method::Store, plane))
 }
 
 /// Encodes the plane with Huffman codes, or with rANS if that is expected to be
 /// smaller by more than 1/`min_gain_divisor` of the plane. Only one of them is
-/// made.
+/// made, unless the plane is uneven: there, counts say little of blocks, which
+/// are made by `uneven_codecs`.
 pub(super) fn huffman_or_rans<E: PackEngine>(
     engine: &E,
     plane: Vec<u8>,
     parts: usize,
     min_gain_divisor: usize,
+    uneven_codecs: BlockCodecs,
 ) -> (Method, Vec<u8>) {
     let counts = rans::chunk_counts(engine, &plane, CHUNK_BYTES);
     // Blocks of a zstd frame, each with a code of its own, span two chunks.
@@ -37,7 +46,14 @@ pub(super) fn huffman_or_rans<E: PackEngine>(
     let all = sum(&counts);
     let adaptive = rans::adaptive_len_bytes(&counts);
     let shared = rans::shared_len_bytes(&all);
-    let coded = if shared.min(adaptive) >= huffman.saturating_sub(plane.len() / min_gain_divisor) {
+    let min_gain = plane.len() / min_gain_divisor;
+    let uneven = (adaptive < shared - shared / UNEVEN_DIVISOR)
+        .then(|| Codec::Blocks(uneven_codecs).encode(engine, &plane, parts))
+        .flatten()
+        .filter(|(_, payload)| payload.len() <= shared.min(adaptive) + min_gain);
+    let coded = if uneven.is_some() {
+        uneven
+    } else if shared.min(adaptive) >= huffman.saturating_sub(min_gain) {
         Codec::Blocks(BlockCodecs::HUFFMAN).encode(engine, &plane, parts)
     } else if shared < adaptive {
         let coded = rans::encode_shared_counted(engine, &plane, &all);
@@ -73,17 +89,33 @@ pub(super) fn prefer_fast<E: PackEngine>(
     };
     let max_bytes = best_len.saturating_sub(min_gain);
 
-    let (counted, mut tried): (Vec<_>, Vec<_>) = slow
-        .into_iter()
-        .map(|codec| (codec.expected_len_bytes(engine, &plane), codec))
-        .partition(|(expected, _)| expected.is_some());
-    let best_counted = counted.into_iter().min_by_key(|(expected, _)| *expected);
-    let gains_enough = |expected: Option<usize>| expected.is_some_and(|len| len < max_bytes);
-    tried.extend(best_counted.filter(|(expected, _)| gains_enough(*expected)));
-    let tried = tried.into_iter().map(|(_, codec)| codec).collect();
+    let (counted, mut tried) = by_counts(engine, &plane, slow);
+    let gains_enough = counted.filter(|(expected, _)| *expected < max_bytes);
+    tried.extend(gains_enough.map(|(_, codec)| codec));
     shortest(try_all(engine, &plane, parts, tried), max_bytes)
         .or(best)
         .unwrap_or((Method::Store, plane))
+}
+
+/// Returns the codec that is expected to give the shortest payload among those
+/// whose length follows from byte counts, with that length, and the other codecs.
+fn by_counts<E: PackEngine>(
+    engine: &E,
+    plane: &[u8],
+    codecs: Vec<Codec>,
+) -> (Option<(usize, Codec)>, Vec<Codec>) {
+    let mut best: Option<(usize, Codec)> = None;
+    let mut others = Vec::new();
+    for codec in codecs {
+        match codec.expected_len_bytes(engine, plane) {
+            Some(len) if best.is_none_or(|(best_len, _)| len < best_len) => {
+                best = Some((len, codec));
+            }
+            Some(_) => {}
+            None => others.push(codec),
+        }
+    }
+    (best, others)
 }
 
 fn try_all<E: PackEngine>(

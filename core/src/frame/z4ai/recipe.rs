@@ -39,6 +39,8 @@ pub enum PlaneRecipe {
         /// The least gain of rANS is 1/n of the plane; 240 asks for a thirtieth
         /// of a bit for each byte.
         min_gain_divisor: usize,
+        /// That of [`BlockCodecs`], for planes that differ from place to place.
+        search_outliers_below: u8,
     },
     /// Use the codec with the smallest result. The packer holds the plane and
     /// its coded form in memory, whatever its limit.

@@ -54,6 +54,16 @@ impl Format {
         }
     }
 
+    /// Refuses to write several tensors into files that hold one.
+    pub fn check_several(self) -> Result<()> {
+        match self {
+            Self::Safetensors => Ok(()),
+            _ => Err(Error::Usage(
+                "several tensors go into a .safetensors file: name one with -o".into(),
+            )),
+        }
+    }
+
     /// Writes `tensor` as the whole of `output`.
     pub fn write(self, tensor: &Tensor, mut output: Output) -> Result<()> {
         match self {
@@ -81,6 +91,42 @@ impl Format {
         }
         output.finish()
     }
+}
+
+/// Writes a safetensors file of several tensors, one after the other. `read` reads
+/// one of those that `tensors` describes.
+pub fn write_several(
+    tensors: &[Described],
+    mut output: Output,
+    mut read: impl FnMut(usize) -> Result<Tensor>,
+) -> Result<()> {
+    let mut end = 0;
+    let stored: Vec<_> = tensors
+        .iter()
+        .map(|tensor| {
+            let start = end;
+            end += tensor.len_bytes;
+            safetensors::Tensor {
+                name: tensor.name.clone(),
+                dtype: tensor.dtype,
+                shape: tensor.shape.clone(),
+                span: start..end,
+            }
+        })
+        .collect();
+    output.write(&safetensors::head(&BTreeMap::new(), &stored)?)?;
+    for number in 0..tensors.len() {
+        output.write(&read(number)?.bytes)?;
+    }
+    output.finish()
+}
+
+/// What is known of a tensor before it is read.
+pub struct Described {
+    pub name: String,
+    pub dtype: Dtype,
+    pub shape: Vec<u64>,
+    pub len_bytes: u64,
 }
 
 /// Head of a NumPy file.

@@ -1,17 +1,20 @@
 //! `zstn get`
 
+use std::collections::HashSet;
 use std::io::IsTerminal;
 
 use clap::Args;
 use zstn::source::HttpOptions;
-use zstn::{Location, Output, Reader, Result, Source, Tensor};
+use zstn::{Error, Location, Output, Reader, Result, Source, Tensor};
 use zstn_core::model::Rows;
 
 use super::arguments::{self, Destination, Model, Overwrite, Report, Threads};
 use super::network::Network;
+use super::pattern::Pattern;
+use super::selection::matching;
 use super::stdout::Stdout;
 use super::{print, rows, say, size, table, terminal};
-use file::Format;
+use file::{Described, Format};
 use stats::Stats;
 
 mod file;
@@ -23,17 +26,19 @@ pub struct Options {
     /// folder: a path, an address, or - for standard input
     #[arg(value_parser = arguments::location())]
     input: Location,
-    /// Name of the tensor, as `zstn ls` prints it
-    name: String,
+    /// Names of tensors, as `zstn ls` prints them, or patterns like
+    /// 'layers.3.*'
+    #[arg(required = true, value_name = "NAME")]
+    names: Vec<Pattern>,
     /// Only these rows, slices of the outermost dimension: one like 5, or the
     /// first and the one to stop before, as in 100..200 or 100:200; either may
     /// be left out, and negative ones count from the end
     #[arg(long, value_name = "A..B", allow_hyphen_values = true)]
     rows: Option<rows::Bounds>,
     /// Write the tensor to this file: .npy (BF16, which NumPy lacks, as
-    /// float32), .safetensors, or .bin, .raw or no extension for the raw
-    /// bytes; - for raw bytes on standard output [default: a summary on a
-    /// terminal, raw bytes to a file or pipe]
+    /// float32), .safetensors, which holds several, too, or .bin, .raw or no
+    /// extension for the raw bytes; - for raw bytes on standard output
+    /// [default: a summary on a terminal, raw bytes to a file or pipe]
     #[arg(short, long, value_parser = arguments::destination())]
     output: Option<Destination>,
     #[command(flatten)]
@@ -88,18 +93,93 @@ pub fn run(options: &Options) -> Result<()> {
     let mut target = options.target(&http)?;
     let engine = options.threads.engine()?;
     let reader = options.model.open(&options.input, &http, Some(&engine))?;
+    let wanted = options.wanted(&reader)?;
     if let Target::File(output, _, format) = &mut target {
-        format.check(reader.find(&options.name)?.dtype)?;
+        for wanted in &wanted {
+            format.check(reader.find(&wanted.name)?.dtype)?;
+        }
         let sources: Vec<&dyn Source> = reader.all_sources().collect();
         output.check_inputs(&sources)?;
     }
-    let plan = options.rows.as_ref();
-    let plan = plan.map(|bounds| rows::plan(&reader, &options.name, bounds));
-    let plan = plan.transpose()?;
-    let tensor = match &plan {
-        None => reader.read(&options.name)?,
-        Some(rows) => reader.read_planned(rows)?,
-    };
+    match (&wanted[..], target) {
+        ([wanted], target) => one(options, &reader, wanted, target),
+        (_, Target::Stdout) => Err(Error::Usage(
+            "several tensors do not go to standard output: name a .safetensors file with -o, or \
+             use --summary"
+                .into(),
+        )),
+        (all, Target::File(output, path, format)) => {
+            format.check_several()?;
+            several(options, &reader, all, output, path)
+        }
+        (all, Target::Nowhere) => {
+            for (number, wanted) in all.iter().enumerate() {
+                if number > 0 && !options.report.json {
+                    print("")?;
+                }
+                one(options, &reader, wanted, Target::Nowhere)?;
+            }
+            Ok(())
+        }
+    }
+}
+
+/// A tensor to read, or some of its rows.
+struct Wanted {
+    name: String,
+    rows: Option<Rows>,
+}
+
+impl Wanted {
+    fn read(&self, reader: &Reader) -> Result<Tensor> {
+        match &self.rows {
+            None => reader.read(&self.name),
+            Some(rows) => reader.read_planned(rows),
+        }
+    }
+
+    fn described(&self, reader: &Reader) -> Result<Described> {
+        let tensor = reader.find(&self.name)?;
+        let (shape, len_bytes) = match &self.rows {
+            None => (&tensor.shape[..], tensor.len_bytes()),
+            Some(rows) => (rows.shape(), rows.span().end - rows.span().start),
+        };
+        Ok(Described {
+            name: self.name.clone(),
+            dtype: tensor.dtype,
+            shape: shape.to_vec(),
+            len_bytes,
+        })
+    }
+}
+
+impl Options {
+    /// Returns the tensors that were asked for, each once.
+    fn wanted(&self, reader: &Reader) -> Result<Vec<Wanted>> {
+        let mut seen = HashSet::new();
+        let mut all = Vec::new();
+        for pattern in &self.names {
+            for number in matching(reader, pattern)? {
+                if !seen.insert(number) {
+                    continue;
+                }
+                let name = &reader.tensors()[number].name;
+                let rows = self.rows.as_ref();
+                let rows = rows.map(|bounds| rows::plan(reader, name, bounds));
+                all.push(Wanted {
+                    name: name.clone(),
+                    rows: rows.transpose()?,
+                });
+            }
+        }
+        Ok(all)
+    }
+}
+
+/// Reads one tensor and writes or describes it.
+fn one(options: &Options, reader: &Reader, wanted: &Wanted, target: Target<'_>) -> Result<()> {
+    let tensor = wanted.read(reader)?;
+    let plan = wanted.rows.as_ref();
     match target {
         Target::Stdout => {
             let mut out = Stdout::new();
@@ -122,9 +202,35 @@ pub fn run(options: &Options) -> Result<()> {
         Target::Nowhere => {}
     }
     match options.report.json {
-        true => print(json(options, &reader, &tensor, plan.as_ref())?),
-        false => summary(&reader, &tensor, plan.as_ref()),
+        true => print(json(options, reader, &tensor, plan)?),
+        false => summary(reader, &tensor, plan),
     }
+}
+
+/// Writes several tensors to one file, and a line or an object about each.
+fn several(
+    options: &Options,
+    reader: &Reader,
+    all: &[Wanted],
+    output: Output<'static>,
+    path: &Destination,
+) -> Result<()> {
+    let described: Result<Vec<_>> = all.iter().map(|wanted| wanted.described(reader)).collect();
+    let described = described?;
+    let mut objects = Vec::new();
+    file::write_several(&described, output, |number| {
+        let tensor = all[number].read(reader)?;
+        if options.report.json {
+            objects.push(json(options, reader, &tensor, all[number].rows.as_ref())?);
+        }
+        Ok(tensor)
+    })?;
+    objects.into_iter().try_for_each(print)?;
+    if !options.report.is_silent() {
+        let bytes = described.iter().map(|tensor| tensor.len_bytes).sum();
+        say!("{} tensors → {path}: {}", all.len(), size::bytes(bytes));
+    }
+    Ok(())
 }
 
 /// The description for scripts.

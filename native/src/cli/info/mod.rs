@@ -15,8 +15,10 @@ use super::{Outcome, each, print, size, table};
 
 mod extensions;
 mod gauss;
+mod original;
 
 use extensions::Extensions;
+use original::Sha256;
 
 #[derive(Args)]
 pub struct Options {
@@ -149,6 +151,7 @@ fn one(options: &Options, http: &HttpOptions, input: &Location) -> Result<()> {
             "gauss": gauss::json(model),
         });
         extensions.add_to(&mut json);
+        original::add_to(&mut json, &Sha256::of(model));
         return print(json);
     }
     let mut facts = vec![
@@ -174,6 +177,9 @@ fn one(options: &Options, http: &HttpOptions, input: &Location) -> Result<()> {
         ("tensors", format!("{} ({aliased} aliased)", all.tensors)),
         ("elements", all.elements.to_string()),
     ];
+    if let [Some(sha256)] = &Sha256::of(model)[..] {
+        facts.insert(4, ("sha256", sha256.to_string()));
+    }
     if let Some(version) = extensions.needs() {
         facts.insert(2, ("version", version));
     }

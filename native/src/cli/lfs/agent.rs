@@ -5,6 +5,7 @@ use zstn::lfs::{Agent, Store};
 use zstn::{Location, Result};
 
 use super::super::arguments::{self, Memory, Threads};
+use super::super::pack::Extended;
 
 #[derive(Args)]
 pub struct Options {
@@ -12,13 +13,15 @@ pub struct Options {
     #[arg(long, value_name = "LOCATION", value_parser = arguments::location())]
     store: Option<Location>,
     #[command(flatten)]
+    extended: Extended,
+    #[command(flatten)]
     threads: Threads,
     #[command(flatten)]
     memory: Memory,
 }
 
 pub fn run(options: &Options) -> Result<()> {
-    let mut agent = Agent::new(&options.threads.engine()?);
+    let mut agent = Agent::new(&options.threads.engine()?).extended(options.extended.is_set());
     if let Some(location) = &options.store {
         agent = agent.store(Store::new(location)?);
     }

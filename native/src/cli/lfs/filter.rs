@@ -7,6 +7,8 @@ use zstn::Result;
 use zstn::lfs;
 
 use super::super::arguments::{Memory, Threads};
+use super::super::pack::Extended;
+use super::super::stdout::RawStdout;
 use super::super::terminal;
 
 #[derive(Args)]
@@ -17,6 +19,8 @@ pub struct Options {
     /// Name of the file, for messages
     #[arg(value_name = "FILE", default_value = "standard input")]
     name: OsString,
+    #[command(flatten)]
+    extended: Extended,
     #[command(flatten)]
     threads: Threads,
     #[command(flatten)]
@@ -35,9 +39,9 @@ pub fn run(options: &Options) -> Result<()> {
         Direction::Clean => lfs::Direction::Clean,
         Direction::Smudge => lfs::Direction::Smudge,
     };
-    let filter = lfs::Filter::new(&options.threads.engine()?);
+    let filter = lfs::Filter::new(&options.threads.engine()?).extended(options.extended.is_set());
     let filter = options.memory.add_to(filter, lfs::Filter::memory_bytes);
     let name = options.name.to_string_lossy();
-    let (from, to) = (std::io::stdin().lock(), std::io::stdout());
+    let (from, to) = (std::io::stdin().lock(), RawStdout);
     filter.run(direction, &name, from, to)
 }

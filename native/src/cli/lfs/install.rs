@@ -8,6 +8,7 @@ use zstn::lfs::{Repository, Store};
 use zstn::{Error, Location, Result};
 
 use super::super::arguments;
+use super::super::pack::Extended;
 use super::super::say;
 use super::super::stdout::print;
 use super::super::table::print_facts;
@@ -40,6 +41,8 @@ pub struct Options {
     /// prints
     #[arg(long, conflicts_with = "store")]
     filter: bool,
+    #[command(flatten)]
+    extended: Extended,
 }
 
 #[derive(Args)]
@@ -50,19 +53,21 @@ pub struct UninstallOptions {
 
 pub fn run(options: &Options) -> Result<()> {
     let scope = options.scope.scope();
+    let extended = options.extended.is_set();
     check_place(scope)?;
     let program = settings::own_program()?;
     let shown = program.display().to_string();
     let target = describe(scope).to_owned();
     if options.filter {
-        settings::install_filter(scope, &program)?;
+        settings::install_filter(scope, &program, extended)?;
         print_facts(&[("filter for", target), ("program", shown)])?;
         FILTER_MEANS.lines().for_each(|line| say!("{line}"));
         warn_without_git_lfs();
         return Ok(());
     }
     let store = options.store.as_ref().map(open_store).transpose()?;
-    settings::install_agent(scope, &program, store.as_ref(), options.url.as_deref())?;
+    let url = options.url.as_deref();
+    settings::install_agent(scope, &program, store.as_ref(), url, extended)?;
     let place = match (&store, &options.url) {
         (None, _) => "a git-lfs server that knows the agent \"zstn\"".into(),
         (Some(store), None) => store.to_string(),

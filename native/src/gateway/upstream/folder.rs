@@ -6,6 +6,7 @@ use std::sync::Arc;
 use axum::http::StatusCode;
 use serde_json::{Value, json};
 
+use super::planned::Planned;
 use super::repositories::{File, FileList, Repositories};
 use super::{Entry, Page, Refusal};
 use crate::gateway::request::{Repository, Revision};
@@ -22,6 +23,10 @@ pub(in super::super) struct Folder(Arc<Repositories>);
 impl Folder {
     pub(super) fn new(location: &Location, http: &HttpOptions) -> Result<Self> {
         Ok(Self(Arc::new(Repositories::new(location, http)?)))
+    }
+
+    pub(super) fn planned(planned: Planned, http: &HttpOptions) -> Self {
+        Self(Arc::new(Repositories::planned(planned, http)))
     }
 
     pub(super) fn is_remote(&self) -> bool {

@@ -6,18 +6,22 @@ use axum::http::{HeaderMap, HeaderValue, Uri, header};
 use serde_json::Value;
 
 use super::request::{Repository, Revision};
+use crate::manifest::{Results, Row};
 use crate::source::{HttpOptions, Source};
 use crate::{Location, Result};
 
 mod folder;
 mod hub;
 mod passing;
+mod planned;
 mod refusal;
 mod repositories;
+mod restored;
 mod stored;
 
 pub(super) use folder::Folder;
 pub(super) use hub::Hub;
+use planned::Planned;
 pub(super) use refusal::Refusal;
 
 /// The source of files and of the lists of them.
@@ -70,6 +74,19 @@ impl Upstream {
             Location::Url(url) if location.origin().is_some() => Hub::new(url, http).map(Self::Hub),
             _ => Ok(Self::Folder(Arc::new(Folder::new(location, http)?))),
         }
+    }
+
+    /// Returns the repositories of plans whose results are in a folder.
+    pub(super) fn planned(
+        results: &Location,
+        rows: Vec<Row>,
+        restored_bytes: u64,
+        http: &HttpOptions,
+    ) -> Result<Self> {
+        let http = &http.limits();
+        let results = Results::open(results, http)?;
+        let planned = Planned::new(results, rows, restored_bytes, http)?;
+        Ok(Self::Folder(Arc::new(Folder::planned(planned, http))))
     }
 
     /// Returns whether files are on another machine.

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use super::planned::Planned;
 use crate::gateway::request::Repository;
 use crate::serve::root::Root;
 use crate::source::{FileSource, HttpOptions, Source, store};
@@ -34,6 +35,7 @@ enum Place {
     Local(Root),
     /// The address of a folder in an object store, with a slash at its end.
     Store(String),
+    Planned(Box<Planned>),
 }
 
 /// The files of a repository.
@@ -76,17 +78,24 @@ impl Repositories {
         })
     }
 
+    /// Returns the repositories of plans.
+    pub(super) fn planned(planned: Planned, http: &HttpOptions) -> Self {
+        Self {
+            place: Place::Planned(Box::new(planned)),
+            http: http.clone(),
+            lists: Mutex::default(),
+        }
+    }
+
     pub(super) fn is_remote(&self) -> bool {
-        matches!(self.place, Place::Store(_))
+        !matches!(self.place, Place::Local(_))
     }
 
     /// Returns the files of a repository, or `None` if there is no such repository.
     /// Blocks.
     pub(super) fn list(&self, repository: &Repository) -> Result<Option<Arc<FileList>>> {
         let lock = || self.lists.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_fresh = |listed: &Instant| {
-            matches!(self.place, Place::Store(_)) && listed.elapsed() < STORE_LIST_AGE
-        };
+        let is_fresh = |listed: &Instant| self.is_remote() && listed.elapsed() < STORE_LIST_AGE;
         if let Some((listed, list)) = lock().get(repository)
             && is_fresh(listed)
         {
@@ -105,12 +114,16 @@ impl Repositories {
                 }
                 files
             }
+            Place::Planned(planned) => match planned.list(&repository.prefix())? {
+                Some(files) => files,
+                None => return Ok(None),
+            },
         };
         let list = Arc::new(FileList {
             commit: commit(&files),
             files,
         });
-        if matches!(self.place, Place::Store(_)) {
+        if self.is_remote() {
             let mut lists = lock();
             if lists.len() >= MAX_LISTS {
                 lists.clear();
@@ -140,6 +153,7 @@ impl Repositories {
                 let version = stored_version(source.len_bytes(), tag.as_deref());
                 Ok((source, version))
             }
+            Place::Planned(planned) => planned.open(&repository.prefix(), path),
         }
     }
 }

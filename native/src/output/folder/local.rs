@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
-use crate::output::staging::Staging;
+use crate::output::staging::{Staging, folder_exists};
 use crate::{Error, Output, Result};
 
 /// A folder that is being written. It is next to its final place under a hidden
@@ -24,10 +24,12 @@ impl LocalFolder {
             let detail = format!("{} is not the name of a folder", target.display());
             return Err(Error::Usage(detail));
         }
-        check_free(target)?;
+        // Without a slash at the end, which would follow a link.
+        let target: PathBuf = target.components().collect();
+        check_free(&target)?;
         Ok(Self {
-            staging: Staging::beside(target)?,
-            target: target.into(),
+            staging: Staging::of_folder(&target)?,
+            target,
         })
     }
 
@@ -62,16 +64,15 @@ impl LocalFolder {
 
 /// Refuses a folder that cannot be created because its name is taken.
 fn check_free(target: &Path) -> Result<()> {
+    // A link that leads to nothing is in the way as well.
+    let exists = target.symlink_metadata().is_ok();
     let taken = match fs::read_dir(target) {
         Ok(mut entries) => entries.next().is_some(),
-        Err(error) => error.kind() != ErrorKind::NotFound,
+        Err(error) if exists || error.kind() == ErrorKind::NotFound => exists,
+        Err(error) => return Err(Error::file("write", target)(error)),
     };
     if taken {
-        return Err(Error::Usage(format!(
-            "{} exists already, and a folder is never replaced; choose another name, or remove \
-             it first",
-            target.display()
-        )));
+        return Err(folder_exists(target));
     }
     Ok(())
 }

@@ -11,7 +11,12 @@ use super::{lfs, zstn_bytes};
 
 /// Runs the filter on bytes.
 fn filter(folder: &Path, direction: &str, bytes: &[u8]) -> Output {
-    let arguments = ["filter", direction, "--", "-a name.safetensors"];
+    filter_with(folder, &[direction], bytes)
+}
+
+/// Runs the filter with more arguments on bytes.
+pub fn filter_with(folder: &Path, arguments: &[&str], bytes: &[u8]) -> Output {
+    let arguments = [&["filter"], arguments, &["--", "-a name.safetensors"]].concat();
     let mut child = lfs(folder, &arguments).spawn().unwrap();
     let mut to = child.stdin.take().unwrap();
     let bytes = bytes.to_vec();

@@ -1,6 +1,7 @@
 //! `zstn lfs` as git-lfs starts it: messages of the agent, bytes of the filter.
 //! The real git-lfs is in `tests/lfs`.
 
+mod extended;
 mod filter;
 mod objects;
 mod places;
@@ -143,9 +144,14 @@ fn unfinished(parent: &Path) -> std::path::PathBuf {
 
 /// Returns a checkpoint as it is packed by default.
 fn zstn_bytes(model: &[u8]) -> Vec<u8> {
+    zstn_bytes_with(model, false)
+}
+
+/// Returns a packed checkpoint, with extension frames if they are allowed.
+fn zstn_bytes_with(model: &[u8], extended: bool) -> Vec<u8> {
     let mut packed = Vec::new();
     let sink = zstn::Sink::writer(&mut packed);
-    let options = zstn::PackOptions::default();
+    let options = zstn::PackOptions::default().extended(extended);
     zstn::pack(&zstn::Engine::default(), model.to_vec(), sink, &options).unwrap();
     packed
 }

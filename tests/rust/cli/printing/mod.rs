@@ -5,7 +5,10 @@ mod get;
 mod ls;
 #[cfg(unix)]
 mod pipes;
+mod select;
+mod servers;
 mod several;
+mod shells;
 #[cfg(unix)]
 mod stop;
 mod text;

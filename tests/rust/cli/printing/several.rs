@@ -179,3 +179,15 @@ fn conversions_work_in_pipes() {
     let reader = zstn::Reader::open(path).unwrap();
     assert_eq!(reader.read("w").unwrap().bytes, b"first");
 }
+
+#[test]
+fn bench_names_the_kind_of_file_that_it_does_not_take() {
+    let folder = crate::folder_with("m.zstn", &crate::vector("all_dtypes.zstn"));
+    let out = zstn(folder.path(), &["bench", "m.zstn"]);
+    assert_eq!(out.status.code(), Some(2));
+    let said = text(&out.stderr);
+    assert!(
+        said.contains("m.zstn is a zstn file; bench packs"),
+        "{said}"
+    );
+}

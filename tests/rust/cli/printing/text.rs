@@ -35,7 +35,7 @@ fn names_and_metadata_are_escaped_wherever_they_are_shown() {
         (&["pack", "m.safetensors"][..], 0, 1),
         (&["ls", "m.safetensors"], 0, 3),
         (&["ls", "m.zstn"], 0, 3),
-        (&["info", "m.zstn"], 0, 12),
+        (&["info", "m.zstn"], 0, 13),
         (&["info", "m.zstn", "--json"], 0, 1),
         (&["ls", "m.zstn", "--json"], 0, 1),
         (&["get", "m.zstn", HOSTILE, "--summary"], 0, 8),

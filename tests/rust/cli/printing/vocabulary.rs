@@ -8,6 +8,7 @@ use serde_json::Value;
 use zstn_tests::command::{json, text, zstn};
 use zstn_tests::repository;
 use zstn_tests::rng::Rng;
+use zstn_tests::schema;
 
 /// A checkpoint, a fine-tune of it, and a folder with a checkpoint.
 fn folder() -> tempfile::TempDir {
@@ -27,6 +28,17 @@ fn folder() -> tempfile::TempDir {
 
 fn report(folder: &Path, line: &str) -> Value {
     json(&zstn(folder, &line.split(' ').collect::<Vec<_>>()))
+}
+
+/// Returns the objects that a line prints, one or several.
+fn reports(folder: &Path, line: &str) -> Vec<Value> {
+    let out = zstn(folder, &line.split(' ').collect::<Vec<_>>());
+    assert!(out.status.success(), "{line}: {}", text(&out.stderr));
+    let printed = text(&out.stdout);
+    let objects = printed
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap());
+    objects.collect()
 }
 
 /// Adds the keys of all objects in `value`, but for those that are names of
@@ -53,7 +65,7 @@ fn collect(value: &Value, keys: &mut BTreeSet<String>) {
 }
 
 /// Every verb that writes JSON, each for what makes it write other keys.
-const LINES: [&str; 17] = [
+const LINES: [&str; 22] = [
     "pack a.safetensors",
     "pack tuned.safetensors --base a.zstn",
     "pack model",
@@ -63,13 +75,18 @@ const LINES: [&str; 17] = [
     "verify a.zstn --against a.safetensors",
     "ls a.zstn --stats",
     "ls tuned.z4dm",
+    "info tuned.z4dm --base a.zstn",
     "info a.zstn",
+    "info a.safetensors",
     "get a.zstn w",
     "get a.zstn w --rows 1..3 -o rows.bin",
     "convert a.zstn -o a.gauss --lossy --raw-threshold 1 --as-signed",
     "info a.gauss",
     "convert a.zstn -o sparse/",
     "compress a.safetensors",
+    "decompress a.safetensors.z4ai -o frame",
+    "ls a.zstn --name w --sort ratio",
+    "get a.zstn [wx] -o both.safetensors",
     "bench a.safetensors --runs 1",
 ];
 
@@ -78,26 +95,33 @@ fn every_key_is_documented_and_every_documented_key_exists() {
     let folder = folder();
     let mut keys = BTreeSet::new();
     for line in LINES {
-        let report = report(folder.path(), &format!("{line} --json"));
-        // What every verb says of its input, by the same names.
-        for key in ["input", "original_bytes", "packed_bytes"] {
-            assert!(!report[key].is_null(), "{line} has no {key}: {report}");
+        for report in reports(folder.path(), &format!("{line} --json")) {
+            // What every verb says of its input, by the same names.
+            for key in ["input", "original_bytes", "packed_bytes"] {
+                assert!(!report[key].is_null(), "{line} has no {key}: {report}");
+            }
+            schema::check(line.split(' ').next().unwrap(), &report);
+            collect(&report, &mut keys);
         }
-        collect(&report, &mut keys);
     }
-    collect(
-        &report(folder.path(), "sketch a.zstn -o s --json"),
-        &mut keys,
-    );
+    let sketched = report(folder.path(), "sketch a.zstn -o s --json");
+    schema::check("sketch", &sketched);
+    collect(&sketched, &mut keys);
     // In a repository of its own, so that there are settings to show.
     let git = ["init", "--quiet", "."];
     let mut made = Command::new("git");
     made.args(git).current_dir(folder.path());
     assert!(made.status().unwrap().success());
     assert!(zstn(folder.path(), &["lfs", "install"]).status.success());
-    collect(&report(folder.path(), "lfs status --json"), &mut keys);
-    let out = zstn(folder.path(), &["ls", "missing", "--json"]);
-    collect(&serde_json::from_slice(&out.stderr).unwrap(), &mut keys);
+    let status = report(folder.path(), "lfs status --json");
+    schema::check("lfs-status", &status);
+    collect(&status, &mut keys);
+    for line in ["ls missing --json", "ls a.zstn --name y --json"] {
+        let out = zstn(folder.path(), &line.split(' ').collect::<Vec<_>>());
+        let error = serde_json::from_slice(&out.stderr).unwrap();
+        schema::check("error", &error);
+        collect(&error, &mut keys);
+    }
     let documented = std::fs::read_to_string(repository().join("docs/json.md")).unwrap();
     // What servers print, which comes last, is tested where they run.
     let reports = documented.split("\n## Requests").next().unwrap();
@@ -166,4 +190,24 @@ fn wrong_usage_is_json_as_well() {
     );
     let help = zstn(folder.path(), &["pack", "--help", "--json"]);
     assert!(help.status.success());
+}
+
+#[test]
+fn every_verb_with_json_has_a_schema() {
+    let folder = folder();
+    let help = text(&zstn(folder.path(), &["--help"]).stdout);
+    let verbs = help.split("Commands:").nth(1).unwrap();
+    let verbs = verbs.split("Options:").next().unwrap();
+    let verbs = verbs.lines().filter_map(|line| line.strip_prefix("  "));
+    let verbs = verbs.filter(|line| !line.starts_with(' '));
+    let mut with_json = 0;
+    for verb in verbs.filter_map(|line| line.split(' ').next()) {
+        let help = text(&zstn(folder.path(), &[verb, "--help"]).stdout);
+        if help.contains("--json") {
+            let schema = repository().join(format!("docs/schema/{verb}.json"));
+            assert!(schema.exists(), "{verb}");
+            with_json += 1;
+        }
+    }
+    assert!(with_json > 12, "{with_json}");
 }

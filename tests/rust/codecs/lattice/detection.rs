@@ -58,6 +58,19 @@ fn small_tensors_may_be_lattices_too() {
     assert_eq!(Family::recognise(&frame), Some(Family::Lattice));
 }
 
+/// Palette, sparse and other frames that are made in memory end at 128 MiB.
+#[test]
+fn matrices_of_large_models_may_be_lattices() {
+    const BLOCKS: u64 = 130; // of 1 MiB
+    let block = made(Grid::Integers(7), Dtype::Bf16, [64, 8192, 1, 128], 5);
+    let bytes = block.repeat(BLOCKS as usize);
+    let shape = [64 * BLOCKS, 8192];
+    let tensor = TensorRef::new(&bytes, Dtype::Bf16, &shape);
+    let options = EncodeOptions::new(Effort::Fast).extended(true);
+    let frame = select::encode(&native(), tensor, options);
+    assert_eq!(Family::recognise(&frame), Some(Family::Lattice));
+}
+
 #[test]
 fn frames_do_not_depend_on_the_number_of_threads() {
     let bytes = made(Grid::Offset(15), Dtype::Bf16, [300, 1024, 1, 64], 5);

@@ -9,7 +9,7 @@ use zstn_core::dtype::Dtype;
 use zstn_core::engine::{PackEngine, ZstdCoding};
 use zstn_core::pure::Pure;
 use zstn_tests::cases;
-use zstn_tests::ztensor::{manifest, native, read_all, vector};
+use zstn_tests::ztensor::{manifest, native, open, read_all, vector};
 
 /// The entry that would be written for a tensor of version 0.1.
 fn entry(tensor: &ztensor::Tensor) -> Entry<'_> {
@@ -174,4 +174,65 @@ fn what_the_format_cannot_say_is_not_written() {
         )]);
     }
     assert!(Field::new("two", vec![0, 0]).is_err());
+}
+
+#[test]
+fn truth_values_that_readers_would_change_are_not_written() {
+    let entry = Entry::dense("mask", Dtype::Bool, &[3]);
+    let fine = ztensor::write(&Pure, &[(entry.clone(), &[0, 1, 1][..])]);
+    let fine = read_all(&Pure, &fine.expect("writable")).expect("readable");
+    assert_eq!(fine, [[0, 1, 1]]);
+    let error = ztensor::write(&Pure, &[(entry, &[0, 7, 1][..])]).expect_err("refused");
+    assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+    assert_eq!(error.tensor_name(), Some("mask"));
+}
+
+#[test]
+fn rows_of_plain_tensors_are_fetched_alone() {
+    let numbers: Vec<u8> = (0..4000u32).flat_map(u32::to_le_bytes).collect();
+    let dense = Entry::dense("w", Dtype::U32, &[100, 40]);
+    let big = Storage::Raw(ByteOrder::Big);
+    let zstd = Storage::Zstd(ZstdCoding::Search(3));
+    let checksum = Some(DigestKind::Crc32c);
+    for (entry, is_alone) in [
+        (dense.clone(), true),
+        (
+            Entry {
+                storage: big,
+                ..dense.clone()
+            },
+            false,
+        ),
+        (
+            Entry {
+                storage: zstd,
+                ..dense.clone()
+            },
+            false,
+        ),
+        (
+            Entry {
+                checksum,
+                ..dense.clone()
+            },
+            false,
+        ),
+    ] {
+        let file = ztensor::write(&Pure, &[(entry, &numbers)]).expect("writable");
+        let (catalog, _) = open(&file).expect("readable");
+        let plan = catalog.plan(0, 1600..4800, None).expect("inside");
+        assert_eq!(plan.is_some(), is_alone);
+        let Some(plan) = plan else { continue };
+        let ranges = plan.ranges();
+        assert_eq!(
+            ranges
+                .iter()
+                .map(|range| range.end - range.start)
+                .sum::<u64>(),
+            3200
+        );
+        let fetched: Vec<&[u8]> = ranges.iter().map(|r| part(&file, r.clone())).collect();
+        let rows = plan.decode(&Pure, &fetched).expect("plain bytes");
+        assert!(rows == numbers[1600..4800]);
+    }
 }

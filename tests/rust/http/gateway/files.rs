@@ -1,6 +1,8 @@
 //! Files by their bytes.
 
 use zstn::PackOptions;
+use zstn_core::container::zstn::ContainerOptions;
+use zstn_tests::extended::quantised;
 
 use super::*;
 
@@ -17,6 +19,27 @@ fn a_packed_file_is_the_original_whole_and_in_ranges() {
         let part = site.file(name, &[&format!("Range: bytes=1-{middle}")]);
         assert_eq!(part.status, 206, "{name}");
         assert!(part.body == original[1..=middle], "{name}");
+    }
+}
+
+#[test]
+fn a_file_with_extension_frames_is_the_original_whole_and_in_ranges() {
+    let original = quantised();
+    let options = ContainerOptions::new(Effort::Fast).extended(true);
+    let bytes = pack(&Engine::new(2).unwrap(), &original, options).unwrap();
+    assert_eq!(bytes[4], 4);
+    let site = site_with(Options::default(), &[("grid.zstn", &bytes)]);
+    let whole = site.file("grid.safetensors", &[]);
+    assert_eq!(whole.status, 200, "{}", whole.text());
+    assert!(whole.body == original);
+    let digest = format!("\"{}\"", sha256(&original));
+    assert_eq!(whole.header("etag"), Some(&*digest));
+    for start in (0..original.len()).step_by(7_001) {
+        let end = original.len().min(start + 3_000);
+        let range = format!("Range: bytes={start}-{}", end - 1);
+        let part = site.file("grid.safetensors", &[&range]);
+        assert_eq!(part.status, 206, "{range}");
+        assert!(part.body == original[start..end], "{range}");
     }
 }
 

@@ -4,6 +4,7 @@ use zstn::Engine;
 use zstn_core::bytes::index;
 use zstn_core::container::zstn::{ContainerOptions, OriginalSha256, pack};
 use zstn_core::frame::select::Effort;
+use zstn_tests::extended::quantised;
 use zstn_tests::rng::Rng;
 use zstn_tests::{cases, checkpoint, sha256};
 
@@ -105,6 +106,30 @@ fn it_is_the_original_whole_and_in_ranges() {
         (post.status, post.header("allow")),
         (405, Some("GET, HEAD"))
     );
+}
+
+#[test]
+fn a_file_with_extension_frames_is_served_whole_and_in_ranges() {
+    let original = quantised();
+    let options = ContainerOptions::new(Effort::Fast).extended(true);
+    let packed = pack(&Engine::new(2).unwrap(), &original, options).unwrap();
+    assert_eq!(packed[4], 4);
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("m.zstn"), packed).unwrap();
+    let server = serve(folder.path());
+    let whole = get(server, "/m.safetensors", &[]);
+    assert_eq!(whole.status, 200);
+    assert!(whole.body == original);
+    for start in (0..original.len()).step_by(7_001) {
+        let end = original.len().min(start + 3_000);
+        let range = format!("Range: bytes={start}-{}", end - 1);
+        let part = get(server, "/m.safetensors", &[&range]);
+        assert_eq!(part.status, 206, "{range}");
+        assert!(
+            part.is_complete() && part.body == original[start..end],
+            "{range}"
+        );
+    }
 }
 
 #[test]

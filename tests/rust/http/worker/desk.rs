@@ -54,13 +54,20 @@ impl Desk {
 
     /// Starts a worker that the hub notifies.
     pub fn worker(&self) -> Running {
-        let running = self.unnotified_worker();
+        self.worker_with(WorkerOptions::default())
+    }
+
+    pub fn worker_with(&self, options: WorkerOptions) -> Running {
+        let running = self.unnotified_worker_with(options);
         self.notify(&running.url);
         running
     }
 
     pub fn unnotified_worker(&self) -> Running {
-        let options = WorkerOptions::default();
+        self.unnotified_worker_with(WorkerOptions::default())
+    }
+
+    fn unnotified_worker_with(&self, options: WorkerOptions) -> Running {
         let address = ([127, 0, 0, 1], 0).into();
         let worker = Worker::bind(&self.hub, &self.state(), address, options);
         Running::new(worker.unwrap().with_secret(SECRET))

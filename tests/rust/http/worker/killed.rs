@@ -6,6 +6,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use zstn_tests::command::program;
+use zstn_tests::schema;
 use zstn_tests::stub_hub::Fault;
 
 use super::Desk;
@@ -59,6 +60,7 @@ impl Process {
             let mut line = String::new();
             assert!(self.lines.read_line(&mut line).unwrap() > 0, "it has ended");
             let line: Value = serde_json::from_str(&line).unwrap();
+            schema::check("worker", &line);
             if is_it(&line) {
                 return line;
             }

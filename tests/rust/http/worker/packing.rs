@@ -1,7 +1,8 @@
 //! Packing and committing.
 
-use zstn::worker::Stage;
+use zstn::worker::{Stage, WorkerOptions};
 use zstn::{Engine, Input, PackOptions, Sink};
+use zstn_tests::extended::{quantised, usual};
 use zstn_tests::stub_hub::{Fault, Options};
 
 use super::Desk;
@@ -66,6 +67,24 @@ fn a_push_becomes_a_commit_that_restores_it() {
         .peekable();
     assert!(stored.peek().is_some());
     assert!(stored.all(|request| !format!("{:?}", request.headers).contains(TOKEN)));
+}
+
+#[test]
+fn extension_frames_are_written_if_they_are_allowed() {
+    let desk = Desk::new();
+    let mut options = WorkerOptions::default();
+    options.extended = true;
+    let worker = desk.worker_with(options);
+    desk.push(&[
+        ("grid.safetensors", &quantised()),
+        ("usual.safetensors", &usual()),
+    ]);
+    worker.wait(Stage::Committed, 1);
+    for (path, original, version) in [("grid.zstn", quantised(), 4), ("usual.zstn", usual(), 3)] {
+        assert!(desk.unpacked(path) == original, "{path}");
+        let packed = desk.hub.read_small(&desk.repository, "main", path, 1 << 20);
+        assert_eq!(packed.unwrap()[4], version, "{path}");
+    }
 }
 
 #[test]

@@ -8,6 +8,7 @@ use zstn::worker::Stage;
 use zstn::{Engine, UnpackOptions};
 use zstn_tests::command::{program, text};
 use zstn_tests::plans::plan_of;
+use zstn_tests::schema;
 use zstn_tests::stub_hub::Fault;
 
 use super::Desk;
@@ -31,14 +32,14 @@ fn run(desk: &Desk, plan: &Path, shard: &str, more: &[&str]) -> (i32, Value) {
         .output()
         .unwrap();
     let lines = text(&out.stdout);
-    let last = lines
+    let lines: Vec<Value> = lines
         .lines()
-        .last()
-        .unwrap_or_else(|| panic!("{}", text(&out.stderr)));
-    (
-        out.status.code().unwrap(),
-        serde_json::from_str(last).unwrap(),
-    )
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    lines.iter().for_each(|line| schema::check("worker", line));
+    let last = lines.last();
+    let last = last.unwrap_or_else(|| panic!("{}", text(&out.stderr)));
+    (out.status.code().unwrap(), last.clone())
 }
 
 fn counts(summary: &Value) -> [u64; 4] {

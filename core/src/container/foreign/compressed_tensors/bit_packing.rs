@@ -7,7 +7,8 @@ use alloc::vec::Vec;
 use super::bitstring::Layout;
 use super::geometry::{Geometry, stored_shape};
 use super::part::View;
-use super::stored::{Stored, elements};
+use super::stored::Stored;
+use crate::tensor::element_count;
 use crate::{Error, Result, Rule};
 
 /// Returns the layouts that a weight of `bits` bits may have, the likelier one
@@ -37,7 +38,7 @@ pub fn dense_shape(bits: u8, shape: View<'_>, packed: &Stored) -> Result<Vec<u64
         }
         _ => false,
     };
-    if fits && elements(&dense).is_some() {
+    if fits && element_count(&dense).is_some() {
         return Ok(dense);
     }
     Err(Error::malformed(

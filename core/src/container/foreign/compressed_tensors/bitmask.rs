@@ -8,8 +8,8 @@ use alloc::vec::Vec;
 use super::format::Format;
 use super::geometry::stored_shape;
 use super::part::{Role, View, Views};
-use super::stored::elements;
 use crate::bytes::{buffer, index};
+use crate::tensor::element_count;
 use crate::{Error, Result, Rule};
 
 fn refuse(detail: String) -> Error {
@@ -27,7 +27,7 @@ pub fn dense_shape(format: Format, shape: View<'_>, bitmask: &[u64]) -> Result<V
     };
     let fits = matches!(bitmask, [rows @ .., bytes]
         if rows == leading && *bytes == columns.div_ceil(8));
-    if !fits || elements(&dense).is_none() {
+    if !fits || element_count(&dense).is_none() {
         return Err(refuse(format!(
             "the shape {dense:?} does not fit a mask of shape {bitmask:?}"
         )));
@@ -46,7 +46,7 @@ pub fn expand(format: Format, shape: &[u64], views: Views<'_>) -> Result<Vec<u8>
     let bitmask = views.need(Role::Bitmask)?;
     check_values(format, shape, values)?;
     let width = index(values.stored.dtype.bits() / 8);
-    let count = elements(shape).unwrap_or(u64::MAX);
+    let count = element_count(shape).unwrap_or(u64::MAX);
     let mut dense = buffer(count.saturating_mul(width as u64))?;
     if dense.is_empty() {
         return match values.bytes {

@@ -5,7 +5,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::part::View;
-use super::stored::{Stored, elements};
+use super::stored::Stored;
+use crate::tensor::element_count;
 use crate::{Error, Result, Rule};
 
 /// A dense shape, seen as a sequence of matrices.
@@ -26,7 +27,7 @@ fn refuse(detail: String) -> Error {
 
 impl Geometry {
     pub fn new(shape: Vec<u64>) -> Result<Self> {
-        let elements = elements(&shape)
+        let elements = element_count(&shape)
             .ok_or_else(|| refuse(format!("{shape:?} has more elements than 64 bits count")))?;
         match *shape.as_slice() {
             [.., rows, columns] => Ok(Self {
@@ -65,7 +66,7 @@ impl Geometry {
 /// Returns a shape that is itself the content of a tensor; it has to have
 /// `rank` dimensions.
 pub fn stored_shape(view: View<'_>, rank: usize) -> Result<Vec<u64>> {
-    if elements(&view.stored.shape) != Some(rank as u64) {
+    if element_count(&view.stored.shape) != Some(rank as u64) {
         return Err(refuse(format!(
             "`{}` has shape {:?} but {rank} dimensions are to be read from it",
             view.stored.name, view.stored.shape

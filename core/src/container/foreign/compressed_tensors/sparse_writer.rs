@@ -15,6 +15,7 @@ use super::sparsity_mask::{SparsityMask, row_offsets};
 use super::stored::Stored;
 use crate::bytes::index;
 use crate::dtype::Dtype;
+use crate::tensor::element_count;
 use crate::{Error, Result, Rule};
 
 /// The release whose names and shapes are written.
@@ -177,7 +178,7 @@ impl SparseWriter {
             vec![rank]
         };
         let value_shape = match two_of_four {
-            true => vec![rows.iter().product(), columns / 2],
+            true => vec![element_count(rows).unwrap_or(u64::MAX), columns / 2],
             false => vec![mask.count],
         };
         let mut parts = vec![

@@ -4,6 +4,8 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
+use crate::tensor::element_count;
+
 /// The mask of the stored elements, and their number.
 pub struct SparsityMask {
     pub bits: Vec<u8>,
@@ -79,7 +81,8 @@ fn stored_pair(marks: u8) -> Option<u8> {
 /// `before` each row over all rows: the format's running sum goes over the
 /// first dimension only.
 pub fn row_offsets(rows: &[u64], before: &[u64], count: u64) -> impl Iterator<Item = u64> {
-    let per_first: u64 = rows.iter().skip(1).product();
+    let inner = rows.get(1..).unwrap_or_default();
+    let per_first = element_count(inner).unwrap_or(u64::MAX);
     let counts: Vec<u64> = before
         .iter()
         .zip(before.iter().skip(1).chain([&count]))

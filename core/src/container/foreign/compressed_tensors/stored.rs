@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::container::safetensors::Tensor;
 use crate::dtype::Dtype;
+use crate::tensor::element_count;
 use crate::{Error, Result, Rule};
 
 /// Name, dtype and shape of a tensor, without its place: the tensors of a
@@ -43,17 +44,7 @@ impl Stored {
 }
 
 fn len_bits(dtype: Dtype, shape: &[u64]) -> Option<u64> {
-    elements(shape)?.checked_mul(dtype.bits())
-}
-
-/// Returns the product of the dimensions; `None` if it exceeds 64 bits.
-pub(super) fn elements(shape: &[u64]) -> Option<u64> {
-    if shape.contains(&0) {
-        return Some(0);
-    }
-    shape
-        .iter()
-        .try_fold(1u64, |product, &n| product.checked_mul(n))
+    element_count(shape)?.checked_mul(dtype.bits())
 }
 
 impl From<&Tensor> for Stored {

@@ -18,10 +18,10 @@ use super::marlin;
 use super::part::{Role, View, Views, WeightPart};
 use super::scheme::{Scheme, Strategy};
 use super::small_float::{SmallFloat, power_of_two};
-use super::stored::elements;
 use super::zero_point;
 use crate::bytes::index;
 use crate::dtype::Dtype;
+use crate::tensor::element_count;
 use crate::{Error, Result, Rule};
 
 /// A tensor in memory.
@@ -274,6 +274,6 @@ fn grid(scheme: &Scheme, geometry: &Geometry, views: Views<'_>) -> Result<Grid> 
 fn rows(geometry: &Geometry) -> usize {
     match geometry.elements {
         0 => 1,
-        _ => index(elements(geometry.leading()).unwrap_or_default() * geometry.rows),
+        _ => index(element_count(geometry.leading()).unwrap_or_default() * geometry.rows),
     }
 }

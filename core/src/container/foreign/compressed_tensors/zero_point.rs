@@ -9,9 +9,10 @@ use super::codes::{byte_values, offset_integers};
 use super::geometry::Geometry;
 use super::grid::Grid;
 use super::part::View;
-use super::stored::{Stored, elements};
+use super::stored::Stored;
 use crate::bytes::index;
 use crate::dtype::Dtype;
+use crate::tensor::element_count;
 use crate::{Error, Result, Rule};
 
 /// Returns zero points of one byte each, in the order of the scales.
@@ -45,7 +46,7 @@ pub fn packed(
     let words = layout.words(grid.entry_rows);
     geometry.expect(view.stored, [words, grid.entry_columns])?;
     let values = offset_integers(bits);
-    let matrices = elements(geometry.leading()).unwrap_or_default();
+    let matrices = element_count(geometry.leading()).unwrap_or_default();
     if matrices == 0 || grid.entry_rows == 0 || grid.entry_columns == 0 {
         return Ok(Vec::new());
     }

@@ -13,6 +13,7 @@ use super::record::{self, Version};
 use crate::bytes::Cursor;
 use crate::dtype::Dtype;
 use crate::limits::{GAUSS_ELEMENTS_PER_WORD, GAUSS_UNEARNED_ELEMENTS, HEADER_LEN_BYTES};
+use crate::tensor::element_count;
 use crate::transform::gmm::Mixture;
 use crate::{Error, Result, Rule};
 
@@ -96,7 +97,7 @@ impl Tensor {
     #[must_use]
     pub fn element_count(&self) -> u64 {
         // The index's check has shown that this cannot overflow.
-        record::product(&self.shape).unwrap_or_default()
+        element_count(&self.shape).unwrap_or_default()
     }
 
     /// Returns the bytes of the tensor itself, little-endian and row-major.

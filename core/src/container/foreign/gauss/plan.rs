@@ -7,7 +7,6 @@ use alloc::string::String;
 use super::dtypes;
 use super::encode::Source;
 use super::options::{Options, OtherDtypes};
-use super::record::product;
 use super::report::RawReason;
 use super::writer::{fits, len_u32};
 use crate::bytes;
@@ -60,7 +59,7 @@ impl EncodePlan {
 
     fn new(name: &str, dtype: Dtype, shape: &[u64], options: &Options) -> Result<Self> {
         let stored = stored_dtype(dtype, options)?;
-        let element_count = product(shape).filter(|count| {
+        let element_count = crate::tensor::element_count(shape).filter(|count| {
             let len = count.checked_mul(dtypes::width(stored));
             len.is_some_and(|len| usize::try_from(len).is_ok())
         });

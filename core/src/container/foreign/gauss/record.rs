@@ -9,6 +9,7 @@ use super::index::{Coding, Shard, Tensor};
 use super::{MAGIC, SCALE, dtypes};
 use crate::bytes::Cursor;
 use crate::dtype::Dtype;
+use crate::tensor::element_count;
 use crate::transform::gmm::Mixture;
 use crate::{Error, Result, Rule};
 
@@ -67,16 +68,6 @@ pub fn shard_record_bytes(components: u64) -> u64 {
     13 + 24 * components
 }
 
-/// Returns the product of the dimensions; 0 if one of them is 0.
-pub fn product(shape: &[u64]) -> Option<u64> {
-    if shape.contains(&0) {
-        return Some(0);
-    }
-    shape
-        .iter()
-        .try_fold(1u64, |product, &dimension| product.checked_mul(dimension))
-}
-
 fn name_and_shape(cursor: &mut Cursor) -> Result<(String, Vec<u64>)> {
     let at = cursor.position() as u64;
     let len = u64::from(cursor.u16("length of a name")?);
@@ -100,7 +91,7 @@ fn dtype(cursor: &mut Cursor) -> Result<Dtype> {
 }
 
 fn check_shape(shape: &[u64], dtype: Dtype) -> Result<u64> {
-    product(shape)
+    element_count(shape)
         .filter(|count| count.checked_mul(dtypes::width(dtype)).is_some())
         .ok_or_else(|| Error::malformed(Rule::GaussShape, "the size of the tensor exceeds 64 bits"))
 }
@@ -166,7 +157,7 @@ fn shard_elements(
             if (count - 1) * shard_rows < *rows && *rows <= count * shard_rows =>
         {
             // Rows are at most those of the tensor, whose size is known.
-            Ok(product(columns).map_or(0, |columns| columns.saturating_mul(shard_rows)))
+            Ok(element_count(columns).map_or(0, |columns| columns.saturating_mul(shard_rows)))
         }
         _ => Err(format!(
             "{count} shards of {shard_rows} rows do not fit the shape {shape:?}"

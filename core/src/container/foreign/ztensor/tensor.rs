@@ -12,12 +12,13 @@ use serde::{Deserialize, Serialize};
 use super::element::Element;
 use super::field::Field;
 use super::footer::Version;
-use super::part::Part;
+use super::part::{ByteOrder, Coding, Part};
 use super::sparse;
 use crate::bytes;
 use crate::dtype::Dtype;
 use crate::engine::Engine;
 use crate::limits::DIMENSIONS;
+use crate::tensor::element_count;
 use crate::{Error, Result, Rule};
 
 /// How the parts make the tensor.
@@ -81,7 +82,7 @@ impl Tensor {
     #[must_use]
     pub fn element_count(&self) -> u64 {
         // Checked when the manifest was read.
-        self.shape.iter().product()
+        element_count(&self.shape).unwrap_or(u64::MAX)
     }
 
     /// Returns the bytes of all elements.
@@ -148,6 +149,25 @@ impl Tensor {
             return self.truth_values(bytes);
         }
         Ok(bytes)
+    }
+
+    /// Returns the range of the file that is the decoded tensor, byte for byte, and
+    /// has no checksum over it: some of it can be read alone.
+    #[must_use]
+    pub fn plain(&self) -> Option<Range<u64>> {
+        let part = self.part("data").filter(|_| self.layout == Layout::Dense)?;
+        let len_bytes = self.len_bytes();
+        let is_swapped =
+            part.element.width_bytes() != Some(1) && part.coding == Coding::Raw(ByteOrder::Big);
+        let is_plain = matches!(part.coding, Coding::Raw(_))
+            && !is_swapped
+            && part.shard.is_none()
+            && part.checksum.is_none()
+            && part.stored_len_bytes() == len_bytes
+            && part.decoded_len_bytes.is_none_or(|len| len == len_bytes)
+            // Truth values are normalised.
+            && self.element() != Element::Dtype(Dtype::Bool);
+        is_plain.then(|| part.stored.clone())
     }
 
     /// Normalises truth values. Version 2 allows 0 and 1; in earlier versions

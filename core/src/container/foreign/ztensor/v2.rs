@@ -15,6 +15,7 @@ use super::part::{ByteOrder, Coding, Part};
 use super::tensor::{Layout, Tensor};
 use super::v0::unknown;
 use crate::dtype::Dtype;
+use crate::tensor::element_count;
 use crate::{Error, Result, Rule};
 
 const MAX_RANK: usize = 64;
@@ -171,11 +172,8 @@ fn check_parts(tensor: &Tensor) -> Result<()> {
     match tensor.layout {
         Layout::Dense => {
             let len = tensor.part("data").and_then(|part| part.decoded_len_bytes);
-            let count = tensor
-                .shape
-                .iter()
-                .try_fold(1u64, |all, &d| all.checked_mul(d));
-            let expected = count.and_then(|count| tensor.element().len_bytes(count));
+            let expected =
+                element_count(&tensor.shape).and_then(|count| tensor.element().len_bytes(count));
             if expected.is_some() && len != expected {
                 return Err(Error::malformed(
                     Rule::ZTensorLength,

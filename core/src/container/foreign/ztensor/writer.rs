@@ -89,6 +89,7 @@ impl<'a> Entry<'a> {
     /// little-endian and row-major.
     pub fn encode<'b, E: PackEngine>(&self, engine: &E, bytes: &'b [u8]) -> Result<Cow<'b, [u8]>> {
         let width = self.dtype.len_bytes().unwrap_or(1);
+        // Readers multiply in this order, and refuse what is too much on the way.
         let count = self
             .shape
             .iter()
@@ -101,6 +102,15 @@ impl<'a> Entry<'a> {
                 bytes.len(),
                 self.dtype,
                 self.shape
+            ))
+            .tensor(self.name));
+        }
+        if self.dtype == Dtype::Bool
+            && let Some(byte) = bytes.iter().find(|&&byte| byte > 1)
+        {
+            return Err(Error::unsupported(format!(
+                "a BOOL element is {byte}, which readers of zTensor turn into 1; convert to \
+                 .safetensors or .zstn, which keep it"
             ))
             .tensor(self.name));
         }

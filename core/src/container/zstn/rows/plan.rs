@@ -138,7 +138,7 @@ impl FramePlan {
             .iter()
             .map(|range| range.end - range.start)
             .sum();
-        let mut out = Vec::with_capacity(index(len));
+        let mut out = bytes::with_capacity(len)?;
         for range in &plane.wanted {
             for (piece, bytes) in plane.pieces.iter().zip(&decoded) {
                 let start = range.start.max(piece.decoded.start);

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
 from pathlib import Path
 
 from ... import _native
@@ -34,17 +33,6 @@ def base_paths(results: _native.Results, row: Row) -> list[Path]:
     return [
         _path(results, key, name) for key, name in zip(row.bases, row.base_names, strict=True)
     ]
-
-
-def packed_path(results: _native.Results, row: Row) -> Path:
-    """Returns the packed file of a row itself, like `base_paths`."""
-    return _path(results, row.key, row.packed_name)
-
-
-def cached(results: _native.Results, names: Sequence[str]) -> list[Path]:
-    """Returns the copies of packed files that the cache has."""
-    places = (cache_folder() / _FOLDER / name for name in names)
-    return [place for place in places if place.exists()]
 
 
 def _path(results: _native.Results, key: str, name: str) -> Path:

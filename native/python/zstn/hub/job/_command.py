@@ -28,7 +28,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
     except (OSError, ValueError, ZstnError) as error:
         print(f"error: {error}", file=sys.stderr)
-        return 1
+        may_pass = isinstance(error, OSError) or getattr(error, "code", None) == "http"
+        return 3 if may_pass and options.verb == "run" else 1
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -96,8 +97,8 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     _store_and_plans(restore)
     restore.add_argument("-o", "--output", required=True, metavar="DIR",
                          help="folder for OWNER/NAME/FILE")  # fmt: skip
-    restore.add_argument("files", nargs="*", metavar="OWNER/NAME[/FILE]",
-                         help="files to restore [default: all]")  # fmt: skip
+    restore.add_argument("--only", action="append", default=[], metavar="OWNER/NAME[/FILE]",
+                         help="restore this alone [default: all]. May be repeated")  # fmt: skip
     restore.add_argument("-T", "--threads", type=int, default=0, metavar="N",
                          help="threads that decode [default: one per core]")  # fmt: skip
 

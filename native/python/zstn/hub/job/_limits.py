@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ._row import Row
-from ._task import Limits
+from ._task import Limits, Task
+from .executors import Node
 
 #: The least and the most that the packer is given. Larger tensors are packed in
 #: blocks.
@@ -24,3 +27,26 @@ def limits(row: Row, threads: int = 1) -> Limits:
         scratch_bytes=copies * row.size,
         threads=threads,
     )
+
+
+def unheld(task: Task, nodes: Sequence[Node]) -> str | None:
+    """Returns why no machine can work on a task, if none can."""
+    if any(node.holds(task) for node in nodes):
+        return None
+    needs, most = task.limits, max(nodes, key=lambda node: node.memory_bytes, default=None)
+    if most is None:
+        has = "there is none"
+    else:
+        has = f"the largest has {_mebibytes(most.memory_bytes)} of memory"
+        if most.scratch_bytes is not None:
+            has += f", {_mebibytes(most.scratch_bytes)} for temporary files"
+        has += f" and {most.threads} processors"
+    return (
+        f"no machine holds it: it needs {_mebibytes(needs.memory_bytes)} of memory, "
+        f"{_mebibytes(needs.scratch_bytes)} for temporary files and {needs.threads} "
+        f"processors, and {has}; run it on a larger one with --retry-failed"
+    )
+
+
+def _mebibytes(count: int) -> str:
+    return f"{(count + (1 << 20) - 1) >> 20} MiB"

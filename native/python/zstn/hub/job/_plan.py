@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -11,7 +12,7 @@ from dataclasses import replace
 from ... import _native
 from ..._errors import ZstnError
 from ..._reader import open as open_model
-from ._listing import Listed, listing
+from ._listing import Listed, is_hub, listing
 from ._row import Row
 
 #: Files whose headers and contents are read at the same time.
@@ -36,6 +37,9 @@ class Planner:
         self.note = note
         #: Bytes of files that were read for their SHA-256.
         self.read_bytes = 0
+        if is_hub(source):
+            # Where addresses of files in hubs lead.
+            os.environ["HF_ENDPOINT"] = source
         known = list(known)
         self._versions: dict[tuple[str, str, str | None], Row] = {
             (row.repo, row.path, row.version): row for row in known

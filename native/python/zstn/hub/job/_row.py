@@ -133,15 +133,16 @@ def write_plan(path: str | os.PathLike[str], rows: Iterable[Row]) -> None:
 
 def share(rows: Iterable[Row], index: int, count: int) -> list[Row]:
     """Returns the rows of one share, as `zstn worker` counts them: of different rows
-    every `count`th, and rows with bases where the last of these is."""
+    without a base every `count`th, and the others where the last of their bases is."""
     pieces = unique(rows)
-    positions = {row.key: number for number, row in enumerate(pieces)}
+    known = {row.key for row in pieces}
 
-    def number(row: Row) -> int:
-        own = positions[row.key]
-        return positions.get(row.bases[-1], own) if row.bases else own
+    def root(row: Row) -> str:
+        return row.bases[-1] if row.bases and row.bases[-1] in known else row.key
 
-    return [row for row in pieces if number(row) % count == index]
+    roots = [row.key for row in pieces if root(row) == row.key]
+    numbers = {key: number for number, key in enumerate(roots)}
+    return [row for row in pieces if numbers.get(root(row), 0) % count == index]
 
 
 def unique(rows: Iterable[Row]) -> list[Row]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from ... import _native
 from ._entries import keys, read
-from ._limits import limits
+from ._limits import limits, unheld
 from ._row import Row, share
 from ._task import Outcome, Task
 from ._work import put_failed
@@ -103,9 +103,11 @@ class Run:
         self._is_stopping = False
         self._done: set[str] = set()
         self._refused: set[str] = set()
+        #: Keys of the work of this run.
+        self._own: set[str] = set()
         self._ready: list[_Waiting] = []
-        #: Rows whose bases are still worked on.
-        self._blocked: list[Row] = []
+        #: Rows that wait for a base, by its key.
+        self._blocked: dict[str, list[Row]] = {}
         self._running: dict[str, tuple[Row, int]] = {}
 
     def stop(self) -> None:
@@ -132,7 +134,8 @@ class Run:
                     self._end(outcome)
         finally:
             self._executor.close()
-        self.summary.left += len(self._ready) + len(self._blocked) + len(self._running)
+        blocked = sum(map(len, self._blocked.values()))
+        self.summary.left += len(self._ready) + blocked + len(self._running)
         self.summary.seconds = time.monotonic() - begun
         return self.summary
 
@@ -148,22 +151,28 @@ class Run:
         failed = keys(self._results, "failed")
         refused = {} if self._settings.retry_refused else self._refusals(todo, failed)
         nodes = self._executor.capacity()
-        own = {row.key for row in todo}
+        self._own = {row.key for row in todo}
         # Bases first: rows with fewer bases cannot need those with more.
         for row in sorted(todo, key=lambda row: len(row.bases)):
             reason = refused.get(row.key)
             if reason is None:
-                reason = self._unheld(row, nodes)
+                reason = unheld(self._task(row, 1), nodes)
             if reason is None:
                 reason = self._base_refused(row)
             if reason is not None:
                 if row.key not in refused:
                     put_failed(self._results, row, "refused", reason)
                 self._count(row, Outcome(row.key, "refused", reason))
-            elif any(key in own for key in row.bases):
-                self._blocked.append(row)
             else:
-                self._push(row, 1, 0.0)
+                self._begin_or_block(row)
+
+    def _begin_or_block(self, row: Row) -> None:
+        """Lets a row begin, unless a base of it is work of this run that is not done."""
+        for key in row.bases:
+            if key in self._own and key not in self._done:
+                self._blocked.setdefault(key, []).append(row)
+                return
+        self._push(row, 1, 0.0)
 
     def _refusals(self, rows: Sequence[Row], failed: set[str]) -> dict[str, str]:
         """Returns the reasons of rows that were refused before."""
@@ -172,24 +181,6 @@ class Run:
         return {
             entry["key"]: entry["reason"] for entry in entries if entry["class"] == "refused"
         }
-
-    def _unheld(self, row: Row, nodes: Sequence[Node]) -> str | None:
-        """Returns why no machine can do a row, if none can."""
-        task = self._task(row, 1)
-        if any(node.holds(task) for node in nodes):
-            return None
-        needs, most = task.limits, max(nodes, key=lambda node: node.memory_bytes, default=None)
-        has = "there is none" if most is None else (
-            f"the largest has {_mebibytes(most.memory_bytes)} of memory"
-            + ("" if most.scratch_bytes is None else
-               f", {_mebibytes(most.scratch_bytes)} for temporary files")
-            + f" and {most.threads} processors"
-        )  # fmt: skip
-        return (
-            f"no machine holds it: it needs {_mebibytes(needs.memory_bytes)} of memory, "
-            f"{_mebibytes(needs.scratch_bytes)} for temporary files and {needs.threads} "
-            f"processors, and {has}; run it on a larger one with --retry-failed"
-        )
 
     def _base_refused(self, row: Row) -> str | None:
         gone = [key for key in row.bases if key in self._refused]
@@ -285,17 +276,13 @@ class Run:
         self._unblock(row)
 
     def _unblock(self, base: Row) -> None:
-        affected = [row for row in self._blocked if base.key in row.bases]
-        for row in affected:
+        if base.key not in self._done and base.key not in self._refused:
+            # Another run may do it.
+            return
+        for row in self._blocked.pop(base.key, []):
             reason = self._base_refused(row)
-            if reason is not None:
-                self._blocked.remove(row)
-                put_failed(self._results, row, "refused", reason)
-                self._count(row, Outcome(row.key, "refused", reason))
-            elif all(key in self._done for key in row.bases):
-                self._blocked.remove(row)
-                self._push(row, 1, 0.0)
-
-
-def _mebibytes(count: int) -> str:
-    return f"{(count + (1 << 20) - 1) >> 20} MiB"
+            if reason is None:
+                self._begin_or_block(row)
+                continue
+            put_failed(self._results, row, "refused", reason)
+            self._count(row, Outcome(row.key, "refused", reason))

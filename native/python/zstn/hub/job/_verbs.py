@@ -110,7 +110,7 @@ def gc(options: argparse.Namespace) -> int:
 
 
 def restore(options: argparse.Namespace) -> int:
-    chosen = [row for row in _rows(options.plan) if _is_chosen(row, options.files)]
+    chosen = [row for row in _rows(options.plan) if _is_chosen(row, options.only)]
     if not chosen:
         raise ValueError("no plan has these files")
     status = 0

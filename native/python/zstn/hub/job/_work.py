@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import platform
-import resource
 import signal
 import sys
 import tempfile
@@ -123,6 +122,10 @@ def _until_sigterm() -> Iterator[None]:
 
 
 def _peak_bytes() -> int:
+    if sys.platform == "win32":
+        return 0
+    import resource
+
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     # Kibibytes, except on macOS.
     return peak if sys.platform == "darwin" else peak << 10

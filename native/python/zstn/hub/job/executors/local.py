@@ -22,6 +22,8 @@ from ._executor import Node
 
 #: The share of the memory of a machine that work may take by default.
 _MEMORY_SHARE = 0.8
+#: The memory of a machine that does not say what it has; --memory says more.
+_UNKNOWN_MEMORY_BYTES = 8 << 30
 
 
 class LocalExecutor:
@@ -202,6 +204,8 @@ class _Process:
 def _memory_bytes() -> int:
     """Returns the memory that this process may take: that of the machine, or of its
     control group."""
+    if not hasattr(os, "sysconf"):
+        return _UNKNOWN_MEMORY_BYTES
     bytes_ = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for name in ("memory.max", "memory/memory.limit_in_bytes"):
         try:

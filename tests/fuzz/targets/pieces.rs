@@ -1,0 +1,43 @@
+//! A file of any container, opened by pieces and as a whole: the same tensors, and
+//! the same bytes of each.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use zstn::Reader;
+use zstn_fuzz::{LIMIT_BYTES, NATIVE, model, part, speak};
+
+/// Tensors of one file that are compared.
+const TENSORS: usize = 4;
+
+fuzz_target!(|file: &[u8]| {
+    let pieces = model(file, None);
+    let whole = Reader::options().engine(&NATIVE).open(file.to_vec());
+    let (pieces, whole) = match (pieces, whole) {
+        (Ok(pieces), Ok(whole)) => (pieces, whole),
+        (Err(error), Err(_)) => return speak(&error),
+        // A delta is read with its base.
+        (Ok(_), Err(zstn::Error::NeedsBase { .. })) => return,
+        (Ok(_), Err(error)) => panic!("only by pieces: {error}"),
+        (Err(error), Ok(_)) => panic!("only as a whole: {error}"),
+    };
+    assert_eq!(pieces.tensors(), whole.model().tensors());
+    for (number, tensor) in pieces.tensors().iter().enumerate().take(TENSORS) {
+        if tensor.len_bytes() > LIMIT_BYTES || tensor.base.is_some() {
+            continue;
+        }
+        let parts = tensor.parts.iter();
+        let parts: Vec<&[u8]> = parts
+            .map(|stored| part(file, stored.stored.clone()))
+            .collect();
+        match (
+            pieces.decode(&*NATIVE, number, &parts, None),
+            whole.read(&tensor.name),
+        ) {
+            (Ok(bytes), Ok(read)) => assert!(*bytes == *read.bytes),
+            (Err(error), Err(_)) => speak(&error),
+            (by_pieces, whole) => panic!("{:?} and {:?}", by_pieces.err(), whole.err()),
+        }
+    }
+});
+zstn_fuzz::keep_lengths!();

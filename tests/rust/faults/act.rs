@@ -1,0 +1,259 @@
+//! What can be wrong with an input, an output, the streams or the process.
+
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use zstn_tests::rng::Rng;
+
+use crate::child::{Launch, Stream};
+use crate::place::{Disk, make_pipe, read_pipe, write_pipe};
+use crate::scratch::Cell;
+use crate::setup::{Setup, cut, input_path};
+use crate::table::Verb;
+
+/// How a fault is brought about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Act {
+    // Inputs.
+    Missing,
+    Folder,
+    Empty,
+    Cut,
+    CutHeader,
+    Noise,
+    Unreadable,
+    Pipe,
+    CutPipe,
+    Link,
+    LinkLoop,
+    NotUnicode,
+    ControlCharacters,
+    TruncatedMeanwhile,
+    OverwrittenMeanwhile,
+    ReplacedMeanwhile,
+    // Outputs.
+    Exists,
+    Forced,
+    IsFolder,
+    IsInput,
+    IsHardLink,
+    IsSymbolicLink,
+    OutputPipe,
+    ClosedPipe,
+    Socket,
+    OutputLinkLoop,
+    Dangling,
+    NoFolder,
+    UnderFile,
+    ReadOnlyFolder,
+    FullDevice,
+    FullDisk,
+    FileLimit,
+    OutputNotUnicode,
+    // Streams and the environment.
+    FullStdout,
+    BrokenStdout,
+    ClosedStdout,
+    ClosedStdin,
+    ClosedStderr,
+    FullStderr,
+    NoTemporaryFolder,
+    FullTemporaryFolder,
+    // The process.
+    Interrupt,
+    Terminate,
+    HangUp,
+    Kill,
+    TwoWriters,
+    // Great sizes.
+    ManyTensors,
+    LongHeader,
+    // Servers.
+    PortTaken,
+}
+
+const NOT_UNICODE: &[u8] = b"\xff\xfe";
+
+impl Act {
+    /// Brings the fault about for a verb in its folder. `None` where this machine
+    /// cannot.
+    pub fn prepare(self, cell: &Cell, verb: &Verb) -> Option<Setup> {
+        let mut setup = Setup {
+            arguments: verb.arguments.iter().map(Into::into).collect(),
+            launch: Launch::default(),
+            input: verb.input.clone().unwrap_or_default(),
+            output: verb.output.clone().unwrap_or_default(),
+            lands: None,
+            received: None,
+            meanwhile: None,
+            socket: None,
+            disk: None,
+        };
+        let input = cell.work().join(&setup.input);
+        let output = cell.work().join(setup.output.trim_end_matches('/'));
+        match self {
+            Self::Missing => match input.is_dir() {
+                true => fs::remove_dir_all(&input).expect("removed"),
+                false => fs::remove_file(&input).expect("removed"),
+            },
+            Self::Folder => {
+                fs::remove_file(&input).expect("removed");
+                fs::create_dir(&input).expect("made");
+            }
+            Self::Empty => fs::write(&input, b"").expect("written"),
+            Self::Cut => cut(&input, |len| len / 2),
+            Self::CutHeader => cut(&input, |_| 5),
+            Self::Noise => fs::write(&input, Rng(3).bytes(5000)).expect("written"),
+            Self::Unreadable => {
+                let none = fs::Permissions::from_mode(0o000);
+                fs::set_permissions(&input, none).expect("permissions");
+                setup.launch.as_nobody = true;
+            }
+            Self::Pipe | Self::CutPipe => {
+                let mut bytes = fs::read(&input).expect("read");
+                if self == Self::CutPipe {
+                    bytes.truncate(bytes.len() / 2);
+                }
+                fs::remove_file(&input).expect("removed");
+                make_pipe(&input);
+                write_pipe(input, bytes);
+            }
+            Self::Link => {
+                let real = cell.work().join("real");
+                fs::rename(&input, &real).expect("renamed");
+                symlink(&real, &input).expect("linked");
+            }
+            Self::LinkLoop => {
+                fs::remove_file(&input).expect("removed");
+                symlink(input.file_name().expect("a name"), &input).expect("linked");
+            }
+            Self::NotUnicode => {
+                let name = [NOT_UNICODE, setup.input.as_bytes()].concat();
+                let name = OsString::from_vec(name);
+                fs::rename(&input, cell.work().join(&name)).expect("renamed");
+                setup.input = name.display().to_string();
+                setup.replace(&verb.input, &name);
+            }
+            Self::ControlCharacters => {
+                let name = OsString::from(format!("\x1b[31m\n{}", setup.input));
+                setup.replace(&verb.input, &name);
+                setup.input.insert_str(0, "\\u{1b}[31m\\n");
+            }
+            Self::TruncatedMeanwhile | Self::OverwrittenMeanwhile | Self::ReplacedMeanwhile => {
+                setup.meanwhile = Some(self);
+            }
+            Self::Exists => fs::write(&output, b"mine").expect("written"),
+            Self::Forced => {
+                fs::write(&output, b"mine").expect("written");
+                setup.arguments.push("--force".into());
+            }
+            Self::IsFolder => {
+                fs::create_dir(&output).expect("made");
+                fs::write(output.join("mine"), b"mine").expect("written");
+                let extension = output.extension().unwrap_or_default();
+                let name = Path::new(&setup.input).with_extension(extension);
+                setup.lands = Some(Path::new(&setup.output).join(name));
+            }
+            Self::IsInput | Self::IsHardLink | Self::IsSymbolicLink => {
+                // `convert` chooses the format by the end of the name.
+                let end = setup.output.split_once('.').map_or("", |(_, end)| end);
+                let name = PathBuf::from(format!("same.{end}"));
+                let name = match self {
+                    Self::IsInput => setup.input.clone().into(),
+                    Self::IsHardLink => {
+                        fs::hard_link(&input, cell.work().join(&name)).expect("linked");
+                        name.into_os_string()
+                    }
+                    _ => {
+                        symlink(&input, cell.work().join(&name)).expect("linked");
+                        name.into_os_string()
+                    }
+                };
+                setup.output_is(verb, name);
+                setup.arguments.push("--force".into());
+            }
+            Self::OutputPipe | Self::ClosedPipe => {
+                make_pipe(&output);
+                setup.received = Some(read_pipe(output, self == Self::ClosedPipe));
+            }
+            Self::Socket => {
+                setup.socket = Some(UnixListener::bind(&output).expect("a socket"));
+                setup.arguments.push("--force".into());
+            }
+            Self::OutputLinkLoop => {
+                symlink(output.file_name().expect("a name"), &output).expect("linked");
+            }
+            Self::Dangling => {
+                let there = cell.work().join("there");
+                fs::create_dir(&there).expect("made");
+                symlink(there.join("new"), &output).expect("linked");
+                setup.lands = Some("there/new".into());
+            }
+            Self::NoFolder => setup.output_is(verb, format!("missing/{}", setup.output).into()),
+            Self::UnderFile => {
+                fs::write(cell.work().join("file"), b"mine").expect("written");
+                setup.output_is(verb, format!("file/{}", setup.output).into());
+            }
+            Self::ReadOnlyFolder => {
+                let folder = cell.work().join("closed");
+                fs::create_dir(&folder).expect("made");
+                let closed = fs::Permissions::from_mode(0o555);
+                fs::set_permissions(&folder, closed).expect("permissions");
+                setup.launch.as_nobody = true;
+                setup.output_is(verb, format!("closed/{}", setup.output).into());
+            }
+            Self::FullDevice => {
+                let name = output
+                    .with_file_name("full")
+                    .with_extension(output.extension().unwrap_or_default());
+                symlink("/dev/full", &name).expect("linked");
+                setup.output_is(verb, name.file_name().expect("a name").into());
+            }
+            Self::FullDisk => {
+                let folder = cell.work().join("disk");
+                fs::create_dir(&folder).expect("made");
+                setup.disk = Some(Disk::mount(&folder)?);
+                setup.output_is(verb, format!("disk/{}", setup.output).into());
+            }
+            Self::FileLimit => setup.launch.shell = Some("ulimit -f 1"),
+            Self::OutputNotUnicode => {
+                let name = OsString::from_vec([NOT_UNICODE, setup.output.as_bytes()].concat());
+                setup.output_is(verb, name.clone());
+                setup.lands = Some(name.into());
+            }
+            Self::FullStdout => setup.launch.stdout = Some(Stream::Full),
+            Self::BrokenStdout => setup.launch.stdout = Some(Stream::Broken),
+            Self::ClosedStdout => setup.launch.shell = Some("exec >&-"),
+            Self::ClosedStdin => setup.launch.shell = Some("exec <&-"),
+            Self::ClosedStderr => setup.launch.shell = Some("exec 2>&-"),
+            Self::FullStderr => setup.launch.shell = Some("exec 2>/dev/full"),
+            Self::NoTemporaryFolder => setup.launch.tmp = Some(cell.own("missing")),
+            Self::FullTemporaryFolder => {
+                let folder = cell.own("disk");
+                fs::create_dir(&folder).expect("made");
+                setup.disk = Some(Disk::mount(&folder)?);
+                setup.launch.tmp = Some(folder);
+            }
+            Self::Interrupt
+            | Self::Terminate
+            | Self::HangUp
+            | Self::Kill
+            | Self::TwoWriters
+            | Self::ManyTensors
+            | Self::LongHeader
+            | Self::PortTaken => {}
+        }
+        // It is opened by the test, with the name that it has now.
+        setup.launch.stdin = verb.stdin.as_ref().map(|name| match name == &setup.input {
+            true => input_path(cell, &setup),
+            false => cell.work().join(name),
+        });
+        Some(setup)
+    }
+}

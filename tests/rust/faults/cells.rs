@@ -1,0 +1,138 @@
+//! Faults of inputs, outputs and streams, each with every verb.
+
+use std::fs::{self, File};
+use std::io::{Seek, SeekFrom, Write};
+use std::path::Path;
+use std::time::Duration;
+
+use crate::act::Act;
+use crate::child::{Running, launch};
+use crate::each;
+use crate::judge::{Run, judge};
+use crate::scratch::{Cell, Models};
+use crate::setup::Setup;
+use crate::snapshot;
+use crate::table::{Expected, Fault, Place, Table, Verb};
+
+#[test]
+fn inputs() {
+    all(Place::Input);
+}
+
+#[test]
+fn outputs() {
+    all(Place::Output);
+}
+
+#[test]
+fn streams() {
+    all(Place::Streams);
+}
+
+/// Runs every fault of a place with every verb that it concerns.
+fn all(place: Place) {
+    let table = Table::load();
+    let mut runs = Vec::new();
+    for fault in table.faults(place) {
+        for verb in table.verbs.iter().filter(|verb| verb.has(place)) {
+            if let Some(expected) = fault.expected(&table, &verb.name) {
+                runs.push((fault, verb, expected));
+            }
+        }
+    }
+    assert!(runs.len() > 10);
+    let wanted = std::env::var("ZSTN_FAULT").unwrap_or_default();
+    let problems = each(&runs, |(fault, verb, expected)| {
+        match fault.name.contains(&wanted) {
+            true => one(fault, verb, *expected),
+            false => None,
+        }
+    });
+    let (count, all) = (problems.len(), runs.len());
+    assert!(
+        problems.is_empty(),
+        "{count} of {all}:\n{}",
+        problems.join("\n")
+    );
+}
+
+fn one(fault: &Fault, verb: &Verb, expected: Expected) -> Option<String> {
+    let clean = Models::get().clean(verb);
+    let cell = Cell::of(verb);
+    let Some(mut setup) = fault.act.prepare(&cell, verb) else {
+        eprintln!("skipped: {}, which needs to mount", fault.name);
+        return None;
+    };
+    let mut before = snapshot::of(&cell.work());
+    let arguments = setup.arguments.clone();
+    let mut running = launch(&cell, &arguments, None, &setup.launch);
+    if let Some(act) = setup.meanwhile {
+        once_open(&mut running, &cell.work().join(&setup.input));
+        change(act, &cell.work().join(&setup.input));
+        before = snapshot::of(&cell.work());
+        before.retain(|path, _| !path.as_os_str().as_encoded_bytes().starts_with(b"."));
+        forget_result(&setup, &mut before);
+    }
+    let ended = running.end();
+    let received = setup.received.take().map(|reader| {
+        // A pipe that nobody has opened would be read for ever.
+        let pipe = cell.work().join(setup.output.trim_end_matches('/'));
+        drop(File::options().read(true).write(true).open(pipe));
+        reader.join().expect("a reader")
+    });
+    let run = Run {
+        verb,
+        setup: &setup,
+        clean,
+        before: &before,
+        ended: &ended,
+        received,
+    };
+    judge(&cell, &run, expected).map(|problem| format!("{}: {problem}", fault.name))
+}
+
+/// Waits until a file is open in a process, or that has ended.
+fn once_open(running: &mut Running, path: &Path) {
+    let open = format!("/proc/{}/fd", running.child.id());
+    loop {
+        let descriptors = fs::read_dir(&open).into_iter().flatten().flatten();
+        let mut targets = descriptors.filter_map(|entry| fs::read_link(entry.path()).ok());
+        if targets.any(|target| target == path) || !running.is_running() {
+            return;
+        }
+        std::thread::sleep(Duration::from_micros(200));
+    }
+}
+
+/// Changes a file that is being read.
+fn change(act: Act, path: &Path) {
+    match act {
+        Act::TruncatedMeanwhile => {
+            let file = File::options().write(true).open(path).expect("opened");
+            file.set_len(5000).expect("cut");
+        }
+        Act::OverwrittenMeanwhile => {
+            let mut file = File::options().write(true).open(path).expect("opened");
+            let middle = file.metadata().expect("its length").len() / 2;
+            file.seek(SeekFrom::Start(middle)).expect("moved");
+            file.write_all(b"scribbled").expect("written");
+        }
+        _ => {
+            let other = path.with_extension("other");
+            let len = fs::metadata(path).expect("its length").len();
+            File::create(&other)
+                .expect("made")
+                .set_len(len)
+                .expect("zeros");
+            fs::rename(other, path).expect("renamed");
+        }
+    }
+}
+
+/// Removes the result of a run that was faster than its fault.
+fn forget_result(setup: &Setup, before: &mut snapshot::Snapshot) {
+    if !setup.output.is_empty() {
+        let output = setup.output.trim_end_matches('/');
+        before.retain(|path, _| !path.starts_with(output));
+    }
+}

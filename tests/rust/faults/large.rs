@@ -1,0 +1,101 @@
+//! Files with many tensors, and with a header as long as headers may be.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::time::Duration;
+
+use crate::act::Act;
+use crate::child::{Launch, launch};
+use crate::scratch::Cell;
+use crate::snapshot;
+use crate::table::{Place, Table, Verb};
+
+/// No verb takes longer, in a build for development on a busy machine.
+const LIMIT: Duration = Duration::from_secs(60);
+
+#[test]
+fn large_files() {
+    let table = Table::load();
+    let mut problems = Vec::new();
+    for fault in table.faults(Place::Large) {
+        let file = match fault.act {
+            Act::ManyTensors => many_tensors(),
+            Act::LongHeader => long_header(),
+            act => panic!("{act:?} is not about size"),
+        };
+        let cell = Cell::with(["m.safetensors"].into_iter());
+        fs::write(cell.work().join("m.safetensors"), file).expect("written");
+        let packed = table.verbs.iter().find(|verb| verb.name == "pack");
+        let made = run(&cell, packed.expect("a verb"));
+        assert_eq!(made.status, 0, "{}", made.stderr);
+        fs::rename(cell.work().join("out.zstn"), cell.work().join("m.zstn")).expect("renamed");
+        for verb in &table.verbs {
+            let Some(expected) = fault.expected(&table, &verb.name) else {
+                continue;
+            };
+            let ended = run(&cell, verb);
+            for made in snapshot::of(&cell.work()).keys() {
+                if made.to_string_lossy().starts_with("out") {
+                    fs::remove_file(cell.work().join(made)).expect("removed");
+                }
+            }
+            let name = format!("{}, {}", fault.name, verb.name);
+            println!("{name}: {:.2} s, status {}", ended.seconds, ended.status);
+            if ended.hung || !expected.outcome.status.contains(&ended.status) {
+                problems.push(format!("{name}: status {}: {}", ended.status, ended.stderr));
+            }
+            for words in expected.says {
+                if !ended.stderr.contains(words) {
+                    problems.push(format!("{name}: it does not say {words:?}"));
+                }
+            }
+            if !snapshot::of(&cell.tmp()).is_empty() {
+                problems.push(format!("{name}: something was left in TMPDIR"));
+            }
+        }
+    }
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
+}
+
+fn run(cell: &Cell, verb: &Verb) -> crate::child::Ended {
+    let arguments: Vec<_> = verb.arguments.iter().map(Into::into).collect();
+    let running = launch(cell, &arguments, verb.stdin.as_deref(), &Launch::default());
+    running.end_within(LIMIT)
+}
+
+fn with_header(header: &str, data: &[u8]) -> Vec<u8> {
+    let len = (header.len() as u64).to_le_bytes();
+    [&len[..], header.as_bytes(), data].concat()
+}
+
+/// Returns a checkpoint of 100 000 tensors of one byte.
+fn many_tensors() -> Vec<u8> {
+    let mut header = String::from("{");
+    for number in 0..100_000 {
+        let comma = if number == 0 { "" } else { "," };
+        let name = if number == 0 { "a" } else { "layer." };
+        let suffix = if number == 0 {
+            String::new()
+        } else {
+            number.to_string()
+        };
+        write!(
+            header,
+            "{comma}\"{name}{suffix}\":{{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[{number},{}]}}",
+            number + 1
+        )
+        .expect("written");
+    }
+    header.push('}');
+    with_header(&header, &[7; 100_000])
+}
+
+/// Returns a checkpoint of one tensor whose header has 100 MB, the most there may be.
+fn long_header() -> Vec<u8> {
+    const LEN: usize = 100_000_000;
+    let tensor = "{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},";
+    let before = format!("{tensor}\"__metadata__\":{{\"note\":\"");
+    let after = "\"}}";
+    let note = "n".repeat(LEN - before.len() - after.len());
+    with_header(&format!("{before}{note}{after}"), &[7])
+}

@@ -1,0 +1,41 @@
+//! Every verb of the command line under every fault of `tests/faults/verbs.json`:
+//! exit status, message, inputs, outputs, and what is left behind.
+//!
+//! One program, since its tests measure what a clean run does once.
+
+#![cfg(target_os = "linux")]
+
+mod act;
+mod cells;
+mod child;
+mod document;
+mod interrupted;
+mod judge;
+mod large;
+mod place;
+mod scratch;
+mod servers;
+mod setup;
+mod signals;
+mod snapshot;
+mod table;
+mod together;
+
+/// Runs `work` on every item on two threads, in no particular order; returns the
+/// problems.
+fn each<T: Sync>(items: &[T], work: impl Fn(&T) -> Option<String> + Sync) -> Vec<String> {
+    use std::sync::Mutex;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    let (next, problems) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    problems.lock().unwrap().extend(work(item));
+                }
+            });
+        }
+    });
+    problems.into_inner().unwrap()
+}

@@ -1,0 +1,182 @@
+//! Models of every kind in small, and folders in which cells of the table run.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use serde_json::json;
+use tempfile::TempDir;
+use zstn_tests::checkpoint;
+use zstn_tests::command::{text, zstn};
+use zstn_tests::rng::Rng;
+
+use crate::child::{Ended, Launch, launch};
+use crate::snapshot::{self, Snapshot};
+use crate::table::Verb;
+
+/// The bytes of a tensor: enough to be at work for a moment.
+const TENSOR_BYTES: usize = 100_000;
+
+/// The models that verbs read, each made once.
+pub struct Models {
+    folder: TempDir,
+    clean: std::sync::Mutex<BTreeMap<String, &'static Clean>>,
+}
+
+/// What a verb does if nothing is wrong.
+pub struct Clean {
+    /// The files and folders that are new.
+    pub made: Snapshot,
+    /// Standard output.
+    pub stdout: Vec<u8>,
+    /// How long it took.
+    pub seconds: f64,
+}
+
+impl Models {
+    /// Returns the models.
+    pub fn get() -> &'static Self {
+        static MODELS: OnceLock<Models> = OnceLock::new();
+        MODELS.get_or_init(Self::make)
+    }
+
+    fn make() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let at = |name: &str| folder.path().join(name);
+        let weights = Rng(9).bf16_weights(2 * TENSOR_BYTES);
+        let (a, b) = weights.split_at(TENSOR_BYTES);
+        let plain = checkpoint(&[("a", "BF16", a), ("b", "BF16", b)]);
+        let mut tuned = plain.clone();
+        let len = tuned.len();
+        tuned[len - 1000] ^= 1;
+        fs::write(at("m.safetensors"), plain).expect("written");
+        fs::write(at("tuned.safetensors"), tuned).expect("written");
+        fs::create_dir(at("model")).expect("made");
+        let mut map = serde_json::Map::new();
+        for (number, (name, bytes)) in [("a", a), ("b", b)].into_iter().enumerate() {
+            let shard = format!("model-0000{}-of-00002.safetensors", number + 1);
+            let file = checkpoint(&[(name, "BF16", bytes)]);
+            fs::write(at("model").join(&shard), file).expect("written");
+            map.insert(name.into(), shard.into());
+        }
+        let index = json!({ "metadata": {"total_size": 2 * TENSOR_BYTES}, "weight_map": map });
+        fs::write(
+            at("model/model.safetensors.index.json"),
+            format!("{index}\n"),
+        )
+        .expect("written");
+        for arguments in [
+            &["pack", "m.safetensors"][..],
+            &["pack", "tuned.safetensors", "--base", "m.safetensors"],
+            &["pack", "model"],
+            &["compress", "m.safetensors"],
+        ] {
+            let out = zstn(folder.path(), arguments);
+            assert!(out.status.success(), "{}", text(&out.stderr));
+        }
+        Self {
+            folder,
+            clean: Default::default(),
+        }
+    }
+
+    /// Returns what a verb does if nothing is wrong.
+    pub fn clean(&self, verb: &Verb) -> &'static Clean {
+        let mut known = self.clean.lock().expect("no panic");
+        if let Some(clean) = known.get(&verb.name) {
+            return clean;
+        }
+        let cell = Cell::of(verb);
+        let before = snapshot::of(&cell.work());
+        let ended = cell.run(verb, &Launch::default());
+        assert_eq!(ended.status, 0, "{}: {}", verb.name, ended.stderr);
+        let mut made = snapshot::of(&cell.work());
+        made.retain(|path, _| !before.contains_key(path));
+        assert_eq!(made.is_empty(), verb.output.is_none(), "{}", verb.name);
+        let clean = Box::leak(Box::new(Clean {
+            made,
+            stdout: ended.stdout,
+            seconds: ended.seconds,
+        }));
+        known.insert(verb.name.clone(), clean);
+        clean
+    }
+}
+
+/// The folder of one run: `work` to work in, and `tmp` for temporary files.
+pub struct Cell {
+    folder: TempDir,
+}
+
+impl Cell {
+    /// Makes a folder with the models that a verb reads.
+    pub fn of(verb: &Verb) -> Self {
+        let words = verb.arguments.iter().chain(&verb.stdin).chain(&verb.input);
+        let names = words.filter(|word| Some(*word) != verb.output.as_ref());
+        Self::with(names.map(|name| &**name))
+    }
+
+    /// Makes a folder with the models of these names, if there are such.
+    pub fn with<'n>(names: impl Iterator<Item = &'n str>) -> Self {
+        let folder = tempfile::Builder::new().prefix("cell-").tempdir();
+        let cell = Self {
+            folder: folder.expect("a folder"),
+        };
+        open_to_all(cell.folder.path());
+        for folder in [cell.work(), cell.tmp()] {
+            fs::create_dir(&folder).expect("made");
+            open_to_all(&folder);
+        }
+        for name in names {
+            let from = Models::get().folder.path().join(name);
+            if from.exists() && !name.is_empty() {
+                copy(&from, &cell.work().join(name));
+            }
+        }
+        cell
+    }
+
+    /// Returns the folder to work in.
+    pub fn work(&self) -> PathBuf {
+        self.folder.path().join("work")
+    }
+
+    /// Returns the folder for temporary files.
+    pub fn tmp(&self) -> PathBuf {
+        self.folder.path().join("tmp")
+    }
+
+    /// Returns a place for what the test keeps for itself.
+    pub fn own(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Runs a verb as it is typed.
+    pub fn run(&self, verb: &Verb, options: &Launch) -> Ended {
+        let arguments: Vec<_> = verb.arguments.iter().map(Into::into).collect();
+        launch(self, &arguments, verb.stdin.as_deref(), options).end()
+    }
+}
+
+fn open_to_all(folder: &Path) {
+    let all = fs::Permissions::from_mode(0o777);
+    fs::set_permissions(folder, all).expect("permissions");
+}
+
+fn copy(from: &Path, to: &Path) {
+    if from.is_file() {
+        if let Some(parent) = to.parent() {
+            fs::create_dir_all(parent).expect("made");
+        }
+        fs::copy(from, to).expect("copied");
+        return;
+    }
+    fs::create_dir_all(to).expect("made");
+    open_to_all(to);
+    for entry in fs::read_dir(from).expect("a folder") {
+        let entry = entry.expect("an entry");
+        copy(&entry.path(), &to.join(entry.file_name()));
+    }
+}

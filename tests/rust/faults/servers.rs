@@ -1,0 +1,128 @@
+//! Verbs that run until they are stopped.
+
+use std::ffi::OsString;
+use std::fs;
+use std::net::{TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use crate::act::Act;
+use crate::child::{Launch, Running, Stream, launch};
+use crate::each;
+use crate::scratch::Cell;
+use crate::snapshot;
+use crate::table::{Expected, Fault, Place, Server, Table};
+
+#[test]
+fn servers() {
+    let table = Table::load();
+    let mut runs = Vec::new();
+    for fault in table.faults(Place::Server) {
+        for server in &table.servers {
+            if let Some(expected) = fault.expected(&table, &server.name) {
+                runs.push((fault, server, expected));
+            }
+        }
+    }
+    assert!(runs.len() > 10);
+    let problems = each(&runs, |(fault, server, expected)| {
+        let problem = one(fault, server, *expected)?;
+        Some(format!("{}, {}: {problem}", fault.name, server.name))
+    });
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
+}
+
+fn one(fault: &Fault, server: &Server, expected: Expected) -> Option<String> {
+    let cell = Cell::with(["m.zstn", "m.safetensors"].into_iter());
+    for folder in ["folder", "page"] {
+        fs::create_dir(cell.work().join(folder)).expect("made");
+    }
+    fs::write(cell.work().join("page/index.html"), "a page").expect("written");
+    // The port stays taken for as long as the listener lives.
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("its address");
+    let taken = (fault.act == Act::PortTaken).then_some(listener);
+    let mut options = Launch::default();
+    match fault.act {
+        Act::Missing => {
+            let input = cell.work().join(server.input.as_ref()?);
+            match input.is_dir() {
+                true => fs::remove_dir_all(input).expect("removed"),
+                false => fs::remove_file(input).expect("removed"),
+            }
+        }
+        Act::BrokenStdout => options.stdout = Some(Stream::Broken),
+        Act::FullStdout => options.stdout = Some(Stream::Full),
+        Act::ClosedStdout => options.shell = Some("exec >&-"),
+        Act::ClosedStdin => options.shell = Some("exec <&-"),
+        Act::ClosedStderr => options.shell = Some("exec 2>&-"),
+        Act::FullStderr => options.shell = Some("exec 2>/dev/full"),
+        _ => {}
+    }
+    let before = snapshot::of(&cell.work());
+    let port = address.port().to_string();
+    let words = server.arguments.iter();
+    let words: Vec<OsString> = words
+        .map(|word| word.replace("PORT", &port).into())
+        .collect();
+    let mut running = launch(&cell, &words, None, &options);
+    let is_up = taken.is_none() && answers(&mut running, address);
+    let serves = expected.outcome.status.contains(&130) || expected.outcome.status.contains(&0);
+    if serves && !is_up {
+        let ended = running.end_within(Duration::from_secs(1));
+        return Some(format!(
+            "it never answers: {} {}",
+            ended.status, ended.stderr
+        ));
+    }
+    if is_up {
+        running.signal(match fault.act {
+            Act::Interrupt => Signal::INT,
+            Act::HangUp => Signal::HUP,
+            Act::Kill => Signal::KILL,
+            _ => Signal::TERM,
+        });
+    }
+    let ended = running.end_within(Duration::from_secs(20));
+    let mut problems = Vec::new();
+    if ended.hung {
+        problems.push("it does not end".to_owned());
+    }
+    if !expected.outcome.status.contains(&ended.status) {
+        problems.push(format!("status {}", ended.status));
+    }
+    for words in expected.says {
+        let input = server.input.as_deref().unwrap_or_default();
+        let words = words.replace("{input}", input).replace("{port}", &port);
+        if !ended.stderr.contains(&words) {
+            problems.push(format!("it does not say {words:?}"));
+        }
+    }
+    if ended.stderr.contains("panicked") {
+        problems.push("it panicked".into());
+    }
+    let mut after = snapshot::of(&cell.work());
+    // A worker keeps its queue.
+    after.retain(|path, _| !path.starts_with("state"));
+    problems.extend(snapshot::difference(&before, &after));
+    if !snapshot::of(&cell.tmp()).is_empty() {
+        problems.push("something was left in TMPDIR".into());
+    }
+    let said = ended.stderr;
+    (!problems.is_empty()).then(|| format!("{}\n    said {said:?}", problems.join("; ")))
+}
+
+/// Returns whether a server takes connections before it ends.
+fn answers(running: &mut Running, address: std::net::SocketAddr) -> bool {
+    let started = Instant::now();
+    while running.is_running() && started.elapsed() < Duration::from_secs(20) {
+        if TcpStream::connect(address).is_ok() {
+            // It may still be about to say where it listens.
+            std::thread::sleep(Duration::from_millis(50));
+            return running.is_running();
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    false
+}

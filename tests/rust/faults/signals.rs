@@ -1,0 +1,126 @@
+//! Signals at several moments of every verb.
+
+use std::time::Duration;
+
+use rustix::process::Signal;
+use zstn_tests::rng::Rng;
+
+use crate::act::Act;
+use crate::child::{Launch, launch};
+use crate::each;
+use crate::judge::{Run, judge};
+use crate::scratch::{Cell, Models};
+use crate::snapshot;
+use crate::table::{Expected, Fault, Place, Table, Verb};
+
+/// The moments of a test: parts of the time that a verb takes. `$ZSTN_FAULT_MOMENTS`
+/// is a number of moments at random instead.
+const MOMENTS: [f64; 5] = [0.1, 0.35, 0.55, 0.75, 0.95];
+
+fn moments(seed: u64) -> Vec<f64> {
+    let wanted = std::env::var("ZSTN_FAULT_MOMENTS").ok();
+    match wanted.and_then(|count| count.parse().ok()) {
+        None => MOMENTS.to_vec(),
+        Some(count) => {
+            let mut rng = Rng(seed);
+            let random = std::iter::repeat_with(|| (rng.next_u64() % 1100) as f64 / 1000.0);
+            random.take(count).collect()
+        }
+    }
+}
+
+#[test]
+fn signals() {
+    let table = Table::load();
+    let mut runs = Vec::new();
+    for fault in table.faults(Place::Process) {
+        for verb in &table.verbs {
+            if let Some(expected) = fault.expected(&table, &verb.name) {
+                let seed = runs.len() as u64 + 1;
+                runs.extend(
+                    moments(seed)
+                        .into_iter()
+                        .map(|moment| (fault, verb, expected, moment)),
+                );
+            }
+        }
+    }
+    runs.retain(|(fault, ..)| fault.act.signal().is_some());
+    assert!(runs.len() > 100);
+    // What a verb needs is known before several of them run at a time.
+    for verb in &table.verbs {
+        Models::get().clean(verb);
+    }
+    let problems = each(&runs, |(fault, verb, expected, moment)| {
+        one(fault, verb, *expected, *moment)
+    });
+    let (count, all) = (problems.len(), runs.len());
+    println!("{all} signals, {count} problems");
+    assert!(
+        problems.is_empty(),
+        "{count} of {all}:\n{}",
+        problems.join("\n")
+    );
+}
+
+impl Act {
+    fn signal(self) -> Option<Signal> {
+        match self {
+            Self::Interrupt => Some(Signal::INT),
+            Self::Terminate => Some(Signal::TERM),
+            Self::HangUp => Some(Signal::HUP),
+            Self::Kill => Some(Signal::KILL),
+            _ => None,
+        }
+    }
+}
+
+fn one(fault: &Fault, verb: &Verb, expected: Expected, moment: f64) -> Option<String> {
+    let clean = Models::get().clean(verb);
+    let cell = Cell::of(verb);
+    let mut setup = fault.act.prepare(&cell, verb)?;
+    let before = snapshot::of(&cell.work());
+    let arguments = setup.arguments.clone();
+    let mut running = launch(&cell, &arguments, None, &setup.launch);
+    std::thread::sleep(Duration::from_secs_f64(clean.seconds * moment));
+    running.signal(fault.act.signal()?);
+    let ended = running.end();
+    setup.launch = Launch::default();
+    let at = |problem| {
+        format!(
+            "{} at {moment} of {:.3} s: {problem}",
+            fault.name, clean.seconds
+        )
+    };
+    let run = Run {
+        verb,
+        setup: &setup,
+        clean,
+        before: &before,
+        ended: &ended,
+        received: None,
+    };
+    if let Some(problem) = judge(&cell, &run, expected) {
+        return Some(at(problem));
+    }
+    if ended.status > 128 && ended.stderr.contains("error: ") {
+        return Some(at(format!("it says {:?}", ended.stderr)));
+    }
+    // What a killed run has left does not keep the next one from succeeding.
+    let is_there = verb
+        .output
+        .as_ref()
+        .is_some_and(|name| cell.work().join(name).exists());
+    if fault.act == Act::Kill && ended.status != 0 && !is_there {
+        let mut again = verb.arguments.clone();
+        if verb.output.is_some() {
+            again.push("--force".into());
+        }
+        let again: Vec<_> = again.iter().map(Into::into).collect();
+        let ended = launch(&cell, &again, verb.stdin.as_deref(), &Launch::default()).end();
+        if ended.status != 0 {
+            return Some(at(format!("the next run says {:?}", ended.stderr)));
+        }
+    }
+    None
+}

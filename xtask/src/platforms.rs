@@ -1,0 +1,243 @@
+//! The verb `platforms`: builds and tests for other processors and systems, by
+//! emulation. What ran is in docs/platforms.md.
+
+use std::fs;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::args::Platforms;
+use crate::cargo::cargo;
+use crate::step::{Report, Step};
+use crate::workspace::Workspace;
+use crate::{apt, build_paths, counts, oldest_rust, process, rust_target};
+
+/// The target directory of all platforms. `--keep` leaves it, several GB.
+const DIRECTORY: &str = "platforms";
+
+/// A system that tests run on by emulation.
+struct Platform {
+    name: &'static str,
+    triple: &'static str,
+    /// The programs it takes, each with its package of Debian.
+    programs: &'static [(&'static str, &'static str)],
+    compiler: &'static str,
+    archiver: &'static str,
+    /// What runs its programs; nothing where this machine does.
+    runner: Option<&'static str>,
+    flags: &'static [&'static str],
+    tests: &'static [Tests],
+}
+
+/// One call of `cargo test`.
+struct Tests {
+    title: &'static str,
+    arguments: &'static [&'static str],
+}
+
+/// Programs without shared libraries, which would have to be those of the system.
+const STATIC: &[&str] = &["-Ctarget-feature=+crt-static"];
+
+const CORE: Tests = Tests {
+    title: "the core",
+    arguments: &["--package", "zstn-core", "--lib"],
+};
+
+/// Golden vectors, and files that must be the same on every machine.
+const VECTORS: Tests = Tests {
+    title: "vectors and packed bytes",
+    arguments: &[
+        "--package",
+        "zstn-tests",
+        "--test",
+        "formats",
+        "--",
+        "vectors::",
+        "released::",
+        "the_same_bytes",
+    ],
+};
+
+const FOUR_GIB: Tests = Tests {
+    title: "lengths above 4 GiB",
+    arguments: &[
+        "--package",
+        "zstn-tests",
+        "--test",
+        "limits",
+        "--",
+        "four_gib::",
+    ],
+};
+
+const COMMAND_LINE: Tests = Tests {
+    title: "the command line",
+    arguments: &["--package", "zstn-tests", "--test", "cli"],
+};
+
+const ALL: [Platform; 5] = [
+    Platform {
+        name: "s390x",
+        triple: "s390x-unknown-linux-gnu",
+        programs: &[
+            ("s390x-linux-gnu-gcc", "gcc-s390x-linux-gnu"),
+            ("qemu-s390x-static", "qemu-user-static"),
+        ],
+        compiler: "s390x-linux-gnu-gcc",
+        archiver: "s390x-linux-gnu-ar",
+        runner: Some("qemu-s390x-static"),
+        flags: STATIC,
+        tests: &[CORE, VECTORS],
+    },
+    Platform {
+        name: "aarch64",
+        triple: "aarch64-unknown-linux-gnu",
+        programs: &[
+            ("aarch64-linux-gnu-gcc", "gcc-aarch64-linux-gnu"),
+            ("qemu-aarch64-static", "qemu-user-static"),
+        ],
+        compiler: "aarch64-linux-gnu-gcc",
+        archiver: "aarch64-linux-gnu-ar",
+        runner: Some("qemu-aarch64-static"),
+        flags: STATIC,
+        tests: &[CORE, VECTORS],
+    },
+    Platform {
+        name: "i686",
+        triple: "i686-unknown-linux-gnu",
+        programs: &[("i686-linux-gnu-gcc", "gcc-i686-linux-gnu")],
+        compiler: "i686-linux-gnu-gcc",
+        archiver: "i686-linux-gnu-ar",
+        // Processors of this family run it themselves.
+        runner: None,
+        flags: STATIC,
+        tests: &[CORE, VECTORS, FOUR_GIB],
+    },
+    Platform {
+        name: "musl",
+        triple: "x86_64-unknown-linux-musl",
+        programs: &[("musl-gcc", "musl-tools")],
+        compiler: "musl-gcc",
+        archiver: "ar",
+        runner: None,
+        flags: &[],
+        tests: &[VECTORS, COMMAND_LINE],
+    },
+    Platform {
+        name: "windows",
+        triple: "x86_64-pc-windows-gnu",
+        programs: &[
+            ("x86_64-w64-mingw32-gcc", "gcc-mingw-w64-x86-64"),
+            ("wine64", "wine64"),
+        ],
+        compiler: "x86_64-w64-mingw32-gcc",
+        archiver: "x86_64-w64-mingw32-ar",
+        runner: Some("wine64"),
+        flags: &[],
+        tests: &[VECTORS, COMMAND_LINE],
+    },
+];
+
+/// The name of the check with the oldest Rust, which is no platform.
+const OLDEST_RUST: &str = "msrv";
+
+/// Tests the platforms that are named, or all of them.
+pub fn run(workspace: &Workspace, report: &mut Report, options: &Platforms) -> Result<()> {
+    for name in &options.names {
+        if name != OLDEST_RUST && ALL.iter().all(|platform| platform.name != name) {
+            let names: Vec<&str> = ALL.iter().map(|platform| platform.name).collect();
+            bail!(
+                "there is no platform `{name}`: {} or {OLDEST_RUST}",
+                names.join(", ")
+            );
+        }
+    }
+    let is_wanted =
+        |name: &str| options.names.is_empty() || options.names.iter().any(|wanted| wanted == name);
+    let result = ALL
+        .iter()
+        .filter(|platform| is_wanted(platform.name))
+        .try_for_each(|platform| platform.test(workspace, report));
+    if !options.keep {
+        let _ = fs::remove_dir_all(workspace.target(DIRECTORY));
+    }
+    result?;
+    if is_wanted(OLDEST_RUST) {
+        report.step("oldest Rust", |step| oldest_rust::check(workspace, step))?;
+    }
+    report.summary();
+    Ok(())
+}
+
+impl Platform {
+    fn test(&self, workspace: &Workspace, report: &mut Report) -> Result<()> {
+        report.step(&format!("{}: tools", self.name), |step| {
+            self.ready(workspace, step)
+        })?;
+        for tests in self.tests {
+            report.step(&format!("{}: {}", self.name, tests.title), |step| {
+                let mut command = self.cargo(workspace);
+                if tests.arguments.contains(&"cli") {
+                    step.run(
+                        self.cargo(workspace)
+                            .args(["build", "--package", "zstn"])
+                            .args(["--target", self.triple]),
+                    )?;
+                    command.env("ZSTN_BIN", self.program(workspace));
+                }
+                command.args(["test", "--locked", "--target", self.triple]);
+                step.run(command.args(tests.arguments))?;
+                counts::note(step)
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Installs the compiler, the emulator and the standard library.
+    fn ready(&self, workspace: &Workspace, step: &mut Step) -> Result<()> {
+        let missing = self.programs.iter();
+        let missing: Vec<&str> = missing
+            .filter(|(program, _)| process::find(program).is_none())
+            .map(|(_, package)| *package)
+            .collect();
+        if !missing.is_empty() {
+            apt::install(step, &missing, "tests of another platform need them")
+                .with_context(|| format!("install them: {}", apt::by_hand(&missing)))?;
+        }
+        rust_target::add(workspace, step, self.triple)?;
+        step.note(self.triple);
+        Ok(())
+    }
+
+    /// Returns cargo, which finds compiler and emulator in its environment.
+    fn cargo(&self, workspace: &Workspace) -> Command {
+        let mut command = cargo(workspace);
+        let lower = self.triple.replace('-', "_");
+        let upper = lower.to_uppercase();
+        command
+            .env("CARGO_TARGET_DIR", workspace.target(DIRECTORY))
+            // Nothing is built twice, and nobody debugs it.
+            .env("CARGO_INCREMENTAL", "0")
+            .env("CARGO_PROFILE_DEV_DEBUG", "false")
+            .env(format!("CC_{lower}"), self.compiler)
+            .env(format!("AR_{lower}"), self.archiver);
+        if self.triple != "x86_64-unknown-linux-musl" {
+            command.env(format!("CARGO_TARGET_{upper}_LINKER"), self.compiler);
+        }
+        if let Some(runner) = self.runner {
+            command.env(format!("CARGO_TARGET_{upper}_RUNNER"), runner);
+        }
+        let flags: Vec<String> = self.flags.iter().map(|flag| (*flag).to_owned()).collect();
+        build_paths::set_flags(&mut command, &flags);
+        command
+    }
+
+    fn program(&self, workspace: &Workspace) -> std::path::PathBuf {
+        let ending = match self.triple.contains("windows") {
+            true => ".exe",
+            false => "",
+        };
+        let path = format!("{DIRECTORY}/{}/debug/zstn{ending}", self.triple);
+        workspace.target(&path)
+    }
+}

@@ -1,0 +1,28 @@
+//! The checks of `cargo xtask test --quick`: what a change breaks most often, in
+//! a few minutes. Needs Rust and Node, and installs nothing else.
+
+use anyhow::Result;
+
+use crate::step::{Report, Step};
+use crate::workspace::Workspace;
+use crate::{counts, disk, node, node_tests, rust_checks, wasm};
+
+/// Runs them.
+pub fn run(workspace: &Workspace, report: &mut Report) -> Result<()> {
+    report.step("free disk space", |step| disk::check(workspace, step))?;
+    report.step("Node and npm", node::check)?;
+    report.step("npm packages", |step| node::install(workspace, step))?;
+    rust_checks::lints(workspace, report)?;
+    // The command line includes the page, which includes the modules.
+    wasm::build(workspace, report)?;
+    report.step("page", |step| wasm::page(workspace, step))?;
+    rust_checks::tests(workspace, report)?;
+    report.step("TypeScript types", node_tests::types)?;
+    report.step("tests in Node", |step| node(workspace, step))
+}
+
+fn node(workspace: &Workspace, step: &mut Step) -> Result<()> {
+    let mut npm = node_tests::npm(workspace, "test:node");
+    step.run(npm.env("ZSTN_SKIP_BROWSER", "1").env_remove("CHROMIUM"))?;
+    counts::note(step)
+}
