@@ -85,7 +85,10 @@ class RayExecutor:
         self.capacity()
 
     def capacity(self) -> Sequence[Node]:
-        alive = [node for node in self._ray.nodes() if node["Alive"]]
+        # The head often has no processors: it runs nothing.
+        alive = [
+            node for node in self._ray.nodes() if node["Alive"] and node["Resources"].get("CPU")
+        ]
         self._has_scratch = any(SCRATCH in node["Resources"] for node in alive)
         self._nodes = [_node(node, self._has_scratch) for node in alive]
         self._listed = time.monotonic()
