@@ -70,7 +70,9 @@ def kill_busy_worker() -> str:
     while time.monotonic() < deadline:
         for pid in _descendants(os.getpid()):
             title = _title(pid)
-            if title.startswith("ray::") and not title.startswith("ray::IDLE"):
+            # Tasks are named after files. Others are idle, or agents of a node, which
+            # ends with its agents.
+            if title.startswith("ray::") and ".safetensors" in title:
                 os.kill(pid, signal.SIGKILL)
                 return title
         time.sleep(0.02)

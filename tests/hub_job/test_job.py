@@ -18,6 +18,8 @@ import pytest
 from hub_files import HubFile, hub_files
 from store import Store
 
+from zstn import _native
+
 #: Far longer than a job takes, so that a hang is a failure.
 _LIMIT = 600
 _COUNT = int(os.environ.get("ZSTN_HUB_JOB_FILES", "200"))
@@ -123,8 +125,10 @@ def test_a_job_survives_its_machines(store: Store, nodes: cluster.Nodes, work: P
     assert sum("bases" in row for row in rows) > _COUNT / 3
     # Larger than the folder for temporary files of any node.
     huge = {"repo": "too/large", "revision": "main", "path": "m.safetensors", "size": 10**13}
+    sha256 = "0" * 64
+    key = _native.plan_key(sha256, "balanced", False, [])
     with plan.open("a") as lines:
-        lines.write(json.dumps({**huge, "sha256": "0" * 64}) + "\n")
+        lines.write(json.dumps({**huge, "sha256": sha256, "key": key}) + "\n")
     # Changed since it was listed.
     changed = next(row for row in rows if "bases" in row)
     original = next(file for file in files if file.sha256 == changed["sha256"])
@@ -139,11 +143,14 @@ def test_a_job_survives_its_machines(store: Store, nodes: cluster.Nodes, work: P
     assert kept is not lost
     began = time.monotonic()
     process = start(plan, _RESULTS, "--executor", "ray", "--address", nodes.address)
+    # While the store refuses everything, both nodes have a task that waits for it.
     until(lambda: store.entries("packed") >= _COUNT // 10, process)
+    store.refuse_for(3)
+    time.sleep(1)
     killed = cluster.kill_busy_worker()
-    until(lambda: store.entries("packed") >= _COUNT // 5, process)
-    store.refuse_for(4)
     until(lambda: store.entries("packed") >= _COUNT // 3, process)
+    store.refuse_for(3)
+    time.sleep(1)
     nodes.kill(lost)
     ended = finish(process)
     seconds = time.monotonic() - began
@@ -159,6 +166,8 @@ def test_a_job_survives_its_machines(store: Store, nodes: cluster.Nodes, work: P
     assert set(refused) & places
     assert "no machine holds it" in refused["too/large"]["reason"]
     assert summary["retry"] == summary["left"] == 0
+    worked = {event["node"].rpartition("/")[0] for event in ended.events if event.get("node")}
+    assert len(worked) == 2, "one node did everything"
     assert summary["lost"] >= 2, "a worker and a node were killed"
     assert store.refused > 0
     # Nobody did work twice but for those who were killed.

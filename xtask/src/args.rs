@@ -217,6 +217,9 @@ pub struct Wasm {
     /// Only this module, with the package around those that are there: reader, formats, coder or threads
     #[arg(long, value_name = "MODULE")]
     pub only: Option<String>,
+    /// Leave out the npm package, which a fresh clone cannot build from one module
+    #[arg(long, hide = true, requires = "only")]
+    pub no_package: bool,
 }
 
 #[derive(clap::Args)]

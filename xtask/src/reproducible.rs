@@ -23,6 +23,7 @@ const MODULES: &str = "wasm/dist/core";
 pub fn run(workspace: &Workspace, report: &mut Report, options: &Reproducible) -> Result<()> {
     let only = Wasm {
         only: options.only.clone(),
+        no_package: options.only.is_some(),
     };
     wasm::run(workspace, report, &only)?;
     let copy = report.step("the same sources in another folder", |step| {
@@ -32,7 +33,7 @@ pub fn run(workspace: &Workspace, report: &mut Report, options: &Reproducible) -
         let mut again = copy.xtask()?;
         again.arg("wasm");
         if let Some(name) = &options.only {
-            again.args(["--only", name]);
+            again.args(["--only", name, "--no-package"]);
         }
         step.run(&mut again)
     })?;

@@ -89,7 +89,10 @@ pub fn run(workspace: &Workspace, report: &mut Report, options: &Wasm) -> Result
         }
         None => bail!("there is no module `{name}`: reader, formats, coder or threads"),
     }
-    report.step("npm package", |step| package(workspace, step))
+    match options.no_package {
+        true => Ok(()),
+        false => report.step("npm package", |step| package(workspace, step)),
+    }
 }
 
 /// Builds everything below `wasm/dist`.

@@ -39,9 +39,8 @@ pub fn run(workspace: &Workspace, report: &mut Report) -> Result<()> {
 /// Builds what users install, and returns its path.
 pub fn release(workspace: &Workspace, step: &mut Step) -> Result<PathBuf> {
     let tools = python::maturin(workspace, step)?;
-    let is_portable = has_zig(&tools);
-    let wheel = build_release(workspace, step, &tools, is_portable)?;
-    if is_portable {
+    let wheel = build_release(workspace, step, &tools, has_zig(&tools))?;
+    if has_zig(&tools) {
         audit(workspace, step, &wheel)?;
     }
     Ok(wheel)

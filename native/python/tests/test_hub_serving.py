@@ -81,3 +81,20 @@ def test_ranges_of_differences(packed: tuple[Path, Path, Path], endpoint: str) -
     (store / "packed" / f"{other['key']}.z4dm").write_bytes(b"damaged")
     with pytest.raises(urllib.error.HTTPError):
         urllib.request.urlopen(f"{endpoint}/{other['repo']}/resolve/main/{other['path']}")
+
+
+def test_plans_that_cannot_be_shown_are_refused(
+    packed: tuple[Path, Path, Path], tmp_path: Path
+) -> None:
+    _, plan, store = packed
+    rows = [json.loads(line) for line in plan.read_text().splitlines()]
+    del rows[1]["key"]
+    other = tmp_path / "other.jsonl"
+    other.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for upstream, path, message in [
+        (str(store), other, "line 2: it has no key"),
+        ("https://hub.example.org", plan, "needs the folder with its results"),
+    ]:
+        arguments = ["gateway", "--upstream", upstream, "--plan", str(path), "--port", "0"]
+        done = subprocess.run([program(), *arguments], capture_output=True, text=True, timeout=60)
+        assert done.returncode != 0 and message in done.stderr

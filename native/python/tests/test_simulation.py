@@ -5,6 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import re
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -286,3 +289,16 @@ def test_wrong_arguments_are_refused(capsys: pytest.CaptureFixture[str]) -> None
         with pytest.raises(SystemExit):
             _parse(*arguments)
     assert "30PB" in capsys.readouterr().err
+
+
+def test_the_commands_of_the_document_run() -> None:
+    text = (Path(__file__).parents[3] / "docs/simulation.md").read_text(encoding="utf-8")
+    commands = re.findall(r"^python -m (zstn\.hub simulate.*)$", text, re.MULTILINE)
+    assert len(commands) == 3
+    for line in commands:
+        words = [sys.executable, "-m", *line.split()]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stderr
+        if line.endswith("simulate"):
+            # The document shows what it prints.
+            assert done.stdout in text

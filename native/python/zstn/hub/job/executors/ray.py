@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
 import math
 import os
@@ -43,13 +44,19 @@ def open(address: str | None = None, threads: int = 1) -> RayExecutor:
         ConnectionError: if there is no cluster at the address.
     """
     try:
-        import ray
+        ray = _ray()
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(_MISSING, name="ray") from error
     owned = not ray.is_initialized()
     if owned:
         ray.init(address=address, log_to_driver=False, logging_level=logging.WARNING)
     return RayExecutor(threads, owned)
+
+
+def _ray() -> Any:
+    """Returns the package, which has the name of this module: type checkers would take
+    one for the other where Ray is not installed."""
+    return importlib.import_module("ray")
 
 
 class RayExecutor:
@@ -63,9 +70,7 @@ class RayExecutor:
         owned: bool = False,
         work: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
     ) -> None:
-        import ray
-
-        self._ray = ray
+        self._ray = _ray()
         self._threads = max(1, threads)
         self._owned = owned
         self._nodes: list[Node] = []
@@ -75,12 +80,15 @@ class RayExecutor:
         self._looked = time.monotonic()
         # Arguments and results are small: nothing gets into the object store, and
         # a result is not lost with the node that made it.
-        remote = ray.remote(max_retries=0, scheduling_strategy="SPREAD")
+        remote = self._ray.remote(max_retries=0, scheduling_strategy="SPREAD")
         self._remote = remote(work or _work)
         self.capacity()
 
     def capacity(self) -> Sequence[Node]:
-        alive = [node for node in self._ray.nodes() if node["Alive"]]
+        # The head often has no processors: it runs nothing.
+        alive = [
+            node for node in self._ray.nodes() if node["Alive"] and node["Resources"].get("CPU")
+        ]
         self._has_scratch = any(SCRATCH in node["Resources"] for node in alive)
         self._nodes = [_node(node, self._has_scratch) for node in alive]
         self._listed = time.monotonic()
@@ -187,8 +195,6 @@ class RayExecutor:
 
 def _work(values: dict[str, Any]) -> dict[str, Any]:
     """Works on a task in a process of Ray."""
-    import ray
-
     from .._work import work
 
     try:
@@ -196,7 +202,7 @@ def _work(values: dict[str, Any]) -> dict[str, Any]:
     except KeyboardInterrupt:
         outcome = _given_back(Task.from_dict(values), "its process was asked to end")
     # Several nodes may be on one machine.
-    node = ray.get_runtime_context().get_node_id()[:8]
+    node = _ray().get_runtime_context().get_node_id()[:8]
     return replace(outcome, node=f"{socket.gethostname()}/{node}/{os.getpid()}").to_dict()
 
 
