@@ -231,7 +231,7 @@ fn figures(output: &str) -> String {
         let rest = lines.map(|(_, rest)| rest.trim_start_matches([' ', '(']));
         let last = rest
             .filter_map(|rest| rest.split_whitespace().next())
-            .last();
+            .next_back();
         last.unwrap_or("?").to_owned()
     };
     format!(
