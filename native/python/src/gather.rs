@@ -1,6 +1,6 @@
 //! Slices of tensors in all dimensions, cut out of memory.
 
-use zstn_core::tensor::element_count;
+use zstn::core::tensor::element_count;
 
 /// The chosen indices of one dimension: `start`, `start + step`, …
 #[derive(Debug, Clone, Copy)]

@@ -46,7 +46,11 @@ pub fn run(options: &Options) -> Result<()> {
     let name = options.file.display().to_string();
     let original =
         std::fs::read(&options.file).map_err(|error| Error::io(format!("read {name}"), error))?;
-    match recognise(&original, original.len() as u64)? {
+    let in_file = |source| Error::Format {
+        place: name.clone(),
+        source,
+    };
+    match recognise(&original, original.len() as u64).map_err(in_file)? {
         Kind::Safetensors => {}
         kind => {
             return Err(Error::Usage(format!(
@@ -67,10 +71,7 @@ pub fn run(options: &Options) -> Result<()> {
             .integrity(!options.no_integrity)
             .statistics(!options.no_statistics);
         let packing = pack_into(&engine, &original, container, &mut packed);
-        packing.map_err(|source| Error::Format {
-            place: name.clone(),
-            source,
-        })?;
+        packing.map_err(in_file)?;
         let pack_time = started.elapsed().as_secs_f64();
         let started = Instant::now();
         unpack_into(&engine, &packed, &mut restored)?;
