@@ -6,42 +6,21 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import cluster
 import pytest
 from hub_files import HubFile, hub_files
+from runs import LIMIT_SECONDS, SOURCE, figure, finish, hub, start
 from store import Store
 
 from zstn import _native
 
-#: Far longer than a job takes, so that a hang is a failure.
-_LIMIT = 600
 _COUNT = int(os.environ.get("ZSTN_HUB_JOB_FILES", "200"))
-_SOURCE = "s3://originals/models"
 _RESULTS = "s3://packed/results"
-
-
-@dataclass
-class Ended:
-    """A run that has ended."""
-
-    status: int
-    events: list[dict[str, Any]] = field(default_factory=list)
-
-    @property
-    def summary(self) -> dict[str, Any]:
-        assert self.events[-1]["event"] == "summary"
-        return self.events[-1]
-
-    def last(self) -> dict[str, dict[str, Any]]:
-        """The last event of each file."""
-        return {event["repo"]: event for event in self.events if event["event"] == "row"}
 
 
 @pytest.fixture(scope="module")
@@ -70,29 +49,9 @@ def nodes(store: Store) -> Iterator[cluster.Nodes]:
     running.close()
 
 
-def hub(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "zstn.hub", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=_LIMIT)
-
-
-def start(plan: Path, results: str, *arguments: str) -> subprocess.Popen[str]:
-    command = ["run", str(plan), "--from", _SOURCE, "--to", results, "--json", *arguments]
-    return subprocess.Popen(
-        [sys.executable, "-m", "zstn.hub", *command], stdout=subprocess.PIPE, text=True
-    )
-
-
-def finish(process: subprocess.Popen[str]) -> Ended:
-    try:
-        output, _ = process.communicate(timeout=_LIMIT)
-    finally:
-        process.kill()
-    return Ended(process.returncode, [json.loads(line) for line in output.splitlines()])
-
-
 def make_plan(path: Path, *arguments: str) -> list[dict[str, Any]]:
     options = ["-o", str(path), "--base", "auto", "--to", _RESULTS, *arguments]
-    done = hub("plan", _SOURCE, *options)
+    done = hub("plan", SOURCE, *options)
     assert done.returncode == 0, done.stderr
     return [json.loads(line) for line in path.read_text().splitlines()]
 
@@ -103,15 +62,11 @@ def put(store: Store, files: list[HubFile]) -> None:
 
 
 def until(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:
-    deadline = time.monotonic() + _LIMIT
+    deadline = time.monotonic() + LIMIT_SECONDS
     while not condition():
         assert process.poll() is None, "the run ended too early"
         assert time.monotonic() < deadline
         time.sleep(0.02)
-
-
-def figure(text: str) -> None:
-    print(f"figure: {text}")
 
 
 def test_a_job_survives_its_machines(store: Store, nodes: cluster.Nodes, work: Path) -> None:

@@ -214,23 +214,35 @@ def test_beyond_the_knee_machines_do_not_help() -> None:
 
 def test_speeds_are_read_from_a_run(tmp_path: Path) -> None:
     rows = [
-        {"size": size, "packed_size": size * 0.6, "seconds": 0.25 + size / 200}
+        {"original_bytes": size, "packed_bytes": size * 0.6, "seconds": 0.25 + size / 200}
         for size in (100, 500, 300, 2000)
     ]
-    path = tmp_path / "tasks.jsonl"
-    path.write_text("\n".join(json.dumps({**row, "more": 1}) for row in rows) + "\n\n")
+    others = [
+        {"event": "row", "state": "refused", "original_bytes": 7},
+        {"event": "summary", "packed": 4},
+    ]
+    path = tmp_path / "run.jsonl"
+    events = [{"event": "row", "state": "packed", "more": 1, **row} for row in rows] + others
+    path.write_text("\n".join(json.dumps(event) for event in events) + "\n\n")
     measured = read_measured(path)
     assert measured.seconds_per_task == pytest.approx(0.25)
     assert measured.bytes_per_second == pytest.approx(200)
     assert measured.ratio == pytest.approx(0.6)
-    speeds = measured.speeds(Speeds())
-    assert work_of(400, speeds).cpu_seconds == pytest.approx(2.25)
+    settings = measured.settings(Settings())
+    assert work_of(400, settings.speeds).cpu_seconds == pytest.approx(2.25)
+    # The transfers of a task are in its time, and not added to it once more.
+    works = [work_of(400, settings.speeds)]
+    certain = replace(settings, failures=Failures(node_hours=0, task=0))
+    assert simulate(works, certain).seconds == pytest.approx(2.25, abs=0.01)
     # Times that fall with the length are noise.
-    noisy = fit([{"size": 1, "packed_size": 1, "seconds": 2}, {"size": 3, "packed_size": 1, "seconds": 1}])
+    noisy = fit(
+        {"original_bytes": size, "packed_bytes": 1, "seconds": seconds}
+        for size, seconds in ((1, 2), (3, 1))
+    )
     assert noisy.seconds_per_task >= 0 and noisy.bytes_per_second > 0
     with pytest.raises(ValueError, match="two different lengths"):
         fit(rows[:1])
-    path.write_text('{"size": 1}\n')
+    path.write_text('{"original_bytes": 1}\n')
     with pytest.raises(ValueError, match="line 1"):
         read_measured(path)
 

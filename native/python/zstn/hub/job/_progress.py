@@ -55,6 +55,7 @@ def _event(row: Row, outcome: Outcome) -> dict[str, object]:
         "revision": row.revision,
         "path": row.path,
         "reason": outcome.reason,
+        "original_bytes": row.size,
         "read_bytes": outcome.read_bytes,
         "packed_bytes": outcome.packed_bytes,
         "peak_bytes": outcome.peak_bytes,

@@ -8,35 +8,40 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ._settings import Speeds
+from ._settings import Settings
+
+#: What is read of a task.
+_NUMBERS = ("original_bytes", "packed_bytes", "seconds")
 
 
 @dataclass(frozen=True)
 class Measured:
     """A straight line through the times of tasks: so long for each, and so long for
-    each byte. Both contain the transfers, which the simulation then leaves out."""
+    each byte. Both contain the transfers."""
 
     seconds_per_task: float
     bytes_per_second: float
     ratio: float
     tasks: int
 
-    def speeds(self, speeds: Speeds) -> Speeds:
-        """Returns `speeds` with what was measured in the place of assumptions.
-        Packing and comparing are not told apart: the latter costs nothing then."""
-        return replace(
-            speeds,
+    def settings(self, settings: Settings) -> Settings:
+        """Returns `settings` with what was measured in the place of assumptions.
+        The time of packing contains that of comparing and of the transfers of one
+        task; the limits that all tasks share stay."""
+        speeds = replace(
+            settings.speeds,
             pack=self.bytes_per_second,
             pack_with_base=self.bytes_per_second,
             verify=float("inf"),
             ratio=self.ratio,
             seconds_per_task=self.seconds_per_task,
         )
+        store = replace(settings.store, latency=0.0, stream_bytes_per_second=float("inf"))
+        return replace(settings, speeds=speeds, store=store)
 
 
 def read_measured(path: Path) -> Measured:
-    """Reads a file with a JSON object per line: ``size``, ``packed_size`` and
-    ``seconds`` of a task.
+    """Reads what ``python -m zstn.hub run --json`` has printed.
 
     Raises:
         ValueError: for a file that has something else.
@@ -46,11 +51,12 @@ def read_measured(path: Path) -> Measured:
         if not line.strip():
             continue
         try:
-            row = json.loads(line)
-            rows.append({name: float(row[name]) for name in ("size", "packed_size", "seconds")})
+            event = json.loads(line)
+            if event["event"] == "row" and event["state"] == "packed":
+                rows.append({name: float(event[name]) for name in _NUMBERS})
         except (KeyError, TypeError, ValueError):
             raise ValueError(
-                f"{path}, line {number}: a row has the numbers size, packed_size and seconds"
+                f"{path}, line {number}: this is not what `run --json` prints"
             ) from None
     return fit(rows)
 
@@ -61,8 +67,8 @@ def fit(rows: Iterable[Mapping[str, Any]]) -> Measured:
     Raises:
         ValueError: for fewer than two lengths, which say nothing about bytes.
     """
-    rows = [row for row in rows if row["size"]]
-    points = [(float(row["size"]), float(row["seconds"])) for row in rows]
+    rows = [row for row in rows if row["original_bytes"]]
+    points = [(float(row["original_bytes"]), float(row["seconds"])) for row in rows]
     if len({size for size, _ in points}) < 2:
         raise ValueError("tasks of two different lengths are needed, to tell time per byte")
     mean_size = sum(size for size, _ in points) / len(points)
@@ -74,5 +80,5 @@ def fit(rows: Iterable[Mapping[str, Any]]) -> Measured:
     start = mean_seconds - slope * mean_size
     if start < 0:
         start, slope = 0.0, mean_seconds / mean_size
-    packed = sum(float(row["packed_size"]) for row in rows)
+    packed = sum(float(row["packed_bytes"]) for row in rows)
     return Measured(start, 1 / slope, packed / sum(size for size, _ in points), len(points))

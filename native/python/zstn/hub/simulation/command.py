@@ -22,7 +22,7 @@ EXAMPLES = """examples:
   python -m zstn.hub simulate
   python -m zstn.hub simulate --volume 30PB --nodes 100 --nodes 400
   python -m zstn.hub simulate --set cluster.cores=64 --set store.read_bytes_per_second=5e10
-  python -m zstn.hub simulate --measured tasks.jsonl --json
+  python -m zstn.hub simulate --measured run.jsonl --json
 """
 
 
@@ -45,8 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--measured", type=Path, metavar="FILE",
-        help="take speeds and ratio from tasks of a real run: JSON lines with size, "
-        "packed_size and seconds",
+        help="take speeds and ratio from a real run: what run --json printed",
     )  # fmt: skip
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of all that is drawn (0)")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
@@ -61,8 +60,7 @@ def run(options: argparse.Namespace) -> int:
     """
     settings, census = Settings(), Census()
     if options.measured:
-        speeds = read_measured(options.measured).speeds(settings.speeds)
-        settings = replace(settings, speeds=speeds)
+        settings = read_measured(options.measured).settings(settings)
     settings, census = with_values(settings, census, options.values)
     volumes: Sequence[float] = options.volume or [1e15, 10e15, 100e15]
     nodes: Sequence[int] = options.nodes or [16, 64, 256]
