@@ -38,7 +38,7 @@ const TARGETS: [&str; 16] = [
     "sketches",
 ];
 
-/// The targets of `cargo xtask test`: a target comes in once a long run of it has found nothing.
+/// The targets of `cargo xtask test`, which has no time for all of them.
 const SHORT: [&str; 8] = [
     "frames",
     "files",

@@ -77,8 +77,8 @@ pub enum Effort {
     Fast,
     #[default]
     Balanced,
-    /// 20 to 340 times the processor time of balanced: 0.2 to 0.5 % smaller for
-    /// floats, up to 16 % for 4-bit values with a scale per row
+    /// 13 to 50 times the processor time of balanced: 0.2 to 2 % smaller for
+    /// floats, up to 16 % for 4-bit values with a scale for each row
     Max,
 }
 
