@@ -123,7 +123,8 @@ def test_a_job_survives_its_machines(store: Store, nodes: cluster.Nodes, work: P
     assert summary["retry"] == summary["left"] == 0
     worked = {event["node"].rpartition("/")[0] for event in ended.events if event.get("node")}
     assert len(worked) == 2, "one node did everything"
-    assert summary["lost"] >= 2, "a worker and a node were killed"
+    # A task that ends while its node dies may still have sent its outcome.
+    assert summary["lost"] >= 1, "a worker and a node were killed"
     assert store.refused > 0
     # Nobody did work twice but for those who were killed.
     assert {event["state"] for event in last.values()} == {"packed", "refused"}

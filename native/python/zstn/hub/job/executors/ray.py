@@ -23,6 +23,8 @@ _IN_FLIGHT = 4
 #: and for how long a list of them does for counting slots: it is asked for often.
 _STRANDED_INTERVAL = 5.0
 _SLOTS_INTERVAL = 1.0
+#: Seconds after which tasks that are still there are asked to end once more.
+_CANCEL_INTERVAL = 5.0
 
 #: The resource that nodes declare for room in their folder for temporary files.
 SCRATCH = "scratch_gb"
@@ -127,11 +129,12 @@ class RayExecutor:
     def stop(self, grace: float) -> Iterable[Outcome]:
         outcomes: list[Outcome] = []
         deadline = time.monotonic() + grace
-        for reference in self._tasks:
+        while self._tasks and (left := deadline - time.monotonic()) > 0:
             # What has not started is taken back; what runs gets a KeyboardInterrupt.
-            self._ray.cancel(reference, force=False)
-        while self._tasks and time.monotonic() < deadline:
-            outcomes += self._finished(deadline - time.monotonic())
+            # Ray does not promise that it arrives, so it is sent again.
+            for reference in self._tasks:
+                self._ray.cancel(reference, force=False)
+            outcomes += self._finished_until(time.monotonic() + min(left, _CANCEL_INTERVAL))
         for reference in self._tasks:
             self._ray.cancel(reference, force=True)
         outcomes += self._finished(0.0)
@@ -148,6 +151,13 @@ class RayExecutor:
         if self._owned:
             self._ray.shutdown()
 
+    def _finished_until(self, deadline: float) -> list[Outcome]:
+        """Returns the outcomes that come until then, or until all are there."""
+        outcomes: list[Outcome] = []
+        while self._tasks and (left := deadline - time.monotonic()) > 0:
+            outcomes += self._finished(left)
+        return outcomes
+
     def _finished(self, timeout: float) -> list[Outcome]:
         """Waits for the first outcome, and returns all that are there by then."""
         references = list(self._tasks)
@@ -163,6 +173,8 @@ class RayExecutor:
         except errors.TaskCancelledError:
             return _given_back(task, "it was cancelled")
         except errors.RayTaskError as error:
+            if isinstance(error.cause, KeyboardInterrupt):
+                return _given_back(task, "its process was asked to end")
             # `work` has an answer for every error, so zstn itself is not there.
             reason = f"zstn does not run on the node: {error.cause or error}"
             return Outcome(task.key, "retry", _first_line(reason))
