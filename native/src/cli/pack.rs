@@ -77,7 +77,7 @@ pub enum Effort {
     Fast,
     #[default]
     Balanced,
-    /// 13 to 50 times the processor time of balanced: 0.2 to 2 % smaller for
+    /// 13 to 150 times the processor time of balanced: 0.2 to 2 % smaller for
     /// floats, up to 16 % for 4-bit values with a scale for each row
     Max,
 }

@@ -22,7 +22,7 @@ const ORDER1_MAX_VALUES: usize = 64;
 /// How much more often than by chance a byte has to equal the one before for
 /// [`Effort::Balanced`] to estimate rANS of order 1 on a plane of long codes
 /// that are not mantissas.
-const NEIGHBOUR_RATIO: f64 = 1.2;
+const NEIGHBOUR_RATIO: f64 = 1.5;
 
 /// What rANS of order 1 has to gain on the other codecs where codes are long.
 const ORDER1_MIN_GAIN: f64 = 0.03;
