@@ -26,7 +26,7 @@ pub struct ListedFile {
     pub oid: String,
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "worker"))]
 impl ListedFile {
     pub(crate) fn for_tests(path: &str, oid: &str) -> Self {
         Self {

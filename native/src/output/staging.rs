@@ -73,8 +73,8 @@ impl Staging {
         Ok(Self { folder, unfinished })
     }
 
-    #[cfg(any(feature = "lfs", feature = "manifest", feature = "worker"))]
     /// Returns the path of the folder.
+    #[cfg(feature = "worker")]
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
