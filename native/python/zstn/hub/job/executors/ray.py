@@ -6,7 +6,9 @@ import importlib
 import logging
 import math
 import os
+import signal
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -14,6 +16,8 @@ from typing import Any
 
 from .._task import Outcome, Task
 from ._executor import Node
+
+_Work = Callable[[dict[str, Any]], dict[str, Any]]
 
 #: Tasks in flight for each that can work at the same time: enough that no machine
 #: waits for the run, and few enough that the scheduler's queue stays short.
@@ -70,7 +74,7 @@ class RayExecutor:
         self,
         threads: int = 1,
         owned: bool = False,
-        work: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
+        work: _Work | None = None,
     ) -> None:
         self._ray = _ray()
         self._threads = max(1, threads)
@@ -83,7 +87,7 @@ class RayExecutor:
         # Arguments and results are small: nothing gets into the object store, and
         # a result is not lost with the node that made it.
         remote = self._ray.remote(max_retries=0, scheduling_strategy="SPREAD")
-        self._remote = remote(work or _work)
+        self._remote = remote(_cancellable(work or _work))
         self.capacity()
 
     def capacity(self) -> Sequence[Node]:
@@ -203,6 +207,19 @@ class RayExecutor:
                 reason = "the nodes that are left do not hold it"
                 outcomes.append(Outcome(task.key, "lost", reason))
         return outcomes
+
+
+def _cancellable(work: _Work) -> _Work:
+    """Returns `work` for processes of Ray in which it can be cancelled. Ray does that by
+    SIGINT, which a cluster ignores that was started in the background."""
+
+    def run(values: dict[str, Any]) -> dict[str, Any]:
+        is_main = threading.current_thread() is threading.main_thread()
+        if is_main and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        return work(values)
+
+    return run
 
 
 def _work(values: dict[str, Any]) -> dict[str, Any]:
