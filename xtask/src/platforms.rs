@@ -138,7 +138,7 @@ const ALL: [Platform; 5] = [
     },
 ];
 
-/// The name of the check with the oldest Rust, which is no platform.
+/// The name of the check with the oldest Rust; every other name is a platform.
 const OLDEST_RUST: &str = "msrv";
 
 /// Tests the platforms that are named, or all of them.

@@ -31,7 +31,7 @@ pub fn run(options: &Options) -> Result<()> {
 }
 
 /// Writes the pages of a command and of those below it. Earlier pages are replaced,
-/// as by any installation.
+/// as installers do.
 fn write(command: &Command, folder: &std::path::Path) -> Result<()> {
     let name = command.get_display_name().unwrap_or(command.get_name());
     let mut output = Output::create(&folder.join(format!("{name}.1")))?;

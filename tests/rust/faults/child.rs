@@ -21,7 +21,7 @@ const NOBODY: u32 = 65534;
 /// How a run is started.
 #[derive(Default)]
 pub struct Launch {
-    /// As a user who may write only where all may.
+    /// As an unprivileged user, who may write only where everybody may.
     pub as_nobody: bool,
     /// What the shell does before it starts the program, such as `exec >&-`.
     pub shell: Option<&'static str>,

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from .._sizes import size
 from . import _cat, _ls, _pack, _pull, _push
 from ._rows import Rows
 
 #: A verb; it prints its result.
 Run = Callable[[argparse.Namespace], None]
-
-_UNITS = {"": 0, "B": 0, "K": 10, "KB": 10, "KIB": 10, "M": 20, "MB": 20, "MIB": 20,
-          "G": 30, "GB": 30, "GIB": 30, "T": 40, "TB": 40, "TIB": 40}  # fmt: skip
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -86,7 +83,7 @@ def _packing(parser: argparse.ArgumentParser) -> None:
                         help="how hard to look for a smaller form [default: balanced]")  # fmt: skip
     parser.add_argument("--extended", action="store_true",
                         help="write extension frames where they are smaller; z4ai cannot read a file with one")  # fmt: skip
-    parser.add_argument("--memory", type=_size, metavar="SIZE",
+    parser.add_argument("--memory", type=size, metavar="SIZE",
                         help="memory to stay within, like 512M")  # fmt: skip
     _threads(parser)
 
@@ -94,11 +91,3 @@ def _packing(parser: argparse.ArgumentParser) -> None:
 def _threads(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-T", "--threads", type=int, default=0, metavar="N",
                         help="threads, 0 for one per core")  # fmt: skip
-
-
-def _size(text: str) -> int:
-    match = re.fullmatch(r"(\d+)([A-Za-z]*)", text.strip())
-    shift = _UNITS.get(match[2].upper()) if match else None
-    if match is None or shift is None:
-        raise argparse.ArgumentTypeError("a size is like 512M or 2G")
-    return int(match[1]) << shift

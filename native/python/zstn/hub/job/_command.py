@@ -9,11 +9,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..._errors import ZstnError
+from ..._sizes import size
 from ..simulation import command as simulation
 from . import _verbs
-
-_UNITS = {"": 0, "B": 0, "K": 10, "KB": 10, "KIB": 10, "M": 20, "MB": 20, "MIB": 20,
-          "G": 30, "GB": 30, "GIB": 30, "T": 40, "TB": 40, "TIB": 40}  # fmt: skip
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -68,7 +66,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
                      help="share of the plan: i of n, from 0, like 3/16")  # fmt: skip
     run.add_argument("--processes", type=_count, metavar="N",
                      help="files at a time, for --executor local [default: one per processor]")  # fmt: skip
-    run.add_argument("--memory", type=_size, metavar="SIZE", help="memory for all of them, like 16G, "
+    run.add_argument("--memory", type=size, metavar="SIZE", help="memory for all of them, like 16G, "
                      "for --executor local [default: 80 %% of the machine's]")  # fmt: skip
     run.add_argument("-T", "--threads", type=_count, default=1, metavar="N",
                      help="threads for each file [default: 1]")  # fmt: skip
@@ -141,10 +139,3 @@ def _count(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError("a number from 1 on is needed")
     return int(text)
-
-
-def _size(text: str) -> int:
-    found = re.fullmatch(r"([0-9]+)([A-Za-z]*)", text)
-    if found is None or found[2].upper() not in _UNITS:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a size; give one like 512M or 2GiB")
-    return int(found[1]) << _UNITS[found[2].upper()]

@@ -1,0 +1,23 @@
+"""Sizes as people write them on the command line."""
+
+from __future__ import annotations
+
+import argparse
+import re
+
+_SHIFTS = {"": 0, "B": 0, "K": 10, "KB": 10, "KIB": 10, "M": 20, "MB": 20, "MIB": 20,
+           "G": 30, "GB": 30, "GIB": 30, "T": 40, "TB": 40, "TIB": 40}  # fmt: skip
+
+
+def size(text: str) -> int:
+    """Returns the bytes of a size like ``512M`` or ``2GiB``, by powers of 1024 as in
+    the command line `zstn`.
+
+    Raises:
+        argparse.ArgumentTypeError: for any other text.
+    """
+    found = re.fullmatch(r"([0-9]+)([A-Za-z]*)", text.strip())
+    shift = _SHIFTS.get(found[2].upper()) if found else None
+    if found is None or shift is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size; give one like 512M or 2GiB")
+    return int(found[1]) << shift
