@@ -12,13 +12,14 @@ pub fn run(workspace: &Workspace, report: &mut Report) -> Result<()> {
     report.step("free disk space", |step| disk::check(workspace, step))?;
     report.step("Node and npm", node::check)?;
     report.step("npm packages", |step| node::install(workspace, step))?;
-    rust_checks::lints(workspace, report)?;
+    rust_checks::lints(workspace, report);
     // The command line includes the page, which includes the modules.
     wasm::build(workspace, report)?;
     report.step("page", |step| wasm::page(workspace, step))?;
     rust_checks::tests(workspace, report)?;
-    report.step("TypeScript types", node_tests::types)?;
-    report.step("tests in Node", |step| node(workspace, step))
+    report.check("TypeScript types", node_tests::types);
+    report.check("tests in Node", |step| node(workspace, step));
+    report.kept()
 }
 
 fn node(workspace: &Workspace, step: &mut Step) -> Result<()> {

@@ -12,10 +12,10 @@ use crate::{counts, no_std, programs};
 const DENY: [&str; 3] = ["--", "-D", "warnings"];
 const BARE_CORE: [&str; 3] = ["--package", "zstn-core", "--no-default-features"];
 
-/// Runs all of them.
+/// Runs all of them; an error if the programs cannot be built.
 pub fn all(workspace: &Workspace, report: &mut Report) -> Result<()> {
-    lints(workspace, report)?;
-    report.step("clippy, core without features", |step| {
+    lints(workspace, report);
+    report.check("clippy, core without features", |step| {
         step.run(
             cargo(workspace)
                 .arg("clippy")
@@ -23,8 +23,8 @@ pub fn all(workspace: &Workspace, report: &mut Report) -> Result<()> {
                 .arg("--all-targets")
                 .args(DENY),
         )
-    })?;
-    report.step("documentation", |step| documentation(workspace, step))?;
+    });
+    report.check("documentation", |step| documentation(workspace, step));
     for (title, features) in [
         ("core without std", &["pure-hashes"][..]),
         (
@@ -32,40 +32,42 @@ pub fn all(workspace: &Workspace, report: &mut Report) -> Result<()> {
             &["pure-encoder", "brotli", "pure-hashes"],
         ),
     ] {
-        report.step(title, |step| no_std::build_core(workspace, step, features))?;
+        report.check(title, |step| no_std::build_core(workspace, step, features));
     }
-    report.step("cargo test, core without features", |step| {
+    report.check("cargo test, core without features", |step| {
         step.run(cargo(workspace).arg("test").args(BARE_CORE).arg("--lib"))
-    })?;
+    });
     tests(workspace, report)
 }
 
 /// Checks the format and runs clippy on all crates.
-pub fn lints(workspace: &Workspace, report: &mut Report) -> Result<()> {
-    report.step("format", |step| {
+pub fn lints(workspace: &Workspace, report: &mut Report) {
+    report.check("format", |step| {
         step.run(cargo(workspace).args(["fmt", "--all", "--check"]))
-    })?;
-    report.step("clippy", |step| {
+    });
+    report.check("clippy", |step| {
         step.run(
             cargo(workspace)
                 .args(["clippy", "--workspace", "--all-targets"])
                 .args(DENY),
         )
-    })
+    });
 }
 
-/// Builds all programs with the dev profile and tests all crates.
+/// Builds all programs with the dev profile and tests all crates; an error if the
+/// programs cannot be built.
 pub fn tests(workspace: &Workspace, report: &mut Report) -> Result<()> {
     report.step("programs and tests, dev build", |step| {
         programs::build_all(workspace, step)
     })?;
-    report.step("cargo test", |step| {
+    report.check("cargo test", |step| {
         let mut test = cargo(workspace);
-        test.args(["test", "--workspace"])
+        test.args(["test", "--workspace", "--no-fail-fast"])
             .env("ZSTN_BIN", workspace.zstn("debug"));
         step.run(&mut test)?;
         counts::note(step)
-    })
+    });
+    Ok(())
 }
 
 fn documentation(workspace: &Workspace, step: &mut Step) -> Result<()> {

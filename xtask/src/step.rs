@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Error, Result, anyhow, bail};
 
 use crate::process;
 use crate::workspace::Workspace;
@@ -25,6 +25,8 @@ pub struct Report {
     live: bool,
     passed: usize,
     failed: usize,
+    /// The first failure after which the run went on.
+    failure: Option<Error>,
 }
 
 impl Report {
@@ -38,6 +40,7 @@ impl Report {
             live: stdout().is_terminal(),
             passed: 0,
             failed: 0,
+            failure: None,
         })
     }
 
@@ -75,6 +78,24 @@ impl Report {
             }
         }
         result.with_context(|| format!("\"{title}\" did not succeed"))
+    }
+
+    /// Runs a step that no later one depends on: the run goes on if it fails.
+    pub fn check(&mut self, title: &str, work: impl FnOnce(&mut Step) -> Result<()>) {
+        let result = self.step(title, work);
+        self.keep(result);
+    }
+
+    /// Keeps the failure of steps that no later one depends on.
+    pub fn keep(&mut self, result: Result<()>) {
+        if let Err(error) = result {
+            self.failure.get_or_insert(error);
+        }
+    }
+
+    /// Returns the first failure that was kept.
+    pub fn kept(&mut self) -> Result<()> {
+        self.failure.take().map_or(Ok(()), Err)
     }
 
     /// Prints the last line, in the form that scripts look for.

@@ -34,68 +34,82 @@ pub fn run(workspace: &Workspace, report: &mut Report, options: &Test) -> Result
     result
 }
 
+/// Runs everything; a failure does not hide those of other steps.
 fn all(workspace: &Workspace, report: &mut Report, options: &Test, this: &Path) -> Result<()> {
     let tools = Tools::ready(workspace, report, options)?;
-    deps::check(workspace, report, false)?;
+    let shipped = deps::check(workspace, report, false);
+    report.keep(shipped);
     // The command line includes the page.
     wasm::build(workspace, report)?;
     report.step("page", |step| wasm::page(workspace, step))?;
     rust_checks::all(workspace, report)?;
-    report.step("oldest Rust", |step| oldest_rust::check(workspace, step))?;
+    report.check("oldest Rust", |step| oldest_rust::check(workspace, step));
     if let Some(stores) = &tools.stores {
-        report.step("object stores", |step| stores.test(workspace, step))?;
+        report.check("object stores", |step| stores.test(workspace, step));
     }
-    report.step("instructions of the stages", |step| {
+    report.check("instructions of the stages", |step| {
         instructions::check(workspace, step, tools.valgrind.as_ref())
-    })?;
+    });
     if !options.skip_fuzz {
-        fuzz::short(workspace, report)?;
+        let fuzzed = fuzz::short(workspace, report);
+        report.keep(fuzzed);
     }
-    report.step("TypeScript types", node_tests::types)?;
-    report.step("API reference of the npm package", |step| {
+    report.check("TypeScript types", node_tests::types);
+    report.check("API reference of the npm package", |step| {
         step.run(node::npm().args(["run", "docs"]))
-    })?;
-    capi::test(workspace, report, &tools.capi)?;
-    report.step("tests in Node and Chromium", |step| {
+    });
+    let library = capi::test(workspace, report, &tools.capi);
+    report.keep(library);
+    report.check("tests in Node and Chromium", |step| {
         javascript(workspace, step, &tools)
-    })?;
+    });
     if let (Some(runtimes), Some(chromium)) = (&tools.runtimes, &tools.chromium) {
-        runtimes.test(workspace, report, chromium)?;
+        let everywhere = runtimes.test(workspace, report, chromium);
+        report.keep(everywhere);
     }
     if let Some(environment) = &tools.peers {
-        report.step("encoders of every kind", |step| {
-            interop::build(workspace, step)
-        })?;
-        report.step("files exchanged with peers", |step| {
+        report.check("files exchanged with peers", |step| {
+            interop::build(workspace, step)?;
             peers(workspace, step, environment)
-        })?;
+        });
     }
     if let Some(python) = &tools.python {
-        python.build(workspace, report)?;
-        python.test(workspace, report)?;
+        let package = with_wheel(workspace, report, python, &tools);
+        report.keep(package);
     }
-    if let Some(git_lfs) = &tools.git_lfs {
-        report.step("git-lfs", |step| git_lfs.test(workspace, step))?;
-    }
-    if let Some(hub_job) = &tools.hub_job {
-        report.step("jobs on a Ray cluster", |step| {
-            hub_job.test(workspace, step)
-        })?;
-    }
-    if let Some(python) = &tools.python {
-        let model = report.step("model (MiniLM)", |step| python::model(workspace, step))?;
-        let library = capi::install_dev(workspace, report)?;
-        let git_lfs = tools.git_lfs.as_ref().map(GitLfs::program);
-        hub_demo::tell(workspace, report, python, &model, git_lfs, &library)?;
-    }
-    report.step("cargo xtask demo", |step| {
+    report.check("cargo xtask demo", |step| {
         let mut demo = Command::new(this);
         demo.args(["demo", "--no-wait", "--built"]);
         if options.skip_peers {
             demo.arg(workspace.path(SMALL_MODEL));
         }
         step.run(&mut demo)
-    })
+    });
+    report.kept()
+}
+
+/// The Python package, and what works with it.
+fn with_wheel(
+    workspace: &Workspace,
+    report: &mut Report,
+    python: &Python,
+    tools: &Tools,
+) -> Result<()> {
+    python.build(workspace, report)?;
+    let package = python.test(workspace, report);
+    report.keep(package);
+    if let Some(git_lfs) = &tools.git_lfs {
+        report.check("git-lfs", |step| git_lfs.test(workspace, step));
+    }
+    if let Some(hub_job) = &tools.hub_job {
+        report.check("jobs on a Ray cluster", |step| {
+            hub_job.test(workspace, step)
+        });
+    }
+    let model = report.step("model (MiniLM)", |step| python::model(workspace, step))?;
+    let library = capi::install_dev(workspace, report)?;
+    let git_lfs = tools.git_lfs.as_ref().map(GitLfs::program);
+    hub_demo::tell(workspace, report, python, &model, git_lfs, &library)
 }
 
 struct Tools {

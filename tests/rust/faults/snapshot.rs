@@ -1,7 +1,8 @@
 //! What is in a folder.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, DirEntry};
+use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
@@ -23,7 +24,8 @@ pub enum Entry {
     Other,
 }
 
-/// Returns what is below `folder`.
+/// Returns what is below `folder`. What a running program removes meanwhile is
+/// left out.
 pub fn of(folder: &Path) -> Snapshot {
     let mut found = Snapshot::new();
     add(folder, Path::new(""), &mut found);
@@ -31,23 +33,40 @@ pub fn of(folder: &Path) -> Snapshot {
 }
 
 fn add(root: &Path, below: &Path, found: &mut Snapshot) {
-    let entries = fs::read_dir(root.join(below)).expect("a folder");
+    let Some(entries) = present(fs::read_dir(root.join(below))) else {
+        return;
+    };
     for entry in entries.map(|entry| entry.expect("an entry")) {
         let path = below.join(entry.file_name());
-        let kind = entry.file_type().expect("a kind");
-        let entry = if kind.is_dir() {
-            add(root, &path, found);
-            Entry::Folder
-        } else if kind.is_symlink() {
-            Entry::Link(fs::read_link(entry.path()).expect("a link"))
-        } else if kind.is_file() {
-            Entry::File(fs::read(entry.path()).expect("a file"))
-        } else if kind.is_fifo() {
-            Entry::Pipe
-        } else {
-            Entry::Other
-        };
-        found.insert(path, entry);
+        if let Some(entry) = present(read(&entry)) {
+            if entry == Entry::Folder {
+                add(root, &path, found);
+            }
+            found.insert(path, entry);
+        }
+    }
+}
+
+fn read(entry: &DirEntry) -> io::Result<Entry> {
+    let kind = entry.file_type()?;
+    Ok(if kind.is_dir() {
+        Entry::Folder
+    } else if kind.is_symlink() {
+        Entry::Link(fs::read_link(entry.path())?)
+    } else if kind.is_file() {
+        Entry::File(fs::read(entry.path())?)
+    } else if kind.is_fifo() {
+        Entry::Pipe
+    } else {
+        Entry::Other
+    })
+}
+
+/// Returns `None` for what is not there any more.
+fn present<T>(result: io::Result<T>) -> Option<T> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        result => Some(result.expect("something in a folder of the test")),
     }
 }
 
