@@ -16,6 +16,7 @@ mod decoders;
 mod demo;
 mod deps;
 mod disk;
+mod environment;
 mod faults;
 mod fresh;
 mod fuzz;

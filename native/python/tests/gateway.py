@@ -21,10 +21,11 @@ def program() -> Path:
 
 
 class Gateway:
-    """A gateway that asks the upstream about every request."""
+    """A gateway that asks the upstream about every request, if no options say otherwise."""
 
-    def __init__(self, upstream: str | Path) -> None:
-        arguments = ["--upstream", str(upstream), "--port", "0", "--recheck", "0", "--json"]
+    def __init__(self, upstream: str | Path, *options: str | Path) -> None:
+        chosen = options or ("--recheck", "0")
+        arguments = ["--upstream", upstream, "--port", "0", "--json", *chosen]
         self._process = subprocess.Popen(
             [program(), "gateway", *arguments], stdout=subprocess.PIPE, text=True
         )

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from gateway import program
+from gateway import Gateway
 from hub_source import tuned, weights, write
 from moto import Moto
 
@@ -54,15 +52,9 @@ def hub_server(tmp_path: Path) -> Iterator[str]:
     """The endpoint of a hub with the files of the source: a gateway to its folder."""
     source = tmp_path / "source"
     source.mkdir(exist_ok=True)
-    process = subprocess.Popen(
-        [program(), "gateway", "--upstream", str(source), "--port", "0", "--json"],
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout
-    yield json.loads(process.stdout.readline())["url"].rstrip("/")
-    process.terminate()
-    process.communicate()
+    gateway = Gateway(source)
+    yield gateway.endpoint
+    gateway.close()
 
 
 @pytest.fixture(scope="module")

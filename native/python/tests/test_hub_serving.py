@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from gateway import program
+from gateway import Gateway, program
 from hub_source import hub, tuned, weights, write
 from huggingface_hub import HfApi, snapshot_download
 
@@ -37,15 +37,9 @@ def packed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path,
 @pytest.fixture
 def endpoint(packed: tuple[Path, Path, Path]) -> Iterator[str]:
     _, plan, store = packed
-    process = subprocess.Popen(
-        [program(), "gateway", "--upstream", store, "--plan", plan, "--port", "0", "--json"],
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout
-    yield json.loads(process.stdout.readline())["url"].rstrip("/")
-    process.terminate()
-    process.communicate()
+    gateway = Gateway(store, "--plan", plan)
+    yield gateway.endpoint
+    gateway.close()
 
 
 def test_a_client_of_hubs_downloads_the_originals(

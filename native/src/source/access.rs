@@ -50,7 +50,10 @@ impl<'a> Access<'a> {
     pub(super) fn open(&self, http: &HttpOptions) -> Result<Box<dyn Source>> {
         Ok(match self {
             Self::File(path) => Box::new(FileSource::open(path)?),
-            Self::Server(url) => Box::new(Remote::open(url, HEAD_LEN_BYTES, http)?),
+            Self::Server(url) => match Remote::open_ranged(url, HEAD_LEN_BYTES, http)? {
+                Some(remote) => Box::new(remote),
+                None => Box::new(network::without_ranges(url, http)?),
+            },
             Self::Store(url) => store::open(url, http)?,
             Self::Pipe(_) | Self::Stdin => Box::new(self.map(http, &|_, _| ())?),
         })

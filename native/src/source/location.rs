@@ -167,7 +167,9 @@ impl Location {
 
     /// Opens the file for reading parts. A local file becomes a
     /// [`FileSource`](super::FileSource); a pipe and standard input are read to
-    /// their end first. `http` is for an address.
+    /// their end first, and a file on a server that ignores ranges is read whole if
+    /// it has at most [`HttpOptions::max_full_download_bytes`]. `http` is for an
+    /// address.
     ///
     /// # Errors
     /// A file that cannot be opened; a folder or a device.

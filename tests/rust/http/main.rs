@@ -10,4 +10,5 @@ mod ranges;
 mod reading;
 mod secrets;
 mod serve;
+mod without_ranges;
 mod worker;

@@ -217,7 +217,18 @@ fn servers_that_do_not_behave_get_a_sentence() {
                 &format!("200 OK\r\nContent-Length: {len}"),
                 &packed[..60_000],
             ),
-            "ignores range requests",
+            &format!("ended after 60000 of {len} bytes"),
+        ),
+        (
+            http(
+                &format!("200 OK\r\nContent-Length: {}", 65 << 20),
+                &packed[..60_000],
+            ),
+            "ignores range requests, and files of more than 67108864 bytes",
+        ),
+        (
+            http(&format!("200 OK\r\nContent-Length: {}", html.len()), html),
+            "web page",
         ),
         (
             http(

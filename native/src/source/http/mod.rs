@@ -37,6 +37,7 @@ pub(crate) use put::put_watched;
 pub(super) use secrets::origin;
 pub(super) use whole::download;
 pub(super) use whole::small;
+pub(super) use whole::without_ranges;
 
 /// A file at an http(s) address, or in a hub (`hf://`). Its first bytes are read
 /// on opening, since that is how its length and version are learnt. Every later

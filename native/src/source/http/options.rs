@@ -43,6 +43,10 @@ pub struct HttpOptions {
     /// The longest download from a server that does not announce its length,
     /// in bytes; it would end only when the disk is full. 64 GiB by default.
     pub max_unsized_bytes: u64,
+    /// The longest file that is read whole where single tensors are wanted and
+    /// its server ignores range requests, in bytes. 64 MiB by default, as in the
+    /// npm package; with 0 such a server is an error.
+    pub max_full_download_bytes: u64,
     pub(super) secrets: Secrets,
     /// Address and token of the hub, if they are not those of the process.
     hub: Option<(String, Login)>,
@@ -140,6 +144,7 @@ impl Default for HttpOptions {
             give_up_after: Duration::from_secs(55),
             first_backoff: Duration::from_millis(300),
             max_unsized_bytes: 64 << 30,
+            max_full_download_bytes: 64 << 20,
             secrets: Secrets::default(),
             hub: None,
         }

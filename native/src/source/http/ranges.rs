@@ -63,6 +63,14 @@ pub(super) fn ignored(client: &Client) -> Error {
     )
 }
 
+/// The error for a file of more than `most_bytes`, which is not read whole either.
+pub(super) fn ignored_beyond(client: &Client, most_bytes: u64) -> Error {
+    client.problem(format!(
+        "the server ignores range requests, and files of more than {most_bytes} bytes are not \
+         read whole for single tensors; download the file or use another server"
+    ))
+}
+
 pub(super) fn beyond(client: &Client, sent: &Range<u64>, asked: &Range<u64>) -> Error {
     client.problem(format!(
         "the server answered with other bytes than were asked for: up to {} instead of up to {}",

@@ -76,6 +76,24 @@ pub fn small(
     }
 }
 
+/// Reads all of a file whose server ignores ranges into memory, if it is not
+/// longer than [`HttpOptions::max_full_download_bytes`].
+pub fn without_ranges(url: &str, options: &HttpOptions) -> Result<Map> {
+    let client = Client::new(url, options)?;
+    let most_bytes = options.max_full_download_bytes;
+    if most_bytes == 0 {
+        return Err(ranges::ignored(&client));
+    }
+    let mut whole = Whole::new(&client, most_bytes);
+    whole.is_capped = true;
+    let mut bytes = Vec::new();
+    match whole.fetch(&mut bytes)? {
+        Fetched::All => Ok(Map::of_bytes(url.into(), bytes)),
+        Fetched::Absent(answer) => Err(absent(&client, &answer)),
+        Fetched::TooLong => Err(ranges::ignored_beyond(&client, most_bytes)),
+    }
+}
+
 /// The error for a file that is not there, or not without a login.
 fn absent(client: &Client, answer: &Answer) -> Error {
     match client.refused(answer) {

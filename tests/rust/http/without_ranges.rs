@@ -1,0 +1,98 @@
+//! Servers that send whole files alone, such as Python's `http.server`.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+
+use zstn::source::HttpOptions;
+use zstn::{Engine, Location, Reader};
+use zstn_core::container::zstn::pack;
+use zstn_core::frame::select::Effort;
+use zstn_tests::checkpoint;
+use zstn_tests::command::zstn;
+use zstn_tests::rng::Rng;
+
+/// `python3 -m http.server` for a folder with `m.safetensors` and `m.zstn`.
+struct PythonServer {
+    child: Child,
+    url: String,
+    weights: Vec<u8>,
+    packed_len: usize,
+    folder: tempfile::TempDir,
+}
+
+impl PythonServer {
+    fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let weights = Rng(4).bf16_weights(256 * 1000);
+        let file = checkpoint(&[("w", "BF16", &weights)]);
+        let packed = pack(&Engine::new(1).unwrap(), &file, Effort::Fast).unwrap();
+        std::fs::write(folder.path().join("m.safetensors"), file).unwrap();
+        std::fs::write(folder.path().join("m.zstn"), &packed).unwrap();
+        let mut child = Command::new("python3")
+            .args(["-u", "-m", "http.server", "0", "--bind", "127.0.0.1"])
+            .current_dir(folder.path())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("Python");
+        let mut line = String::new();
+        let stdout = child.stdout.take().unwrap();
+        BufReader::new(stdout).read_line(&mut line).unwrap();
+        let port = line
+            .split(" port ")
+            .nth(1)
+            .and_then(|rest| rest.split(' ').next());
+        Self {
+            url: format!("http://127.0.0.1:{}", port.expect("a port")),
+            child,
+            weights,
+            packed_len: packed.len(),
+            folder,
+        }
+    }
+}
+
+impl Drop for PythonServer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn a_short_file_is_read_whole() {
+    let server = PythonServer::start();
+    for name in ["m.safetensors", "m.zstn"] {
+        let url = format!("{}/{name}", server.url);
+        let reader = Reader::open(Location::url(&url)).unwrap();
+        assert!(reader.read("w").unwrap().bytes == server.weights, "{name}");
+        let listed = zstn(server.folder.path(), &["ls", &url]);
+        assert!(listed.status.success(), "{listed:?}");
+    }
+    let page = Reader::open(Location::url(format!("{}/", server.url)));
+    let page = page.err().expect("a folder is no model");
+    assert!(page.to_string().contains("web page"), "{page}");
+}
+
+#[test]
+fn a_longer_one_is_refused() {
+    let server = PythonServer::start();
+    let location = Location::url(format!("{}/m.zstn", server.url));
+    for most in [0, server.packed_len as u64 - 1, server.packed_len as u64] {
+        let mut http = HttpOptions::default();
+        http.max_full_download_bytes = most;
+        match Reader::options().http(http).open(location.clone()) {
+            Ok(reader) => {
+                assert_eq!(most, server.packed_len as u64);
+                assert!(reader.read("w").unwrap().bytes == server.weights);
+            }
+            Err(error) => {
+                assert!(most < server.packed_len as u64, "{error}");
+                assert!(
+                    error.to_string().contains("ignores range requests"),
+                    "{error}"
+                );
+            }
+        }
+    }
+}
