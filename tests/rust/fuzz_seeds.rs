@@ -7,6 +7,8 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
+use safetensors::SafeTensors;
+use serde_json::{Map, Value};
 use zstn::family::{SketchOptions, sketch};
 use zstn_core::container::model_delta::{self, Base};
 use zstn_core::container::zstn::{ContainerOptions, pack};
@@ -101,15 +103,20 @@ fn of_vector(seeds: &mut Seeds, path: &Path) -> Result<()> {
             Some(base) => seeds.add("differences", &pair_of(&base, &bytes)),
             None => Ok(()),
         },
-        Some("z4dm") => match beside("base.safetensors") {
-            Some(base) => seeds.add("deltas", &pair_of(&base, &bytes)),
-            None => Ok(()),
-        },
+        Some("z4dm") => {
+            of_c_program(seeds, &bytes)?;
+            match beside("base.safetensors") {
+                Some(base) => seeds.add("deltas", &pair_of(&base, &bytes)),
+                None => Ok(()),
+            }
+        }
         Some("bin" | "tensor") => of_tensor(seeds, &bytes, beside("base")),
         Some("safetensors") => {
-            if let Some(config) = beside("config.json") {
-                seeds.add("quantised", &pair_of(&config, &bytes))?;
+            let config = beside("config.json");
+            if let Some(config) = &config {
+                seeds.add("quantised", &pair_of(config, &bytes))?;
             }
+            of_shards(seeds, &bytes, config.as_deref())?;
             let options = SketchOptions::default();
             if let Ok(sketch) = sketch(&seeds.engine, path, &options) {
                 seeds.add("sketches", &pair_of(&[], &sketch.to_bytes(&seeds.engine)))?;
@@ -126,10 +133,57 @@ fn of_file(seeds: &mut Seeds, bytes: &[u8]) -> Result<()> {
     seeds.add("pieces", bytes)?;
     // Rows 1 to 3 of the first tensor.
     seeds.add("rows", &[&[0, 1, 0, 3, 0], bytes].concat())?;
+    of_c_program(seeds, bytes)?;
     for target in 0..4 {
         seeds.add("convert", &[&[target], bytes].concat())?;
     }
     Ok(())
+}
+
+/// Adds a file that a program in C reads: rows 1 to 3 of the first tensor, by
+/// callbacks of which the fourth fails, and by some that read little and never fail.
+fn of_c_program(seeds: &mut Seeds, bytes: &[u8]) -> Result<()> {
+    for choice in [[0, 1, 0, 3, 0, 0, 3, 1], [0, 1, 0, 3, 0, 7, 255, 0]] {
+        seeds.add("c_boundary", &[&choice, bytes].concat())?;
+    }
+    Ok(())
+}
+
+/// Adds the tensors of a checkpoint in two files, plain and packed. Their index is the
+/// `config.json` as well.
+fn of_shards(seeds: &mut Seeds, file: &[u8], config: Option<&[u8]>) -> Result<()> {
+    const FILES: [&str; 2] = ["a", "b"];
+    let Ok(all) = SafeTensors::deserialize(file) else {
+        return Ok(());
+    };
+    let (_, head) = SafeTensors::read_metadata(file)?;
+    let mut tensors = all.tensors();
+    tensors.sort_by(|(name, _), (other, _)| name.cmp(other));
+    let mut index: Map<String, Value> = match config {
+        Some(config) => serde_json::from_slice(config)?,
+        None => Map::new(),
+    };
+    let file_of = |number: usize| FILES[number % FILES.len()];
+    let map = (0..).zip(&tensors);
+    let map = map.map(|(number, (name, _))| (name.clone(), file_of(number).into()));
+    index.insert("weight_map".into(), Value::Object(map.collect()));
+    let index = serde_json::to_vec(&index)?;
+    let (mut plain, mut packed) = (Vec::new(), Vec::new());
+    for file in FILES {
+        // The first one is in both.
+        let own = (0..).zip(&tensors);
+        let own = own.filter(|(number, _)| *number == 0 || file_of(*number) == file);
+        let own = own.map(|(_, (name, tensor))| (name, tensor));
+        plain.push(safetensors::serialize(own, head.metadata().clone())?);
+    }
+    for file in &plain {
+        let options = ContainerOptions::new(Effort::Balanced);
+        packed.push(pack(&seeds.engine, file, options)?);
+    }
+    for [first, second] in [[&plain[0], &plain[1]], [&packed[0], &packed[1]]] {
+        seeds.add("shards", &pair_of(&index, &pair_of(first, second)))?;
+    }
+    seeds.add("shards", &pair_of(&index, &pair_of(&plain[0], &packed[1])))
 }
 
 /// Adds a tensor for the encoders, in every dtype of floats.

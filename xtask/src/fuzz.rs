@@ -19,10 +19,12 @@ use crate::workspace::Workspace;
 const MANIFEST: &str = "tests/fuzz/Cargo.toml";
 
 /// All targets: those that find most come first.
-const TARGETS: [&str; 16] = [
+const TARGETS: [&str; 18] = [
     "frames",
     "files",
     "pieces",
+    "shards",
+    "c_boundary",
     "rows",
     "unpack",
     "differences",

@@ -71,8 +71,8 @@ pub struct Tensor {
     /// What the base's tensor with the same name is needed for, if it is
     /// needed.
     pub base: Option<BaseUse>,
-    /// Number of the earlier tensor with the same bytes, whose stored bytes
-    /// this one shares.
+    /// Number of the tensor with the same bytes, whose stored bytes this one
+    /// shares. Files of other programs may have it later in the list.
     pub alias_of: Option<usize>,
     len_bytes: u64,
     /// Boxed, because few tensors have one and it is large.

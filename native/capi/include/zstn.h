@@ -249,7 +249,8 @@ typedef struct {
      */
     uint64_t stored_len;
     /**
-     * Number of an earlier tensor with the same bytes, or `ZSTN_NONE`.
+     * Number of another tensor with the same bytes, or `ZSTN_NONE`. Files of other
+     * programs may have it later in the list.
      */
     uint64_t alias_of;
     /**

@@ -49,6 +49,26 @@ mod pointer;
 mod strings;
 mod structure;
 
+// For `tests/fuzz`, which is a crate of Rust; C knows functions by their symbols.
+#[cfg(fuzzing)]
+pub use self::{
+    checkpoint::{zstn_verify, zstn_work_options},
+    engine::{zstn_engine, zstn_engine_free, zstn_engine_new},
+    input::zstn_input,
+    io::zstn_io,
+    model::*,
+    opening::*,
+    plan::*,
+    reader::*,
+    report::zstn_report,
+    status::{
+        ZSTN_ERROR_FORMAT, ZSTN_ERROR_IO, ZSTN_ERROR_MEMORY, ZSTN_ERROR_NEEDS_BASE,
+        ZSTN_ERROR_NOT_FOUND, ZSTN_ERROR_UNSUPPORTED, ZSTN_ERROR_USAGE, ZSTN_OK, zstn_error,
+        zstn_status,
+    },
+    unpacked::*,
+};
+
 /// Checks the header's promises about threads.
 const _: () = {
     const fn is_shared<T: Send + Sync>() {}

@@ -83,7 +83,8 @@ pub struct zstn_tensor {
     pub len: u64,
     /// Bytes that it takes in its file.
     pub stored_len: u64,
-    /// Number of an earlier tensor with the same bytes, or `ZSTN_NONE`.
+    /// Number of another tensor with the same bytes, or `ZSTN_NONE`. Files of other
+    /// programs may have it later in the list.
     pub alias_of: u64,
     /// Bits of an element.
     pub dtype_bits: i32,

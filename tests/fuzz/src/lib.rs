@@ -1,6 +1,7 @@
 //! What the targets share: opening files in memory, and running both engines on
 //! the same input.
 
+pub mod c;
 pub mod reading;
 
 use std::ops::Range;
@@ -9,7 +10,8 @@ use std::sync::atomic::Ordering;
 
 use zstn_core::catalog::{FileCatalog, FileOpener};
 use zstn_core::checksum::ARE_IGNORED;
-use zstn_core::model::{Model, ModelBuilder};
+use zstn_core::container::safetensors::ShardIndex;
+use zstn_core::model::{Model, ModelBuilder, Tensor};
 use zstn_core::{Error, Result};
 
 /// Longer results are not asked for: a fuzzer is to find defects, not memory.
@@ -61,11 +63,33 @@ pub fn catalog(file: &[u8]) -> Result<FileCatalog> {
 /// # Errors
 /// What the file has wrong.
 pub fn model(file: &[u8], config: Option<&[u8]>) -> Result<Model> {
-    let mut builder = ModelBuilder::new(vec![catalog(file)?], None, config)?;
+    model_of(&[file], None, config)
+}
+
+/// Opens a model of several files in the order of its index, as [`model`] does.
+///
+/// # Errors
+/// What the files have wrong, or the index says of them.
+pub fn model_of(
+    files: &[&[u8]],
+    index: Option<&ShardIndex>,
+    config: Option<&[u8]>,
+) -> Result<Model> {
+    let catalogs = files.iter().map(|file| catalog(file));
+    let mut builder = ModelBuilder::new(catalogs.collect::<Result<_>>()?, index, config)?;
     for (number, range) in builder.needs() {
-        builder.supply(number, range.start, part(file, range));
+        builder.supply(number, range.start, part(files[number], range));
     }
     builder.finish(&*NATIVE)
+}
+
+/// Returns the stored bytes of a tensor's parts, in their order.
+#[must_use]
+pub fn parts<'a>(tensor: &Tensor, files: &[&'a [u8]]) -> Vec<&'a [u8]> {
+    let parts = tensor.parts.iter();
+    parts
+        .map(|stored| part(files[stored.file], stored.stored.clone()))
+        .collect()
 }
 
 /// Returns a range of a file.

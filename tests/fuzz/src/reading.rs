@@ -1,41 +1,38 @@
-//! Reading everything of a model that is one file.
+//! Reading everything of a model.
 
 use zstn_core::catalog::Kind;
 use zstn_core::model::Model;
 use zstn_core::pure::Pure;
 
-use crate::{LIMIT_BYTES, NATIVE, agree, catalog, model, part, speak, with_and_without_checksums};
+use crate::with_and_without_checksums;
+use crate::{LIMIT_BYTES, NATIVE, agree, catalog, model, part, parts, speak};
 
-/// Tensors of one file that are read.
+/// Tensors of one model that are read.
 const TENSORS: usize = 6;
 
-/// Decodes tensors by both engines, and rows of them; if `checksums_count`, those
-/// have to be the rows of the whole.
+/// Decodes tensors of `files` by both engines, and rows of them; if
+/// `checksums_count`, those have to be the rows of the whole.
 ///
 /// # Panics
 /// If the engines disagree, or rows and whole.
-pub fn read(model: &Model, file: &[u8], checksums_count: bool) {
+pub fn read(model: &Model, files: &[&[u8]], checksums_count: bool) {
     for (number, tensor) in model.tensors().iter().enumerate().take(TENSORS) {
         if tensor.len_bytes() > LIMIT_BYTES || tensor.base.is_some() {
             continue;
         }
-        let parts: Vec<&[u8]> = tensor
-            .parts
-            .iter()
-            .map(|stored| part(file, stored.stored.clone()))
-            .collect();
+        let parts = parts(tensor, files);
         let whole = model.decode(&*NATIVE, number, &parts, None);
         agree(&whole, &model.decode(&Pure, number, &parts, None));
         let whole = whole.ok().filter(|_| checksums_count);
-        read_rows(model, file, number, whole.as_deref());
+        read_rows(model, files, number, whole.as_deref());
     }
 }
 
 /// Reads some rows, which are compared with those of the `whole` tensor.
-fn read_rows(model: &Model, file: &[u8], number: usize, whole: Option<&[u8]>) {
+fn read_rows(model: &Model, files: &[&[u8]], number: usize, whole: Option<&[u8]>) {
     let count = model.tensors()[number].shape.first().copied().unwrap_or(0);
     let table = model.block_table(number);
-    let table = table.map(|(_, range)| part(file, range));
+    let table = table.map(|(of, range)| part(files[of], range));
     for rows in [0..count.min(1), count / 3..count / 2, count / 2..count] {
         let planned = match model.rows(number, rows, table) {
             Ok(planned) if !planned.is_whole() => planned,
@@ -44,7 +41,7 @@ fn read_rows(model: &Model, file: &[u8], number: usize, whole: Option<&[u8]>) {
         };
         let fetched: Vec<&[u8]> = planned
             .ranges()
-            .map(|(_, range)| part(file, range))
+            .map(|(of, range)| part(files[of], range))
             .collect();
         match (planned.decode(&Pure, &fetched), whole) {
             (Ok(rows), Some(whole)) => assert!(rows == part(whole, planned.span())),
@@ -64,7 +61,7 @@ pub fn read_kind(file: &[u8], kind: Kind) {
             Err(error) => return speak(&error),
         }
         match model(file, None) {
-            Ok(model) => read(&model, file, checksums_count),
+            Ok(model) => read(&model, &[file], checksums_count),
             Err(error) => speak(&error),
         }
     });

@@ -5,7 +5,8 @@
 use libfuzzer_sys::fuzz_target;
 use zstn_core::container::model_delta::{Base, ModelDelta};
 use zstn_core::pure::Pure;
-use zstn_fuzz::{LIMIT_BYTES, NATIVE, agree, model, pair, part, speak, with_and_without_checksums};
+use zstn_fuzz::with_and_without_checksums;
+use zstn_fuzz::{LIMIT_BYTES, NATIVE, agree, model, pair, part, parts, speak};
 
 fuzz_target!(|input: &[u8]| {
     let Some((base_file, delta)) = pair(input) else {
@@ -36,11 +37,7 @@ fuzz_target!(|input: &[u8]| {
                 let stored = base.plain_part(base.find(&tensor.name).ok()?)?;
                 Some(part(base_file, stored.stored.clone()))
             });
-            let parts: Vec<&[u8]> = tensor
-                .parts
-                .iter()
-                .map(|stored| part(delta, stored.stored.clone()))
-                .collect();
+            let parts = parts(tensor, &[delta]);
             let by_c = model.decode(&*NATIVE, number, &parts, reference);
             agree(&by_c, &model.decode(&Pure, number, &parts, reference));
         }

@@ -9,7 +9,7 @@ use zstn_fuzz::{model, speak, with_and_without_checksums};
 
 fuzz_target!(|file: &[u8]| {
     with_and_without_checksums(|checksums_count| match model(file, None) {
-        Ok(model) => read(&model, file, checksums_count),
+        Ok(model) => read(&model, &[file], checksums_count),
         Err(error) => speak(&error),
     });
 });

@@ -5,7 +5,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use zstn::Reader;
-use zstn_fuzz::{LIMIT_BYTES, NATIVE, model, part, speak};
+use zstn_fuzz::{LIMIT_BYTES, NATIVE, model, parts, speak};
 
 /// Tensors of one file that are compared.
 const TENSORS: usize = 4;
@@ -27,10 +27,7 @@ fuzz_target!(|file: &[u8]| {
         if tensor.len_bytes() > LIMIT_BYTES || tensor.base.is_some() {
             continue;
         }
-        let parts = tensor.parts.iter();
-        let parts: Vec<&[u8]> = parts
-            .map(|stored| part(file, stored.stored.clone()))
-            .collect();
+        let parts = parts(tensor, &[file]);
         match (
             pieces.decode(&*NATIVE, number, &parts, None),
             whole.read(&tensor.name),

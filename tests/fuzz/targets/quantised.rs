@@ -11,7 +11,7 @@ fuzz_target!(|input: &[u8]| {
         return;
     };
     match model(file, Some(config)) {
-        Ok(model) => read(&model, file, true),
+        Ok(model) => read(&model, &[file], true),
         Err(error) => speak(&error),
     }
 });

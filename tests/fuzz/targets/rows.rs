@@ -5,7 +5,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use zstn_core::pure::Pure;
-use zstn_fuzz::{LIMIT_BYTES, NATIVE, model, part, speak};
+use zstn_fuzz::{LIMIT_BYTES, NATIVE, model, part, parts, speak};
 
 fuzz_target!(|input: &[u8]| {
     let Some((choice, file)) = input.split_first_chunk::<5>() else {
@@ -31,11 +31,7 @@ fuzz_target!(|input: &[u8]| {
         Ok(planned) => planned,
         Err(error) => return speak(&error),
     };
-    let stored = tensor
-        .parts
-        .iter()
-        .map(|stored| part(file, stored.stored.clone()));
-    let whole = model.decode(&*NATIVE, number, &stored.collect::<Vec<_>>(), None);
+    let whole = model.decode(&*NATIVE, number, &parts(tensor, &[file]), None);
     if planned.is_whole() {
         return;
     }

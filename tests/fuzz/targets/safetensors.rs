@@ -5,7 +5,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use safetensors::SafeTensors;
-use zstn_fuzz::{NATIVE, model, part, speak};
+use zstn_fuzz::{NATIVE, model, parts, speak};
 
 fuzz_target!(|file: &[u8]| {
     let ours = model(file, None);
@@ -23,12 +23,7 @@ fuzz_target!(|file: &[u8]| {
         let shape: Vec<u64> = view.shape().iter().map(|&size| size as u64).collect();
         assert_eq!(tensor.shape, shape, "{name}");
         assert_eq!(tensor.dtype.name(), view.dtype().to_string(), "{name}");
-        let parts: Vec<&[u8]> = tensor
-            .parts
-            .iter()
-            .map(|stored| part(file, stored.stored.clone()))
-            .collect();
-        let bytes = ours.decode(&*NATIVE, number, &parts, None);
+        let bytes = ours.decode(&*NATIVE, number, &parts(tensor, &[file]), None);
         assert!(*bytes.expect("plain bytes") == *view.data(), "{name}");
     }
 });

@@ -7,7 +7,7 @@ use libfuzzer_sys::fuzz_target;
 use zstn_core::catalog::Kind;
 use zstn_core::container::zstn::unpack;
 use zstn_core::pure::Pure;
-use zstn_fuzz::{LIMIT_BYTES, NATIVE, agree, catalog, model, part, speak};
+use zstn_fuzz::{LIMIT_BYTES, NATIVE, agree, catalog, model, part, parts, speak};
 
 fuzz_target!(|file: &[u8]| {
     let packed = match catalog(file) {
@@ -28,11 +28,7 @@ fuzz_target!(|file: &[u8]| {
         return;
     };
     for (number, tensor) in packed.tensors().iter().enumerate() {
-        let parts = tensor.parts.iter();
-        let parts: Vec<&[u8]> = parts
-            .map(|stored| part(file, stored.stored.clone()))
-            .collect();
-        let read = packed.decode(&*NATIVE, number, &parts, None);
+        let read = packed.decode(&*NATIVE, number, &parts(tensor, &[file]), None);
         let read = read.expect("all of the file has been decoded");
         let Some(there) = plain
             .find(&tensor.name)

@@ -172,6 +172,17 @@ fn what_we_pack_has_the_structure_z4ai_would_write() {
     }
 }
 
+/// Other programs may write the frame of two equal tensors with the second one
+/// (docs/formats/z4ai-containers.md 2.7).
+#[test]
+fn an_alias_may_be_of_a_later_tensor() {
+    let (catalog, ..) = open(&cases::read("zstn", "foreign_forward_ref.zstn")).expect("opens");
+    let tensors = catalog.tensors();
+    let aliases: Vec<_> = tensors.iter().map(|tensor| tensor.alias_of).collect();
+    assert_eq!(aliases, [Some(1), None]);
+    assert_eq!(tensors[0].stored, tensors[1].stored);
+}
+
 #[test]
 fn a_large_index_opens_in_two_round_trips() {
     // 3000 tensors, none like another: header, index and integrity section

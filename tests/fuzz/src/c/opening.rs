@@ -1,0 +1,76 @@
+//! Opening a file whose ranges the caller fetches.
+
+use std::ptr;
+
+use zstn_capi::{
+    zstn_engine, zstn_error, zstn_head_len, zstn_model, zstn_model_free, zstn_opening_finish,
+    zstn_opening_free, zstn_opening_needs, zstn_opening_new, zstn_opening_supply, zstn_range,
+    zstn_status,
+};
+
+use super::{Handle, Outcome, call, index};
+use crate::part;
+
+/// Opens a file in memory.
+pub fn open(file: &[u8], engine: &Handle<zstn_engine>) -> Outcome<Handle<zstn_model>> {
+    let len = file.len() as u64;
+    let head = index(zstn_head_len(len));
+    assert!(head <= file.len());
+    let opening = Handle::new(zstn_opening_free, |out, error| {
+        // SAFETY: bytes of the file, the address of a pointer, memory for an error.
+        unsafe { zstn_opening_new(len, file.as_ptr().cast(), head, out, error) }
+    })?;
+    loop {
+        let mut needs = ranges(|ranges, count, error| {
+            // SAFETY: a handle, a list and its length, memory for an error.
+            unsafe { zstn_opening_needs(opening.pointer, ranges, count, error) }
+        })?;
+        if needs.is_empty() {
+            break;
+        }
+        for range in &needs {
+            let bytes = fetch(file, range);
+            call(|error| {
+                let (from, len) = (bytes.as_ptr().cast(), bytes.len());
+                // SAFETY: a handle, bytes of the file, memory for an error.
+                unsafe { zstn_opening_supply(opening.pointer, range.offset, from, len, error) }
+            })?;
+        }
+        needs.sort_by_key(|range| range.offset);
+        let are_apart = |pair: &[zstn_range]| pair[0].offset + pair[0].len <= pair[1].offset;
+        assert!(needs.windows(2).all(are_apart), "ranges overlap");
+    }
+    Handle::new(zstn_model_free, |out, error| {
+        // SAFETY: two handles, the address of a pointer, memory for an error.
+        unsafe { zstn_opening_finish(opening.pointer, engine.pointer, out, error) }
+    })
+}
+
+/// Returns the bytes of a range, which has to be inside of the file.
+pub fn fetch<'a>(file: &'a [u8], range: &zstn_range) -> &'a [u8] {
+    assert_eq!(range.file, 0, "there is one file");
+    part(file, range.offset..range.offset + range.len)
+}
+
+/// Asks for a list of ranges: for their number, and then for all of them with room
+/// for one more.
+pub fn ranges(
+    ask: impl Fn(*mut zstn_range, *mut usize, *mut zstn_error) -> zstn_status,
+) -> Outcome<Vec<zstn_range>> {
+    const UNSET: u64 = u64::MAX;
+    let mut count = 0;
+    call(|error| ask(ptr::null_mut(), &raw mut count, error))?;
+    let unset = zstn_range {
+        offset: UNSET,
+        len: UNSET,
+        file: UNSET,
+    };
+    let mut ranges = vec![unset; count + 1];
+    let mut stored = ranges.len();
+    call(|error| ask(ranges.as_mut_ptr(), &raw mut stored, error)).expect("an answer as before");
+    assert_eq!(stored, count);
+    let are_set = ranges.iter().map(|range| range.file != UNSET);
+    assert!(are_set.eq((0..=count).map(|number| number < count)));
+    ranges.truncate(count);
+    Ok(ranges)
+}

@@ -1,0 +1,54 @@
+//! A checkpoint in two files: its index, which is its `config.json` as well, so that
+//! weights may have parts in both files; every tensor by both engines.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use zstn_core::catalog::Kind;
+use zstn_core::container::safetensors::ShardIndex;
+use zstn_core::model::Model;
+use zstn_fuzz::reading::read;
+use zstn_fuzz::{model_of, pair, speak, with_and_without_checksums};
+
+fuzz_target!(|input: &[u8]| {
+    let Some((json, rest)) = pair(input) else {
+        return;
+    };
+    let Some((first, second)) = pair(rest) else {
+        return;
+    };
+    let index = match ShardIndex::parse(json) {
+        Ok(index) => index,
+        Err(error) => return speak(&error),
+    };
+    let files = [first, second];
+    with_and_without_checksums(|checksums_count| {
+        for config in [None, Some(json)] {
+            match model_of(&files, Some(&index), config) {
+                Ok(model) => {
+                    check(&model, &index);
+                    read(&model, &files, checksums_count);
+                }
+                Err(error) => speak(&error),
+            }
+        }
+    });
+});
+zstn_fuzz::keep_lengths!();
+
+/// Checks what the index has to say about a model (docs/formats/sharded.md 2).
+fn check(model: &Model, index: &ShardIndex) {
+    for (name, file) in index.weights() {
+        // With its config, a model has weights in place of their parts.
+        match model.find(name).map(|number| &model.tensors()[number]) {
+            Ok(tensor) if tensor.weight().is_none() => assert_eq!(tensor.parts[0].file, file),
+            Ok(_) => {}
+            Err(_) => assert_eq!(model.kind(), Kind::CompressedTensors, "{name}"),
+        }
+    }
+    for (key, value) in model.metadata() {
+        let mut files = model.files().iter();
+        let first = files.find_map(|file| file.metadata().get(key));
+        assert_eq!(first, Some(value));
+    }
+}
