@@ -52,7 +52,11 @@ pub fn cargo_home() -> Option<PathBuf> {
 
 fn folders(parent: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(parent).into_iter().flatten().flatten();
-    let mut folders: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+    // `cargo publish --dry-run` leaves the folder of a registry without a host. It
+    // must not change the flags, or everything would be compiled again.
+    let is_used = |entry: &fs::DirEntry| !entry.file_name().to_string_lossy().starts_with('-');
+    let folders = entries.filter(is_used).map(|entry| entry.path());
+    let mut folders: Vec<PathBuf> = folders.collect();
     folders.sort();
     folders
 }

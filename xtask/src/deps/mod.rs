@@ -21,6 +21,9 @@ use crate::{node, process};
 use artifact::ALL;
 use package::Shipped;
 
+/// The folders of the crates that are published, whose archives have a licence too.
+const CRATES: [&str; 3] = ["core", "native", "native/store"];
+
 /// The name of the files with the licences of what is shipped.
 pub const NOTICES: &str = "THIRD-PARTY-LICENSES.txt";
 
@@ -79,7 +82,7 @@ fn compare(workspace: &Workspace, step: &mut Step, write: bool) -> Result<()> {
         counts.push(shipped.len().to_string());
     }
     let licence = fs::read(workspace.path("LICENSE")).context("LICENSE cannot be read")?;
-    for folder in artifact::folders() {
+    for folder in artifact::folders().into_iter().chain(CRATES) {
         let path = workspace.path(folder).join("LICENSE");
         if fs::read(&path).ok().as_ref() != Some(&licence) {
             bail!("{} is no copy of LICENSE", workspace.show(&path));

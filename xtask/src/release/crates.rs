@@ -23,6 +23,7 @@ pub fn package(workspace: &Workspace, step: &mut Step, folder: &Path) -> Result<
     }
     let mut publish = cargo(workspace);
     publish
+        // The built page counts as a change, since git ignores it.
         .args(["publish", "--dry-run", "--locked", "--allow-dirty"])
         .env("CARGO_TARGET_DIR", &target)
         .env("CARGO_INCREMENTAL", "0");

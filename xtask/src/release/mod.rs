@@ -50,12 +50,14 @@ pub fn run(workspace: &Workspace, report: &mut Report, options: &Release) -> Res
         crates::package(workspace, step, &folder)
     })?;
     report.step("npm package (npm publish --dry-run)", |step| {
+        // The tarball, which the workflow publishes as it is.
+        let tarball = npm_tarball(step, workspace.root(), &folder)?;
         let mut publish = node::npm();
         publish
-            .args(["publish", "--dry-run", "--workspace", "zstn"])
+            .args(["publish", "--dry-run", "--access", "public"])
+            .arg(&tarball)
             .current_dir(workspace.root());
-        step.run(&mut publish)?;
-        npm_tarball(step, workspace.root(), &folder).map(drop)
+        step.run(&mut publish)
     })?;
     report.step("wheel", |step| {
         let wheel = wheel::release(workspace, step)?;

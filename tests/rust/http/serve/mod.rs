@@ -8,4 +8,5 @@ mod folders;
 mod links;
 mod origins;
 mod unpacked;
+#[cfg(unix)]
 mod view;
