@@ -104,7 +104,7 @@ enum Run {
 }
 
 fn all(workspace: &Workspace, report: &mut Report, targets: &[&str], run: Run) -> Result<()> {
-    let programs = report.step("fuzz targets", |step| build(workspace, step))?;
+    let programs = report.step("fuzz targets", |step| build(workspace, step, targets))?;
     report.step("seeds", |step| seeds(workspace, step))?;
     for targets in targets.chunks(AT_A_TIME) {
         report.step(&format!("fuzz {}", targets.join(", ")), |step| {
@@ -114,16 +114,17 @@ fn all(workspace: &Workspace, report: &mut Report, targets: &[&str], run: Run) -
     Ok(())
 }
 
-/// Builds all targets. Returns the folder of their programs.
-fn build(workspace: &Workspace, step: &mut Step) -> Result<PathBuf> {
+/// Builds targets. Returns the folder of their programs.
+fn build(workspace: &Workspace, step: &mut Step, targets: &[&str]) -> Result<PathBuf> {
     let host = host()?;
     let target = workspace.target("fuzz");
     let program = std::env::var_os("CARGO").map_or_else(|| "cargo".into(), PathBuf::from);
     let mut build = cargo_at(&program, &target);
     build
         .env("RUSTFLAGS", FLAGS)
-        .args(["build", "--release", "--bins", "--manifest-path"])
+        .args(["build", "--release", "--manifest-path"])
         .arg(workspace.path(MANIFEST))
+        .args(targets.iter().flat_map(|target| ["--bin", *target]))
         // Keeps the flags from build scripts.
         .args(["--target", &host]);
     step.run(&mut build)?;
