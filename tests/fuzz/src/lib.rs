@@ -69,7 +69,7 @@ pub fn model(file: &[u8], config: Option<&[u8]>) -> Result<Model> {
 /// Opens a model of several files in the order of its index, as [`model`] does.
 ///
 /// # Errors
-/// What the files have wrong, or the index says of them.
+/// Malformed files, or an index that contradicts them.
 pub fn model_of(
     files: &[&[u8]],
     index: Option<&ShardIndex>,

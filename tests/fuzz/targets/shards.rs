@@ -39,7 +39,7 @@ zstn_fuzz::keep_lengths!();
 /// Checks what the index has to say about a model (docs/formats/sharded.md 2).
 fn check(model: &Model, index: &ShardIndex) {
     for (name, file) in index.weights() {
-        // With its config, a model has weights in place of their parts.
+        // With a config, a quantised weight is listed instead of its parts.
         match model.find(name).map(|number| &model.tensors()[number]) {
             Ok(tensor) if tensor.weight().is_none() => assert_eq!(tensor.parts[0].file, file),
             Ok(_) => {}

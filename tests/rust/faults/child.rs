@@ -21,7 +21,7 @@ const NOBODY: u32 = 65534;
 /// How a run is started.
 #[derive(Default)]
 pub struct Launch {
-    /// As an unprivileged user, who may write only where everybody may.
+    /// As an unprivileged user, who can write only to world-writable folders.
     pub as_nobody: bool,
     /// What the shell does before it starts the program, such as `exec >&-`.
     pub shell: Option<&'static str>,

@@ -63,15 +63,20 @@ pub fn small(
     too_long: impl FnOnce() -> Error,
 ) -> Result<SmallFile> {
     let client = Client::new(url, options)?;
-    let mut whole = Whole::new(&client, most_bytes);
+    Ok(SmallFile {
+        bytes: capped(&client, most_bytes, too_long)?,
+        pinned: client.pinned(),
+    })
+}
+
+/// Reads all of a file of at most `most_bytes`; a longer one is the error `too_long`.
+fn capped(client: &Client, most_bytes: u64, too_long: impl FnOnce() -> Error) -> Result<Vec<u8>> {
+    let mut whole = Whole::new(client, most_bytes);
     whole.is_capped = true;
     let mut bytes = Vec::new();
     match whole.fetch(&mut bytes)? {
-        Fetched::All => Ok(SmallFile {
-            pinned: client.pinned(),
-            bytes,
-        }),
-        Fetched::Absent(answer) => Err(absent(&client, &answer)),
+        Fetched::All => Ok(bytes),
+        Fetched::Absent(answer) => Err(absent(client, &answer)),
         Fetched::TooLong => Err(too_long()),
     }
 }
@@ -84,14 +89,9 @@ pub fn without_ranges(url: &str, options: &HttpOptions) -> Result<Map> {
     if most_bytes == 0 {
         return Err(ranges::ignored(&client));
     }
-    let mut whole = Whole::new(&client, most_bytes);
-    whole.is_capped = true;
-    let mut bytes = Vec::new();
-    match whole.fetch(&mut bytes)? {
-        Fetched::All => Ok(Map::of_bytes(url.into(), bytes)),
-        Fetched::Absent(answer) => Err(absent(&client, &answer)),
-        Fetched::TooLong => Err(ranges::ignored_beyond(&client, most_bytes)),
-    }
+    let too_long = || ranges::ignored_beyond(&client, most_bytes);
+    let bytes = capped(&client, most_bytes, too_long)?;
+    Ok(Map::of_bytes(url.into(), bytes))
 }
 
 /// The error for a file that is not there, or not without a login.

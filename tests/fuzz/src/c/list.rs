@@ -16,7 +16,7 @@ use super::{call, text};
 pub struct Listed {
     /// Up to the first NUL, as functions take it.
     pub name: CString,
-    /// Whether that is all of it: a tensor with another name has none in C.
+    /// Whether the name has no NUL. C cannot ask for a tensor whose name has one.
     pub has_name: bool,
     pub dtype: CString,
     pub shape: Vec<u64>,

@@ -27,7 +27,7 @@ pub use session::{Choice, run};
 /// What a function stores, or its status.
 type Outcome<T> = Result<T, zstn_status>;
 
-/// What bytes in memory and callbacks that fail may be answered with. Anything else,
+/// The statuses that malformed files and failing callbacks may lead to. Any other,
 /// above all `ZSTN_ERROR_PANIC`, is a defect.
 const ANSWERS: [zstn_status; 7] = [
     ZSTN_ERROR_FORMAT,

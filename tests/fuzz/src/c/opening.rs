@@ -1,5 +1,6 @@
 //! Opening a file whose ranges the caller fetches.
 
+use std::ffi::c_void;
 use std::ptr;
 
 use zstn_capi::{
@@ -28,14 +29,10 @@ pub fn open(file: &[u8], engine: &Handle<zstn_engine>) -> Outcome<Handle<zstn_mo
         if needs.is_empty() {
             break;
         }
-        for range in &needs {
-            let bytes = fetch(file, range);
-            call(|error| {
-                let (from, len) = (bytes.as_ptr().cast(), bytes.len());
-                // SAFETY: a handle, bytes of the file, memory for an error.
-                unsafe { zstn_opening_supply(opening.pointer, range.offset, from, len, error) }
-            })?;
-        }
+        supply(file, &needs, |offset, from, len, error| {
+            // SAFETY: a handle, bytes of the file, memory for an error.
+            unsafe { zstn_opening_supply(opening.pointer, offset, from, len, error) }
+        })?;
         needs.sort_by_key(|range| range.offset);
         let are_apart = |pair: &[zstn_range]| pair[0].offset + pair[0].len <= pair[1].offset;
         assert!(needs.windows(2).all(are_apart), "ranges overlap");
@@ -50,6 +47,19 @@ pub fn open(file: &[u8], engine: &Handle<zstn_engine>) -> Outcome<Handle<zstn_mo
 pub fn fetch<'a>(file: &'a [u8], range: &zstn_range) -> &'a [u8] {
     assert_eq!(range.file, 0, "there is one file");
     part(file, range.offset..range.offset + range.len)
+}
+
+/// Supplies ranges of the file one after the other. `give` takes an offset, the bytes
+/// from there on and their number.
+pub fn supply(
+    file: &[u8],
+    needs: &[zstn_range],
+    give: impl Fn(u64, *const c_void, usize, *mut zstn_error) -> zstn_status,
+) -> Outcome<()> {
+    needs.iter().try_for_each(|range| {
+        let bytes = fetch(file, range);
+        call(|error| give(range.offset, bytes.as_ptr().cast(), bytes.len(), error))
+    })
 }
 
 /// Asks for a list of ranges: for their number, and then for all of them with room

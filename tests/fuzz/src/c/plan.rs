@@ -7,8 +7,8 @@ use zstn_capi::{
     zstn_plan_len, zstn_plan_needs, zstn_plan_parts, zstn_plan_supply, zstn_plan_tensor,
 };
 
-use super::opening::{fetch, ranges};
-use super::{Handle, Outcome, call, index, room};
+use super::opening::{fetch, ranges, supply};
+use super::{Handle, Outcome, index, room};
 
 /// A plan that has all it needs to say what it decodes.
 pub struct Plan<'a> {
@@ -32,14 +32,10 @@ impl<'a> Plan<'a> {
             // SAFETY: a handle, a list and its length, memory for an error.
             unsafe { zstn_plan_needs(plan.pointer, ranges, count, error) }
         })?;
-        for range in &needs {
-            let bytes = fetch(file, range);
-            call(|error| {
-                let (from, len) = (bytes.as_ptr().cast(), bytes.len());
-                // SAFETY: a handle, bytes of the file, memory for an error.
-                unsafe { zstn_plan_supply(plan.pointer, range.offset, from, len, error) }
-            })?;
-        }
+        supply(file, &needs, |offset, from, len, error| {
+            // SAFETY: a handle, bytes of the file, memory for an error.
+            unsafe { zstn_plan_supply(plan.pointer, offset, from, len, error) }
+        })?;
         Ok(Self { file, plan })
     }
 

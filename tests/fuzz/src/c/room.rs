@@ -8,8 +8,8 @@ use super::{Outcome, call};
 
 /// Bytes before and after that nobody may write to.
 const GUARD_BYTES: usize = 64;
-/// What they are, and what the room has before: two rooms for the same result differ
-/// where the library writes nothing.
+/// Fill bytes of guards and room. A result is read twice, each time with another
+/// fill: the two differ where the library writes nothing.
 const GUARDS: [u8; 2] = [0xA5, 0x3C];
 
 /// Memory of a caller, with a guard on both sides.

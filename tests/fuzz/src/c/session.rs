@@ -16,7 +16,7 @@ const TENSORS: usize = 3;
 /// files take too many calls.
 const MOST_CALLS: usize = 4096;
 
-/// What the first bytes of an input choose.
+/// Options of a session, taken from the first bytes of an input.
 pub struct Choice {
     tensor: usize,
     rows: [u64; 2],
@@ -48,8 +48,8 @@ impl Choice {
         }
     }
 
-    /// Returns rows of a tensor, some of which may not exist: by their numbers, and
-    /// as a caller may say it.
+    /// Returns a range of rows, which may reach beyond the tensor, in two forms: by
+    /// the number of its end, and by `ZSTN_ALL_ROWS` if it ends with the tensor.
     fn rows_of(&self, tensor: &Listed) -> [(u64, u64); 2] {
         let count = tensor.shape.first().copied().unwrap_or(0);
         let [begin, end] = self.rows.map(|row| row % count.saturating_add(2));
@@ -114,7 +114,7 @@ fn verify(file: &[u8], choice: &Choice, engine: &Handle<zstn_engine>) -> Option<
     let failing = File::new(file, choice.most, Some(choice.failure));
     let failing = reader::verify(&failing, engine);
     let verified = reader::verify(&File::new(file, choice.most, None), engine);
-    // What did not need the bytes that failed.
+    // A run that succeeds did not need the bytes that failed, so neither did the other.
     assert!(failing.is_err() || verified.is_ok());
     Some(verified)
 }

@@ -42,7 +42,8 @@ fn options(idle: Duration) -> HttpOptions {
     options.give_up_after = idle * 6;
     options.first_backoff = Duration::from_millis(2);
     options.max_unsized_bytes = 4 << 20;
-    // What a server without ranges does is a case of its own.
+    // Servers without ranges have to be refused: reading them whole has tests of its
+    // own (`without_ranges.rs`).
     options.max_full_download_bytes = 0;
     options
 }
