@@ -19,8 +19,8 @@ const DIRECTORY: &str = "platforms";
 struct Platform {
     name: &'static str,
     triple: &'static str,
-    /// The programs it takes, each with its package of Debian.
-    programs: &'static [(&'static str, &'static str)],
+    /// The programs and header files it takes, each with its package of Debian.
+    files: &'static [(&'static str, &'static str)],
     compiler: &'static str,
     archiver: &'static str,
     /// What runs its programs; nothing where this machine does.
@@ -79,8 +79,12 @@ const ALL: [Platform; 5] = [
     Platform {
         name: "s390x",
         triple: "s390x-unknown-linux-gnu",
-        programs: &[
+        files: &[
             ("s390x-linux-gnu-gcc", "gcc-s390x-linux-gnu"),
+            (
+                "/usr/s390x-linux-gnu/include/stdlib.h",
+                "libc6-dev-s390x-cross",
+            ),
             ("qemu-s390x-static", "qemu-user-static"),
         ],
         compiler: "s390x-linux-gnu-gcc",
@@ -92,8 +96,12 @@ const ALL: [Platform; 5] = [
     Platform {
         name: "aarch64",
         triple: "aarch64-unknown-linux-gnu",
-        programs: &[
+        files: &[
             ("aarch64-linux-gnu-gcc", "gcc-aarch64-linux-gnu"),
+            (
+                "/usr/aarch64-linux-gnu/include/stdlib.h",
+                "libc6-dev-arm64-cross",
+            ),
             ("qemu-aarch64-static", "qemu-user-static"),
         ],
         compiler: "aarch64-linux-gnu-gcc",
@@ -105,7 +113,13 @@ const ALL: [Platform; 5] = [
     Platform {
         name: "i686",
         triple: "i686-unknown-linux-gnu",
-        programs: &[("i686-linux-gnu-gcc", "gcc-i686-linux-gnu")],
+        files: &[
+            ("i686-linux-gnu-gcc", "gcc-i686-linux-gnu"),
+            (
+                "/usr/i686-linux-gnu/include/stdlib.h",
+                "libc6-dev-i386-cross",
+            ),
+        ],
         compiler: "i686-linux-gnu-gcc",
         archiver: "i686-linux-gnu-ar",
         // Processors of this family run it themselves.
@@ -116,7 +130,7 @@ const ALL: [Platform; 5] = [
     Platform {
         name: "musl",
         triple: "x86_64-unknown-linux-musl",
-        programs: &[("musl-gcc", "musl-tools")],
+        files: &[("musl-gcc", "musl-tools")],
         compiler: "musl-gcc",
         archiver: "ar",
         runner: None,
@@ -126,7 +140,7 @@ const ALL: [Platform; 5] = [
     Platform {
         name: "windows",
         triple: "x86_64-pc-windows-gnu",
-        programs: &[
+        files: &[
             ("x86_64-w64-mingw32-gcc", "gcc-mingw-w64-x86-64"),
             // Brings the loader for 64 bits, which is in no folder of the search path.
             ("wine", "wine"),
@@ -201,9 +215,9 @@ impl Platform {
 
     /// Installs the compiler, the emulator and the standard library.
     fn ready(&self, workspace: &Workspace, step: &mut Step) -> Result<()> {
-        let missing = self.programs.iter();
+        let missing = self.files.iter();
         let missing: Vec<&str> = missing
-            .filter(|(program, _)| process::find(program).is_none())
+            .filter(|(file, _)| process::find(file).is_none())
             .map(|(_, package)| *package)
             .collect();
         if !missing.is_empty() {

@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-/// Returns the first file called `name` in `PATH`.
+/// Returns the first file called `name` in `PATH`. An absolute path is looked for
+/// where it says.
 pub fn find(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH")?;
     let file = format!("{name}{}", env::consts::EXE_SUFFIX);

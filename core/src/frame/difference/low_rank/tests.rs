@@ -328,7 +328,7 @@ proptest! {
         prop_assert_eq!(&read, &original);
 
         let width = if f32 { 4 } else { 2 };
-        let base: Vec<u8> = (0..elements * width).map(|i| (i * i * 31 + i / 7) as u8).collect();
+        let base: Vec<u8> = (0..elements * width).map(|i| (i.wrapping_mul(i).wrapping_mul(31) + i / 7) as u8).collect();
         let slow = slow(&read, &base);
         let mut out = vec![0; base.len()];
         read.predict(&base, 0..elements, &mut out);
