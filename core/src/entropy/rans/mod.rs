@@ -9,6 +9,8 @@
 //! to hold, `parse` has allowed no more than the cheapest tables would have.
 
 mod adaptive;
+#[cfg(target_arch = "x86_64")]
+mod avx2;
 mod capacity;
 pub mod cost;
 mod order1;

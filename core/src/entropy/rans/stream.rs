@@ -15,7 +15,9 @@ use crate::kernel::{self, Kernel};
 pub(super) const BITS: u32 = 14;
 pub(super) const SLOTS: usize = 1 << BITS;
 
-const STATES: usize = 4;
+pub(super) const STATES: usize = 4;
+/// Streams that are decoded side by side at most.
+const GROUP_STREAMS: usize = 8;
 /// The states, which every stream has.
 pub(super) const HEAD_BYTES: u64 = 4 * STATES as u64;
 
@@ -34,31 +36,67 @@ pub(super) struct Coded<'a> {
     pub out: &'a mut [u8],
 }
 
-/// Divides streams into groups that are decoded side by side: pairs, and three
-/// where one would be left alone.
-pub(super) fn groups<T>(streams: impl ExactSizeIterator<Item = T>) -> Vec<Vec<T>> {
-    let count = streams.len();
-    let mut groups: Vec<Vec<T>> = Vec::with_capacity(count / 2 + 1);
-    for (number, stream) in streams.enumerate() {
-        match groups.last_mut() {
-            Some(group) if group.len() < 2 || number + 1 == count => group.push(stream),
-            _ => groups.push([stream].into()),
-        }
+/// Divides streams into groups that are decoded side by side: eight, or fewer of
+/// the last ones. A single stream is never alone, if there are others.
+pub(super) fn groups<T>(mut streams: impl ExactSizeIterator<Item = T>) -> Vec<Vec<T>> {
+    let mut left = streams.len();
+    let mut groups = Vec::with_capacity(left / GROUP_STREAMS + 2);
+    while left > 0 {
+        let len = match left {
+            1..=4 | 6 | 8 => left,
+            // Pairs, and three at the end that are not.
+            5 => 2,
+            7 => 4,
+            9 | 10 => 6,
+            _ => GROUP_STREAMS,
+        };
+        groups.push(streams.by_ref().take(len).collect());
+        left -= len;
     }
     groups
 }
 
 /// Decodes some streams. Each symbol waits for the one four before it in its own
-/// stream: two side by side take little more time than one.
+/// stream: several side by side take little more time than one.
 pub(super) fn decode(streams: Vec<Coded>) -> Result<()> {
     let running = streams.into_iter().map(Running::new);
     let mut running: Vec<Running> = running.collect::<Result<_>>()?;
-    match &mut running[..] {
-        [one, two] => kernel::run(SideBySide([one, two]))?,
-        [one, two, three] => kernel::run(SideBySide([one, two, three]))?,
-        _ => {}
+    decode_pairs(&mut running);
+    let mut left = &mut running[..];
+    loop {
+        left = match left {
+            [one, two, three] => {
+                kernel::run(SideBySide([one, two, three]))?;
+                break;
+            }
+            [one, two, rest @ ..] => {
+                kernel::run(SideBySide([one, two]))?;
+                rest
+            }
+            _ => break,
+        };
     }
     running.into_iter().try_for_each(Running::finish)
+}
+
+/// Decodes symbols of at least two pairs of streams by vectors, where the
+/// processor has them: most symbols, but not the last ones.
+fn decode_pairs(streams: &mut [Running]) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use super::avx2::decode;
+        use crate::avx2::call;
+
+        let (pairs, _) = streams.as_chunks_mut::<2>();
+        match pairs {
+            [a, b] => call!(decode::<2>, [a, b]; else ()),
+            [a, b, c] => call!(decode::<3>, [a, b, c]; else ()),
+            [a, b, c, d] => call!(decode::<4>, [a, b, c, d]; else ()),
+            _ => {}
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = streams;
 }
 
 /// Decodes groups of symbols of all streams until one has no more.
@@ -81,11 +119,12 @@ impl<const N: usize> Kernel for SideBySide<'_, '_, N> {
 }
 
 /// A stream being decoded.
-struct Running<'a> {
-    states: [u32; STATES],
-    input: Input<'a>,
-    lookup: &'a Lookup<SLOTS>,
-    groups: core::slice::IterMut<'a, [u8; WINDOW_SYMBOLS]>,
+pub(super) struct Running<'a> {
+    pub(super) states: [u32; STATES],
+    pub(super) input: Input<'a>,
+    pub(super) lookup: &'a Lookup<SLOTS>,
+    /// The places of symbols that are left, one for each state.
+    pub(super) groups: core::slice::IterMut<'a, [u8; WINDOW_SYMBOLS]>,
     rest: &'a mut [u8],
 }
 
@@ -250,11 +289,64 @@ mod tests {
         let lens = |count: usize| -> Vec<usize> { groups(0..count).iter().map(Vec::len).collect() };
         assert!(lens(0).is_empty());
         assert_eq!(lens(1), [1]);
-        assert_eq!(lens(2), [2]);
-        assert_eq!(lens(3), [3]);
-        assert_eq!(lens(9), [2, 2, 2, 3]);
-        let all: Vec<usize> = groups(0..7).concat();
-        assert_eq!(all, [0, 1, 2, 3, 4, 5, 6]);
+        for count in 2..100 {
+            let lens = lens(count);
+            assert!(lens.iter().all(|len| (2..=8).contains(len)), "{lens:?}");
+            assert_eq!(lens.iter().sum::<usize>(), count);
+        }
+        assert_eq!(lens(27), [8, 8, 8, 3]);
+        let all: Vec<usize> = groups(0..27).concat();
+        assert!(all.is_sorted());
+    }
+
+    /// Returns symbols of which some are rare: their codes take two bytes.
+    fn uneven(seed: usize, len: usize) -> Vec<u8> {
+        let mut word = seed as u64 * 2 + 1;
+        let symbols = core::iter::repeat_with(|| {
+            word = word.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(99);
+            (word >> 33 & 0x3FF) as u32
+        });
+        let symbol = |number: u32| (number | 1).ilog2() as u8;
+        symbols.map(symbol).take(len).collect()
+    }
+
+    #[test]
+    fn groups_of_any_size_and_lengths() {
+        let tables: Vec<Frequencies> = (0..3)
+            .map(|seed| Frequencies::round(&count(&uneven(seed, 1 << 16)), BITS))
+            .collect();
+        let lookups: Vec<_> = tables.iter().map(Lookup::new).collect();
+        for many in 1..=20 {
+            let texts: Vec<Vec<u8>> = (0..many)
+                .map(|i| uneven(i, (i * 131 + many * 17) % 1000))
+                .collect();
+            let mut streams: Vec<Vec<u8>> = texts
+                .iter()
+                .enumerate()
+                .map(|(i, text)| encode(&Pure, text, &tables[i % 3].codes()))
+                .collect();
+            let decoded = |streams: &[Vec<u8>]| -> Result<Vec<Vec<u8>>> {
+                let mut outs: Vec<_> = texts.iter().map(|text| vec![0; text.len()]).collect();
+                let coded = streams.iter().zip(&mut outs).enumerate();
+                let coded = coded.map(|(i, (stream, out))| Coded {
+                    stream,
+                    lookup: &lookups[i % 3],
+                    out,
+                });
+                let coded: Vec<Coded> = coded.collect();
+                groups(coded.into_iter()).into_iter().try_for_each(decode)?;
+                Ok(outs)
+            };
+            assert_eq!(decoded(&streams).unwrap(), texts);
+            for damaged in 0..many {
+                let whole = streams[damaged].clone();
+                streams[damaged].pop();
+                assert!(decoded(&streams).is_err());
+                streams[damaged] = [&whole[..], &[0]].concat();
+                assert_eq!(decoded(&streams).unwrap_err().rule(), Some(Rule::RansEnd));
+                streams[damaged] = whole;
+            }
+        }
     }
 
     #[test]

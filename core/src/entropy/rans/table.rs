@@ -103,6 +103,13 @@ fn largest(table: &mut [u16; 256]) -> &mut u16 {
 pub(super) struct Code(u32);
 
 impl Code {
+    /// Returns the frequency in the lower half, the start in the upper one.
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    pub fn bits(self) -> u32 {
+        self.0
+    }
+
     #[inline(always)]
     pub fn frequency(self) -> u32 {
         self.0 & 0xFFFF

@@ -1,0 +1,188 @@
+//! Streams of order 0 in pairs, where the processor has AVX2: the eight states of
+//! a pair share a vector, and the processor works on several vectors at a time.
+
+use core::arch::x86_64::{
+    __m128i, __m256i, _mm_cvtsi64_si128, _mm_cvtsi128_si64, _mm_extract_epi64, _mm_packus_epi32,
+    _mm_set_epi64x, _mm256_add_epi32, _mm256_and_si256, _mm256_castsi256_ps,
+    _mm256_castsi256_si128, _mm256_cmpgt_epi32, _mm256_extract_epi32, _mm256_extracti128_si256,
+    _mm256_movemask_ps, _mm256_mullo_epi32, _mm256_or_si256, _mm256_set_m128i, _mm256_set1_epi32,
+    _mm256_setr_epi32, _mm256_shuffle_epi8, _mm256_sllv_epi32, _mm256_srli_epi32, _mm256_sub_epi32,
+};
+
+use super::state::LOWER;
+use super::stream::{BITS, Running, SLOTS, STATES};
+
+/// For the states that take a byte, a bit of the lower half of the number each,
+/// and those that take a second one, of the upper half: where the bytes of the
+/// window go, the first byte of a state above its second.
+const PLACES: [[u64; 2]; 256] = {
+    let mut all = [[0; 2]; 256];
+    let mut set = 0;
+    while set < 256 {
+        let mut places = [0x8080_8080u32; STATES];
+        let (mut lane, mut next) = (0, 0);
+        while lane < STATES {
+            if set >> lane & 1 == 1 {
+                places[lane] = 0x8080_8000 | next;
+                next += 1;
+            }
+            if set >> (STATES + lane) & 1 == 1 {
+                places[lane] = places[lane] << 8 & 0xFF00 | 0x8080_0000 | next;
+                next += 1;
+            }
+            lane += 1;
+        }
+        all[set] = [
+            places[0] as u64 | (places[1] as u64) << 32,
+            places[2] as u64 | (places[3] as u64) << 32,
+        ];
+        set += 1;
+    }
+    all
+};
+
+/// Bytes that the four states of a stream take at most for a symbol each.
+const WINDOW_BYTES: usize = 2 * STATES;
+
+/// Decodes symbols of `PAIRS` pairs of streams until one of them has few bytes
+/// or symbols left.
+#[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
+pub(super) fn decode<const PAIRS: usize>(mut streams: [&mut [Running; 2]; PAIRS]) {
+    let mut rounds = usize::MAX;
+    let mut states = [_mm256_set1_epi32(0); PAIRS];
+    let mut inputs: [[&[u8]; 2]; PAIRS] = [[&[]; 2]; PAIRS];
+    for (number, pair) in streams.iter().enumerate() {
+        let [first, second] = pair;
+        rounds = rounds.min(first.groups.len()).min(second.groups.len());
+        states[number] = vector(pair);
+        inputs[number] = [first.input.0, second.input.0];
+    }
+    while rounds > 0 {
+        // Rounds that the bytes last for whatever the symbols are.
+        let lens = inputs.as_flattened().iter().map(|input| input.len());
+        let sure = lens.min().unwrap_or(0) / WINDOW_BYTES;
+        if sure == 0 {
+            break;
+        }
+        for _ in 0..sure.min(rounds) {
+            for number in 0..PAIRS {
+                let states = &mut states[number];
+                *states = step::<PAIRS>(*states, &mut inputs[number], streams[number]);
+            }
+        }
+        rounds -= sure.min(rounds);
+    }
+    for (number, pair) in streams.iter_mut().enumerate() {
+        store(states[number], pair);
+        let [first, second] = inputs[number];
+        (pair[0].input.0, pair[1].input.0) = (first, second);
+    }
+}
+
+/// Decodes a symbol of each state of a pair, and returns the states after it.
+#[inline]
+#[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
+fn step<const PAIRS: usize>(
+    states: __m256i,
+    [first_input, second_input]: &mut [&[u8]; 2],
+    [first, second]: &mut [Running; 2],
+) -> __m256i {
+    let slots = _mm256_and_si256(states, _mm256_set1_epi32(SLOTS as i32 - 1));
+    let codes = symbols(slots, first, second);
+
+    let frequencies = _mm256_and_si256(codes, _mm256_set1_epi32(0xFFFF));
+    let starts = _mm256_srli_epi32::<16>(codes);
+    let quotients = _mm256_srli_epi32::<{ BITS as i32 }>(states);
+    let next = _mm256_add_epi32(
+        _mm256_mullo_epi32(frequencies, quotients),
+        _mm256_sub_epi32(slots, starts),
+    );
+
+    // States are below 2^31, so that signed comparisons do.
+    let takes_one = _mm256_cmpgt_epi32(_mm256_set1_epi32(LOWER as i32), next);
+    let takes_two = _mm256_cmpgt_epi32(_mm256_set1_epi32((LOWER >> 8) as i32), next);
+    let one = _mm256_movemask_ps(_mm256_castsi256_ps(takes_one)).cast_unsigned();
+    let two = _mm256_movemask_ps(_mm256_castsi256_ps(takes_two)).cast_unsigned();
+    let first_set = one & 0xF | two << 4 & 0xF0;
+    let second_set = one >> 4 | two & 0xF0;
+    let (first_window, first_places) = take(first_input, first_set);
+    let (second_window, second_places) = take(second_input, second_set);
+    let bytes = _mm256_shuffle_epi8(
+        _mm256_set_m128i(second_window, first_window),
+        _mm256_set_m128i(second_places, first_places),
+    );
+    let eight = _mm256_set1_epi32(8);
+    let shifts = _mm256_add_epi32(
+        _mm256_and_si256(takes_one, eight),
+        _mm256_and_si256(takes_two, eight),
+    );
+    _mm256_or_si256(_mm256_sllv_epi32(next, shifts), bytes)
+}
+
+/// Writes the symbols of the slots that the states are in, and returns their codes.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn symbols(slots: __m256i, first: &mut Running, second: &mut Running) -> __m256i {
+    // Slots leave the vector in two words, as every element that leaves it takes
+    // time.
+    let packed = _mm_packus_epi32(
+        _mm256_castsi256_si128(slots),
+        _mm256_extracti128_si256::<1>(slots),
+    );
+    let low = _mm_cvtsi128_si64(packed).cast_unsigned();
+    let high = _mm_extract_epi64::<1>(packed).cast_unsigned();
+    let [a, b, c, d] = codes(low, first);
+    let [e, f, g, h] = codes(high, second);
+    _mm256_setr_epi32(a, b, c, d, e, f, g, h)
+}
+
+#[inline(always)]
+fn codes(slots: u64, stream: &mut Running) -> [i32; STATES] {
+    let lookup = stream.lookup;
+    #[allow(clippy::cast_possible_truncation)] // 16 bits of a word
+    let symbols: [u8; STATES] =
+        core::array::from_fn(|lane| lookup.symbol(u32::from((slots >> (16 * lane)) as u16)));
+    if let Some(group) = stream.groups.next() {
+        *group = symbols;
+    }
+    symbols.map(|symbol| lookup.code(symbol).bits().cast_signed())
+}
+
+/// Takes the bytes of a set of states (see [`PLACES`]); returns the window that
+/// they are in, and where they go.
+#[inline]
+#[target_feature(enable = "avx2,popcnt")]
+fn take(input: &mut &[u8], set: u32) -> (__m128i, __m128i) {
+    let window = input.first_chunk().map_or(0, |window| i64::from_le_bytes(*window));
+    let taken = set.count_ones() as usize;
+    *input = input.get(taken..).unwrap_or(&[]);
+    let [low, high] = PLACES[set as usize & 0xFF].map(u64::cast_signed);
+    (_mm_cvtsi64_si128(window), _mm_set_epi64x(high, low))
+}
+
+#[inline]
+#[target_feature(enable = "avx2")]
+fn vector([first, second]: &[Running; 2]) -> __m256i {
+    let [a, b, c, d] = first.states.map(u32::cast_signed);
+    let [e, f, g, h] = second.states.map(u32::cast_signed);
+    _mm256_setr_epi32(a, b, c, d, e, f, g, h)
+}
+
+#[inline]
+#[target_feature(enable = "avx2")]
+fn store(states: __m256i, [first, second]: &mut [Running; 2]) {
+    first.states = [
+        _mm256_extract_epi32::<0>(states),
+        _mm256_extract_epi32::<1>(states),
+        _mm256_extract_epi32::<2>(states),
+        _mm256_extract_epi32::<3>(states),
+    ]
+    .map(i32::cast_unsigned);
+    second.states = [
+        _mm256_extract_epi32::<4>(states),
+        _mm256_extract_epi32::<5>(states),
+        _mm256_extract_epi32::<6>(states),
+        _mm256_extract_epi32::<7>(states),
+    ]
+    .map(i32::cast_unsigned);
+}
