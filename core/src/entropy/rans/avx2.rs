@@ -10,7 +10,7 @@ use core::arch::x86_64::{
 };
 
 use super::state::LOWER;
-use super::stream::{BITS, Running, SLOTS, STATES};
+use super::stream::{BITS, Running, STATES};
 
 /// For the states that take a byte, a bit of the lower half of the number each,
 /// and those that take a second one, of the upper half: where the bytes of the
@@ -87,20 +87,20 @@ fn step<const PAIRS: usize>(
     [first_input, second_input]: &mut [&[u8]; 2],
     [first, second]: &mut [Running; 2],
 ) -> __m256i {
-    let slots = _mm256_and_si256(states, _mm256_set1_epi32(SLOTS as i32 - 1));
+    let slots = _mm256_and_si256(states, _mm256_set1_epi32((1 << BITS) - 1));
     let codes = symbols(slots, first, second);
 
     let frequencies = _mm256_and_si256(codes, _mm256_set1_epi32(0xFFFF));
     let starts = _mm256_srli_epi32::<16>(codes);
-    let quotients = _mm256_srli_epi32::<{ BITS as i32 }>(states);
+    let quotients = _mm256_srli_epi32::<{ BITS.cast_signed() }>(states);
     let next = _mm256_add_epi32(
         _mm256_mullo_epi32(frequencies, quotients),
         _mm256_sub_epi32(slots, starts),
     );
 
     // States are below 2^31, so that signed comparisons do.
-    let takes_one = _mm256_cmpgt_epi32(_mm256_set1_epi32(LOWER as i32), next);
-    let takes_two = _mm256_cmpgt_epi32(_mm256_set1_epi32((LOWER >> 8) as i32), next);
+    let takes_one = _mm256_cmpgt_epi32(_mm256_set1_epi32(LOWER.cast_signed()), next);
+    let takes_two = _mm256_cmpgt_epi32(_mm256_set1_epi32((LOWER >> 8).cast_signed()), next);
     let one = _mm256_movemask_ps(_mm256_castsi256_ps(takes_one)).cast_unsigned();
     let two = _mm256_movemask_ps(_mm256_castsi256_ps(takes_two)).cast_unsigned();
     let first_set = one & 0xF | two << 4 & 0xF0;
@@ -153,7 +153,9 @@ fn codes(slots: u64, stream: &mut Running) -> [i32; STATES] {
 #[inline]
 #[target_feature(enable = "avx2,popcnt")]
 fn take(input: &mut &[u8], set: u32) -> (__m128i, __m128i) {
-    let window = input.first_chunk().map_or(0, |window| i64::from_le_bytes(*window));
+    let window = input
+        .first_chunk()
+        .map_or(0, |window| i64::from_le_bytes(*window));
     let taken = set.count_ones() as usize;
     *input = input.get(taken..).unwrap_or(&[]);
     let [low, high] = PLACES[set as usize & 0xFF].map(u64::cast_signed);

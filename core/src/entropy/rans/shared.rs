@@ -4,7 +4,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::capacity::Allowance;
-use super::stream::{self, BITS};
+use super::stream::{self, BITS, GROUP_STREAMS};
 use super::table::{Frequencies, Lookup, TABLE_BYTES};
 use super::{check_counts, part_lens, split, split_mut, take_chunks, write_lens};
 use crate::bytes::Cursor;
@@ -14,7 +14,13 @@ use crate::{Error, Result, Rule};
 
 const CHUNKED: u64 = 1 << 63;
 
-/// Symbols a chunk of ours has at least, where there is more than one.
+/// Symbols a chunk of ours has at least, where there are [`FEWEST_CHUNKS`] or more:
+/// each takes 20 bytes, under a thousandth.
+const SHORT_CHUNK_SYMBOLS: usize = 1 << 17;
+/// Fewer streams are not decoded faster than one.
+const FEWEST_CHUNKS: usize = 4;
+/// Symbols a chunk of ours has at least, where more than [`GROUP_STREAMS`] are
+/// decoded on several threads.
 const CHUNK_SYMBOLS: usize = 1 << 19;
 const MAX_CHUNKS: usize = 64;
 
@@ -102,6 +108,17 @@ pub fn expected_len_bytes(counts: &[u64; 256]) -> usize {
     8 + TABLE_BYTES + stream::expected_len_bytes(counts)
 }
 
+/// Returns the number of chunks for a plane of `len_bytes`: as many as are decoded
+/// side by side, or whole groups of them, and an even number.
+fn chunk_count(len_bytes: usize) -> usize {
+    let short = (len_bytes / SHORT_CHUNK_SYMBOLS).min(GROUP_STREAMS);
+    if short < FEWEST_CHUNKS {
+        return 1;
+    }
+    let groups = len_bytes / CHUNK_SYMBOLS / GROUP_STREAMS;
+    (groups * GROUP_STREAMS).clamp(short / 2 * 2, MAX_CHUNKS)
+}
+
 /// Codes a plane that is not empty.
 ///
 /// # Panics
@@ -118,7 +135,7 @@ pub fn encode<E: PackEngine>(engine: &E, plane: &[u8]) -> Vec<u8> {
 #[must_use]
 pub fn encode_counted<E: PackEngine>(engine: &E, plane: &[u8], counts: &[u64; 256]) -> Vec<u8> {
     assert!(!plane.is_empty(), "an empty plane is stored");
-    let chunk_count = (plane.len() / CHUNK_SYMBOLS).clamp(1, MAX_CHUNKS);
+    let chunk_count = chunk_count(plane.len());
     let table = Frequencies::round(counts, BITS);
     let codes = table.codes();
     let chunks = engine.map(split(plane, chunk_count), |part| {
@@ -141,4 +158,27 @@ pub fn encode_counted<E: PackEngine>(engine: &E, plane: &[u8], counts: &[u64; 25
         out.extend_from_slice(chunk);
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chunks_are_one_or_fill_vectors() {
+        let counts = [
+            (1, 1),
+            ((1 << 19) - 1, 1),
+            (1 << 19, 4),
+            (384 * 1536, 4),
+            (3 << 18, 6),
+            (1 << 20, 8),
+            (1 << 22, 8),
+            (1 << 24, 32),
+            (1 << 30, 64),
+        ];
+        for (len_bytes, expected) in counts {
+            assert_eq!(chunk_count(len_bytes), expected, "{len_bytes}");
+        }
+    }
 }

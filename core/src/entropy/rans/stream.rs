@@ -17,7 +17,7 @@ pub(super) const SLOTS: usize = 1 << BITS;
 
 pub(super) const STATES: usize = 4;
 /// Streams that are decoded side by side at most.
-const GROUP_STREAMS: usize = 8;
+pub(super) const GROUP_STREAMS: usize = 8;
 /// The states, which every stream has.
 pub(super) const HEAD_BYTES: u64 = 4 * STATES as u64;
 
@@ -303,10 +303,12 @@ mod tests {
     fn uneven(seed: usize, len: usize) -> Vec<u8> {
         let mut word = seed as u64 * 2 + 1;
         let symbols = core::iter::repeat_with(|| {
-            word = word.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(99);
-            (word >> 33 & 0x3FF) as u32
+            word = word
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(99);
+            u32::try_from(word >> 54).unwrap()
         });
-        let symbol = |number: u32| (number | 1).ilog2() as u8;
+        let symbol = |number: u32| (number | 1).ilog2().to_le_bytes()[0];
         symbols.map(symbol).take(len).collect()
     }
 
