@@ -37,18 +37,16 @@ pub(super) struct Coded<'a> {
 }
 
 /// Divides streams into groups that are decoded side by side: eight, or fewer of
-/// the last ones. A single stream is never alone, if there are others.
+/// the last ones, which are an even number wherever they can be.
 pub(super) fn groups<T>(mut streams: impl ExactSizeIterator<Item = T>) -> Vec<Vec<T>> {
     let mut left = streams.len();
     let mut groups = Vec::with_capacity(left / GROUP_STREAMS + 2);
     while left > 0 {
         let len = match left {
-            1..=4 | 6 | 8 => left,
-            // Pairs, and three at the end that are not.
-            5 => 2,
-            7 => 4,
-            9 | 10 => 6,
-            _ => GROUP_STREAMS,
+            1..=3 => left,
+            // Two alone would not be decoded faster than one after the other.
+            10 | 11 => 6,
+            _ => GROUP_STREAMS.min(left / 2 * 2),
         };
         groups.push(streams.by_ref().take(len).collect());
         left -= len;
@@ -285,16 +283,18 @@ mod tests {
     }
 
     #[test]
-    fn none_is_alone_in_its_group() {
+    fn groups_are_even_but_for_the_last() {
         let lens = |count: usize| -> Vec<usize> { groups(0..count).iter().map(Vec::len).collect() };
         assert!(lens(0).is_empty());
-        assert_eq!(lens(1), [1]);
-        for count in 2..100 {
+        for count in 1..100 {
             let lens = lens(count);
-            assert!(lens.iter().all(|len| (2..=8).contains(len)), "{lens:?}");
             assert_eq!(lens.iter().sum::<usize>(), count);
+            let (last, others) = lens.split_last().unwrap();
+            assert!(others.iter().all(|len| [4, 6, 8].contains(len)), "{lens:?}");
+            assert!((1..=8).contains(last), "{lens:?}");
         }
-        assert_eq!(lens(27), [8, 8, 8, 3]);
+        assert_eq!(lens(9), [8, 1]);
+        assert_eq!(lens(26), [8, 8, 6, 4]);
         let all: Vec<usize> = groups(0..27).concat();
         assert!(all.is_sorted());
     }
