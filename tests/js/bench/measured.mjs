@@ -3,10 +3,10 @@
 /**
  * Returns methods by name; each decodes the model once and returns MB of tensors per second. `source` should have the bytes of
  * tensors in memory, as should `base` if the model is a difference from another. `others` are other builds of the package by name;
- * `threadPool` is left out where there is none. `clock` returns milliseconds.
+ * `threadPool` is left out where there is none. `clock` returns milliseconds; `inlineOnly` leaves workers out.
  */
-export async function measured(zstn, threadPool, source, others, { base, clock = () => performance.now() } = {}) {
-  const pools = { "2 workers": zstn.workerPool({ size: 2 }), "1 worker": zstn.workerPool({ size: 1 }), ...(threadPool && { "2 threads": threadPool({ threads: 2 }) }) };
+export async function measured(zstn, threadPool, source, others, { base, clock = () => performance.now(), inlineOnly = false } = {}) {
+  const pools = inlineOnly ? {} : { "2 workers": zstn.workerPool({ size: 2 }), "1 worker": zstn.workerPool({ size: 1 }), ...(threadPool && { "2 threads": threadPool({ threads: 2 }) }) };
   const opened = ({ open }, workers) => open(source, { workers, ...(base && { base }) });
   const models = { "inline": await opened(zstn, 0) };
   for (const [name, other] of Object.entries(others)) models[`inline, ${name}`] = await opened(other, 0);
@@ -22,7 +22,7 @@ export async function measured(zstn, threadPool, source, others, { base, clock =
     });
   }
   const rooms = new Map(Array.from(models.inline.tensors, ([name, { byteLength }]) => [name, new Uint8Array(byteLength)]));
-  for (const name of ["inline", "2 workers"]) {
+  for (const name of ["inline", "2 workers"].filter((name) => name in models)) {
     ways[`${name}, into memory given`] = () => speed(clock, async () => {
       const reads = Array.from(rooms, ([tensor, into]) => models[name].tensor(tensor, { into }));
       return (await Promise.all(reads)).reduce((bytes, tensor) => bytes + tensor.bytes.length, 0);
