@@ -66,10 +66,11 @@ impl Model {
         self.0.needs_base()
     }
 
-    /// Throws if `base` is not what this delta was made against.
+    /// Throws if `base` is not what this delta was made against, and keeps the
+    /// digests of its tensors.
     #[wasm_bindgen(js_name = checkBase)]
-    pub fn check_base(&self, base: &Self) -> Result<(), JsValue> {
-        self.0.check_base(&base.0).map_err(|e| to_js_error(&e))
+    pub fn check_base(&mut self, base: &Self) -> Result<(), JsValue> {
+        self.0.attach_base(&base.0).map_err(|e| to_js_error(&e))
     }
 
     /// This module, compiled, for other instances of it.

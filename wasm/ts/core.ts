@@ -68,7 +68,7 @@ export interface CoreModel extends ModelLayout {
   module(): WasmModule;
   /** Returns whether that is the module with all formats. */
   hasFormats(): boolean;
-  /** Throws if the delta was made against another base. */
+  /** Throws if the delta was made against another base; keeps the digests that this one holds of its tensors. */
   checkBase(base: CoreModel): void;
 }
 

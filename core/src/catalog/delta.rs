@@ -13,8 +13,8 @@ use super::format::{AnyContents, Contents, StoredTensor};
 use super::{FileCatalog, FileTensor};
 use crate::bytes::{Cursor, part};
 use crate::container::model_delta::{
-    self, Head, Kind as RecordKind, Prefix, Record, RecordInfo, ShortDigest, Trailer, check_tensor,
-    table_digest,
+    self, Head, Kind as RecordKind, Prefix, Record, RecordInfo, Reference, ShortDigest, Trailer,
+    check_tensor, table_digest,
 };
 use crate::container::safetensors::Header;
 use crate::engine::Engine;
@@ -51,6 +51,9 @@ pub(super) struct FormatContents {
     base_table: Option<[u8; 32]>,
     /// One entry per tensor; a file without a trailer has no digests.
     records: Vec<(Record, Option<RecordInfo>)>,
+    /// Of each record, what the base holds as the digest of its tensor; empty
+    /// where that is not known.
+    base_digests: Vec<Option<ShortDigest>>,
 }
 
 impl FormatContents {
@@ -88,11 +91,25 @@ impl Contents for FormatContents {
                 Some(base)
             }
         };
-        let bytes = model_delta::decode_payload(engine, record, self.edition, payload, reference)?;
-        if let Some(info) = info {
-            info.check_tensor(&tensor.name, &bytes)?;
+        let decode = |digest| {
+            let reference = reference.map(|bytes| Reference { bytes, digest });
+            let edition = self.edition;
+            let bytes = model_delta::decode_payload(engine, record, edition, payload, reference)?;
+            if let Some(info) = info {
+                info.check_tensor(&tensor.name, &bytes)?;
+            }
+            Ok(bytes)
+        };
+        // Bytes that have the tensor's own digest need no other; without one, or
+        // if anything is wrong, the base is looked at as well.
+        let known = match (record.kind, info) {
+            (RecordKind::Difference, Some(_)) => self.base_digests.get(stored.number),
+            _ => None,
+        };
+        match known.copied().flatten() {
+            Some(digest) => decode(Some(digest)).or_else(|_| decode(None)),
+            None => decode(None),
         }
-        Ok(bytes)
     }
 
     #[cfg(feature = "decode-task")]
@@ -101,6 +118,7 @@ impl Contents for FormatContents {
             edition: self.edition,
             base_table: None,
             records: [self.records[number].clone()].into(),
+            base_digests: self.base_digests.get(number).copied().into_iter().collect(),
         }
     }
 }
@@ -169,6 +187,7 @@ impl FileCatalog {
             edition: prefix.edition,
             base_table: trailer.map(|trailer| trailer.base_table),
             records,
+            base_digests: Vec::new(),
         };
         Self::new(
             AnyContents::Delta(delta),
@@ -185,6 +204,20 @@ impl FileCatalog {
             #[cfg(feature = "deltas")]
             AnyContents::Delta(delta) => Some(delta),
             _ => None,
+        }
+    }
+
+    /// Keeps the digests that `base`, which [`FileCatalog::check_base`] has not
+    /// refused, holds of its tensors. Those of tensors that differences are
+    /// decoded from are then not computed where the digest of the result shows
+    /// that they are right.
+    pub(crate) fn keep_base_digests(&mut self, base: &Self) {
+        let digest = |tensor: &FileTensor| base.tensor_digest(*base.by_name.get(&tensor.name)?);
+        let digests: Vec<_> = self.tensors.iter().map(digest).collect();
+        match &mut self.contents {
+            #[cfg(feature = "deltas")]
+            AnyContents::Delta(delta) => delta.base_digests = digests,
+            _ => drop(digests),
         }
     }
 

@@ -222,6 +222,21 @@ impl Model {
     /// ([`FileCatalog::check_base`]). If the model has several files, each
     /// delta needs one matching file of the base.
     pub fn check_base(&self, base: &Self) -> Result<()> {
+        self.base_files(base).map(drop)
+    }
+
+    /// Compares like [`Model::check_base`], and keeps the digests that the base
+    /// holds of its tensors: what is decoded from them is refused as before, but
+    /// they are not computed where the digest of the result is right.
+    pub fn attach_base(&mut self, base: &Self) -> Result<()> {
+        for (number, base) in self.base_files(base)? {
+            self.files[number].keep_base_digests(base);
+        }
+        Ok(())
+    }
+
+    /// Returns the number of each delta, and the file of the base that fits it.
+    fn base_files<'b>(&self, base: &'b Self) -> Result<Vec<(usize, &'b FileCatalog)>> {
         if base.is_dense {
             return Err(Error::invalid_input(
                 "the base of a delta has to be opened as it is stored",
@@ -230,19 +245,23 @@ impl Model {
         if !self.needs_base() {
             return Err(Error::invalid_input("the file is no delta and has no base"));
         }
-        for file in self.files.iter().filter(|file| file.needs_base()) {
+        let files = self.files.iter().enumerate();
+        let deltas = files.filter(|(_, file)| file.needs_base());
+        let fitting = deltas.map(|(number, file)| {
             let mut refusal = None;
-            let fits = base.files.iter().any(|base| {
+            let fitting = base.files.iter().find(|base| {
                 let checked = file.check_base(base);
                 checked
                     .map_err(|error| refusal.get_or_insert(error).clone())
                     .is_ok()
             });
-            if let Some(refusal) = refusal.filter(|_| !fits) {
-                return Err(refusal);
+            match (fitting, refusal) {
+                (Some(base), _) => Ok(Some((number, base))),
+                (None, Some(refusal)) => Err(refusal),
+                (None, None) => Ok(None),
             }
-        }
-        Ok(())
+        });
+        fitting.filter_map(Result::transpose).collect()
     }
 
     /// Returns tensor number `number`.

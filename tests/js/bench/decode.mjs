@@ -3,7 +3,11 @@
  * and by the native engine on one thread before and after. On virtual machines, memory that a process has freed may be slow to
  * allocate again for the next process.
  *
- *   node tests/js/bench/decode.mjs MODEL.safetensors [--rounds N] [--chromium] [--beside FOLDER/wasm …]
+ *   node tests/js/bench/decode.mjs MODEL.safetensors [--rounds N] [--chromium | [--cpu] [--base FILE]] [--beside FOLDER/wasm …]
+ *
+ * With `--base`, a plain or packed checkpoint, the model is packed as its difference from that, with extension frames; reading it then
+ * reads the base as well, which is measured by itself too. `--cpu` takes processor time instead of the clock, for machines on which
+ * much else runs, and leaves workers out.
  *
  * It needs `cargo build --release -p zstn` and `cargo xtask wasm`, also in each folder of another build, such as a worktree of an
  * earlier version.
@@ -22,18 +26,21 @@ import { median, medianRatio } from "./rounds.mjs";
 const run = promisify(execFile);
 const { values, positionals } = parseArgs({
   allowPositionals: true,
-  options: { rounds: { type: "string", default: "11" }, chromium: { type: "boolean", default: false }, beside: { type: "string", multiple: true, default: [] } },
+  options: { rounds: { type: "string", default: "11" }, chromium: { type: "boolean", default: false }, cpu: { type: "boolean", default: false }, base: { type: "string" }, beside: { type: "string", multiple: true, default: [] } },
 });
 const [plain] = positionals;
 if (plain === undefined) throw new Error("Name a .safetensors file.");
+if (values.chromium && (values.cpu || values.base !== undefined)) throw new Error("--cpu and --base are for Node alone.");
 const withThreads = existsSync(fileURLToPath(new URL("../../../wasm/dist/core/zstn_threads_bg.wasm", import.meta.url)));
 const beside = Object.fromEntries(values.beside.map((folder) => [folder, resolve(folder, "dist")]));
 
 const scratch = mkdtempSync(join(tmpdir(), "zstn-bench-"));
 const packed = join(scratch, "model.zstn");
 try {
-  await run(program(), ["pack", plain, "-o", packed, "--force"]);
+  const against = values.base === undefined ? [] : ["--extended", "--base", values.base];
+  await run(program(), ["pack", plain, ...against, "-o", packed, "--force"]);
   const native = async () => {
+    if (values.cpu || values.base !== undefined) return undefined;
     const { stdout } = await run(program(), ["bench", plain, "--threads", "1", "--runs", values.rounds, "--json"]);
     const { original_bytes: bytes, unpack_seconds: seconds } = JSON.parse(stdout);
     return bytes / seconds / 1e6;
@@ -43,7 +50,10 @@ try {
   for (const way of Object.values(ways.ways)) await way(); // gets the memory back that the native engine had
   const rounds = {};
   for (let round = 0; round < Number(values.rounds); round++) {
-    for (const [name, way] of Object.entries(ways.ways)) (rounds[name] ??= []).push(await way());
+    const order = Object.entries(ways.ways);
+    // Each pays for what the one before it has left to be collected.
+    if (round % 2 === 1) order.reverse();
+    for (const [name, way] of order) (rounds[name] ??= []).push(await way());
   }
   await ways.done();
   report(rounds, [before, await native()]);
@@ -63,7 +73,15 @@ async function inNode() {
   const { threadPool } = await import("zstn/threads");
   const others = {};
   for (const [name, dist] of Object.entries(beside)) others[name] = await import(pathToFileURL(join(dist, "node.js")).href);
-  return measured(zstn, withThreads && threadPool, new Uint8Array(readFileSync(packed)), others);
+  const bytes = (path) => new Uint8Array(readFileSync(path));
+  const options = { ...(values.base !== undefined && { base: bytes(values.base) }), ...(values.cpu && { clock: processorTime, inlineOnly: true }) };
+  return measured(zstn, withThreads && threadPool, bytes(packed), others, options);
+}
+
+/** Returns the milliseconds that all threads of this process have worked. */
+function processorTime() {
+  const { user, system } = process.cpuUsage();
+  return (user + system) / 1000;
 }
 
 /** Returns medians, and medians of the ratios to the first line within each round. */
@@ -73,5 +91,6 @@ function report(rounds, native) {
   for (const [name, speeds] of Object.entries(rounds)) {
     console.log(`| ${name} | ${median(speeds).toFixed(0)} | ${medianRatio(speeds, first).toFixed(2)} |`);
   }
+  if (native.includes(undefined)) return;
   console.log(`| native, one thread | ${median(native).toFixed(0)} | ${(median(native) / median(first)).toFixed(2)} |`);
 }

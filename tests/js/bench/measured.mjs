@@ -2,25 +2,28 @@
 
 /**
  * Returns methods by name; each decodes the model once and returns MB of tensors per second. `source` should have the bytes of
- * tensors in memory. `others` are other builds of the package by name; `threadPool` is left out where there is none.
+ * tensors in memory, as should `base` if the model is a difference from another. `others` are other builds of the package by name;
+ * `threadPool` is left out where there is none. `clock` returns milliseconds; `inlineOnly` leaves workers out.
  */
-export async function measured(zstn, threadPool, source, others) {
-  const pools = { "2 workers": zstn.workerPool({ size: 2 }), "1 worker": zstn.workerPool({ size: 1 }), ...(threadPool && { "2 threads": threadPool({ threads: 2 }) }) };
-  const models = { "inline": await zstn.open(source, { workers: 0 }) };
-  for (const [name, other] of Object.entries(others)) models[`inline, ${name}`] = await other.open(source, { workers: 0 });
-  for (const [name, pool] of Object.entries(pools)) models[name] = await zstn.open(source, { workers: pool });
+export async function measured(zstn, threadPool, source, others, { base, clock = () => performance.now(), inlineOnly = false } = {}) {
+  const pools = inlineOnly ? {} : { "2 workers": zstn.workerPool({ size: 2 }), "1 worker": zstn.workerPool({ size: 1 }), ...(threadPool && { "2 threads": threadPool({ threads: 2 }) }) };
+  const opened = ({ open }, workers) => open(source, { workers, ...(base && { base }) });
+  const models = { "inline": await opened(zstn, 0) };
+  for (const [name, other] of Object.entries(others)) models[`inline, ${name}`] = await opened(other, 0);
+  for (const [name, pool] of Object.entries(pools)) models[name] = await opened(zstn, pool);
+  if (base) models["the base alone, inline"] = await zstn.open(base, { workers: 0 });
 
   const ways = {};
   for (const [name, model] of Object.entries(models)) {
-    ways[name] = () => speed(async () => {
+    ways[name] = () => speed(clock, async () => {
       let bytes = 0;
       for await (const tensor of model.stream(undefined, { readAheadBytes: 2 ** 30 })) bytes += tensor.bytes.length;
       return bytes;
     });
   }
   const rooms = new Map(Array.from(models.inline.tensors, ([name, { byteLength }]) => [name, new Uint8Array(byteLength)]));
-  for (const name of ["inline", "2 workers"]) {
-    ways[`${name}, into memory given`] = () => speed(async () => {
+  for (const name of ["inline", "2 workers"].filter((name) => name in models)) {
+    ways[`${name}, into memory given`] = () => speed(clock, async () => {
       const reads = Array.from(rooms, ([tensor, into]) => models[name].tensor(tensor, { into }));
       return (await Promise.all(reads)).reduce((bytes, tensor) => bytes + tensor.bytes.length, 0);
     });
@@ -33,8 +36,8 @@ export async function measured(zstn, threadPool, source, others) {
   return { ways, done };
 }
 
-async function speed(decode) {
-  const begin = performance.now();
+async function speed(clock, decode) {
+  const begin = clock();
   const bytes = await decode();
-  return bytes / (performance.now() - begin) / 1000;
+  return bytes / (clock() - begin) / 1000;
 }

@@ -102,6 +102,42 @@ test("a delta of version 2 is read with its base", async () => {
   model.close();
 });
 
+/** Elements of 16 bits, up to `steps` above those of `bytes`, or fewer: the bound is that of its row. */
+function moved(bytes, steps, random) {
+  const words = new Uint16Array(bytes.buffer);
+  const bound = (element) => steps >> (Math.floor(element / COLUMNS) % 4);
+  return new Uint8Array(words.map((bits, element) => bits + (random() % (bound(element) + 1))).buffer);
+}
+
+test("differences of every length come back, with few and with many raw bits", async () => {
+  const random = xorshift(715);
+  const evenly = (elements) => new Uint8Array(Uint16Array.from({ length: elements }, random).buffer);
+  const normal = bf16Tensor(550_001, random);
+  const pairs = {
+    "few steps": [normal, 4],
+    "steps with raw bits": [normal, 700],
+    "steps with more raw bits": [evenly(70_001), 1 << 13],
+    "small": [evenly(13), 1],
+  };
+  const [old, tuned] = [{}, {}];
+  for (const [name, [bytes, steps]] of Object.entries(pairs)) {
+    for (const dtype of ["BF16", "F16"]) {
+      const shape = [bytes.length / 2];
+      old[`${name}, ${dtype}`] = { dtype, shape, bytes };
+      tuned[`${name}, ${dtype}`] = { dtype, shape, bytes: moved(bytes, steps, random) };
+    }
+  }
+  writeFileSync(at("old.safetensors"), safetensors(old));
+  writeFileSync(at("new.safetensors"), safetensors(tuned));
+  await packNatively(at("new.safetensors"), at("new.z4dm"), { base: at("old.safetensors"), extended: true });
+  const model = await open(at("new.z4dm"), { base: at("old.safetensors"), workers: 0 });
+  for await (const { name, bytes } of model.stream()) {
+    assert.equal(model.tensors.get(name).base === "difference", !name.startsWith("small"), name);
+    assert.ok(Buffer.from(bytes).equals(Buffer.from(tuned[name].bytes)), name);
+  }
+  model.close();
+});
+
 test("`extended` packs into a Blob and a stream with the same bytes, which the command line restores", async () => {
   const plain = await pack(at("small.safetensors"));
   const { blob, size } = await pack(at("small.safetensors"), { extended: true });

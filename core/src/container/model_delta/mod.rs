@@ -20,7 +20,7 @@ mod write;
 pub use base::{Base, BaseHeader, check_tensor, table_digest};
 pub use incremental::{DeltaOptions, IncrementalDeltaPacker, Needs, PackedTensor};
 pub use prefix::Prefix;
-pub use read::{ModelDelta, decode_payload};
+pub use read::{ModelDelta, Reference, decode_payload};
 pub use record::{Head, Kind, Record, max_head_bytes};
 pub use trailer::{
     Contents, RecordInfo, ShortDigest, TRAILER_END_BYTES, Trailer, fields_len_bytes, short_digest,

@@ -8,7 +8,7 @@ use core::ops::Range;
 use super::base::Base;
 use super::prefix::Prefix;
 use super::record::{self, Kind, Record};
-use super::trailer::{Contents, Trailer, short_digest};
+use super::trailer::{Contents, ShortDigest, Trailer, short_digest};
 use crate::bytes::{self, Cursor, part};
 use crate::container::safetensors::Header;
 use crate::engine::Engine;
@@ -177,7 +177,10 @@ impl<'a> ModelDelta<'a> {
         let record = self.record(number)?;
         let reference = match record.kind {
             Kind::Full => None,
-            _ => Some(base.bytes(&record.name, record.len_bytes())?),
+            _ => Some(Reference {
+                bytes: base.bytes(&record.name, record.len_bytes())?,
+                digest: None,
+            }),
         };
         let payload = part(self.file, record.payload.clone());
         let tensor = decode_payload(engine, record, self.prefix.edition, payload, reference)?;
@@ -284,15 +287,24 @@ fn check_len(found_bytes: u64, len_bytes: u64) -> Result<()> {
     .at(0))
 }
 
+/// The base's tensor of the same name as one that is decoded.
+#[derive(Debug, Clone, Copy)]
+pub struct Reference<'a> {
+    /// The tensor; its length has been checked.
+    pub bytes: &'a [u8],
+    /// The digest that the base holds of it, if it need not be computed: callers
+    /// compare the digest of what is decoded.
+    pub digest: Option<ShortDigest>,
+}
+
 /// Decodes the tensor of `record`, in a file of this `edition`, from its payload and, unless that is a frame
-/// of its own, from the base's tensor with the same name, whose length has been
-/// checked.
+/// of its own, from the base's tensor with the same name.
 pub fn decode_payload<'b, E: Engine>(
     engine: &E,
     record: &Record,
     edition: Edition,
     payload: &[u8],
-    reference: Option<&'b [u8]>,
+    reference: Option<Reference<'b>>,
 ) -> Result<Cow<'b, [u8]>> {
     let len = record.len_bytes();
     let decoded = match (record.kind, reference) {
@@ -301,14 +313,14 @@ pub fn decode_payload<'b, E: Engine>(
             frame.decode(engine, &mut out)?;
             Ok(Cow::Owned(out))
         }),
-        (Kind::Copy, Some(reference)) => Ok(Cow::Borrowed(reference)),
+        (Kind::Copy, Some(reference)) => Ok(Cow::Borrowed(reference.bytes)),
         (Kind::Delta, Some(reference)) => Delta::parse(payload)
-            .and_then(|delta| delta.decode(engine, reference))
+            .and_then(|delta| delta.decode(engine, reference.bytes))
             .map(Cow::Owned),
         (Kind::Difference, Some(reference)) => Difference::parse(payload)
             .and_then(|difference| {
                 check_len(difference.len_bytes(), len)?;
-                difference.decode(engine, reference)
+                difference.decode_from(engine, reference.bytes, reference.digest)
             })
             .map(Cow::Owned),
         (_, None) => Err(Error::invalid_input(

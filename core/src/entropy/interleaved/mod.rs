@@ -13,6 +13,8 @@ mod decode_tables;
 mod encode;
 mod frequencies;
 mod side_stream;
+#[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+mod simd128;
 mod together;
 
 pub use cost::{FRACTION_BITS, entropy_cost, log2, table_cost};

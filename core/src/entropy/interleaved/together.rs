@@ -25,7 +25,12 @@ pub fn decode_together(tables: &DecodeTables, streams: &mut [StreamPart]) {
         #[cfg(target_arch = "x86_64")]
         let (done, count) =
             crate::avx2::call!(super::avx2::decode, tables, &mut *rest; else (0, 1));
-        #[cfg(not(target_arch = "x86_64"))]
+        #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+        let (done, count) = super::simd128::decode(tables, rest);
+        #[cfg(not(any(
+            target_arch = "x86_64",
+            all(target_arch = "wasm32", target_feature = "simd128")
+        )))]
         let (done, count) = (0, 1);
         let (now, later) = rest.split_at_mut(count);
         for stream in now {

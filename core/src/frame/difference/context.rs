@@ -44,13 +44,19 @@ pub(super) struct ContextMap {
     unchanged: u16,
     by_mantissa: [u16; 64],
     /// Of even and of odd codes.
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(any(
+        target_arch = "x86_64",
+        all(target_arch = "wasm32", target_feature = "simd128")
+    ))]
     by_exponent: [ExponentTable; 2],
 }
 
 /// The scaled contexts that the exponents of a group have, which are every other
 /// one, in tables that fit into vectors.
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(
+    target_arch = "x86_64",
+    all(target_arch = "wasm32", target_feature = "simd128")
+))]
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ExponentTable {
     /// The exponents before this one stand for the same as it.
@@ -63,7 +69,10 @@ pub(super) struct ExponentTable {
     pub high: [[u8; 16]; Self::PARTS],
 }
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(
+    target_arch = "x86_64",
+    all(target_arch = "wasm32", target_feature = "simd128")
+))]
 impl ExponentTable {
     /// The most exponents are 49.
     pub const PARTS: usize = 4;
@@ -95,7 +104,10 @@ impl ExponentTable {
     }
 }
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(
+    target_arch = "x86_64",
+    all(target_arch = "wasm32", target_feature = "simd128")
+))]
 fn index_of(number: i32) -> usize {
     usize::try_from(number).unwrap_or(0)
 }
@@ -113,7 +125,10 @@ impl ContextMap {
             scaled,
             unchanged: meaning(UNCHANGED),
             by_mantissa: core::array::from_fn(|top| meaning(FIRST_MANTISSA + top)),
-            #[cfg(target_arch = "x86_64")]
+            #[cfg(any(
+                target_arch = "x86_64",
+                all(target_arch = "wasm32", target_feature = "simd128")
+            ))]
             by_exponent: [0, 1].map(|parity| ExponentTable::new(parity, &meaning)),
         }
     }
@@ -121,7 +136,10 @@ impl ContextMap {
     /// Returns the table for the exponents of a group of that code, which is not
     /// one of those without a scale, and the exponent field that is number 0 in
     /// it.
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(any(
+        target_arch = "x86_64",
+        all(target_arch = "wasm32", target_feature = "simd128")
+    ))]
     #[inline(always)]
     pub fn by_exponent<F: Float>(&self, code: u8) -> (&ExponentTable, i16) {
         // A context is twice the exponent field less this.

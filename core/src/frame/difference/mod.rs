@@ -78,6 +78,18 @@ impl<'a> Difference<'a> {
     /// Returns the tensor, from the base that the frame was made against; any
     /// other one is refused.
     pub fn decode<E: Engine>(&self, engine: &E, reference: &[u8]) -> Result<Vec<u8>> {
+        self.decode_from(engine, reference, None)
+    }
+
+    /// Decodes like [`Difference::decode`]. A `digest` that is given stands for
+    /// that of the base, which is not computed: whether the base has it shows in
+    /// the tensor, which callers compare with its own digest.
+    pub fn decode_from<E: Engine>(
+        &self,
+        engine: &E,
+        reference: &[u8],
+        digest: Option<[u8; 16]>,
+    ) -> Result<Vec<u8>> {
         let wrong = |detail| Error::malformed(Rule::DeltaReference, detail);
         if reference.len() as u64 != self.len_bytes() {
             return Err(wrong(format!(
@@ -86,7 +98,8 @@ impl<'a> Difference<'a> {
                 reference.len()
             )));
         }
-        if short_digest(engine, reference) != self.head.base_digest {
+        let digest = digest.unwrap_or_else(|| short_digest(engine, reference));
+        if digest != self.head.base_digest {
             return Err(wrong(
                 "the difference was made against other bytes than this reference".into(),
             ));

@@ -1,6 +1,7 @@
 //! Single tensors from deltas: few reads, the right bytes or a refusal, and every
 //! walk ends.
 
+mod attached;
 mod damage;
 mod reading;
 

@@ -3,6 +3,8 @@
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 mod raw_bits;
+#[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+mod simd128;
 
 use alloc::vec::Vec;
 
@@ -80,7 +82,12 @@ pub(super) fn decode<F: Float>(directory: &Directory, blocks: Vec<StoredBlock>) 
     crate::avx2::call!(avx2::decode::<F>, directory, &mut streams; else {
         decode_scalar::<F>(directory, &mut streams);
     });
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+    simd128::decode::<F>(directory, &mut streams);
+    #[cfg(not(any(
+        target_arch = "x86_64",
+        all(target_arch = "wasm32", target_feature = "simd128")
+    )))]
     decode_scalar::<F>(directory, &mut streams);
     for stream in streams {
         stream.finish()?;
@@ -88,6 +95,7 @@ pub(super) fn decode<F: Float>(directory: &Directory, blocks: Vec<StoredBlock>) 
     Ok(())
 }
 
+#[cfg(not(all(target_arch = "wasm32", target_feature = "simd128")))]
 fn decode_scalar<F: Float>(directory: &Directory, streams: &mut [Stream<F::Word>]) {
     let fill = |code, predicted: &[u8], choices: &mut [u16]| {
         directory.choices.fill::<F>(code, predicted, choices);
