@@ -10,10 +10,10 @@ use crate::args::Platforms;
 use crate::cargo::cargo;
 use crate::step::{Report, Step};
 use crate::workspace::Workspace;
-use crate::{apt, build_paths, counts, oldest_rust, process, rust_target};
+use crate::{apt, build_paths, counts, oldest_rust, process, rust_target, wine};
 
 /// The target directory of all platforms. `--keep` leaves it, several GB.
-const DIRECTORY: &str = "platforms";
+pub const DIRECTORY: &str = "platforms";
 
 /// A system that tests run on by emulation.
 struct Platform {
@@ -149,7 +149,7 @@ const ALL: [Platform; 5] = [
         archiver: "x86_64-w64-mingw32-ar",
         runner: Some("wine"),
         flags: &[],
-        tests: &[VECTORS, COMMAND_LINE],
+        tests: &[CORE, VECTORS, COMMAND_LINE],
     },
 ];
 
@@ -207,8 +207,7 @@ impl Platform {
         }
         if self.is_windows() {
             // It would write to its folder for a while after the last program.
-            let mut server = Command::new("wineserver");
-            let _ = process::ask(wine(&mut server, workspace).arg("--kill"));
+            wine::end(workspace);
         }
         Ok(())
     }
@@ -225,6 +224,9 @@ impl Platform {
                 .with_context(|| format!("install them: {}", apt::by_hand(&missing)))?;
         }
         rust_target::add(workspace, step, self.triple)?;
+        if self.is_windows() {
+            wine::prepare(workspace, step, self.compiler)?;
+        }
         step.note(self.triple);
         Ok(())
     }
@@ -248,7 +250,7 @@ impl Platform {
             command.env(format!("CARGO_TARGET_{upper}_RUNNER"), runner);
         }
         if self.is_windows() {
-            wine(&mut command, workspace);
+            wine::set_environment(&mut command, workspace);
         }
         let flags: Vec<String> = self.flags.iter().map(|flag| (*flag).to_owned()).collect();
         build_paths::set_flags(&mut command, &flags);
@@ -264,14 +266,4 @@ impl Platform {
         let path = format!("{DIRECTORY}/{}/debug/zstn{ending}", self.triple);
         workspace.target(&path)
     }
-}
-
-/// Gives wine a folder of its own, and a standard error that has only what its
-/// programs write: tests compare it.
-fn wine<'a>(command: &'a mut Command, workspace: &Workspace) -> &'a mut Command {
-    command
-        .env("WINEPREFIX", workspace.target(&format!("{DIRECTORY}/wine")))
-        .env("WINEDEBUG", "-all")
-        // No windows that offer to install .NET and a browser, and no menus.
-        .env("WINEDLLOVERRIDES", "mscoree=;mshtml=;winemenubuilder.exe=")
 }
