@@ -70,6 +70,11 @@ const FOUR_GIB: Tests = Tests {
     ],
 };
 
+const LIBRARY: Tests = Tests {
+    title: "the library",
+    arguments: &["--package", "zstn-tests", "--test", "library"],
+};
+
 const COMMAND_LINE: Tests = Tests {
     title: "the command line",
     arguments: &["--package", "zstn-tests", "--test", "cli"],
@@ -149,7 +154,7 @@ const ALL: [Platform; 5] = [
         archiver: "x86_64-w64-mingw32-ar",
         runner: Some("wine"),
         flags: &[],
-        tests: &[CORE, VECTORS, COMMAND_LINE],
+        tests: &[CORE, VECTORS, LIBRARY, COMMAND_LINE],
     },
 ];
 
@@ -192,7 +197,8 @@ impl Platform {
         for tests in self.tests {
             report.check(&format!("{}: {}", self.name, tests.title), |step| {
                 let mut command = self.cargo(workspace);
-                if tests.arguments.contains(&"cli") {
+                let mut arguments = tests.arguments.iter();
+                if arguments.any(|argument| ["library", "cli"].contains(argument)) {
                     step.run(
                         self.cargo(workspace)
                             .args(["build", "--package", "zstn"])
