@@ -75,6 +75,11 @@ const LIBRARY: Tests = Tests {
     arguments: &["--package", "zstn-tests", "--test", "library"],
 };
 
+const HTTP: Tests = Tests {
+    title: "clients and servers",
+    arguments: &["--package", "zstn-tests", "--test", "http"],
+};
+
 const COMMAND_LINE: Tests = Tests {
     title: "the command line",
     arguments: &["--package", "zstn-tests", "--test", "cli"],
@@ -154,7 +159,7 @@ const ALL: [Platform; 5] = [
         archiver: "x86_64-w64-mingw32-ar",
         runner: Some("wine"),
         flags: &[],
-        tests: &[CORE, VECTORS, LIBRARY, COMMAND_LINE],
+        tests: &[CORE, VECTORS, LIBRARY, HTTP, COMMAND_LINE],
     },
 ];
 
@@ -198,7 +203,7 @@ impl Platform {
             report.check(&format!("{}: {}", self.name, tests.title), |step| {
                 let mut command = self.cargo(workspace);
                 let mut arguments = tests.arguments.iter();
-                if arguments.any(|argument| ["library", "cli"].contains(argument)) {
+                if arguments.any(|argument| ["library", "http", "cli"].contains(argument)) {
                     step.run(
                         self.cargo(workspace)
                             .args(["build", "--package", "zstn"])
