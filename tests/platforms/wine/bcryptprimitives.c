@@ -1,5 +1,5 @@
-/* The library bcryptprimitives.dll, which wine lacks before version 9. Rust's
- * standard library takes its random numbers from it, so no program of Rust starts
+/* The library bcryptprimitives.dll, which wine 8 lacks. Rust's standard
+ * library takes its random numbers from it, so no program of Rust starts
  * without. */
 
 #include <windows.h>

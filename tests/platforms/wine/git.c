@@ -15,6 +15,10 @@
 /* What failed here, and is no status of git's. */
 #define STATUS_OF_BRIDGE 125
 
+/* No call of git in a test takes as long. */
+#define LIMIT_MS 60000
+#define PAUSE_MS 5
+
 /* Nothing above drive C: is a repository for programs of Windows. */
 static const wchar_t START[] =
     L"sh -c \"export GIT_CEILING_DIRECTORIES=$WINEPREFIX; "
@@ -101,10 +105,13 @@ int main(void)
 
     DWORD len_bytes;
     char *written;
+    int waited_ms = 0;
     while (written = contents(file, &len_bytes),
            len_bytes == 0 || written[len_bytes - 1] != MARK) {
         free(written);
-        Sleep(5);
+        if ((waited_ms += PAUSE_MS) > LIMIT_MS)
+            fail("wait any longer for git");
+        Sleep(PAUSE_MS);
     }
     char *status = last_mark(written, written + len_bytes - 1);
     char *said = last_mark(written, status);
