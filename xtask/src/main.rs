@@ -52,6 +52,7 @@ mod torch;
 mod valgrind;
 mod wasm;
 mod wheel;
+mod wine;
 mod workspace;
 
 use std::process::ExitCode;

@@ -10,10 +10,10 @@ use crate::args::Platforms;
 use crate::cargo::cargo;
 use crate::step::{Report, Step};
 use crate::workspace::Workspace;
-use crate::{apt, build_paths, counts, oldest_rust, process, rust_target};
+use crate::{apt, build_paths, counts, oldest_rust, process, rust_target, wine};
 
 /// The target directory of all platforms. `--keep` leaves it, several GB.
-const DIRECTORY: &str = "platforms";
+pub const DIRECTORY: &str = "platforms";
 
 /// A system that tests run on by emulation.
 struct Platform {
@@ -68,6 +68,16 @@ const FOUR_GIB: Tests = Tests {
         "--",
         "four_gib::",
     ],
+};
+
+const LIBRARY: Tests = Tests {
+    title: "the library",
+    arguments: &["--package", "zstn-tests", "--test", "library"],
+};
+
+const HTTP: Tests = Tests {
+    title: "clients and servers",
+    arguments: &["--package", "zstn-tests", "--test", "http"],
 };
 
 const COMMAND_LINE: Tests = Tests {
@@ -149,7 +159,7 @@ const ALL: [Platform; 5] = [
         archiver: "x86_64-w64-mingw32-ar",
         runner: Some("wine"),
         flags: &[],
-        tests: &[VECTORS, COMMAND_LINE],
+        tests: &[CORE, VECTORS, LIBRARY, HTTP, COMMAND_LINE],
     },
 ];
 
@@ -192,7 +202,8 @@ impl Platform {
         for tests in self.tests {
             report.check(&format!("{}: {}", self.name, tests.title), |step| {
                 let mut command = self.cargo(workspace);
-                if tests.arguments.contains(&"cli") {
+                let mut arguments = tests.arguments.iter();
+                if arguments.any(|argument| ["library", "http", "cli"].contains(argument)) {
                     step.run(
                         self.cargo(workspace)
                             .args(["build", "--package", "zstn"])
@@ -207,8 +218,7 @@ impl Platform {
         }
         if self.is_windows() {
             // It would write to its folder for a while after the last program.
-            let mut server = Command::new("wineserver");
-            let _ = process::ask(wine(&mut server, workspace).arg("--kill"));
+            wine::end(workspace);
         }
         Ok(())
     }
@@ -225,6 +235,9 @@ impl Platform {
                 .with_context(|| format!("install them: {}", apt::by_hand(&missing)))?;
         }
         rust_target::add(workspace, step, self.triple)?;
+        if self.is_windows() {
+            wine::prepare(workspace, step, self.compiler)?;
+        }
         step.note(self.triple);
         Ok(())
     }
@@ -248,7 +261,7 @@ impl Platform {
             command.env(format!("CARGO_TARGET_{upper}_RUNNER"), runner);
         }
         if self.is_windows() {
-            wine(&mut command, workspace);
+            wine::set_environment(&mut command, workspace);
         }
         let flags: Vec<String> = self.flags.iter().map(|flag| (*flag).to_owned()).collect();
         build_paths::set_flags(&mut command, &flags);
@@ -264,14 +277,4 @@ impl Platform {
         let path = format!("{DIRECTORY}/{}/debug/zstn{ending}", self.triple);
         workspace.target(&path)
     }
-}
-
-/// Gives wine a folder of its own, and a standard error that has only what its
-/// programs write: tests compare it.
-fn wine<'a>(command: &'a mut Command, workspace: &Workspace) -> &'a mut Command {
-    command
-        .env("WINEPREFIX", workspace.target(&format!("{DIRECTORY}/wine")))
-        .env("WINEDEBUG", "-all")
-        // No windows that offer to install .NET and a browser, and no menus.
-        .env("WINEDLLOVERRIDES", "mscoree=;mshtml=;winemenubuilder.exe=")
 }

@@ -1,6 +1,7 @@
 //! Files and folders that appear only when they are complete.
 
 use std::fmt;
+#[cfg(unix)]
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Seek, Write};
 use std::ops::Range;
@@ -10,7 +11,9 @@ use crate::report::Uploaded;
 use crate::source::{HttpOptions, Map, Source, is_same};
 use crate::{Error, Result};
 use backing::Backing;
-use hidden::{give_name, parent};
+use hidden::give_name;
+#[cfg(unix)]
+use hidden::parent;
 use pending::Pending;
 use receiver::Receiver;
 use target::Target;
@@ -44,8 +47,8 @@ pub(crate) use unfinished::shown;
 /// unless it could still call [`remove_unfinished`].
 ///
 /// A path that is a link means the file that the link leads to. A pipe or a
-/// device, such as `/dev/null`, is never replaced but written to, and so is a
-/// writer: these receive bytes as soon as they are final.
+/// device, such as `/dev/null` (`NUL` on Windows), is never replaced but written to,
+/// and so is a writer: these receive bytes as soon as they are final.
 pub struct Output<'a> {
     backing: Backing<'a>,
     /// The path as it was given; `None` for a writer.

@@ -1,5 +1,6 @@
 //! Files that are being written and appear together.
 
+#[cfg(unix)]
 use std::fs::File;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};

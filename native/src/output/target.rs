@@ -19,7 +19,8 @@ pub(super) enum Target {
     File(PathBuf),
     /// Standard output.
     Stdout,
-    /// A pipe or a device such as `/dev/null`, which is written to.
+    /// A pipe or a device such as `/dev/null`, which is written to; on Windows `NUL`
+    /// alone.
     Stream(PathBuf),
 }
 
@@ -32,6 +33,11 @@ impl Target {
         const STDOUT: [&str; 3] = ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"];
         if STDOUT.iter().any(|name| path.as_os_str() == *name) {
             return Ok(Self::Stdout);
+        }
+        // In every folder, and by no kind of its metadata.
+        #[cfg(windows)]
+        if path.as_os_str().eq_ignore_ascii_case("NUL") {
+            return Ok(Self::Stream(path.into()));
         }
         let refused = |what| {
             let detail = format!("{} is {what}; name a file to write", path.display());

@@ -1,7 +1,7 @@
 //! Differences on the command line: bases that are packed, chains of them,
 //! and single buffers.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use zstn_tests::cases;
@@ -149,16 +149,18 @@ fn chains_that_do_not_fit_are_refused() {
 
 #[test]
 fn a_lack_of_temporary_space_names_the_folder() {
+    let variable = if cfg!(windows) { "TMP" } else { "TMPDIR" };
+    let missing: PathBuf = ["no", "such", "folder"].iter().collect();
     let folder = generations();
     let out = Command::new(program())
         .args(["unpack", "v2.z4dm", "--base", "v1.zstn", "-o", "x"])
         .current_dir(folder.path())
-        .env("TMPDIR", "no/such/folder")
+        .env(variable, &missing)
         .output()
         .expect("zstn runs");
     let said = text(&out.stderr);
     assert!(!out.status.success());
-    for part in ["temporary file", "no/such/folder", "TMPDIR"] {
+    for part in ["temporary file", &missing.to_string_lossy(), variable] {
         assert!(said.contains(part), "{said}");
     }
     assert!(!folder.path().join("x").exists());

@@ -1,6 +1,6 @@
 //! `zstn sketch` and `zstn pack --base auto`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Output;
 
 use tempfile::TempDir;
@@ -44,6 +44,12 @@ pub(super) fn folder() -> TempDir {
     folder
 }
 
+/// Returns the path of a member of the family as messages show it: its name is
+/// joined by the separator of the system.
+fn member(name: &str) -> PathBuf {
+    Path::new("models").join(name)
+}
+
 pub(super) const AUTO: &str = "--base auto --family models";
 
 #[test]
@@ -53,10 +59,12 @@ fn a_base_is_found_and_said_before_packing() {
     let said = say(folder.path(), &format!("pack tuned.safetensors {AUTO}"));
     let lines: Vec<&str> = said.lines().collect();
     assert_eq!(lines.len(), 2, "{said}");
+    let expected = format!(
+        " of 400 kB against {}; without a base about 26",
+        member("base.safetensors").display()
+    );
     assert!(
-        lines[0].starts_with("expects ")
-            && lines[0]
-                .contains(" of 400 kB against models/base.safetensors; without a base about 26"),
+        lines[0].starts_with("expects ") && lines[0].contains(&expected),
         "{said}"
     );
     assert!(
@@ -99,7 +107,7 @@ fn reports_have_what_was_expected() {
     ));
     assert_eq!(
         report["bases"],
-        serde_json::json!(["models/base.safetensors"])
+        serde_json::json!([member("base.safetensors")])
     );
     assert_eq!(report["output"], "tuned.z4dm");
     let family = &report["family"];
@@ -275,8 +283,9 @@ fn wrong_usage_and_wrong_files_have_their_status() {
         folder.path(),
         &format!("pack tuned.safetensors {AUTO} -o x"),
     );
-    assert!(
-        said.contains("note: base.safetensors was left out: models/base.sketch"),
-        "{said}"
+    let note = format!(
+        "note: base.safetensors was left out: {}",
+        member("base.sketch").display()
     );
+    assert!(said.contains(&note), "{said}");
 }

@@ -22,6 +22,7 @@ fn zstn(home: &Path, hub: &Hub, variables: &[(&str, &str)], arguments: &[&str]) 
     }
     let out = command
         .env("HOME", home)
+        .env("USERPROFILE", home) // the same on Windows
         .env("HF_ENDPOINT", format!("{}/", hub.endpoint()))
         .envs(variables.iter().copied())
         .args(arguments)
@@ -68,7 +69,6 @@ fn every_verb_reads_a_file_in_a_hub() {
 }
 
 #[test]
-#[cfg(unix)]
 fn the_token_is_where_the_tools_of_the_hub_keep_it() {
     let hub = hub();
     let home = tempfile::tempdir().unwrap();

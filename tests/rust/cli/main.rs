@@ -1,7 +1,6 @@
 //! The command line as its users see it.
 
 mod addresses;
-#[cfg(unix)]
 mod changed_inputs;
 mod delta_bases;
 mod deltas;
@@ -9,10 +8,8 @@ mod exit_status;
 mod extended;
 mod families;
 mod family_outputs;
-#[cfg(unix)]
 mod file_faults;
 mod hub;
-#[cfg(unix)]
 mod killed;
 mod known_sha256;
 mod lfs;

@@ -1,6 +1,6 @@
 //! The options for addresses count in every function that reads some.
 
-use std::path::Path;
+use std::path::{MAIN_SEPARATOR_STR, Path};
 
 use zstn::convert::Target;
 use zstn::source::HttpOptions;
@@ -71,7 +71,8 @@ impl Files {
                 }
                 let name = path.strip_prefix(self.folder.path()).unwrap();
                 let bytes = std::fs::read(&path).unwrap();
-                server.add(name.to_str().unwrap(), Page::File(bytes));
+                let name = name.to_str().unwrap().replace(MAIN_SEPARATOR_STR, "/");
+                server.add(&name, Page::File(bytes));
             }
         }
     }

@@ -60,6 +60,7 @@ impl Drop for PythonServer {
 }
 
 #[test]
+#[cfg_attr(windows, ignore = "wine has no Python")]
 fn a_short_file_is_read_whole() {
     let server = PythonServer::start();
     for name in ["m.safetensors", "m.zstn"] {
@@ -75,6 +76,7 @@ fn a_short_file_is_read_whole() {
 }
 
 #[test]
+#[cfg_attr(windows, ignore = "wine has no Python")]
 fn a_longer_one_is_refused() {
     let server = PythonServer::start();
     let location = Location::url(format!("{}/m.zstn", server.url));

@@ -167,6 +167,10 @@ impl Write for Counted {
 }
 
 #[test]
+#[cfg_attr(
+    not(target_os = "linux"),
+    ignore = "a stream is copied to a file as a whole before it is packed"
+)]
 fn frames_go_out_while_tensors_come_in() {
     let mut rng = Rng(4);
     let tensors: Vec<_> = (0..8).map(|_| rng.bf16_weights(5 << 20)).collect();
@@ -211,9 +215,12 @@ fn streams_that_end_early_or_late_are_errors() {
         let (code, text) = refusal(&original[..len]);
         assert_eq!(code, "malformed", "{text}");
     }
-    let (code, text) = refusal(&[&original[..], &[0]].concat());
-    assert_eq!(code, "usage");
-    assert!(text.contains("goes on after its last tensor"), "{text}");
+    // Where a stream is copied to a file first, it is packed like that file.
+    if cfg!(target_os = "linux") {
+        let (code, text) = refusal(&[&original[..], &[0]].concat());
+        assert_eq!(code, "usage");
+        assert!(text.contains("goes on after its last tensor"), "{text}");
+    }
     // Both are packed as they are if that is allowed, since all of them is kept.
     let options = PackOptions::default().allow_truncated(true);
     for odd in [

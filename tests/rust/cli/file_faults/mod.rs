@@ -2,5 +2,7 @@
 
 mod inputs;
 mod meanwhile;
+// The shell limits the length of files.
+#[cfg(unix)]
 mod outputs;
 pub(crate) mod scratch;

@@ -67,6 +67,22 @@ fn run(folder: &Path, arguments: &[&str], output: &OsStr, force: bool) -> Output
     command.stdin(Stdio::null()).output().expect("zstn runs")
 }
 
+/// Links to `input` by its name; returns the name of the link.
+#[cfg(unix)]
+fn soft_link(folder: &Path, input: &str) -> Option<String> {
+    let extension = Path::new(input).extension().unwrap().to_str().unwrap();
+    let soft = format!("soft.{extension}");
+    let _ = fs::remove_file(folder.join(&soft));
+    std::os::unix::fs::symlink(input, folder.join(&soft)).unwrap();
+    Some(soft)
+}
+
+/// Returns nothing: on Windows a link takes a privilege.
+#[cfg(not(unix))]
+fn soft_link(_: &Path, _: &str) -> Option<String> {
+    None
+}
+
 pub(super) fn contents(folder: &Path) -> Vec<(std::ffi::OsString, Vec<u8>)> {
     let mut files: Vec<_> = fs::read_dir(folder)
         .unwrap()
@@ -88,16 +104,10 @@ fn an_input_is_never_replaced_not_even_with_force() {
             fs::create_dir_all(folder.join("sub")).unwrap();
             let extension = Path::new(input).extension().unwrap().to_str().unwrap();
             let hard = format!("hard.{extension}");
-            let soft = format!("soft.{extension}");
             let _ = fs::remove_file(folder.join(&hard));
             fs::hard_link(folder.join(input), folder.join(&hard)).unwrap();
             let mut names = vec![input.to_owned(), format!("sub/../{input}"), hard];
-            #[cfg(unix)]
-            {
-                let _ = fs::remove_file(folder.join(&soft));
-                std::os::unix::fs::symlink(input, folder.join(&soft)).unwrap();
-                names.push(soft);
-            }
+            names.extend(soft_link(folder, input));
             let before = contents(folder);
             for name in names {
                 let out = run(folder, arguments, name.as_ref(), true);
@@ -159,6 +169,21 @@ fn the_library_refuses_to_replace_an_input_as_well() {
     for (number, result) in errors.into_iter().enumerate() {
         let error = result.expect_err(&number.to_string()).to_string();
         assert!(error.contains("is being read"), "{number}: {error}");
+    }
+    assert!(contents(folder.path()) == before);
+}
+
+#[test]
+fn what_goes_to_the_null_device_is_gone() {
+    let folder = scratch();
+    let null = if cfg!(windows) { "nul" } else { "/dev/null" };
+    let before = contents(folder.path());
+    for arguments in WRITING {
+        // `convert` and `get` choose the format by the extension.
+        if !["convert", "get"].contains(&arguments[0]) {
+            let out = run(folder.path(), arguments, null.as_ref(), false);
+            assert!(out.status.success(), "{arguments:?}: {}", text(&out.stderr));
+        }
     }
     assert!(contents(folder.path()) == before);
 }

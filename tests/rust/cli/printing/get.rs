@@ -67,7 +67,7 @@ fn the_ending_says_what_is_written_or_is_refused() {
         let arguments = ["get", "m.safetensors", name, "-o", output];
         zstn(folder.path(), &arguments)
     };
-    for output in ["w", "w.bin", "w.raw", "w.BIN"] {
+    for output in ["w", "w.bin", "w.raw", "upper.BIN"] {
         let out = get("w", output);
         assert!(out.status.success(), "{}", text(&out.stderr));
         assert_eq!(std::fs::read(at(output)).expect("written"), bytes);

@@ -3,7 +3,6 @@
 
 mod get;
 mod ls;
-#[cfg(unix)]
 mod pipes;
 mod select;
 mod servers;

@@ -1,7 +1,6 @@
 //! Closed pipes.
 
 use std::io::pipe;
-use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 
@@ -78,7 +77,7 @@ fn a_closed_pipe_never_ends_in_a_panic() {
                 let _ = std::fs::remove_file(folder.path().join(made));
             }
             let ended = run(folder.path(), arguments, closed);
-            assert_eq!(ended.signal(), None, "{arguments:?} with {closed:?}");
+            // After a signal there is no code.
             assert_eq!(ended.code(), Some(status), "{arguments:?} with {closed:?}");
         }
     }

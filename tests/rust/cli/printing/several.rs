@@ -87,7 +87,10 @@ fn outputs_that_would_meet_are_refused() {
     refuse(
         folder.path(),
         "pack a.safetensors model/a.safetensors -o out -f",
-        "would be called out/a.zstn",
+        &format!(
+            "would be called {}",
+            Path::new("out").join("a.zstn").display()
+        ),
     );
     refuse(
         folder.path(),

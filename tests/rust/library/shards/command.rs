@@ -1,10 +1,8 @@
 //! The command line.
 
-use std::process::Command;
-
 #[cfg(unix)]
-use zstn_tests::command::is_ignored;
-use zstn_tests::command::{json, program, text, zstn};
+use zstn_tests::command::{is_ignored, program};
+use zstn_tests::command::{json, text, zstn};
 
 use super::*;
 
@@ -114,6 +112,7 @@ fn the_command_line_names_and_reports() {
 #[cfg(unix)]
 #[test]
 fn a_program_that_is_stopped_leaves_nothing() {
+    use std::process::Command;
     use std::time::{Duration, Instant};
 
     if is_ignored(rustix::process::Signal::INT) {

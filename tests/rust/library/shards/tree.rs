@@ -1,6 +1,7 @@
 //! Folders with subfolders: the same tree is restored.
 
 use std::fs;
+use std::path::MAIN_SEPARATOR_STR;
 
 use zstn_tests::checkpoint;
 use zstn_tests::command::{json, text, zstn};
@@ -39,13 +40,16 @@ fn pipeline(seed: u64) -> Files {
     files
 }
 
-/// Every file below a folder, and every empty folder, by its path.
+/// Every file below a folder, and every empty folder, by its path with slashes.
 fn tree(folder: &Path) -> Files {
     let mut files = Files::new();
     let mut pending = vec![folder.to_path_buf()];
     while let Some(next) = pending.pop() {
         let entries: Vec<_> = fs::read_dir(&next).unwrap().flatten().collect();
-        let name = |path: &Path| path.strip_prefix(folder).unwrap().display().to_string();
+        let name = |path: &Path| {
+            let path = path.strip_prefix(folder).unwrap();
+            path.display().to_string().replace(MAIN_SEPARATOR_STR, "/")
+        };
         if entries.is_empty() {
             files.insert(format!("{}/", name(&next)), Vec::new());
         }
@@ -90,13 +94,14 @@ fn a_pipeline_comes_back_as_the_same_tree() {
     assert_eq!(packed.keys().find(is_plain), None, "all are packed");
     assert_eq!(report["files"].as_array().unwrap().len(), 6);
     assert_eq!(report["folder"]["left_out"], serde_json::json!([]));
-    let outputs: Vec<&str> = report["files"]
+    let outputs: Vec<&Path> = report["files"]
         .as_array()
         .unwrap()
         .iter()
-        .map(|shard| shard["output"].as_str().unwrap())
+        .map(|shard| Path::new(shard["output"].as_str().unwrap()))
         .collect();
-    assert!(outputs.contains(&"vae/decoder/m.zstn"), "{outputs:?}");
+    let deep = Path::new("vae/decoder/m.zstn");
+    assert!(outputs.contains(&deep), "{outputs:?}");
 
     let verify = ["verify", "model-zstn", "--against", "model", "--json"];
     let report = json(&zstn(scratch.path(), &verify));
@@ -139,7 +144,8 @@ fn a_pipeline_against_a_base_plain_or_packed() {
         &["pack", "tuned", "--base", "base", "-o", "x"],
     );
     assert_eq!(out.status.code(), Some(2), "{}", text(&out.stderr));
-    assert!(text(&out.stderr).contains("vae/decoder/m.safetensors"));
+    let missing: PathBuf = ["vae", "decoder", "m.safetensors"].iter().collect();
+    assert!(text(&out.stderr).contains(&*missing.to_string_lossy()));
     assert!(!at("x").exists());
 }
 
@@ -168,7 +174,9 @@ fn packed_files_below_that_would_be_unpacked_are_refused() {
     files.insert("old/m.zstn".into(), b"packed before".to_vec());
     plant(&folder, &files);
     let error = pack(&folder, &scratch.path().join("packed")).unwrap_err();
-    assert!(error.to_string().contains("old/m.zstn"), "{error}");
+    let packed = Path::new("old").join("m.zstn");
+    let said = error.to_string();
+    assert!(said.contains(&*packed.to_string_lossy()), "{said}");
     assert_eq!(names(scratch.path()), ["model"]);
 }
 

@@ -1,0 +1,68 @@
+//! A folder for wine, which runs programs of Windows, with what tests miss in it.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::Result;
+
+use crate::platforms::DIRECTORY;
+use crate::process;
+use crate::step::Step;
+use crate::workspace::Workspace;
+
+/// Gives wine a folder of its own, and a standard error that has only what its
+/// programs write: tests compare it.
+pub fn set_environment<'a>(command: &'a mut Command, workspace: &Workspace) -> &'a mut Command {
+    command
+        .env("WINEPREFIX", prefix(workspace))
+        .env("WINEDEBUG", "-all")
+        // No windows that offer to install .NET and a browser, and no menus.
+        .env("WINEDLLOVERRIDES", "mscoree=;mshtml=;winemenubuilder.exe=")
+}
+
+/// Makes the folder, and builds what is missing in it with a compiler for Windows:
+/// a library that this wine may have, and git.
+pub fn prepare(workspace: &Workspace, step: &mut Step, compiler: &str) -> Result<()> {
+    let system = prefix(workspace).join("drive_c/windows/system32");
+    if !system.is_dir() {
+        let mut boot = Command::new("wineboot");
+        step.run(set_environment(&mut boot, workspace).arg("--init"))?;
+    }
+    let sources = workspace.path("tests/platforms/wine");
+    let library = system.join("bcryptprimitives.dll");
+    if !library.exists() {
+        let mut build = Command::new(compiler);
+        build.arg("-shared");
+        let source = sources.join("bcryptprimitives.c");
+        make(step, build, &source, &library, &["-ladvapi32"])?;
+    }
+    let git = system.join("git.exe");
+    make(
+        step,
+        Command::new(compiler),
+        &sources.join("git.c"),
+        &git,
+        &[],
+    )
+}
+
+/// Ends what would write to the folder for a while after the last program.
+pub fn end(workspace: &Workspace) {
+    let mut server = Command::new("wineserver");
+    let _ = process::ask(set_environment(&mut server, workspace).arg("--kill"));
+}
+
+fn make(
+    step: &mut Step,
+    mut build: Command,
+    source: &Path,
+    made: &Path,
+    libraries: &[&str],
+) -> Result<()> {
+    build.args(["-O1", "-Wall", "-Wextra", "-Werror", "-o"]);
+    step.run(build.arg(made).arg(source).args(libraries))
+}
+
+fn prefix(workspace: &Workspace) -> PathBuf {
+    workspace.target(&format!("{DIRECTORY}/wine"))
+}
