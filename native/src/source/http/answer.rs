@@ -16,7 +16,7 @@ pub(super) struct Answer {
     pub(super) headers: HeaderMap,
     pub(super) framing: Framing,
     pub(super) body: Body,
-    pub(super) in_flight: Option<InFlight>,
+    pub(super) in_flight: Option<Box<InFlight>>,
 }
 
 /// The way in which the end of a body is marked.

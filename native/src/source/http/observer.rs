@@ -48,7 +48,9 @@ pub struct HttpRequest {
 
 /// The observer of some options.
 #[derive(Clone)]
-pub(super) struct Observer {
+pub(super) struct Observer(Arc<Told>);
+
+struct Told {
     told: Arc<dyn HttpObserver>,
     /// The same for a store. Made once: connections are shared between equal
     /// options.
@@ -58,19 +60,19 @@ pub(super) struct Observer {
 
 impl Observer {
     pub(super) fn new(told: Arc<dyn HttpObserver>) -> Self {
-        Self {
+        Self(Arc::new(Told {
             #[cfg(feature = "store")]
             stores: {
                 let told = Arc::clone(&told);
                 zstn_store::Observer::new(move |request| told.request(&request.into()))
             },
             told,
-        }
+        }))
     }
 
     #[cfg(feature = "store")]
     pub(super) fn of_stores(&self) -> &zstn_store::Observer {
-        &self.stores
+        &self.0.stores
     }
 
     /// Says that a file was read whole.
@@ -79,15 +81,15 @@ impl Observer {
             Ok(uri) => format!("{}{}", host(&uri), uri.path()),
             Err(_) => String::new(),
         };
-        self.told.read_whole(&shown, len_bytes);
+        self.0.told.read_whole(&shown, len_bytes);
     }
 
     /// Begins to watch a request.
-    pub(super) fn begin<B>(&self, request: &Request<B>, attempt: u32) -> InFlight {
+    pub(super) fn begin<B>(&self, request: &Request<B>, attempt: u32) -> Box<InFlight> {
         let uri = request.uri();
         let text = |name| Some(request.headers().get(name)?.to_str().ok()?.to_owned());
-        InFlight {
-            told: Arc::clone(&self.told),
+        Box::new(InFlight {
+            told: Arc::clone(&self.0.told),
             started: Instant::now(),
             request: HttpRequest {
                 method: request.method().to_string(),
@@ -102,7 +104,7 @@ impl Observer {
                 elapsed: Duration::ZERO,
                 attempt,
             },
-        }
+        })
     }
 }
 
