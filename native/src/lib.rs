@@ -54,6 +54,7 @@ pub mod display;
 mod engine;
 mod error;
 pub mod family;
+mod finished;
 #[cfg(feature = "lfs")]
 pub mod lfs;
 #[cfg(any(feature = "lfs", feature = "manifest"))]
@@ -89,6 +90,7 @@ pub use buffer::{compress, compress_delta, decompress, decompress_delta};
 pub use convert::{ConvertOptions, ConvertReport, convert};
 pub use engine::Engine;
 pub use error::{Error, Result};
+pub use finished::FinishedTensor;
 pub use output::{Output, Sink, remove_unfinished};
 pub use pack::PackOptions;
 pub use progress::{Phase, Progress};

@@ -1,5 +1,7 @@
 //! Watching work.
 
+use crate::FinishedTensor;
+
 /// Watches work on a checkpoint. Its methods may be called from any thread; `()`
 /// ignores all of them.
 ///
@@ -15,6 +17,15 @@ pub trait Progress: Sync {
     /// are here and, if known, its length.
     fn fetching(&self, so_far_bytes: u64, len_bytes: Option<u64>) {
         let _ = (so_far_bytes, len_bytes);
+    }
+    /// Returns whether [`Progress::tensor`] is to be called: to find out how a tensor is
+    /// stored takes a little time. By default it is not.
+    fn wants_tensors(&self) -> bool {
+        false
+    }
+    /// Called when a tensor has been packed, unpacked, verified or converted.
+    fn tensor(&self, tensor: &FinishedTensor<'_>) {
+        let _ = tensor;
     }
     /// Called when a phase begins; what follows counts from 0.
     fn phase(&self, phase: Phase) {

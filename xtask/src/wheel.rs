@@ -9,15 +9,29 @@ use anyhow::{Context, Result, bail};
 
 use crate::cargo::cargo_environment;
 use crate::python::{self, Environment};
+use crate::rust_target::active_rustc;
 use crate::step::{Report, Step};
 use crate::workspace::Workspace;
-use crate::{counts, process, programs};
+use crate::{build_paths, counts, process, programs};
 
 const PACKAGE: &str = "native/python";
 /// The oldest glibc that Rust supports.
 const PLATFORM: &str = "manylinux_2_17";
 /// Where pip puts the test suites of other packages.
 const SUITES: &str = "python-suites";
+
+/// Prints the files of a wheel, its first argument, in which one of the other
+/// arguments occurs.
+const FIND_PATHS: &str = "\
+import os, sys, zipfile
+with zipfile.ZipFile(sys.argv[1]) as wheel:
+    for name in wheel.namelist():
+        content = wheel.read(name)
+        for path in sys.argv[2:]:
+            at = content.find(os.fsencode(path))
+            if at >= 0:
+                print(f'{name}: {content[at:at + 120]!r}')
+";
 
 /// The verb `wheel`: builds what users install.
 pub fn run(workspace: &Workspace, report: &mut Report) -> Result<()> {
@@ -57,9 +71,28 @@ fn build_release(
     if is_portable {
         arguments.extend(["--zig", "--compatibility", PLATFORM]);
     }
-    let wheel = build(workspace, step, tools, &arguments, &folder)?;
+    let flags = build_paths::remap(workspace, &mut active_rustc(workspace));
+    let wheel = build(workspace, step, tools, &arguments, &folder, Some(&flags))?;
+    refuse_paths(workspace, tools, &wheel)?;
     step.note(workspace.show(&wheel));
     Ok(wheel)
+}
+
+/// Refuses a wheel in which a path of this machine occurs: that of the workspace,
+/// or of cargo's downloads.
+fn refuse_paths(workspace: &Workspace, tools: &Environment, wheel: &Path) -> Result<()> {
+    let home = build_paths::cargo_home().context("cargo has no home")?;
+    let mut search = Command::new(tools.python());
+    search.args(["-c", FIND_PATHS]).arg(wheel);
+    let found = process::ask(search.args([workspace.root(), &home]))?;
+    if !found.trim().is_empty() {
+        bail!(
+            "{} contains paths of this machine, which xtask/src/build_paths.rs should have \
+             replaced:\n{found}",
+            workspace.show(wheel)
+        );
+    }
+    Ok(())
 }
 
 /// Refuses a wheel that takes more of glibc than its name says, or more of
@@ -135,7 +168,14 @@ impl Python {
     pub fn build(&self, workspace: &Workspace, report: &mut Report) -> Result<()> {
         report.step("wheel, dev build", |step| {
             let folder = dev_folder(workspace);
-            let wheel = build(workspace, step, &self.tools, &["--profile", "dev"], &folder)?;
+            let wheel = build(
+                workspace,
+                step,
+                &self.tools,
+                &["--profile", "dev"],
+                &folder,
+                None,
+            )?;
             install(step, &self.tests, &wheel)
         })
     }
@@ -239,12 +279,14 @@ fn has_zig(tools: &Environment) -> bool {
 }
 
 /// Builds a wheel into `folder`, which then holds no other, and returns its path.
+/// `flags` are exactly those of `rustc`, if they are given.
 fn build(
     workspace: &Workspace,
     step: &mut Step,
     tools: &Environment,
     arguments: &[&str],
     folder: &Path,
+    flags: Option<&[String]>,
 ) -> Result<PathBuf> {
     for old in wheels(folder)? {
         fs::remove_file(&old).with_context(|| format!("{} is not removed", old.display()))?;
@@ -260,6 +302,9 @@ fn build(
         .env("VIRTUAL_ENV", tools.directory())
         .env("PATH", tools.search_path()?)
         .current_dir(workspace.path(PACKAGE));
+    if let Some(flags) = flags {
+        build_paths::set_flags(&mut maturin, flags);
+    }
     step.run(&mut maturin)?;
     match &wheels(folder)?[..] {
         [wheel] => Ok(wheel.clone()),

@@ -16,6 +16,7 @@ pub struct Http {
     headers: BTreeMap<String, String>,
     retries: Option<u32>,
     timeout: Option<f64>,
+    max_full_download_bytes: Option<u64>,
 }
 
 impl Http {
@@ -30,6 +31,9 @@ impl Http {
             let time = Duration::try_from_secs_f64(seconds);
             options.idle_timeout =
                 time.map_err(|_| Error::Usage(format!("a timeout of {seconds} seconds")))?;
+        }
+        if let Some(bytes) = self.max_full_download_bytes {
+            options.max_full_download_bytes = bytes;
         }
         if self.token.is_none() && self.headers.is_empty() {
             return Ok(options);

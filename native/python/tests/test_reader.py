@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import threading
@@ -232,3 +233,34 @@ def test_full_compares_digests_and_stored_does_not() -> None:
                 model.read("w")
     with pytest.raises(ValueError, match="verify is"):
         zstn.open(REPLACED, verify="all")  # type: ignore[arg-type]
+
+
+class WholeFiles(Handler):
+    """Ignores ranges."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(self.content)))
+        self.end_headers()
+        with contextlib.suppress(ConnectionError):
+            self.wfile.write(self.content)
+
+
+def test_files_are_read_whole_up_to_a_length(tmp_path: Path) -> None:
+    zstn.numpy.save_file({"a": np.arange(100)}, tmp_path / "a.safetensors")
+    WholeFiles.content = (tmp_path / "a.safetensors").read_bytes()
+    length = len(WholeFiles.content)
+    with ThreadingHTTPServer(("127.0.0.1", 0), WholeFiles) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            url = f"http://127.0.0.1:{server.server_port}/a.safetensors"
+            for most in (None, length):
+                with zstn.open(url, max_full_download_bytes=most) as model:
+                    assert model.tensor("a")[7] == 7
+            for most in (0, length - 1):
+                with pytest.raises(zstn.ZstnError, match="ignores range requests"):
+                    zstn.open(url, max_full_download_bytes=most)
+        finally:
+            server.shutdown()
+            thread.join()

@@ -166,6 +166,7 @@ def open(
     headers: dict[str, str] | None = None,
     retries: int | None = None,
     timeout: float | None = None,
+    max_full_download_bytes: int | None = None,
     threads: int = 0,
     dense: bool = True,
     verify: Literal["stored", "full"] = "full",
@@ -185,6 +186,8 @@ def open(
         headers: sent to the host of `source` only.
         retries: how often a request is repeated after a failure that may pass.
         timeout: seconds that a server may take to answer.
+        max_full_download_bytes: the longest file that is read whole if its server
+            ignores range requests; 64 MiB by default, 0 for none.
         threads: the threads that decode; 0 shares one per core with the process.
         dense: whether weights in the formats of compressed-tensors are read
             dense.
@@ -199,5 +202,5 @@ def open(
     """
     if verify not in ("stored", "full"):
         raise ValueError(f'verify is "stored" or "full", not {verify!r}')
-    http = http_options(token, headers, retries, timeout)
+    http = http_options(token, headers, retries, timeout, max_full_download_bytes)
     return Reader(_native.Reader(source, base, http, dense, threads, verify == "full"))

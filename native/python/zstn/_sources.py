@@ -18,6 +18,7 @@ def http_options(
     headers: dict[str, str] | None = None,
     retries: int | None = None,
     timeout: float | None = None,
+    max_full_download_bytes: int | None = None,
 ) -> dict[str, Any]:
     """Returns the options for addresses as the native module takes them."""
     return {
@@ -25,6 +26,7 @@ def http_options(
         "headers": dict(headers or {}),
         "retries": retries,
         "timeout": timeout,
+        "max_full_download_bytes": max_full_download_bytes,
     }
 
 

@@ -11,8 +11,9 @@ use zstn::source::HttpOptions;
 use zstn::{Engine, Location, Output, Reader, Result, Sink, View};
 
 use super::bases::Bases;
+use super::network::FullDownload;
 use super::stdout::RawStdout;
-use super::{size, terminal};
+use super::{size, terminal, verbose};
 
 /// Parses an input: a path, an address of a scheme that the library knows, or
 /// `-` for standard input. Paths need not be Unicode.
@@ -208,6 +209,10 @@ pub struct Report {
     /// Suppress messages
     #[arg(short, long)]
     pub quiet: bool,
+    /// Say every request, every tensor that is done, and why something was
+    /// decided, on standard error
+    #[arg(short, long, conflicts_with = "quiet")]
+    pub verbose: bool,
     /// Print the result as JSON (docs/json.md)
     #[arg(long)]
     pub json: bool,
@@ -217,6 +222,14 @@ impl Report {
     /// Returns whether there is nothing to show while working.
     pub fn is_silent(self) -> bool {
         self.quiet || self.json
+    }
+
+    /// Returns options by which requests are said, if that is wanted.
+    pub fn watch(self, http: HttpOptions) -> HttpOptions {
+        match self.verbose {
+            true => verbose::say_requests(http),
+            false => http,
+        }
     }
 }
 
@@ -245,6 +258,8 @@ pub struct Model {
     bases: Bases,
     #[command(flatten)]
     stored: Stored,
+    #[command(flatten)]
+    full_download: FullDownload,
 }
 
 impl Model {
@@ -257,7 +272,7 @@ impl Model {
     ) -> Result<Reader> {
         let mut options = Reader::options()
             .view(self.stored.view())
-            .http(http.clone());
+            .http(self.full_download.add_to(http.clone()));
         if let Some(engine) = engine {
             options = options.engine(engine);
         }

@@ -9,6 +9,7 @@ use zstn::{Engine, Error, Location, Result};
 use super::arguments::{self, Report};
 use super::bases::Bases;
 use super::pack::Extended;
+use super::verbose::Direction;
 use super::{progress, say, size};
 
 #[derive(Args)]
@@ -56,7 +57,7 @@ impl Family {
         let Some(folder) = &self.folder else {
             return Err(Error::Usage("--base auto needs --family".into()));
         };
-        let bar = progress::watch("sketching", report.is_silent());
+        let bar = progress::watch("sketching", Direction::Reading, report);
         let options = FamilyOptions::default()
             .http(http.clone())
             .extended(extended.is_set())
@@ -67,7 +68,10 @@ impl Family {
         let choice = family::choose(engine, input, folder, &options);
         drop(bar);
         let choice = choice?;
-        if !report.is_silent() {
+        if report.verbose {
+            say_compared(&choice);
+        }
+        if report.verbose || !report.is_silent() {
             say_choice(&choice, extended);
         }
         Ok(choice)
@@ -97,6 +101,18 @@ impl Family {
 pub fn names(choice: &Choice) -> Vec<String> {
     let chain = choice.base.iter().flat_map(|base| &base.chain);
     chain.map(Location::to_string).collect()
+}
+
+/// Says what the choice was made of.
+fn say_compared(choice: &Choice) {
+    let compared = super::pack::count(choice.compared, "checkpoint");
+    match &choice.base {
+        Some(base) => say!("{} is the nearest of {compared}", base.name),
+        None => say!("{compared} compared, none is near enough to be the base"),
+    }
+    for path in &choice.saved {
+        say!("the sketch {} was saved", path.display());
+    }
 }
 
 fn say_choice(choice: &Choice, extended: Extended) {

@@ -16,6 +16,7 @@ use zstn_core::frame::delta::{self, Delta};
 use super::arguments::{self, Destination, Overwrite, Report, Threads};
 use super::network::Network;
 use super::pack::Effort;
+use super::verbose::Direction;
 use super::{print, progress, say, size};
 
 #[derive(Args)]
@@ -76,7 +77,6 @@ fn dtype(text: &str) -> std::result::Result<Dtype, String> {
 }
 
 pub fn compress(options: &CompressOptions) -> Result<()> {
-    let silent = options.report.is_silent();
     let suffix = match &options.base {
         None => ".z4ai",
         Some(_) => ".z4dl",
@@ -86,12 +86,15 @@ pub fn compress(options: &CompressOptions) -> Result<()> {
     let http = options
         .network
         .options_for(input, options.output.as_slice())?;
+    let http = options.report.watch(http);
     let target = output(&options.input, options.output.as_ref(), appended);
     let output = options.overwrite.begin(&target, &http)?;
     let engine = options.threads.engine()?;
-    let input = fetch(&options.input, &http, silent)?;
+    let input = fetch(&options.input, &http, options.report)?;
     let base = options.base.as_ref();
-    let base = base.map(|base| fetch(base, &http, silent)).transpose()?;
+    let base = base
+        .map(|base| fetch(base, &http, options.report))
+        .transpose()?;
     let (dtype, effort) = (options.dtype, options.effort.into());
     let frame = match &base {
         None => zstn::compress(&engine, &input, dtype, effort),
@@ -131,17 +134,12 @@ fn output(
 }
 
 /// Maps all of `location`; a download shows its progress.
-fn fetch(location: &Location, http: &HttpOptions, quiet: bool) -> Result<Map> {
-    let is_url = matches!(location, Location::Url(_));
-    let bar = progress::bar("fetching", 0, quiet || !is_url);
-    let map = location.map(http, &|so_far, total| {
-        if let Some(total) = total {
-            bar.set_length(total);
-        }
-        bar.set_position(so_far);
-    });
-    bar.finish_and_clear();
-    map
+fn fetch(location: &Location, http: &HttpOptions, report: Report) -> Result<Map> {
+    let Location::Url(_) = location else {
+        return location.map(http, &|_, _| ());
+    };
+    let bar = progress::watch("fetching", Direction::Reading, report);
+    location.map(http, &|so_far, total| bar.fetched(so_far, total))
 }
 
 /// `path` with `suffix` appended to its name.
@@ -152,7 +150,6 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
 }
 
 pub fn decompress(options: &DecompressOptions) -> Result<()> {
-    let silent = options.report.is_silent();
     let without = |input: &Path| match input.extension() {
         Some(extension) if extension == "z4ai" || extension == "z4dl" => input.with_extension(""),
         _ => with_suffix(input, ".out"),
@@ -161,13 +158,16 @@ pub fn decompress(options: &DecompressOptions) -> Result<()> {
     let http = options
         .network
         .options_for(input, options.output.as_slice())?;
+    let http = options.report.watch(http);
     let target = output(&options.input, options.output.as_ref(), without);
     let output = options.overwrite.begin(&target, &http)?;
     let engine = options.threads.engine()?;
-    let input = fetch(&options.input, &http, silent)?;
+    let input = fetch(&options.input, &http, options.report)?;
     check_base(&input, options.base.as_ref())?;
     let base = options.base.as_ref();
-    let base = base.map(|base| fetch(base, &http, silent)).transpose()?;
+    let base = base
+        .map(|base| fetch(base, &http, options.report))
+        .transpose()?;
     let bytes = match &base {
         None => {
             let bytes = frame::decompress(&engine, &input, options.limit);

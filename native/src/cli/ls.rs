@@ -43,6 +43,7 @@ pub struct Options {
 
 pub fn run(options: &Options) -> Outcome {
     let http = options.network.options(&options.inputs)?;
+    let http = options.report.watch(http);
     each(options.inputs.iter(), options.report.json, |input| {
         if options.inputs.len() > 1 && !options.report.json {
             print(format!("{input}:"))?;

@@ -44,6 +44,7 @@ mod terminal;
 mod tree;
 mod unpack;
 mod values;
+mod verbose;
 mod verify;
 #[cfg(feature = "view")]
 mod view;

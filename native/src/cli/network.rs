@@ -9,6 +9,7 @@ use zstn::source::HttpOptions;
 use zstn::{Error, Location, Result};
 
 use super::arguments::Destination;
+use super::size;
 
 /// The longest file of headers, in bytes; servers refuse longer ones.
 const MAX_HEADERS_BYTES: u64 = 256 << 10;
@@ -27,6 +28,25 @@ pub struct Patience {
     /// [default: 55]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MAX_SECONDS))]
     timeout: Option<u64>,
+}
+
+/// What verbs that read single tensors do with servers that send whole files alone.
+#[derive(Args, Clone, Copy)]
+pub struct FullDownload {
+    /// Read a file of up to SIZE whole if its server ignores range requests, 0
+    /// for none [default: 64M]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse, help_heading = "Addresses")]
+    max_full_download: Option<u64>,
+}
+
+impl FullDownload {
+    /// Sets it in some options, if it is given.
+    pub fn add_to(self, mut http: HttpOptions) -> HttpOptions {
+        if let Some(bytes) = self.max_full_download {
+            http.max_full_download_bytes = bytes;
+        }
+        http
+    }
 }
 
 #[derive(Args)]

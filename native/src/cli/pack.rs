@@ -18,6 +18,7 @@ use super::arguments::{self, Destination, Memory, Overwrite, Report, Threads};
 use super::bases::Bases;
 use super::network::Network;
 use super::outputs::{Naming, Outputs};
+use super::verbose::Direction;
 use super::{Outcome, each, family, print, progress, say, size};
 
 #[derive(Args)]
@@ -143,7 +144,7 @@ impl Options {
     ) -> Result<()> {
         let sink = self.overwrite.sink(destination)?;
         let started = Instant::now();
-        let bar = progress::watch("packing", self.report.is_silent());
+        let bar = progress::watch("packing", Direction::Packing, self.report);
         let packing = self.packing(http).progress(&bar);
         let packing = match choice {
             Some(choice) => choice.add_to(packing),
@@ -195,6 +196,7 @@ pub fn run(options: &Options) -> Outcome {
         (false, _) => (destinations("zstn")?, None),
     };
     let http = options.network.options_for(&options.inputs, &plain)?;
+    let http = options.report.watch(http);
     let engine = options.threads.engine()?;
     let inputs = options.inputs.iter().zip(&plain).enumerate();
     each(inputs, options.report.json, |(number, (input, plain))| {

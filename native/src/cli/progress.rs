@@ -1,16 +1,33 @@
 //! Progress bars: on a terminal, on standard error, and nowhere else.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
+use super::arguments::Report;
 use super::size;
+use super::verbose::{self, Direction};
+
+/// The bar that is drawn, if there is one.
+static DRAWN: Mutex<Option<ProgressBar>> = Mutex::new(None);
+
+/// Runs `write`, which writes to standard error, without tearing a bar.
+pub fn above_bar(write: impl FnOnce()) {
+    let bar = DRAWN.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    match bar {
+        Some(bar) => bar.suspend(write),
+        None => write(),
+    }
+}
 
 /// A bar that the library drives.
 pub struct Watch {
     bar: ProgressBar,
     label: String,
     fetching: AtomicBool,
+    /// What is said of tensors that are done.
+    tensors: Option<Direction>,
 }
 
 impl zstn::Progress for Watch {
@@ -35,6 +52,16 @@ impl zstn::Progress for Watch {
         self.bar.set_message(label.to_owned());
     }
 
+    fn wants_tensors(&self) -> bool {
+        self.tensors.is_some()
+    }
+
+    fn tensor(&self, tensor: &zstn::FinishedTensor<'_>) {
+        if let Some(direction) = self.tensors {
+            verbose::say_tensor(tensor, direction);
+        }
+    }
+
     fn fetching(&self, so_far_bytes: u64, len_bytes: Option<u64>) {
         self.fetching.store(true, Relaxed);
         let so_far = size::bytes(so_far_bytes);
@@ -46,33 +73,40 @@ impl zstn::Progress for Watch {
 }
 
 impl Watch {
-    /// The bar itself, for lines printed above it.
-    pub fn bar(&self) -> &ProgressBar {
-        &self.bar
+    /// Shows how much of a file has been fetched.
+    pub fn fetched(&self, so_far_bytes: u64, len_bytes: Option<u64>) {
+        if let Some(len_bytes) = len_bytes {
+            self.bar.set_length(len_bytes);
+        }
+        self.bar.set_position(so_far_bytes);
     }
 }
 
 impl Drop for Watch {
     fn drop(&mut self) {
+        *DRAWN.lock().unwrap_or_else(PoisonError::into_inner) = None;
         self.bar.finish_and_clear();
     }
 }
 
 /// A bar that learns its length when the work begins.
-pub fn watch(label: &str, quiet: bool) -> Watch {
+pub fn watch(label: &str, direction: Direction, report: Report) -> Watch {
+    let bar = bar(label, report.is_silent());
+    *DRAWN.lock().unwrap_or_else(PoisonError::into_inner) = Some(bar.clone());
     Watch {
-        bar: bar(label, 0, quiet),
+        bar,
         label: label.into(),
         fetching: AtomicBool::new(false),
+        tensors: report.verbose.then_some(direction),
     }
 }
 
-/// A bar for `len_bytes` bytes of work.
-pub fn bar(label: &str, len_bytes: u64, quiet: bool) -> ProgressBar {
+/// A bar that has no length yet.
+fn bar(label: &str, quiet: bool) -> ProgressBar {
     if quiet {
         return ProgressBar::hidden();
     }
-    let bar = ProgressBar::new(len_bytes).with_message(label.to_owned());
+    let bar = ProgressBar::new(0).with_message(label.to_owned());
     let style = ProgressStyle::with_template(
         "{msg} {wide_bar:.cyan/dim} {decimal_bytes:>9} / {decimal_total_bytes:<9} \
          {decimal_bytes_per_sec:>11}  {eta:>4} left",

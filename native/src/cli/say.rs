@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use zstn::display::Escaped;
 
 use super::escaped::Json;
-use super::stop;
+use super::{progress, stop};
 
 /// Writes a line to standard error as `eprintln!` does, with two differences:
 /// a closed standard error does not cause a panic, and characters that a
@@ -36,5 +36,5 @@ pub fn json(value: &serde_json::Value) {
 fn write(line: &[u8]) {
     stop::wait_if_stopped();
     // An error cannot be reported if standard error is closed.
-    let _ = io::stderr().lock().write_all(line);
+    progress::above_bar(|| drop(io::stderr().lock().write_all(line)));
 }

@@ -8,8 +8,9 @@ use zstn::{Engine, Location, Result};
 
 use super::arguments::{self, Destination, Overwrite, Report, Threads};
 use super::bases::Bases;
-use super::network::Network;
+use super::network::{FullDownload, Network};
 use super::outputs::{Naming, Outputs};
+use super::verbose::Direction;
 use super::{Outcome, each, pack, print, progress, say, size};
 
 #[derive(Args)]
@@ -34,6 +35,8 @@ pub struct Options {
     #[command(flatten)]
     pub report: Report,
     #[command(flatten)]
+    full_download: FullDownload,
+    #[command(flatten)]
     network: Network,
 }
 
@@ -44,6 +47,7 @@ pub fn run(options: &Options) -> Outcome {
     let http = options
         .network
         .options_for(&options.inputs, &destinations)?;
+    let http = options.full_download.add_to(options.report.watch(http));
     let engine = options.threads.engine()?;
     let inputs = options.inputs.iter().zip(&destinations);
     each(inputs, options.report.json, |(input, destination)| {
@@ -60,7 +64,7 @@ impl Options {
         destination: &Destination,
     ) -> Result<()> {
         let sink = self.overwrite.sink(destination)?;
-        let bar = progress::watch("sketching", self.report.is_silent());
+        let bar = progress::watch("sketching", Direction::Reading, self.report);
         let sketching = SketchOptions::default()
             .http(http.clone())
             .digests(match self.digests {

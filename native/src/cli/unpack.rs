@@ -12,6 +12,7 @@ use super::bases::Bases;
 use super::network::Network;
 use super::outputs::{Naming, Outputs};
 use super::pack::{count, folder_json, output_json, say_others, say_upload, upload_json};
+use super::verbose::Direction;
 use super::{Outcome, each, print, progress, say, size};
 
 #[derive(Args)]
@@ -54,7 +55,7 @@ impl Options {
     ) -> Result<()> {
         let sink = self.overwrite.sink(destination)?;
         let started = Instant::now();
-        let bar = progress::watch("unpacking", self.report.is_silent());
+        let bar = progress::watch("unpacking", Direction::Reading, self.report);
         let report = zstn::unpack(engine, input, sink, &self.unpacking(http).progress(&bar));
         drop(bar);
         let report = report?;
@@ -107,6 +108,7 @@ pub fn run(options: &Options) -> Outcome {
     let http = options
         .network
         .options_for(&options.inputs, &destinations)?;
+    let http = options.report.watch(http);
     let engine = options.threads.engine()?;
     let inputs = options.inputs.iter().zip(&destinations);
     each(inputs, options.report.json, |(input, destination)| {

@@ -8,8 +8,9 @@ use zstn_core::catalog::Kind;
 
 use super::arguments::{self, Memory, Report, Stored, Threads};
 use super::bases::Bases;
-use super::network::Network;
+use super::network::{FullDownload, Network};
 use super::pack::count;
+use super::verbose::Direction;
 use super::{Outcome, each, print, progress, say, size};
 
 #[derive(Args)]
@@ -33,6 +34,8 @@ pub struct Options {
     #[command(flatten)]
     pub report: Report,
     #[command(flatten)]
+    full_download: FullDownload,
+    #[command(flatten)]
     network: Network,
 }
 
@@ -51,7 +54,7 @@ impl Options {
     }
 
     fn one(&self, engine: &Engine, http: &HttpOptions, input: &Location) -> Result<()> {
-        let bar = progress::watch("verifying", self.report.is_silent());
+        let bar = progress::watch("verifying", Direction::Reading, self.report);
         let report = zstn::verify(engine, input, &self.verifying(http).progress(&bar));
         drop(bar);
         let report = report?;
@@ -123,6 +126,7 @@ impl Options {
 
 pub fn run(options: &Options) -> Outcome {
     let http = options.network.options(&options.inputs)?;
+    let http = options.full_download.add_to(options.report.watch(http));
     let engine = options.threads.engine()?;
     each(options.inputs.iter(), options.report.json, |input| {
         options.one(&engine, &http, input)

@@ -11,8 +11,10 @@ use zstn_core::limits::HEAD_LEN_BYTES;
 
 use crate::source::{Map, Source};
 use crate::{Engine, Error, Progress, Result};
+use finished::Finished;
 use part::{Part, hull, parts, runs, single};
 
+mod finished;
 mod part;
 mod statistics;
 mod wave;
@@ -153,12 +155,16 @@ impl<'a> Container<'a> {
     ) -> Result<()> {
         let refuse = Error::place(self.input.name());
         progress.begin(self.prefix.data_len_bytes);
+        let finished = Finished::new(self, progress);
         let decode = |run: &[Part]| {
             for part in run {
                 let bytes = self.decode_part(engine, part).map_err(&refuse)?;
                 for span in part.spans() {
                     sink(span.clone(), &bytes)?;
                     progress.advance(bytes.len() as u64);
+                }
+                if let Some(finished) = &finished {
+                    finished.tell(part);
                 }
             }
             release(self.input, &hull(run));
@@ -183,6 +189,7 @@ impl<'a> Container<'a> {
     ) -> Result<()> {
         let refuse = Error::place(self.input.name());
         progress.begin(self.prefix.data_len_bytes);
+        let finished = Finished::new(self, progress);
         let parts = self.parts.iter();
         let mut spans: Vec<(&Range<u64>, &Part)> = parts
             .flat_map(|part| part.spans().map(move |span| (span, part)))
@@ -195,7 +202,7 @@ impl<'a> Container<'a> {
         }
         // One wave is handed on while the next is decoded.
         let max_wave_bytes = WAVE_BYTES.min(memory_bytes / 2);
-        let mut ready: Vec<(Range<u64>, Vec<u8>)> = Vec::new();
+        let mut ready: Vec<(&Range<u64>, &Part, Vec<u8>)> = Vec::new();
         let mut rest = &spans[..];
         while !(rest.is_empty() && ready.is_empty()) {
             let mut wave_bytes = 0;
@@ -210,19 +217,20 @@ impl<'a> Container<'a> {
             let (wave, behind) = rest.split_at(count);
             rest = behind;
             let hand_on = || -> Result<()> {
-                for (span, bytes) in &ready {
+                for (span, part, bytes) in &ready {
                     check = check.take().map(|check| check.with(bytes));
-                    sink(span.clone(), bytes)?;
+                    sink((*span).clone(), bytes)?;
                     progress.advance(bytes.len() as u64);
+                    if let Some(finished) = finished.as_ref().filter(|_| part.owns(span)) {
+                        finished.tell(part);
+                    }
                 }
                 Ok(())
             };
             let decode = || {
                 let decoded = engine.map(wave.to_vec(), |(span, part)| {
-                    Ok((
-                        span.clone(),
-                        self.decode_part(engine, part).map_err(&refuse)?,
-                    ))
+                    let bytes = self.decode_part(engine, part).map_err(&refuse)?;
+                    Ok((span, part, bytes))
                 });
                 wave.iter()
                     .for_each(|(_, part)| release(self.input, &part.place));

@@ -28,6 +28,11 @@ impl Part {
         self.len_bytes().max(self.place.end - self.place.start)
     }
 
+    /// Returns whether this is the span of the tensor itself, not of an alias.
+    pub(super) fn owns(&self, span: &Range<u64>) -> bool {
+        std::ptr::eq(span, &raw const self.span)
+    }
+
     pub(super) fn spans(&self) -> impl Iterator<Item = &Range<u64>> {
         iter::once(&self.span).chain(&self.more_spans)
     }

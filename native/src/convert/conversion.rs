@@ -8,6 +8,7 @@ use zstn_core::engine::Engine as _;
 use zstn_core::model;
 
 use super::ConvertOptions;
+use crate::finished;
 use crate::output::check_inputs;
 use crate::pack::batch;
 use crate::source::{Input, Location, Map, Source};
@@ -85,6 +86,10 @@ impl<'a> Conversion<'a> {
             let results = self.engine.map(numbers.to_vec(), |number| {
                 let result = job(number, self.read(number)?);
                 self.progress.advance(tensors[number].len_bytes());
+                if self.progress.wants_tensors() {
+                    let tensor = finished::read(self.reader, &tensors[number]);
+                    self.progress.tensor(&tensor);
+                }
                 result
             });
             for (&number, result) in numbers.iter().zip(results) {

@@ -13,7 +13,7 @@ use crate::output::Staging;
 use crate::pack::pack_file;
 use crate::source::Map;
 use crate::unpack::unpack_file;
-use crate::{Effort, Error, PackOptions, Progress, Result};
+use crate::{Effort, Error, FinishedTensor, PackOptions, Progress, Result};
 
 /// Name of the safetensors file that is packed where the input is none.
 const SPOOL: &str = "spool.safetensors";
@@ -81,5 +81,13 @@ impl Progress for Part<'_> {
 
     fn advance(&self, len_bytes: u64) {
         self.0.advance(len_bytes);
+    }
+
+    fn wants_tensors(&self) -> bool {
+        self.0.wants_tensors()
+    }
+
+    fn tensor(&self, tensor: &FinishedTensor<'_>) {
+        self.0.tensor(tensor);
     }
 }

@@ -16,6 +16,7 @@ use zstn_core::engine::Engine as _;
 use zstn_core::frame::Edition;
 
 use crate::container::decode_in_waves;
+use crate::finished::{self, FinishedTensor, Listed};
 use crate::pack::{batch, max_packed_bytes};
 use crate::report::{PackedFile, Storage, UnpackedFile};
 use crate::source::{Map, Source};
@@ -86,6 +87,13 @@ fn write_delta(
         output.revise(version(latest), VERSION_OFFSET_BYTES, len_bytes)
     };
     let mut latest = Edition::Plain;
+    let tell = |number: usize, info: RecordInfo, payload: &[u8]| {
+        if options.progress.wants_tensors() {
+            let storage = finished::record(info.kind, payload);
+            let tensor = FinishedTensor::new(&tensors[number], storage, info.payload_len_bytes);
+            options.progress.tensor(&tensor);
+        }
+    };
     let code = |number: usize| {
         let coded = packing.code(engine, number, options.encode());
         if let Ok(range) = packing.range(number) {
@@ -95,6 +103,11 @@ fn write_delta(
             release(base, &place);
         }
         options.progress.advance(lens[number]);
+        if let Ok(coded) = &coded {
+            let payload_len = index(coded.info.payload_len_bytes);
+            let payload = &coded.record[coded.record.len() - payload_len..];
+            tell(number, coded.info, payload);
+        }
         coded
     };
     let pair = large::Pair {
@@ -128,6 +141,8 @@ fn write_delta(
         packed_bytes += pending.iter().map(|c| c.record.len() as u64).sum::<u64>();
         if batch.large {
             let written = pair.write(batch.tensors.start, output)?;
+            // Its frame is not at hand any more.
+            tell(batch.tensors.start, written.info, &[]);
             packed_bytes += written.len_bytes;
             latest = latest.max(written.edition);
             places.push(written.info);
@@ -229,11 +244,20 @@ impl<'a> Checked<'a> {
     ) -> Result<()> {
         progress.begin(self.delta.data_len_bytes());
         let records = self.delta.records();
+        let wanted = progress.wants_tensors();
+        let listed = wanted.then(|| Listed::of(self.delta.header(), self.delta.data_len_bytes()));
         let numbers: Vec<usize> = (0..records.len()).collect();
         let decode = |number: usize| {
             let record = &records[number];
             let tensor = self.tensor(engine, number)?;
             sink(record.span.clone(), &tensor)?;
+            if let Some(listed) = &listed {
+                let payload = zstn_core::bytes::part(self.maps[0], record.payload.clone());
+                let storage = finished::record(record.kind, payload);
+                let len = record.len_bytes();
+                let tensor = listed.finished(&record.name, len, storage, payload.len() as u64);
+                progress.tensor(&tensor);
+            }
             self.release(number);
             progress.advance(record.len_bytes());
             Ok(())

@@ -19,6 +19,7 @@ use super::aliases::Aliases;
 use super::batch::{self, Batch};
 use super::data::Data;
 use super::large::{self, Written};
+use crate::finished::{self, FinishedTensor};
 use crate::report::{PackedFile, Storage};
 use crate::source::Source;
 use crate::{Engine, Error, Output, Result};
@@ -155,6 +156,10 @@ impl<'a> FilePacker<'a> {
             for number in batch.tensors {
                 let span = tensors[number].span.clone();
                 if let Some(target) = aliases.of_tensor(number) {
+                    if self.options.progress.wants_tensors() {
+                        let storage = finished::alias(&builder.records()[target].name);
+                        self.tell(&tensors[number], storage, 0);
+                    }
                     builder.alias(mem::take(&mut tensors[number].name), span, target)?;
                     continue;
                 }
@@ -164,6 +169,11 @@ impl<'a> FilePacker<'a> {
                     // Blocks are written out of order, which moves the position
                     // on some systems.
                     output.seek(start + written.len_bytes)?;
+                    if self.options.progress.wants_tensors() {
+                        let frame = output.map_range(start..start + written.len_bytes)?;
+                        let storage = finished::frame(&frame);
+                        self.tell(&tensors[number], storage, written.len_bytes);
+                    }
                     StoredFrame {
                         len_bytes: written.len_bytes,
                         edition: written.edition,
@@ -283,8 +293,18 @@ impl<'a> FilePacker<'a> {
             self.data.release_if_long(&tensor.span);
             let len_bytes = tensor.span.end - tensor.span.start;
             self.options.progress.advance(len_bytes);
+            if self.options.progress.wants_tensors() {
+                let storage = finished::frame(&coded.frame);
+                self.tell(tensor, storage, coded.frame.len() as u64);
+            }
             coded
         })
+    }
+
+    /// Says that a tensor has been coded.
+    fn tell(&self, tensor: &Tensor, storage: String, packed_bytes: u64) {
+        let tensor = FinishedTensor::new(tensor, storage, packed_bytes);
+        self.options.progress.tensor(&tensor);
     }
 }
 

@@ -8,7 +8,7 @@ use super::{Context, Shard, Shards};
 use crate::catalog::open_catalog;
 use crate::source::parallel::{self, FILES_AT_ONCE};
 use crate::source::{Map, Source};
-use crate::{Error, Progress, Result};
+use crate::{Error, FinishedTensor, Progress, Result};
 
 /// Local shards are opened and looked into before work begins; remote ones
 /// are looked into if their server allows it, and fetched when it is their
@@ -157,6 +157,14 @@ impl Progress for Part<'_> {
 
     fn fetching(&self, so_far_bytes: u64, len_bytes: Option<u64>) {
         self.whole.fetching(so_far_bytes, len_bytes);
+    }
+
+    fn wants_tensors(&self) -> bool {
+        self.whole.wants_tensors()
+    }
+
+    fn tensor(&self, tensor: &FinishedTensor<'_>) {
+        self.whole.tensor(tensor);
     }
 }
 

@@ -33,7 +33,7 @@ pub use file::FileSource;
 pub(crate) use http::check_absent;
 #[cfg(feature = "lfs")]
 pub(crate) use http::put_watched;
-pub use http::{HttpOptions, Remote, put};
+pub use http::{HttpObserver, HttpOptions, HttpRequest, Remote, put};
 pub use input::Input;
 pub use location::Location;
 pub use map::Map;

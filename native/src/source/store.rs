@@ -95,6 +95,7 @@ mod linked {
         options.limits.connect_timeout = http.connect_timeout;
         options.limits.idle_timeout = http.idle_timeout;
         options.limits.give_up_after = http.give_up_after;
+        options.observer = http.observer_of_stores();
         options
     }
 

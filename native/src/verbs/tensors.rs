@@ -3,6 +3,7 @@
 use zstn_core::container::foreign::gauss;
 use zstn_core::container::zstn::integrity::Integrity;
 
+use crate::finished;
 use crate::report::VerifiedFile;
 use crate::{Error, Progress, Reader, Result, Tensor};
 
@@ -47,6 +48,9 @@ pub fn verify_tensors(
             max_error = error.map_or(max_error, |e| Some(max_error.map_or(e, |m| m.max(e))));
         }
         progress.advance(tensor.len_bytes());
+        if progress.wants_tensors() {
+            progress.tensor(&finished::read(input, tensor));
+        }
     }
     Ok(VerifiedFile {
         name: input.name().into(),

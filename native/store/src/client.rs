@@ -8,7 +8,8 @@ use object_store::{BackoffConfig, ClientOptions, RetryConfig};
 use reqwest::redirect::Policy;
 use rustls_platform_verifier::BuilderVerifierExt;
 
-use crate::Limits;
+use crate::observer::{Observed, Observer};
+use crate::{Limits, StoreOptions};
 
 /// How long a part may take that a server accepts slowly, but without stalling.
 /// A client cannot see how much of a request has been sent.
@@ -25,13 +26,15 @@ pub(crate) enum Purpose {
 #[derive(Debug)]
 pub(crate) struct Connector {
     limits: Limits,
+    observer: Option<Observer>,
     purpose: Purpose,
 }
 
 impl Connector {
-    pub(crate) fn new(limits: &Limits, purpose: Purpose) -> Self {
+    pub(crate) fn new(options: &StoreOptions, purpose: Purpose) -> Self {
         Self {
-            limits: limits.clone(),
+            limits: options.limits.clone(),
+            observer: options.observer.clone(),
             purpose,
         }
     }
@@ -69,7 +72,10 @@ impl HttpConnector for Connector {
         let allow_http = options.get_config_value(&ClientConfigKey::AllowHttp);
         let client = self.build(allow_http.as_deref() == Some("true"));
         client
-            .map(HttpClient::new)
+            .map(|client| match &self.observer {
+                Some(observer) => HttpClient::new(Observed::new(client, observer.clone())),
+                None => HttpClient::new(client),
+            })
             .map_err(|source| object_store::Error::Generic {
                 store: "client",
                 source,

@@ -157,7 +157,7 @@ fn s3(
         .with_disable_bulk_delete(true)
         .with_client_options(ClientOptions::new().with_default_headers(headers))
         .with_retry(retries(&options.limits, purpose))
-        .with_http_connector(Connector::new(&options.limits, purpose));
+        .with_http_connector(Connector::new(options, purpose));
     with_variables!(builder, options, "AWS_")
         .with_url(address.root())
         .build()
@@ -170,7 +170,7 @@ fn azure(
 ) -> object_store::Result<MicrosoftAzure> {
     let builder = MicrosoftAzureBuilder::new()
         .with_retry(retries(&options.limits, purpose))
-        .with_http_connector(Connector::new(&options.limits, purpose));
+        .with_http_connector(Connector::new(options, purpose));
     let mut builder = with_variables!(builder, options, "AZURE_").with_url(address.root());
     if let Some(endpoint) = options.environment.get("IDENTITY_ENDPOINT") {
         builder = builder.with_msi_endpoint(endpoint);
@@ -185,7 +185,7 @@ fn google(
 ) -> object_store::Result<GoogleCloudStorage> {
     let mut builder = GoogleCloudStorageBuilder::new()
         .with_retry(retries(&options.limits, purpose))
-        .with_http_connector(Connector::new(&options.limits, purpose));
+        .with_http_connector(Connector::new(options, purpose));
     if let Some(path) = options.environment.get("SERVICE_ACCOUNT") {
         builder = builder.with_service_account_path(path);
     }

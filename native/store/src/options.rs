@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::Environment;
+use crate::{Environment, Observer};
 
 /// Credentials, time limits and retries of requests to a store.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -12,6 +12,8 @@ pub struct StoreOptions {
     pub environment: Environment,
     /// Time limits and retries.
     pub limits: Limits,
+    /// What is told of every request.
+    pub observer: Option<Observer>,
 }
 
 impl StoreOptions {

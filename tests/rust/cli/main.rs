@@ -16,6 +16,7 @@ mod lfs;
 mod network;
 mod overwriting;
 mod printing;
+mod verbose;
 mod verbs;
 
 use std::path::Path;

@@ -98,3 +98,41 @@ fn a_longer_one_is_refused() {
         }
     }
 }
+
+#[test]
+fn the_command_line_sets_the_longest() {
+    let server = PythonServer::start();
+    let url = format!("{}/m.zstn", server.url);
+    let longer = (server.packed_len + 1).to_string();
+    for verb in [
+        &["ls"][..],
+        &["info"],
+        &["get", "w", "--summary"],
+        &["verify"],
+    ] {
+        let (name, more) = verb.split_first().unwrap();
+        for (most, status) in [("0", 3), ("1k", 3), (&longer, 0), ("1G", 0)] {
+            let option = ["--max-full-download", most];
+            let arguments = [&[*name, &url], more, &option].concat();
+            let out = zstn(server.folder.path(), &arguments);
+            let said = String::from_utf8_lossy(&out.stderr).into_owned();
+            assert_eq!(out.status.code(), Some(status), "{name} {most}: {said}");
+            assert_eq!(
+                said.contains("ignores range requests"),
+                status == 3,
+                "{said}"
+            );
+        }
+    }
+    let out = zstn(server.folder.path(), &["ls", &url, "-v"]);
+    let said = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert!(
+        said.contains("m.zstn: its server ignores ranges, so all "),
+        "{said}"
+    );
+    let out = zstn(
+        server.folder.path(),
+        &["ls", &url, "--max-full-download", "many"],
+    );
+    assert_eq!(out.status.code(), Some(2));
+}

@@ -337,3 +337,44 @@ fn a_part_that_is_refused_fails_the_upload() {
     // Without a journal, what was sent is discarded.
     assert_eq!(proxy.count(|request| request.method == "DELETE"), 1);
 }
+
+#[test]
+fn an_observer_is_told_of_every_request() {
+    use std::sync::{Arc, Mutex};
+
+    let failures = AtomicUsize::new(0);
+    let proxy = Proxy::answering(move |request| match failures.fetch_add(1, Relaxed) {
+        0 => answer("503 Service Unavailable", &[], b""),
+        _ => content(request),
+    });
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let mut options = options(&proxy);
+    options.observer = Some(zstn_store::Observer::new({
+        let told = Arc::clone(&told);
+        move |request| told.lock().unwrap().push(request.clone())
+    }));
+    let object = Object::open_with_head(&address(), 4, &options).unwrap();
+    assert_eq!(object.read(4..9).unwrap(), &BODY[4..9]);
+    let told = told.lock().unwrap();
+    let seen: Vec<_> = told
+        .iter()
+        .map(|request| {
+            (
+                request.status,
+                request.range.as_deref(),
+                request.received_bytes,
+            )
+        })
+        .collect();
+    let expected = [
+        (Some(503), Some("bytes=0-3"), 0),
+        (Some(206), Some("bytes=0-3"), 4),
+        (Some(206), Some("bytes=4-8"), 5),
+    ];
+    assert_eq!(seen, expected);
+    for request in told.iter() {
+        assert_eq!(request.method, "GET");
+        assert_eq!(request.path, "/bucket/object");
+        assert!(proxy.address().ends_with(&request.host), "{request:?}");
+    }
+}

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .. import _native, _patch
+from .._sources import http_options
 from . import _calls
 
 __all__ = ["disable_hf", "enable_hf", "is_enabled", "load_file", "save_file"]
@@ -36,8 +37,7 @@ def save_file(
     stored = list(_torch().stored(tensors))
     effort = _calls.effort_of(level)
     _native.save_file(stored, path, dict(metadata or {}), effort, 0)
-    reader = _native.Reader(path, None, {"token": None, "headers": {}, "retries": None,
-                                         "timeout": None}, False, 0)  # fmt: skip
+    reader = _native.Reader(path, None, http_options(), False, 0)
     original = sum(info.nbytes for name in reader.keys() if (info := reader.find(name)))
     return _calls.stats(original, os.path.getsize(path))
 

@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use clap::Args;
-use indicatif::ProgressBar;
 use zstn::convert::{GaussPlan, GaussWatch};
 use zstn::{Error, Result};
 use zstn_core::container::foreign::gauss::{
@@ -98,18 +97,16 @@ impl GaussOptions {
 }
 
 /// A line for every tensor, as it is done.
-pub struct Lines<'a> {
-    bar: &'a ProgressBar,
+pub struct Lines {
     threads: usize,
     silent: bool,
     plan: OnceLock<GaussPlan>,
     done: AtomicUsize,
 }
 
-impl<'a> Lines<'a> {
-    pub fn new(bar: &'a ProgressBar, threads: usize, silent: bool) -> Self {
+impl Lines {
+    pub fn new(threads: usize, silent: bool) -> Self {
         Self {
-            bar,
             threads,
             silent,
             plan: OnceLock::new(),
@@ -119,12 +116,12 @@ impl<'a> Lines<'a> {
 
     fn say(&self, line: &str) {
         if !self.silent {
-            self.bar.suspend(|| say!("{line}"));
+            say!("{line}");
         }
     }
 }
 
-impl GaussWatch for Lines<'_> {
+impl GaussWatch for Lines {
     fn begin(&self, plan: GaussPlan) {
         let GaussPlan {
             coded,

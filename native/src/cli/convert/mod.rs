@@ -11,7 +11,8 @@ use zstn_core::container::foreign::ztensor::DigestKind;
 
 use super::arguments::{self, Destination, Memory, Overwrite, Report, Stored, Threads};
 use super::bases::Bases;
-use super::network::Network;
+use super::network::{FullDownload, Network};
+use super::verbose::Direction;
 use super::{pack, print, progress, say, size};
 
 mod gauss;
@@ -66,6 +67,8 @@ pub struct Options {
     overwrite: Overwrite,
     #[command(flatten)]
     pub report: Report,
+    #[command(flatten)]
+    full_download: FullDownload,
     #[command(flatten)]
     network: Network,
     #[command(flatten, next_help_heading = "To Gauss")]
@@ -199,10 +202,15 @@ pub fn run(options: &Options) -> Result<()> {
     let input = std::slice::from_ref(&options.input);
     let output = std::slice::from_ref(destination);
     let http = options.network.options_for(input, output)?;
+    let http = options.full_download.add_to(options.report.watch(http));
     let sink = options.overwrite.sink(destination)?;
     let engine = options.threads.engine()?;
-    let bar = progress::watch("converting", silent);
-    let lines = gauss::Lines::new(bar.bar(), engine.threads(), silent);
+    let direction = match target.kind() {
+        TargetKind::Zstn => Direction::Packing,
+        _ => Direction::Reading,
+    };
+    let bar = progress::watch("converting", direction, options.report);
+    let lines = gauss::Lines::new(engine.threads(), silent);
     let mut converting = ConvertOptions::default()
         .view(options.stored.view())
         .extended(options.extended.is_set())

@@ -90,6 +90,7 @@ pub fn run(options: &Options) -> Result<()> {
     let input = std::slice::from_ref(&options.input);
     let output = options.output.as_slice();
     let http = options.network.options_for(input, output)?;
+    let http = options.report.watch(http);
     let mut target = options.target(&http)?;
     let engine = options.threads.engine()?;
     let reader = options.model.open(&options.input, &http, Some(&engine))?;

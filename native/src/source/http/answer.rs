@@ -5,6 +5,7 @@ use ureq::http::{HeaderMap, StatusCode, Version, header};
 
 use super::client::Client;
 use super::content_range::{ContentRange, number};
+use super::observer::InFlight;
 use super::retry::Failure;
 use crate::Error;
 
@@ -15,6 +16,7 @@ pub(super) struct Answer {
     pub(super) headers: HeaderMap,
     pub(super) framing: Framing,
     pub(super) body: Body,
+    pub(super) in_flight: Option<Box<InFlight>>,
 }
 
 /// The way in which the end of a body is marked.

@@ -77,6 +77,9 @@ pub(super) fn receive(
             Err(error) => return Err(client.broken(&error, got, exact)),
         };
         client.count(read);
+        if let Some(in_flight) = &mut answer.in_flight {
+            in_flight.received(read);
+        }
         if read as u64 > most - got {
             return match exact {
                 Some(len) => Err(too_long(client, len)),

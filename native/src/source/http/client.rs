@@ -8,7 +8,7 @@ use ureq::http::{HeaderName, HeaderValue, Method, Request, Uri, header};
 use ureq::{Agent, AsSendBody};
 
 use super::answer::Answer;
-use super::retry::{Failure, Progress};
+use super::retry::{Failure, Progress, Turn};
 use super::secrets::Origin;
 use super::{HttpOptions, redirect};
 use crate::Error;
@@ -186,20 +186,16 @@ impl Client {
         for (name, value) in headers {
             request = request.header(name, value);
         }
-        let (patience, silence) = (progress.patience(), progress.silence());
-        self.send(request, (), secrets_for, patience, silence)
+        self.send(request, (), secrets_for, progress.turn())
     }
 
-    /// Sends one request with the secrets for an origin. It may take `patience`
-    /// until it is sent and again until the answer begins, and every part of a
-    /// body `silence`.
+    /// Sends one request with the secrets for an origin, in the time that it has.
     pub(super) fn send(
         &self,
         mut request: Builder,
         body: impl AsSendBody,
         secrets_for: Option<&Origin>,
-        patience: Duration,
-        silence: Duration,
+        turn: Turn,
     ) -> Result<Answer, Failure> {
         if let Some(origin) = secrets_for {
             request = self.options.secrets.apply(origin, request);
@@ -207,6 +203,11 @@ impl Client {
         let request = request
             .body(body)
             .map_err(|error| self.problem(format!("this is not an address: {error}")))?;
+        let observer = self.options.observer.as_ref();
+        let mut in_flight = observer.map(|observer| observer.begin(&request, turn.attempt));
+        let Turn {
+            patience, silence, ..
+        } = turn;
         let request = self
             .agent
             .configure_request(request)
@@ -220,11 +221,15 @@ impl Client {
         let (parts, body) = response
             .map_err(|error| self.unanswered(error))?
             .into_parts();
+        if let Some(in_flight) = &mut in_flight {
+            in_flight.answered(parts.status);
+        }
         Ok(Answer {
             framing: self.framing(parts.version, &parts.headers)?,
             status: parts.status,
             headers: parts.headers,
             body,
+            in_flight,
         })
     }
 }

@@ -19,6 +19,7 @@ mod body;
 mod client;
 mod content_range;
 mod failure;
+mod observer;
 mod opening;
 mod options;
 mod put;
@@ -29,6 +30,7 @@ mod secrets;
 mod validator;
 mod whole;
 
+pub use observer::{HttpObserver, HttpRequest};
 pub use options::HttpOptions;
 pub(crate) use put::check_absent;
 pub use put::put;

@@ -1,9 +1,11 @@
 //! Options for reading files on web servers.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use ureq::http::header;
 
+use super::observer::{HttpObserver, Observer};
 use super::secrets::{Secrets, origin};
 use crate::source::hub::{self, HubFile, Login};
 use crate::source::scheme::Scheme;
@@ -48,6 +50,7 @@ pub struct HttpOptions {
     /// npm package; with 0 such a server is an error.
     pub max_full_download_bytes: u64,
     pub(super) secrets: Secrets,
+    pub(super) observer: Option<Observer>,
     /// Address and token of the hub, if they are not those of the process.
     hub: Option<(String, Login)>,
 }
@@ -93,6 +96,20 @@ impl HttpOptions {
         let endpoint = hub::without_slash(endpoint).into();
         self.hub = Some((endpoint, Login::of(token)));
         Ok(self)
+    }
+
+    /// Tells `observer` of every request, those to object stores included, once
+    /// for each that a redirect or a failure makes necessary.
+    #[must_use]
+    pub fn with_observer(mut self, observer: Arc<dyn HttpObserver>) -> Self {
+        self.observer = Some(Observer::new(observer));
+        self
+    }
+
+    /// Returns what tells the observer of requests to stores.
+    #[cfg(feature = "store")]
+    pub(in crate::source) fn observer_of_stores(&self) -> Option<zstn_store::Observer> {
+        Some(self.observer.as_ref()?.of_stores().clone())
     }
 
     /// Returns the same limits without headers, and without a hub.
@@ -146,6 +163,7 @@ impl Default for HttpOptions {
             max_unsized_bytes: 64 << 30,
             max_full_download_bytes: 64 << 20,
             secrets: Secrets::default(),
+            observer: None,
             hub: None,
         }
     }

@@ -163,7 +163,7 @@ impl Upload<'_> {
         if self.len_bytes >= MIN_EXPECTED_BYTES {
             request = request.header(header::EXPECT, "100-continue");
         }
-        let (patience, silence) = (progress.patience(), progress.silence());
+        let turn = progress.turn();
         let mut body = Body {
             file: self.file,
             sent_bytes: 0,
@@ -172,13 +172,9 @@ impl Upload<'_> {
             error: None,
             progress,
         };
-        let sent = self.client.send(
-            request,
-            SendBody::from_reader(&mut body),
-            origin,
-            patience,
-            silence,
-        );
+        let sent = self
+            .client
+            .send(request, SendBody::from_reader(&mut body), origin, turn);
         if let Some(error) = body.error {
             let url = self.client.url();
             return Err(Error::io(format!("read the file for {url}"), error).into());

@@ -51,10 +51,23 @@ impl Failure {
     }
 }
 
+/// What one request may take.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Turn {
+    /// Time until it is sent, and again until the answer begins.
+    pub(super) patience: Duration,
+    /// Time that a part of a body may take.
+    pub(super) silence: Duration,
+    /// Number of the attempt, from 1 on.
+    pub(super) attempt: u32,
+}
+
 /// The bytes that one read has received so far, and the time it has wasted.
 #[derive(Debug)]
 pub(super) struct Progress<'a> {
     options: &'a HttpOptions,
+    /// Attempts so far, with the present one.
+    attempts: u32,
     /// The most bytes that were held at any time.
     highest: u64,
     /// Time that the attempts since the last `PROGRESS_BYTES` took from when
@@ -73,6 +86,7 @@ impl<'a> Progress<'a> {
     fn new(options: &'a HttpOptions) -> Self {
         Self {
             options,
+            attempts: 0,
             highest: 0,
             wasted: Duration::ZERO,
             limit: Duration::ZERO,
@@ -83,6 +97,7 @@ impl<'a> Progress<'a> {
     }
 
     fn begin_attempt(&mut self) {
+        self.attempts += 1;
         self.limit = self.left().min(self.options.idle_timeout);
         self.answer_took = Duration::ZERO;
         self.begin_request();
@@ -99,16 +114,16 @@ impl<'a> Progress<'a> {
         self.bytes_since_mark = 0;
     }
 
-    /// Returns the time that is left for the answer.
-    pub(super) fn patience(&self) -> Duration {
+    /// Returns the times that the next request has.
+    pub(super) fn turn(&self) -> Turn {
         // Zero would be no limit at all in some places.
+        let least = Duration::from_millis(1);
         let left = self.limit.saturating_sub(self.marked.elapsed());
-        left.max(Duration::from_millis(1))
-    }
-
-    /// Returns the time that a body may stay silent.
-    pub(super) fn silence(&self) -> Duration {
-        self.limit.max(Duration::from_millis(1))
+        Turn {
+            patience: left.max(least),
+            silence: self.limit.max(least),
+            attempt: self.attempts,
+        }
     }
 
     /// Begins a body.
@@ -141,9 +156,8 @@ pub(super) fn retrying<T>(
     mut attempt: impl FnMut(&mut Progress<'_>) -> Result<T, Failure>,
 ) -> Result<T> {
     let mut progress = Progress::new(options);
-    let (mut attempts, mut failures, mut reconnected) = (0, 0, false);
+    let (mut failures, mut reconnected) = (0, false);
     loop {
-        attempts += 1;
         let before = progress.highest;
         progress.begin_attempt();
         let (error, retry_after, stale) = match attempt(&mut progress) {
@@ -168,7 +182,7 @@ pub(super) fn retrying<T>(
         let asked = retry_after.unwrap_or_default();
         let wait = backoff(options.first_backoff, failures).max(asked);
         if failures >= options.retries || wait >= progress.left() {
-            return Err(spent(error, attempts, retry_after));
+            return Err(spent(error, progress.attempts, retry_after));
         }
         progress.wasted += wait;
         thread::sleep(wait);

@@ -91,6 +91,9 @@ pub fn without_ranges(url: &str, options: &HttpOptions) -> Result<Map> {
     }
     let too_long = || ranges::ignored_beyond(&client, most_bytes);
     let bytes = capped(&client, most_bytes, too_long)?;
+    if let Some(observer) = &options.observer {
+        observer.read_whole(url, bytes.len() as u64);
+    }
     Ok(Map::of_bytes(url.into(), bytes))
 }
 

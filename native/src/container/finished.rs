@@ -1,0 +1,60 @@
+//! Saying of each tensor that it has been decoded.
+
+use std::collections::HashMap;
+
+use super::{Container, Part, bytes_at};
+use crate::Progress;
+use crate::finished::{self, Listed};
+
+/// Says so of the tensors of a container.
+pub(super) struct Finished<'a> {
+    container: &'a Container<'a>,
+    progress: &'a dyn Progress,
+    listed: Listed,
+    /// Numbers of the records that are stored as that with this number.
+    aliases: HashMap<usize, Vec<usize>>,
+}
+
+impl<'a> Finished<'a> {
+    /// Returns `None` if nobody wants to know.
+    pub(super) fn new(container: &'a Container<'a>, progress: &'a dyn Progress) -> Option<Self> {
+        let tail = container
+            .tail
+            .as_ref()
+            .filter(|_| progress.wants_tensors())?;
+        let mut aliases: HashMap<usize, Vec<usize>> = HashMap::new();
+        for number in 0..tail.index.records().len() {
+            let owner = tail.index.frame(number).0;
+            if owner != number {
+                aliases.entry(owner).or_default().push(number);
+            }
+        }
+        let listed = Listed::of(container.header(), container.prefix.data_len_bytes);
+        container.release_header();
+        Some(Self {
+            container,
+            progress,
+            listed,
+            aliases,
+        })
+    }
+
+    /// Says that a frame has been decoded.
+    pub(super) fn tell(&self, part: &Part) {
+        let Some(tail) = &self.container.tail else {
+            return;
+        };
+        let records = tail.index.records();
+        let len_bytes = part.len_bytes();
+        let tell = |number: usize, storage: String, packed_bytes: u64| {
+            let name = &records[number].name;
+            let tensor = self.listed.finished(name, len_bytes, storage, packed_bytes);
+            self.progress.tensor(&tensor);
+        };
+        let stored = bytes_at(self.container.input, &part.place);
+        tell(part.number, finished::frame(stored), stored.len() as u64);
+        for &number in self.aliases.get(&part.number).into_iter().flatten() {
+            tell(number, finished::alias(&records[part.number].name), 0);
+        }
+    }
+}

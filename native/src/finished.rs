@@ -1,0 +1,127 @@
+//! A tensor that has been worked on, for those who watch.
+
+use std::collections::HashMap;
+
+use zstn_core::container::model_delta::Kind;
+use zstn_core::container::safetensors::{Header, Tensor};
+use zstn_core::dtype::Dtype;
+use zstn_core::frame::{Family, Frame, delta, difference};
+use zstn_core::model;
+
+use crate::Reader;
+
+/// A tensor that has been packed, unpacked, verified or converted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FinishedTensor<'a> {
+    /// Its name, which may hold anything.
+    pub name: &'a str,
+    /// Its dtype; `None` if the header of its file does not say it.
+    pub dtype: Option<Dtype>,
+    /// Its shape, outermost dimension first.
+    pub shape: &'a [u64],
+    /// The way in which it is stored, for people: the family of its frame, the
+    /// transform and the codec of every plane. May hold the name of another tensor.
+    pub storage: String,
+    /// Length of the tensor.
+    pub original_bytes: u64,
+    /// Length of what is stored of it; 0 if that is shared with another tensor.
+    pub packed_bytes: u64,
+}
+
+impl<'a> FinishedTensor<'a> {
+    /// Describes a tensor of a header.
+    pub(crate) fn new(tensor: &'a Tensor, storage: String, packed_bytes: u64) -> Self {
+        Self {
+            name: &tensor.name,
+            dtype: Some(tensor.dtype),
+            shape: &tensor.shape,
+            storage,
+            original_bytes: tensor.span.end - tensor.span.start,
+            packed_bytes,
+        }
+    }
+}
+
+/// The tensors of a header by name, as far as it keeps the rules.
+pub(crate) struct Listed(HashMap<String, Tensor>);
+
+impl Listed {
+    pub(crate) fn of(header: &[u8], data_len_bytes: u64) -> Self {
+        let header = Header::parse(header, data_len_bytes);
+        let tensors = header.map(|header| header.tensors).unwrap_or_default();
+        let named = tensors.into_iter().map(|t| (t.name.clone(), t));
+        Self(named.collect())
+    }
+
+    /// Describes the tensor called `name`, of `original_bytes`.
+    pub(crate) fn finished<'a>(
+        &'a self,
+        name: &'a str,
+        original_bytes: u64,
+        storage: String,
+        packed_bytes: u64,
+    ) -> FinishedTensor<'a> {
+        let tensor = self.0.get(name);
+        FinishedTensor {
+            name,
+            dtype: tensor.map(|tensor| tensor.dtype),
+            shape: tensor.map_or(&[], |tensor| &tensor.shape),
+            storage,
+            original_bytes,
+            packed_bytes,
+        }
+    }
+}
+
+/// Describes a tensor that has been read from a model, by the format that it is
+/// stored in.
+pub(crate) fn read<'a>(reader: &Reader, tensor: &'a model::Tensor) -> FinishedTensor<'a> {
+    let model = reader.model();
+    let storage = match tensor.alias_of {
+        Some(target) => alias(&model.tensors()[target].name),
+        None => tensor.format().unwrap_or(model.kind().name()).into(),
+    };
+    FinishedTensor {
+        name: &tensor.name,
+        dtype: Some(tensor.dtype),
+        shape: &tensor.shape,
+        storage,
+        original_bytes: tensor.len_bytes(),
+        packed_bytes: match tensor.alias_of {
+            Some(_) => 0,
+            None => tensor.stored_len_bytes(),
+        },
+    }
+}
+
+/// Describes how the frame that begins `bytes` stores a tensor.
+pub(crate) fn frame(bytes: &[u8]) -> String {
+    match Frame::parse(bytes) {
+        Ok(Frame::Z4ai(frame)) => {
+            let transform = frame.transform();
+            let planes = frame.planes().iter().enumerate();
+            let planes = planes
+                .map(|(n, plane)| format!("{} {}", transform.plane_name(n), plane.method().name()));
+            let planes = planes.collect::<Vec<_>>().join(", ");
+            format!("{} {}: {planes}", Family::Z4ai.name(), transform.name())
+        }
+        _ => Family::recognise(bytes).map_or_else(String::new, |family| family.name().into()),
+    }
+}
+
+/// Describes how a record of a delta stores a tensor.
+pub(crate) fn record(kind: Kind, payload: &[u8]) -> String {
+    let magic = |magic: &[u8]| String::from_utf8_lossy(magic).into_owned();
+    match kind {
+        Kind::Full => frame(payload),
+        Kind::Copy => "as in the base".into(),
+        Kind::Delta => format!("{} difference from the base", magic(&delta::MAGIC)),
+        Kind::Difference => format!("{} difference from the base", magic(&difference::MAGIC)),
+    }
+}
+
+/// Describes a tensor that is stored as that called `name`.
+pub(crate) fn alias(name: &str) -> String {
+    format!("the bytes of {name}")
+}

@@ -1,0 +1,172 @@
+//! Being told of requests.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ureq::http::{Request, StatusCode, Uri, header};
+
+/// Is told of the requests to web servers, hubs and object stores, when each has
+/// ended. Calls may come from any thread.
+pub trait HttpObserver: Send + Sync {
+    /// Called when a request has ended: its answer is read, or given up. One that
+    /// is redirected or repeated is followed by others.
+    fn request(&self, request: &HttpRequest);
+
+    /// Called when a file of `len_bytes`, given by host and path, was read whole
+    /// because its server ignores ranges.
+    fn read_whole(&self, file: &str, len_bytes: u64) {
+        let _ = (file, len_bytes);
+    }
+}
+
+/// A request that has ended. Nothing in it is secret: it has neither headers nor
+/// the query of the address, which may be a signature.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct HttpRequest {
+    /// `GET`, `HEAD`, `PUT` and so on.
+    pub method: String,
+    /// Host, and port if the address names one.
+    pub host: String,
+    /// Path of the address.
+    pub path: String,
+    /// The range that was asked for, as in the header: `bytes=0-99`.
+    pub range: Option<String>,
+    /// Status of the answer; `None` if there was none.
+    pub status: Option<u16>,
+    /// Length of the body that was to be sent.
+    pub sent_bytes: u64,
+    /// Bytes of the answer's body that were read.
+    pub received_bytes: u64,
+    /// Time from its beginning to its end.
+    pub elapsed: Duration,
+    /// 1 for a first attempt, 2 for its repetition, and so on. Stores do not say
+    /// so: there it is always 1.
+    pub attempt: u32,
+}
+
+/// The observer of some options.
+#[derive(Clone)]
+pub(super) struct Observer(Arc<Told>);
+
+struct Told {
+    told: Arc<dyn HttpObserver>,
+    /// The same for a store. Made once: connections are shared between equal
+    /// options.
+    #[cfg(feature = "store")]
+    stores: zstn_store::Observer,
+}
+
+impl Observer {
+    pub(super) fn new(told: Arc<dyn HttpObserver>) -> Self {
+        Self(Arc::new(Told {
+            #[cfg(feature = "store")]
+            stores: {
+                let told = Arc::clone(&told);
+                zstn_store::Observer::new(move |request| told.request(&request.into()))
+            },
+            told,
+        }))
+    }
+
+    #[cfg(feature = "store")]
+    pub(super) fn of_stores(&self) -> &zstn_store::Observer {
+        &self.0.stores
+    }
+
+    /// Says that a file was read whole.
+    pub(super) fn read_whole(&self, url: &str, len_bytes: u64) {
+        let shown = match url.parse::<Uri>() {
+            Ok(uri) => format!("{}{}", host(&uri), uri.path()),
+            Err(_) => String::new(),
+        };
+        self.0.told.read_whole(&shown, len_bytes);
+    }
+
+    /// Begins to watch a request.
+    pub(super) fn begin<B>(&self, request: &Request<B>, attempt: u32) -> Box<InFlight> {
+        let uri = request.uri();
+        let text = |name| Some(request.headers().get(name)?.to_str().ok()?.to_owned());
+        Box::new(InFlight {
+            told: Arc::clone(&self.0.told),
+            started: Instant::now(),
+            request: HttpRequest {
+                method: request.method().to_string(),
+                host: host(uri),
+                path: uri.path().into(),
+                range: text(header::RANGE),
+                status: None,
+                sent_bytes: text(header::CONTENT_LENGTH)
+                    .and_then(|len| len.parse().ok())
+                    .unwrap_or_default(),
+                received_bytes: 0,
+                elapsed: Duration::ZERO,
+                attempt,
+            },
+        })
+    }
+}
+
+/// Returns the host of an address, without the user and password that may be
+/// before it, and the port if there is one.
+fn host(uri: &Uri) -> String {
+    let host = uri.host().unwrap_or_default();
+    match uri.port_u16() {
+        Some(port) => format!("{host}:{port}"),
+        None => host.into(),
+    }
+}
+
+impl fmt::Debug for Observer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Observer")
+    }
+}
+
+/// A request that is being watched; it ends when this is dropped.
+pub(super) struct InFlight {
+    told: Arc<dyn HttpObserver>,
+    started: Instant,
+    request: HttpRequest,
+}
+
+impl InFlight {
+    pub(super) fn answered(&mut self, status: StatusCode) {
+        self.request.status = Some(status.as_u16());
+    }
+
+    pub(super) fn received(&mut self, len_bytes: usize) {
+        self.request.received_bytes += len_bytes as u64;
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.request.elapsed = self.started.elapsed();
+        self.told.request(&self.request);
+    }
+}
+
+impl fmt::Debug for InFlight {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.request.fmt(f)
+    }
+}
+
+#[cfg(feature = "store")]
+impl From<&zstn_store::FinishedRequest> for HttpRequest {
+    fn from(request: &zstn_store::FinishedRequest) -> Self {
+        Self {
+            method: request.method.clone(),
+            host: request.host.clone(),
+            path: request.path.clone(),
+            range: request.range.clone(),
+            status: request.status,
+            sent_bytes: request.sent_bytes,
+            received_bytes: request.received_bytes,
+            elapsed: request.elapsed,
+            attempt: 1,
+        }
+    }
+}
