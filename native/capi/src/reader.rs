@@ -54,6 +54,9 @@ pub struct zstn_open_options {
     pub view: i32,
     /// 0.
     pub reserved: i32,
+    /// The longest file that is read whole from a server that ignores range requests;
+    /// 0 for 64 MiB, 1 to refuse such servers.
+    pub max_full_download_len: u64,
 }
 
 // SAFETY: such a structure: it ends in an even number of 32 bits.
@@ -86,7 +89,10 @@ impl Options<'_> {
         // SAFETY: NULL or a handle.
         let engine = unsafe { engine::of(given.engine) };
         // SAFETY: NULL or a text.
-        let http = unsafe { input::http(given.token, url) }?;
+        let mut http = unsafe { input::http(given.token, url) }?;
+        if given.max_full_download_len > 0 {
+            http.max_full_download_bytes = given.max_full_download_len;
+        }
         Ok(Self {
             options: Reader::options().engine(&engine).view(view).http(http),
             // SAFETY: NULL or a handle.

@@ -31,6 +31,7 @@ impl<'a> Reader<'a> {
             cache_len: 1 << 20,
             view: ZSTN_VIEW_DENSE,
             reserved: 0,
+            max_full_download_len: 0,
         };
         let (io, len) = (file.callbacks(), file.len_bytes());
         let reader = Handle::new(zstn_reader_free, |out, error| {

@@ -41,20 +41,32 @@ pub(super) struct Coded<'a> {
 
 /// Divides streams into groups that are decoded side by side: eight, or fewer of
 /// the last ones, which are an even number wherever they can be.
-pub(super) fn groups<T>(mut streams: impl ExactSizeIterator<Item = T>) -> Vec<Vec<T>> {
+pub(super) fn groups<T>(streams: impl ExactSizeIterator<Item = T>) -> Vec<Vec<T>> {
     let mut left = streams.len();
-    let mut groups = Vec::with_capacity(left / GROUP_STREAMS + 2);
-    while left > 0 {
-        let len = match left {
-            1..=3 => left,
-            // Two alone would not be decoded faster than one after the other.
-            10 | 11 => 6,
-            _ => GROUP_STREAMS.min(left / 2 * 2),
-        };
-        groups.push(streams.by_ref().take(len).collect());
-        left -= len;
+    let mut room = 0;
+    let mut groups: Vec<Vec<T>> = Vec::new();
+    for stream in streams {
+        match groups.last_mut() {
+            Some(group) if room > 0 => group.push(stream),
+            _ => {
+                room = group_len(left);
+                groups.push([stream].into());
+            }
+        }
+        room -= 1;
+        left -= 1;
     }
     groups
+}
+
+/// Returns the length of the first group, of `left` streams.
+fn group_len(left: usize) -> usize {
+    match left {
+        1..=3 => left,
+        // Two alone would not be decoded faster than one after the other.
+        10 | 11 => 6,
+        _ => GROUP_STREAMS.min(left / 2 * 2),
+    }
 }
 
 /// Decodes some streams. Each symbol waits for the one four before it in its own
@@ -63,19 +75,9 @@ pub(super) fn decode(streams: Vec<Coded>) -> Result<()> {
     let running = streams.into_iter().map(Running::new);
     let mut running: Vec<Running> = running.collect::<Result<_>>()?;
     decode_pairs(&mut running);
-    let mut left = &mut running[..];
-    loop {
-        left = match left {
-            [one, two, three] => {
-                kernel::run(SideBySide([one, two, three]))?;
-                break;
-            }
-            [one, two, rest @ ..] => {
-                kernel::run(SideBySide([one, two]))?;
-                rest
-            }
-            _ => break,
-        };
+    let (pairs, _) = running.as_chunks_mut();
+    for pair in pairs {
+        kernel::run(Pair(pair))?;
     }
     running.into_iter().try_for_each(Running::finish)
 }
@@ -100,20 +102,19 @@ fn decode_pairs(streams: &mut [Running]) {
     let _ = streams;
 }
 
-/// Decodes groups of symbols of all streams until one has no more.
-struct SideBySide<'r, 'a, const N: usize>([&'r mut Running<'a>; N]);
+/// Decodes groups of symbols of two streams until one has no more.
+struct Pair<'r, 'a>(&'r mut [Running<'a>; 2]);
 
-impl<const N: usize> Kernel for SideBySide<'_, '_, N> {
+impl Kernel for Pair<'_, '_> {
     type Output = Result<()>;
 
     #[inline(always)]
     fn run(self) -> Result<()> {
-        let Self(mut streams) = self;
-        let counts = streams.iter().map(|stream| stream.groups.len());
-        for _ in 0..counts.min().unwrap_or(0) {
-            for stream in &mut streams {
-                stream.step()?;
-            }
+        let Self([first, second]) = self;
+        let rounds = first.groups.len().min(second.groups.len());
+        for _ in 0..rounds {
+            first.step()?;
+            second.step()?;
         }
         Ok(())
     }
