@@ -352,6 +352,11 @@ typedef struct {
      * 0.
      */
     int32_t reserved;
+    /**
+     * The longest file that is read whole from a server that ignores range requests;
+     * 0 for 64 MiB, 1 to refuse such servers.
+     */
+    uint64_t max_full_download_len;
 } zstn_open_options;
 
 /**
