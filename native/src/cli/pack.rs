@@ -78,8 +78,8 @@ pub enum Effort {
     Fast,
     #[default]
     Balanced,
-    /// 13 to 150 times the processor time of balanced: 0.2 to 2 % smaller for
-    /// floats, up to 16 % for 4-bit values with a scale for each row
+    /// 10 to 30 times the processor time of balanced, 0.2 to 2 % smaller; 120 to
+    /// 220 times for 4-bit values, up to 16 % smaller with a scale for each row
     Max,
 }
 
