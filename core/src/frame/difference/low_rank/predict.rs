@@ -8,6 +8,7 @@ use super::factors::Factors;
 use crate::bytes;
 use crate::dtype::Dtype;
 use crate::float::{bf16_of_bits, power_of_two};
+use crate::kernel::{self, Kernel};
 
 /// Elements predicted together: their sums stay in the first-level cache while
 /// one term after the other is added.
@@ -15,51 +16,91 @@ const STRIP: usize = 512;
 
 /// Predicts the elements of that range; the lengths fit.
 pub(super) fn predict(low_rank: &LowRank, base: &[u8], elements: Range<usize>, out: &mut [u8]) {
-    let (head, dtype) = (&low_rank.head, low_rank.dtype);
-    let product = Product {
-        rank: head.rank.into(),
-        rows: bytes::index(head.rows.into()),
-        columns: bytes::index(head.columns.into()),
-        scale: power_of_two(-head.shift()),
-    };
+    // Every partial sum is an integer that the type holds, whatever the order of
+    // addition; floats are multiplied faster than integers.
     match &low_rank.factors {
-        // Every partial sum is an integer that the type holds, whatever the
-        // order of addition; floats are multiplied faster than integers.
-        Factors::Narrow(factors) => product.round::<f32, _>(factors, dtype, base, elements, out),
-        Factors::Wide(factors) => product.round::<f64, _>(factors, dtype, base, elements, out),
+        Factors::Narrow(factors) => {
+            kernel::run(Prediction::<f32, _>::new(
+                low_rank, factors, base, elements, out,
+            ));
+        }
+        Factors::Wide(factors) => {
+            kernel::run(Prediction::<f64, _>::new(
+                low_rank, factors, base, elements, out,
+            ));
+        }
     }
 }
 
-struct Product {
+/// Products of factors `F`, summed in `S`.
+struct Prediction<'a, S, F> {
     rank: usize,
-    rows: usize,
     columns: usize,
     scale: f64,
+    dtype: Dtype,
+    left: &'a [F],
+    right: &'a [F],
+    base: &'a [u8],
+    elements: Range<usize>,
+    out: &'a mut [u8],
+    sums: [S; STRIP],
 }
 
-impl Product {
-    fn round<S, F>(
-        &self,
-        factors: &[F],
-        dtype: Dtype,
-        base: &[u8],
+impl<'a, S: Copy + Default, F> Prediction<'a, S, F> {
+    fn new(
+        LowRank { head, dtype, .. }: &LowRank,
+        factors: &'a [F],
+        base: &'a [u8],
         elements: Range<usize>,
-        out: &mut [u8],
-    ) where
-        S: Copy + Default + Add<Output = S> + AddAssign + Mul<Output = S> + From<F> + Into<f64>,
-        F: Copy,
-    {
-        let (left, right) = factors.split_at(self.rank * self.rows);
+        out: &'a mut [u8],
+    ) -> Self {
+        let rank = head.rank.into();
+        let (left, right) = factors.split_at(rank * bytes::index(head.rows.into()));
+        Self {
+            rank,
+            columns: bytes::index(head.columns.into()),
+            scale: power_of_two(-head.shift()),
+            dtype: *dtype,
+            left,
+            right,
+            base,
+            elements,
+            out,
+            sums: [S::default(); STRIP],
+        }
+    }
+}
+
+impl<S, F> Kernel for Prediction<'_, S, F>
+where
+    S: Copy + Default + Add<Output = S> + AddAssign + Mul<Output = S> + From<F> + Into<f64>,
+    F: Copy,
+{
+    type Output = ();
+
+    #[inline(always)]
+    fn run(mut self) {
+        let Self {
+            rank,
+            columns,
+            scale,
+            dtype,
+            left,
+            right,
+            base,
+            elements,
+            out,
+            sums,
+        } = &mut self;
         let width = base.len() / elements.len().max(1);
-        let mut sums = [S::default(); STRIP];
         let mut at = elements.start;
         while at < elements.end {
-            let (row, column) = (at / self.columns, at % self.columns);
-            let len = STRIP.min(self.columns - column).min(elements.end - at);
+            let (row, column) = (at / *columns, at % *columns);
+            let len = STRIP.min(*columns - column).min(elements.end - at);
             let sums = &mut sums[..len];
             sums.fill(S::default());
-            let factors = &left[row * self.rank..][..self.rank];
-            let terms = |number: usize| &right[number * self.columns + column..][..len];
+            let factors = &left[row * *rank..][..*rank];
+            let terms = |number: usize| &right[number * *columns + column..][..len];
             // Four at a time: a sum is loaded and stored a quarter as often.
             let (fours, rest) = factors.as_chunks::<4>();
             for (number, four) in fours.iter().enumerate() {
@@ -80,19 +121,19 @@ impl Product {
             }
             let place = (at - elements.start) * width..(at - elements.start + len) * width;
             let (base, out) = (&base[place.clone()], &mut out[place]);
-            if dtype == Dtype::F32 {
+            if *dtype == Dtype::F32 {
                 let base = base.as_chunks::<4>().0.iter();
                 let pairs = base.zip(out.as_chunks_mut::<4>().0);
                 for ((base, out), sum) in pairs.zip(sums) {
                     let bits = u32::from_le_bytes(*base);
-                    *out = f32_bits(bits, (*sum).into() * self.scale).to_le_bytes();
+                    *out = f32_bits(bits, (*sum).into() * *scale).to_le_bytes();
                 }
             } else {
                 let base = base.as_chunks::<2>().0.iter();
                 let pairs = base.zip(out.as_chunks_mut::<2>().0);
                 for ((base, out), sum) in pairs.zip(sums) {
                     let bits = u16::from_le_bytes(*base);
-                    *out = bf16_bits(bits, (*sum).into() * self.scale).to_le_bytes();
+                    *out = bf16_bits(bits, (*sum).into() * *scale).to_le_bytes();
                 }
             }
             at += len;
@@ -103,6 +144,7 @@ impl Product {
 /// Returns the bits of a float32 plus `change`: one addition in double
 /// precision, rounded to the nearest float32. Infinities and NaNs stay as they
 /// are.
+#[inline(always)]
 pub(super) fn f32_bits(base: u32, change: f64) -> u32 {
     let value = f64::from(f32::from_bits(base));
     #[allow(clippy::cast_possible_truncation)] // rounds to nearest, ties to even
@@ -113,6 +155,7 @@ pub(super) fn f32_bits(base: u32, change: f64) -> u32 {
 
 /// Returns the bits of a bfloat16 plus `change`, rounded to float32 first and
 /// from there to the nearest bfloat16.
+#[inline(always)]
 pub(super) fn bf16_bits(base: u16, change: f64) -> u16 {
     bf16_of_bits(f32_bits(u32::from(base) << 16, change))
 }
