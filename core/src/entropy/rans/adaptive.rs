@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use super::capacity::Allowance;
 use super::shared::empty;
-use super::stream::{self, BITS};
+use super::stream::{self, BITS, Plain, SIDE_BY_SIDE};
 use super::table::{Frequencies, Lookup, TABLE_BYTES};
 use super::{check_counts, len_u32, part_lens, split, split_mut, take_chunks, write_lens};
 use crate::bytes::{self, Cursor};
@@ -154,13 +154,17 @@ pub fn encode_counted<E: PackEngine>(
 ) -> Vec<u8> {
     assert!(!plane.is_empty(), "an empty plane is stored");
     let chunk_count = chunk_counts.len();
-    let parts = split(plane, chunk_count).into_iter().zip(chunk_counts);
-    let coded = engine.map(parts.collect(), |(part, counts)| {
-        let table = Frequencies::round(counts, BITS);
-        let stream = stream::encode(engine, part, &table.codes());
-        (table, stream)
+    let round = |counts| Frequencies::round(counts, BITS);
+    let tables: Vec<Frequencies> = chunk_counts.iter().map(round).collect();
+    let parts = split(plane, chunk_count);
+    let parts: Vec<(&[u8], &Frequencies)> = parts.into_iter().zip(&tables).collect();
+    let chunks = engine.map(parts.chunks(SIDE_BY_SIDE).collect(), |group| {
+        let codes: Vec<_> = group.iter().map(|(_, table)| table.codes()).collect();
+        let plain = group.iter().zip(&codes);
+        let plain = plain.map(|((symbols, _), codes)| Plain { symbols, codes });
+        stream::encode(engine, &plain.collect::<Vec<_>>())
     });
-    let (tables, chunks): (Vec<_>, Vec<_>) = coded.into_iter().unzip();
+    let chunks: Vec<Vec<u8>> = chunks.into_iter().flatten().collect();
     let mut raw = Vec::with_capacity(chunk_count * TABLE_BYTES);
     for table in &tables {
         table.write(&mut raw);

@@ -4,7 +4,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::capacity::Allowance;
-use super::stream::{self, BITS, GROUP_STREAMS};
+use super::stream::{self, BITS, GROUP_STREAMS, Plain, SIDE_BY_SIDE};
 use super::table::{Frequencies, Lookup, TABLE_BYTES};
 use super::{check_counts, part_lens, split, split_mut, take_chunks, write_lens};
 use crate::bytes::Cursor;
@@ -138,9 +138,15 @@ pub fn encode_counted<E: PackEngine>(engine: &E, plane: &[u8], counts: &[u64; 25
     let chunk_count = chunk_count(plane.len());
     let table = Frequencies::round(counts, BITS);
     let codes = table.codes();
-    let chunks = engine.map(split(plane, chunk_count), |part| {
-        stream::encode(engine, part, &codes)
-    });
+    let parts = split(plane, chunk_count);
+    let plain = |symbols| Plain {
+        symbols,
+        codes: &codes,
+    };
+    let plain: Vec<Plain> = parts.into_iter().map(plain).collect();
+    let groups: Vec<&[Plain]> = plain.chunks(SIDE_BY_SIDE).collect();
+    let chunks = engine.map(groups, |group| stream::encode(engine, group));
+    let chunks: Vec<Vec<u8>> = chunks.into_iter().flatten().collect();
     let stored: usize = chunks.iter().map(Vec::len).sum();
     let mut out = Vec::with_capacity(10 + TABLE_BYTES + 4 * chunk_count + stored);
     let symbols = plane.len() as u64;

@@ -143,6 +143,35 @@ impl Divided {
     }
 }
 
+/// The fields of a [`Divided`] of order 0 in a word: its factor in the lower half,
+/// from which products with states can be made at once, above it the start, what
+/// each quotient adds, and the shift.
+#[cfg(target_arch = "x86_64")]
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct PackedCode(pub u64);
+
+#[cfg(target_arch = "x86_64")]
+impl PackedCode {
+    /// Start and the amount of a quotient have 14 bits each.
+    pub const FIELD_MASK: i32 = 0x3FFF;
+    /// Places of the fields in the upper half.
+    pub const OTHERS_SHIFT: i32 = 14;
+    pub const SHIFT_SHIFT: i32 = 28;
+    /// The least shift; the field holds what exceeds it, at most 14.
+    pub const MIN_SHIFT: i32 = 31;
+
+    pub fn new(code: Divided) -> Self {
+        // The start of a value after the last one that occurs may be 2^14; such a
+        // value is never encoded.
+        let field = |number: u16| u64::from(number & 0x3FFF);
+        let shift = u64::from(code.shift - Self::MIN_SHIFT.unsigned_abs());
+        let upper = field(code.start)
+            | field(code.others) << Self::OTHERS_SHIFT
+            | shift << Self::SHIFT_SHIFT;
+        Self(upper << 32 | u64::from(code.factor))
+    }
+}
+
 /// The bytes that states emit, last byte first: the buffer fills from its end.
 #[derive(Debug)]
 pub(super) struct Emitted {
@@ -183,11 +212,17 @@ impl Emitted {
             let quotient = ((u64::from(rest) * u64::from(divided.factor)) >> divided.shift) as u32;
             *state = rest + quotient * u32::from(divided.others) + u32::from(divided.start);
         }
+        self.push_word(word.wrapping_shl(64 - word_bits), word_bits / 8);
+    }
+
+    /// Adds the last `count` bytes of a word, at most eight.
+    #[inline(always)]
+    pub fn push_word(&mut self, word: u64, count: u32) {
         // Bytes of the word that do not count are overwritten by the next one.
         if let Some(dest) = self.buf[..self.start].last_chunk_mut() {
-            *dest = word.wrapping_shl(64 - word_bits).to_le_bytes();
+            *dest = word.to_le_bytes();
         }
-        self.start -= word_bits as usize / 8;
+        self.start -= count as usize;
     }
 
     /// Returns the stream: the states, then the emitted bytes.

@@ -1,18 +1,22 @@
 //! Order-0 stream of four states in turn over one run of bytes (5.6).
 
+mod encoding;
 #[cfg(test)]
 mod tests;
 
 use alloc::vec::Vec;
 
 use super::capacity::Supply;
-use super::state::{self, Divided, Emitted, Input, LOWER, WINDOW_SYMBOLS};
-use super::table::{Code, Lookup};
+use super::state::{self, Input, LOWER, WINDOW_SYMBOLS};
+use super::table::Lookup;
 use crate::Result;
 use crate::bytes::Cursor;
-use crate::engine::Engine;
 use crate::entropy::histogram::entropy_bits;
 use crate::kernel::{self, Kernel};
+
+#[cfg(target_arch = "x86_64")]
+pub(super) use encoding::Encoding;
+pub(super) use encoding::{Plain, SIDE_BY_SIDE, encode};
 
 /// Probability bits of order 0.
 pub(super) const BITS: u32 = 14;
@@ -178,40 +182,4 @@ pub(super) fn expected_len_bytes(counts: &[u64; 256]) -> usize {
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // of a plane in memory
     let coded = (entropy_bits(counts) / 8.0) as usize;
     4 * STATES + coded
-}
-
-/// Codes `symbols`, all of which have a frequency.
-pub(super) fn encode<E: Engine>(engine: &E, symbols: &[u8], codes: &[Code; 256]) -> Vec<u8> {
-    let mut emitted = Emitted::in_buffer(engine.recycled(), symbols.len());
-    let states = kernel::run(Encode {
-        symbols,
-        codes: codes.map(|code| Divided::new(code, BITS)),
-        emitted: &mut emitted,
-    });
-    let stream = emitted.stream(&states);
-    engine.recycle(emitted.into_buffer());
-    stream
-}
-
-struct Encode<'a> {
-    symbols: &'a [u8],
-    codes: [Divided; 256],
-    emitted: &'a mut Emitted,
-}
-
-impl Kernel for Encode<'_> {
-    type Output = [u32; STATES];
-
-    #[inline(always)]
-    fn run(self) -> [u32; STATES] {
-        let mut states = [LOWER; STATES];
-        let emitted = self.emitted;
-        let code = |symbol: &u8| &self.codes[usize::from(*symbol)];
-        let (groups, rest) = self.symbols.as_chunks::<STATES>();
-        emitted.push(states.iter_mut().zip(rest.iter().map(code)).rev());
-        for group in groups.iter().rev() {
-            emitted.push(states.iter_mut().zip(group.iter().map(code)).rev());
-        }
-        states
-    }
 }

@@ -1,5 +1,5 @@
-//! Streams of order 0 in pairs, where the processor has AVX2: the eight states of
-//! a pair share a vector, and the processor works on several vectors at a time.
+//! Decodes streams in pairs: the eight states of a pair share a vector, and the
+//! processor works on several vectors at a time.
 
 use core::arch::x86_64::{
     __m128i, __m256i, _mm_cvtsi64_si128, _mm_cvtsi128_si64, _mm_extract_epi64, _mm_packus_epi32,
@@ -9,8 +9,8 @@ use core::arch::x86_64::{
     _mm256_setr_epi32, _mm256_shuffle_epi8, _mm256_sllv_epi32, _mm256_srli_epi32, _mm256_sub_epi32,
 };
 
-use super::state::LOWER;
-use super::stream::{BITS, Running, STATES};
+use crate::entropy::rans::state::LOWER;
+use crate::entropy::rans::stream::{BITS, Running, STATES};
 
 /// For the states that take a byte, a bit of the lower half of the number each,
 /// and those that take a second one, of the upper half: where the bytes of the
@@ -47,7 +47,7 @@ const WINDOW_BYTES: usize = 2 * STATES;
 /// Decodes symbols of `PAIRS` pairs of streams until one of them has few bytes
 /// or symbols left.
 #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
-pub(super) fn decode<const PAIRS: usize>(mut streams: [&mut [Running; 2]; PAIRS]) {
+pub fn decode<const PAIRS: usize>(mut streams: [&mut [Running; 2]; PAIRS]) {
     let mut rounds = usize::MAX;
     let mut states = [_mm256_set1_epi32(0); PAIRS];
     let mut inputs: [[&[u8]; 2]; PAIRS] = [[&[]; 2]; PAIRS];
