@@ -94,7 +94,7 @@ pub use finished::FinishedTensor;
 pub use output::{Output, Sink, remove_unfinished};
 pub use pack::PackOptions;
 pub use progress::{Phase, Progress};
-pub use reader::{Reader, ReaderOptions, Tensor, View};
+pub use reader::{Reader, ReaderOptions, RowsPlan, Tensor, View};
 pub use report::{
     FolderReport, PackReport, PackedFile, Storage, UnpackReport, UnpackedFile, Uploaded,
     VerifiedFile, VerifyReport,

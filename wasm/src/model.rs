@@ -103,12 +103,21 @@ impl Model {
         Ok(task.to_bytes())
     }
 
-    /// Returns where the block table is that `rows` needs for tensor `index`, as
-    /// `[file, offset, length]`; empty if it needs none.
+    /// Returns the range whose bytes `rows` takes as the table of tensor `index`, as
+    /// `[file, offset, length]`; empty if it takes none.
     #[wasm_bindgen(js_name = blockTable)]
     #[must_use]
     pub fn block_table(&self, index: usize) -> Vec<f64> {
-        triples(self.0.block_table(index))
+        triples(self.0.block_table(index, &[]))
+    }
+
+    /// Returns the range to read instead of a `table` that is too short, like
+    /// `blockTable`; empty if it is not.
+    #[cfg(feature = "formats")]
+    #[wasm_bindgen(js_name = longerTable)]
+    #[must_use]
+    pub fn longer_table(&self, index: usize, table: &[u8]) -> Vec<f64> {
+        triples(self.0.block_table(index, table))
     }
 
     /// Returns the record of statistics of file `file`, and after it, as a u64, the

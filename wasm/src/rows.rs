@@ -42,10 +42,41 @@ impl Rows {
         triples(self.0.ranges())
     }
 
+    /// Returns which rows of the base's tensor, which has `rows` rows and `len_bytes`
+    /// bytes, are needed as well, and which bytes of them, as
+    /// `[first, last, start, end]`; empty if none are.
+    #[cfg(feature = "formats")]
+    #[wasm_bindgen(js_name = baseRows)]
+    #[must_use]
+    pub fn base_rows(&self, rows: f64, len_bytes: f64) -> Vec<f64> {
+        let Some(span) = self.0.base().filter(|span| !span.is_empty()) else {
+            return Vec::new();
+        };
+        let (start, end) = (span.start as f64, span.end as f64);
+        let row_bytes = len_bytes / rows;
+        let (first, last) = ((start / row_bytes).floor(), (end / row_bytes).ceil());
+        let before = first * row_bytes;
+        vec![first, last, start - before, end - before]
+    }
+
+    /// The raw bytes of the rows from those of `ranges`, and from those of
+    /// `baseRows` where they are needed.
+    #[cfg(feature = "formats")]
+    pub fn decode(
+        &self,
+        parts: Vec<js_sys::Uint8Array>,
+        base: Option<Vec<u8>>,
+    ) -> Result<js_sys::Uint8Array, JsValue> {
+        decoded(&parts, base.as_deref(), None, |parts, base| {
+            self.0.decode(&ENGINE, parts, base).map(Cow::Owned)
+        })
+    }
+
     /// The raw bytes of the rows from those of `ranges`.
+    #[cfg(not(feature = "formats"))]
     pub fn decode(&self, parts: Vec<js_sys::Uint8Array>) -> Result<js_sys::Uint8Array, JsValue> {
         decoded(&parts, None, None, |parts, _| {
-            self.0.decode(&ENGINE, parts).map(Cow::Owned)
+            self.0.decode(&ENGINE, parts, None).map(Cow::Owned)
         })
     }
 }

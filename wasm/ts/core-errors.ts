@@ -56,7 +56,7 @@ function sentence(message: string): string {
 function fromTrap(thrown: unknown): ZstnError {
   const cause = thrown instanceof Error ? thrown.message : String(thrown);
   return new InternalError(
-    `The decoder stopped unexpectedly (${cause}). There may not be enough memory for this file. Models that were open have to be opened again.`,
+    `The decoder stopped unexpectedly (${cause}). There may not be enough memory. Open models again.`,
     { cause: thrown },
   );
 }

@@ -6,3 +6,4 @@ export { describe } from "./core-description.js";
 export { checkBase } from "./delta/check-base.js";
 export { decodingOf } from "./decode/worker-pool.js";
 export { loadCore, loadFormats } from "./core-loaders.js";
+export { RowPlanner } from "./row-planner.js";

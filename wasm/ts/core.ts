@@ -40,11 +40,6 @@ export interface CoreAssembly {
 
 /** The tensors of a model, over all its files, and where they are stored. */
 export interface ModelLayout {
-  /** Returns the range of the block table that `rows` needs, [file, offset, length]; empty if there is none. */
-  blockTable(index: number): Float64Array;
-  rows(index: number, start: number, end: number, table?: Uint8Array): CoreRows;
-  /** Returns a line for each plane: its name, its method, and its decoded and stored lengths, with tabs between them; `undefined` without a table. */
-  planeSizes(index: number, table?: Uint8Array): string | undefined;
   /** Returns whether the model is a delta. */
   needsBase(): boolean;
   /** Returns the model as one safetensors file. Throws if that is not possible. */
@@ -54,6 +49,13 @@ export interface ModelLayout {
 
 /** A model in the WebAssembly core. */
 export interface CoreModel extends ModelLayout {
+  /** Returns the range whose bytes `rows` takes as a table, [file, offset, length]; empty if it takes none. */
+  blockTable(index: number): Float64Array;
+  /** Returns the range to read instead of a table that is too short; empty if it is not. The module that reads no deltas does without. */
+  longerTable?(index: number, table: Uint8Array): Float64Array;
+  rows(index: number, start: number, end: number, table?: Uint8Array): CoreRows;
+  /** Returns a line for each plane: its name, its method, and its decoded and stored lengths, with tabs between them; `undefined` without a table. */
+  planeSizes(index: number, table?: Uint8Array): string | undefined;
   /** Returns what opening says of the model, as `wasm/src/description.rs` describes it. */
   describe(): [kind: ModelKind, originalBytes: number, text: string, numbers: Float64Array, refused: unknown[]];
   /** Decodes the stored bytes of all parts to the raw little-endian bytes of the tensor, in `into` or a new array. */
@@ -96,8 +98,13 @@ export interface CoreRows {
   span(): Float64Array;
   /** Returns the ranges to fetch, [file, offset, length, …]. */
   ranges(): Float64Array;
-  /** Returns the raw bytes of the rows. */
-  decode(parts: Uint8Array[]): Uint8Array<ArrayBuffer>;
+  /**
+   * Returns which rows of the base's tensor are needed as well, and which of their bytes, [first, last, begin, end]; empty if
+   * none are. The module that reads no deltas has none.
+   */
+  baseRows?(rows: number, byteLength: number): Float64Array;
+  /** Returns the raw bytes of the rows, from the bytes of `ranges` and of `baseRows`. */
+  decode(parts: Uint8Array[], base?: Uint8Array): Uint8Array<ArrayBuffer>;
   free(): void;
 }
 

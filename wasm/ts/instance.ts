@@ -31,7 +31,7 @@ export class Instance<T> {
 
   /** Throws if the instance has trapped. */
   check(): void {
-    if (this.#trapped) throw new ModelClosedError("The decoder has stopped unexpectedly, and everything that it held is lost. Open the model again, or begin to pack again.");
+    if (this.#trapped) throw new ModelClosedError("The decoder stopped unexpectedly. Open the model again, or begin to pack again.");
   }
 
   /** Frees an object of the instance. After a trap there is nothing to free: the whole memory is given up. */

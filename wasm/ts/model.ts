@@ -8,16 +8,18 @@ import { outputView } from "./decode/output-buffer.js";
 import { typedArray } from "./dtype.js";
 import { FormatError, InvalidInputError, ModelClosedError, type ZstnError } from "./errors.js";
 import { missingTensor } from "./missing-tensor.js";
-import { totalBytes, readRanges, parseRanges } from "./byte-ranges.js";
+import { totalBytes, readRanges } from "./byte-ranges.js";
 import { ProgressMeter } from "./progress.js";
 import type { Description } from "./description.js";
-import { RowPlanner, rowsInfo } from "./rows.js";
+import type { RowPlanner } from "./row-planner.js";
+import { rowsInfo } from "./rows.js";
 import type { ReadPlan, RowRange } from "./rows.js";
 import { abortSiblingsOnFailure } from "./abort-siblings.js";
 import type { StatisticsOptions, StoredStatistics, TensorStatistics } from "./statistics.js";
 import { DEFAULT_READ_AHEAD_BYTES, checkAhead, inOrder } from "./stream.js";
 import type { Ahead, StreamOptions } from "./stream.js";
 import { PlainModel } from "./safetensors/plain-model.js";
+import { plainRows, readPlainRows } from "./safetensors/plain-rows.js";
 import type { Source } from "./source/source.js";
 import type { Stats, Traffic } from "./source/traffic.js";
 import { checkRowsSize, checkSize } from "./limits.js";
@@ -62,7 +64,7 @@ export class Model {
   readonly #indices = new Map<string, number>();
   readonly #closing = new AbortController();
   readonly #decoding: Decoding | undefined;
-  readonly #rows: RowPlanner;
+  #rows: RowPlanner | undefined;
   #unpacked: CoreUnpacked | undefined;
   #statistics: StoredStatistics | undefined;
   #base: Model | undefined;
@@ -76,7 +78,6 @@ export class Model {
     this.#instance = instance;
     this.#core = model;
     this.#decoding = decoding;
-    this.#rows = new RowPlanner(instance, model, this.#sources);
     this.size = files.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0);
     this.fileCount = files.length;
     this.stats = traffic;
@@ -143,7 +144,11 @@ export class Model {
    */
   async planes(name: string, { signal }: Pick<TensorOptions, "signal"> = {}): Promise<readonly StoredPlane[] | undefined> {
     if (!this.tensors.has(name)) await this.#missing(name);
-    return this.#whileOpen(signal, (signal) => this.#rows.planes(this.#indices.get(name)!, { signal }));
+    return this.#whileOpen(signal, async (signal) => {
+      const core = this.#core;
+      if (core instanceof PlainModel) return undefined;
+      return (await this.#rowPlanner(core)).planes(this.#indices.get(name)!, { signal });
+    });
   }
 
   /**
@@ -171,16 +176,11 @@ export class Model {
     const info = this.tensors.get(name) ?? (await this.#missing(name));
     if (rows) {
       rowsInfo(info, rows);
-      const plan = await this.#whileOpen(signal, (signal) => this.#rows.plan(this.#indices.get(name)!, rows, { signal }));
-      try {
-        const ranges = this.#instance.call(() => (plan.isWhole() ? undefined : plan.ranges()));
-        if (ranges) {
-          const parts = parseRanges(ranges);
-          return { whole: false, bytes: totalBytes(parts), parts };
-        }
-      } finally {
-        this.#instance.free(plan);
-      }
+      const core = this.#core;
+      const parts = await this.#whileOpen(signal, async (signal) =>
+        core instanceof PlainModel ? plainRows(info, rows) : (await this.#rowPlanner(core)).parts(this.#indices.get(name)!, rows, { signal }),
+      );
+      if (parts) return { whole: false, bytes: totalBytes(parts), parts };
     }
     return { whole: true, bytes: info.storedLength, parts: info.parts };
   }
@@ -249,23 +249,23 @@ export class Model {
     const info = rowsInfo(whole, range);
     const into = options.into && outputView(info, options.into);
     return this.#whileOpen(options.signal, async (signal) => {
-      const rows = await this.#rows.plan(this.#indices.get(info.name)!, range, { signal });
-      try {
-        let raw: Uint8Array<ArrayBuffer>;
-        if (this.#instance.call(() => rows.isWhole())) {
-          meter.expect(this.#costBytes(whole));
-          raw = this.#rows.rowsOfWhole(rows, await this.#raw(whole, signal, meter));
-        } else {
-          checkRowsSize(info);
-          meter.expect(totalBytes(parseRanges(this.#instance.call(() => rows.ranges()))));
-          raw = await this.#rows.read(rows, { signal, onBytes: meter.arrived });
-        }
-        into?.set(raw);
-        return createTensor(info, typedArray(info.dtype, info.name, into ?? raw));
-      } finally {
-        this.#instance.free(rows);
-      }
+      checkRowsSize(info);
+      const core = this.#core;
+      const readWhole = () => {
+        meter.expect(this.#costBytes(whole));
+        return this.#raw(whole, signal, meter);
+      };
+      const context = { signal, meter, base: this.#base, readWhole };
+      const raw = await (core instanceof PlainModel ? readPlainRows(core, whole, range, context) : (await this.#rowPlanner(core)).read(this.#indices.get(info.name)!, info.name, range, context));
+      into?.set(raw);
+      return createTensor(info, typedArray(info.dtype, info.name, into ?? raw));
     });
+  }
+
+  /** Returns what reads rows of a packed model. */
+  async #rowPlanner(core: CoreModel): Promise<RowPlanner> {
+    const { RowPlanner } = await loadCoreFiles();
+    return (this.#rows ??= new RowPlanner(this.#instance, core, this.#sources));
   }
 
   /** Runs `work` with a signal that also aborts when the model is closed. */

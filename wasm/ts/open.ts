@@ -121,7 +121,7 @@ function withoutBase(model: Model): Model {
   if (!model.needsBase) return model;
   model.close();
   throw new BaseRequiredError(
-    "This file is a delta (Z4DM): the difference from another checkpoint, its base, without which it cannot be read. " +
+    "This file is a delta (Z4DM): the difference from another checkpoint. " +
       "Pass the base as open(source, { base }).",
   );
 }

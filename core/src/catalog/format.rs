@@ -12,7 +12,7 @@ use super::delta;
 use super::fetched::FetchedRanges;
 #[cfg(feature = "gauss")]
 use super::gauss;
-use super::rows::RangePlan;
+use super::range_plan::RangePlan;
 #[cfg(feature = "ztensor")]
 use super::ztensor;
 use super::{FileCatalog, FileTensor, buffer, safetensors, zstn};
@@ -86,6 +86,13 @@ pub(super) trait Contents: Sized {
     ) -> Result<()> {
         let decoded = self.decode(engine, stored)?;
         buffer::copy(&stored.tensor.name, &decoded, out)
+    }
+
+    /// Returns the range of the file whose bytes [`Contents::plan`] takes as a table;
+    /// `None` if `fetched`, which are no bytes at first, are enough.
+    fn table(&self, tensor: &FileTensor, number: usize, fetched: &[u8]) -> Option<Range<u64>> {
+        let _ = (tensor, number, fetched);
+        None
     }
 
     /// Plans how to read the bytes `span` of a tensor; `None` if it can only be
@@ -215,6 +222,10 @@ macro_rules! formats {
 
             pub fn decode_into<E: Engine>(&self, engine: &E, stored: StoredTensor, out: &mut [u8]) -> Result<()> {
                 match self { $( $(#[cfg(feature = $feature)])? Self::$kind(contents) => contents.decode_into(engine, stored, out), )* }
+            }
+
+            pub fn table(&self, tensor: &FileTensor, number: usize, fetched: &[u8]) -> Option<Range<u64>> {
+                match self { $( $(#[cfg(feature = $feature)])? Self::$kind(contents) => contents.table(tensor, number, fetched), )* }
             }
 
             pub fn plan(&self, tensor: &FileTensor, number: usize, span: &Range<u64>, table: Option<&[u8]>) -> Result<Option<RangePlan>> {

@@ -27,6 +27,7 @@ mod format;
 mod gauss;
 #[cfg(feature = "other-formats")]
 mod other_format;
+mod range_plan;
 mod rows;
 mod safetensors;
 #[cfg(feature = "decode-task")]
@@ -44,7 +45,8 @@ pub use extension::Extension;
 pub use file_opener::{FileOpener, is_left_out, recognise};
 pub use format::Kind;
 use format::{AnyContents, StoredTensor};
-pub use rows::RangePlan;
+pub use range_plan::RangePlan;
+pub(crate) use rows::check_inside;
 pub use tensor::FileTensor;
 
 /// The tensors of one file and how to decode them, known once its head, header

@@ -1,15 +1,13 @@
-//! Reads a part of a tensor: says which bytes of the file are needed, and
-//! decodes the part from them.
+//! Reads a part of a tensor: says which bytes of the file are needed for it.
 
 use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::format::AnyContents;
 use super::zstn::FormatContents;
-use super::{FileCatalog, FileTensor};
+use super::{FileCatalog, FileTensor, RangePlan};
 use crate::bytes::part;
-use crate::container::zstn::rows::{FrameTable, PartPlan, PlaneSize};
-use crate::engine::Engine;
+use crate::container::zstn::rows::{FrameTable, PlaneSize};
 use crate::{Error, Result};
 
 /// The block tables of a ZSTN file that were fetched with its index, starting
@@ -21,72 +19,33 @@ pub(super) struct Tables {
 }
 
 impl Tables {
-    fn get(&self, range: &Range<u64>) -> Option<&[u8]> {
+    pub(super) fn get(&self, range: &Range<u64>) -> Option<&[u8]> {
         let start = range.start.checked_sub(self.start)?;
         let end = range.end - self.start;
         (end <= self.bytes.len() as u64).then(|| part(&self.bytes, start..end))
     }
 }
 
-/// A plan for reading a part of a tensor. Made by [`FileCatalog::plan`].
-#[derive(Debug, Clone)]
-pub struct RangePlan {
-    ranges: Vec<Range<u64>>,
-    /// The offset of the frame in the file, and the plan for the frame; `None`
-    /// if the part is stored uncompressed.
-    cut: Option<(u64, PartPlan)>,
-}
-
-impl RangePlan {
-    /// Plans for a part that is stored uncompressed at these `ranges`.
-    pub(super) fn stored(ranges: Vec<Range<u64>>) -> Self {
-        Self { ranges, cut: None }
+/// Refuses bytes that are not inside the tensor called `name`.
+pub(crate) fn check_inside(name: &str, len_bytes: u64, span: &Range<u64>) -> Result<()> {
+    if span.start <= span.end && span.end <= len_bytes {
+        return Ok(());
     }
-
-    /// Plans for the bytes `span` of the tensor whose frame is at `start` and has
-    /// this `table`.
-    pub(super) fn of_frame(start: u64, table: &FrameTable, span: Range<u64>) -> Self {
-        let plan = table.plan(span);
-        let in_file = |range: &Range<u64>| start + range.start..start + range.end;
-        Self {
-            ranges: plan.ranges().iter().map(in_file).collect(),
-            cut: Some((start, plan)),
-        }
-    }
-
-    /// Returns the ranges of the file to fetch, in order; no two of them touch.
-    #[must_use]
-    pub fn ranges(&self) -> &[Range<u64>] {
-        &self.ranges
-    }
-
-    /// Decodes the part of the tensor from the bytes of [`RangePlan::ranges`]. Every
-    /// block is compared with its checksum.
-    pub fn decode<E: Engine>(&self, engine: &E, fetched: &[&[u8]]) -> Result<Vec<u8>> {
-        match &self.cut {
-            Some((start, plan)) => plan
-                .decode(engine, fetched)
-                .map_err(|error| error.within(*start)),
-            None => Ok(fetched.concat()),
-        }
-    }
+    Err(Error::invalid_input("the bytes asked for are not inside the tensor").tensor(name))
 }
 
 impl FileCatalog {
-    /// Returns the range of the file that [`FileCatalog::plan`] needs for
-    /// tensor `number`; `None` if it needs none, or if those bytes have been
-    /// fetched already.
+    /// Returns the range of the file whose bytes [`FileCatalog::plan`] takes as the
+    /// table of tensor `number`; `None` if it takes `fetched`, which are no bytes at
+    /// first and then those of the last range, or what came with the index.
     #[must_use]
-    pub fn block_table(&self, number: usize) -> Option<Range<u64>> {
-        let AnyContents::Zstn(contents) = &self.contents else {
-            return None;
-        };
-        let range = contents.integrity.as_ref()?.table(number)?;
-        contents.tables.get(&range).is_none().then_some(range)
+    pub fn block_table(&self, number: usize, fetched: &[u8]) -> Option<Range<u64>> {
+        let tensor = self.tensors.get(number)?;
+        self.contents.table(tensor, number, fetched)
     }
 
     /// Returns the stored size of each plane of tensor `number`. `table` holds
-    /// the bytes of the range returned by [`FileCatalog::block_table`]. `None`
+    /// the bytes of the ranges returned by [`FileCatalog::block_table`]. `None`
     /// if there is no table: for short, sparse and palette frames, and for
     /// tensors that are not packed.
     pub fn plane_sizes(
@@ -103,7 +62,7 @@ impl FileCatalog {
     }
 
     /// Plans how to read the bytes `span` of tensor `number`. `table` holds the
-    /// bytes of the range returned by [`FileCatalog::block_table`]. `None` if
+    /// bytes of the ranges returned by [`FileCatalog::block_table`]. `None` if
     /// the tensor can only be read as a whole.
     ///
     /// # Errors
@@ -116,11 +75,19 @@ impl FileCatalog {
         table: Option<&[u8]>,
     ) -> Result<Option<RangePlan>> {
         let tensor = self.tensor(number)?;
-        if span.start > span.end || span.end > tensor.len_bytes() {
-            let detail = "the bytes asked for are not inside the tensor";
-            return Err(Error::invalid_input(detail).tensor(&tensor.name));
-        }
-        self.contents.plan(tensor, number, &span, table)
+        check_inside(&tensor.name, tensor.len_bytes(), &span)?;
+        self.plan_inside(number, &span, table)
+    }
+
+    /// Plans like [`FileCatalog::plan`] for bytes that are inside the tensor.
+    pub(crate) fn plan_inside(
+        &self,
+        number: usize,
+        span: &Range<u64>,
+        table: Option<&[u8]>,
+    ) -> Result<Option<RangePlan>> {
+        let tensor = self.tensor(number)?;
+        self.contents.plan(tensor, number, span, table)
     }
 }
 

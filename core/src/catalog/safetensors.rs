@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::fetched::FetchedRanges;
 use super::format::{AnyContents, Contents, Opener, StoredTensor};
-use super::rows::RangePlan;
+use super::range_plan::RangePlan;
 use super::{FileCatalog, FileTensor};
 use crate::Result;
 use crate::container::safetensors::{Header, PREFIX_BYTES, header_len_bytes};

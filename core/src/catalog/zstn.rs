@@ -16,7 +16,8 @@ use serde::{Deserialize, Serialize};
 
 use super::fetched::FetchedRanges;
 use super::format::{AnyContents, Contents, Opener, StoredTensor};
-use super::rows::{RangePlan, Tables};
+use super::range_plan::RangePlan;
+use super::rows::Tables;
 use super::{FileCatalog, FileTensor, buffer};
 use crate::bytes;
 use crate::container::safetensors;
@@ -89,6 +90,11 @@ impl Contents for FormatContents {
         self.frame(stored)
             .and_then(|frame| frame.decode(engine, out))
             .map_err(stored.in_file())
+    }
+
+    fn table(&self, _: &FileTensor, number: usize, fetched: &[u8]) -> Option<Range<u64>> {
+        let range = self.integrity.as_ref()?.table(number)?;
+        (fetched.is_empty() && self.tables.get(&range).is_none()).then_some(range)
     }
 
     fn plan(

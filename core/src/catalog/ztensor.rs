@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::fetched::FetchedRanges;
 use super::format::{AnyContents, Contents, Opener, StoredTensor};
-use super::rows::RangePlan;
+use super::range_plan::RangePlan;
 use super::{FileCatalog, FileTensor};
 use crate::container::foreign::ztensor::{self, Element, FOOTER_BYTES, Footer, Layout, Manifest};
 use crate::engine::Engine;

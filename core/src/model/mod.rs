@@ -94,10 +94,10 @@ impl Tensor {
         self.parts.iter().map(StoredPart::len_bytes).sum()
     }
 
-    /// Returns its only part, if it needs nothing else.
-    fn alone(&self) -> Option<&StoredPart> {
+    /// Returns its only part, if it is stored in one.
+    fn only_part(&self) -> Option<&StoredPart> {
         match self.parts.as_slice() {
-            [only] if self.weight.is_none() && self.base.is_none() => Some(only),
+            [only] if self.weight.is_none() => Some(only),
             _ => None,
         }
     }

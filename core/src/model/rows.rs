@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::{Model, Tensor};
-use crate::catalog::RangePlan;
+use crate::catalog::{RangePlan, check_inside};
 use crate::container::zstn::rows::PlaneSize;
 use crate::engine::Engine;
 use crate::tensor::element_count;
@@ -67,15 +67,29 @@ impl Rows {
         Some(ranges.map(|range| range.end - range.start).sum())
     }
 
-    /// Returns the rows from the bytes of [`Rows::ranges`]. What the file has a
-    /// checksum of is compared with it.
-    pub fn decode<E: Engine>(&self, engine: &E, fetched: &[&[u8]]) -> Result<Vec<u8>> {
+    /// Returns which bytes of the base's tensor with the same name are needed as
+    /// well ([`Model::part`]); `None` if the tensor is not stored against a base, and
+    /// if [`Rows::is_whole`].
+    #[must_use]
+    pub fn base(&self) -> Option<Range<u64>> {
+        self.cut.as_ref()?.1.base()
+    }
+
+    /// Returns the rows from the bytes of [`Rows::ranges`], and from those of
+    /// [`Rows::base`] where they are needed. What the file has a checksum of is
+    /// compared with it.
+    pub fn decode<E: Engine>(
+        &self,
+        engine: &E,
+        fetched: &[&[u8]],
+        base: Option<&[u8]>,
+    ) -> Result<Vec<u8>> {
         let Some((_, plan)) = &self.cut else {
             return Err(
                 Error::invalid_input("this tensor has to be read as a whole").tensor(&self.name),
             );
         };
-        plan.decode(engine, fetched)
+        plan.decode(engine, fetched, base)
             .map_err(|error| error.tensor(&self.name))
     }
 }
@@ -114,18 +128,19 @@ impl Tensor {
 }
 
 impl Model {
-    /// Returns the range that [`Model::rows`] needs for tensor `number`, with
-    /// the number of its file; `None` if it needs none, or if those bytes have
-    /// been fetched already.
+    /// Returns the range whose bytes [`Model::rows`] takes as the table of tensor
+    /// `number`, with the number of its file; `None` if it takes `fetched`, which are
+    /// no bytes at first and then those of the last range, or what came with the
+    /// index.
     #[must_use]
-    pub fn block_table(&self, number: usize) -> Option<(usize, Range<u64>)> {
-        let part = self.tensors.get(number)?.alone()?;
-        let table = self.files[part.file].block_table(part.number)?;
+    pub fn block_table(&self, number: usize, fetched: &[u8]) -> Option<(usize, Range<u64>)> {
+        let part = self.tensors.get(number)?.only_part()?;
+        let table = self.files[part.file].block_table(part.number, fetched)?;
         Some((part.file, table))
     }
 
     /// Returns the stored size of each plane of tensor `number`, in the order
-    /// of the frame. `table` holds the bytes of the range returned by
+    /// of the frame. `table` holds the bytes of the ranges returned by
     /// [`Model::block_table`]. `None` if the file has no block table for the
     /// tensor.
     pub fn plane_sizes(
@@ -133,7 +148,7 @@ impl Model {
         number: usize,
         table: Option<&[u8]>,
     ) -> Result<Option<Vec<PlaneSize>>> {
-        match self.tensor(number)?.alone() {
+        match self.tensor(number)?.only_part() {
             Some(part) => self.files[part.file].plane_sizes(part.number, table),
             None => Ok(None),
         }
@@ -146,11 +161,30 @@ impl Model {
         let span = tensor.row_span(&rows)?;
         let mut shape = tensor.shape.clone();
         shape[0] = rows.end - rows.start;
+        self.cut(tensor, shape, span, table)
+    }
+
+    /// Plans for the bytes `span` of tensor `number`, whose shape is their number, as
+    /// [`Model::rows`] does for rows.
+    pub fn part(&self, number: usize, span: Range<u64>, table: Option<&[u8]>) -> Result<Rows> {
+        let tensor = self.tensor(number)?;
+        check_inside(&tensor.name, tensor.len_bytes(), &span)?;
+        self.cut(tensor, [span.end - span.start].into(), span, table)
+    }
+
+    /// Plans for bytes that are inside the tensor.
+    fn cut(
+        &self,
+        tensor: &Tensor,
+        shape: Vec<u64>,
+        span: Range<u64>,
+        table: Option<&[u8]>,
+    ) -> Result<Rows> {
         // All of it also has a digest to be compared with.
         let is_all = span == (0..tensor.len_bytes());
-        let cut = match tensor.alone().filter(|_| !is_all) {
+        let cut = match tensor.only_part().filter(|_| !is_all) {
             Some(part) => {
-                let plan = self.files[part.file].plan(part.number, span.clone(), table)?;
+                let plan = self.files[part.file].plan_inside(part.number, &span, table)?;
                 plan.map(|plan| (part.file, plan))
             }
             None => None,

@@ -74,7 +74,7 @@ impl zstn_plan {
             // This also checks the rows, table or not.
             plan.rows = Some(model.rows(number, rows.clone(), None)?);
             plan.table = model
-                .block_table(number)
+                .block_table(number, &[])
                 .map(|(file, table)| (file, table, rows));
         }
         Ok(plan)
@@ -141,7 +141,7 @@ impl zstn_plan {
             return Ok(model.decode_into(engine, self.number, fetched, None, out)?);
         };
         if !rows.is_whole() {
-            out.copy_from_slice(&rows.decode(engine, fetched)?);
+            out.copy_from_slice(&rows.decode(engine, fetched, None)?);
             return Ok(());
         }
         let tensor = model.decode(engine, self.number, fetched, None)?;

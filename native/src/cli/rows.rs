@@ -3,8 +3,7 @@
 use std::ops::Range;
 use std::str::FromStr;
 
-use zstn::{Error, Reader, Result};
-use zstn_core::model::Rows;
+use zstn::{Error, Reader, Result, RowsPlan};
 
 use super::size;
 
@@ -108,13 +107,13 @@ impl Bounds {
 }
 
 /// Plans how to read these rows of the tensor called `name`.
-pub fn plan(reader: &Reader, name: &str, bounds: &Bounds) -> Result<Rows> {
+pub fn plan(reader: &Reader, name: &str, bounds: &Bounds) -> Result<RowsPlan> {
     let count = reader.find(name)?.shape.first().copied();
     reader.plan_rows(name, bounds.of(count.unwrap_or(0))?)
 }
 
 /// Returns what is fetched for them, for people.
-pub fn cost(reader: &Reader, rows: &Rows) -> Result<String> {
+pub fn cost(reader: &Reader, rows: &RowsPlan) -> Result<String> {
     let stored = size::bytes(reader.find(rows.name())?.stored_len_bytes());
     Ok(match rows.fetched_len_bytes() {
         Some(fetched) => format!("{} of {stored}", size::bytes(fetched)),

@@ -125,7 +125,10 @@ impl TensorPlan {
                         .take(rows.ranges().len())
                         .map(|bytes| &**bytes)
                         .collect();
-                    decoded.push((rows.span(), rows.decode(engine, &own).map_err(&refuse)?));
+                    decoded.push((
+                        rows.span(),
+                        rows.decode(engine, &own, None).map_err(&refuse)?,
+                    ));
                 }
                 let of_run = |run: &Range<u64>| {
                     let holds = |span: &Range<u64>| span.start <= run.start && run.end <= span.end;

@@ -194,7 +194,11 @@ pub(super) fn sketch_reader(
 fn plans(reader: &Reader, digests: bool) -> Result<Vec<TensorPlan>> {
     let model = reader.model();
     let tables: Vec<_> = (0..model.tensors().len())
-        .map(|number| model.block_table(number))
+        .map(|number| match model.tensors()[number].base {
+            None => model.block_table(number, &[]),
+            // Such a tensor is read together with that of the base.
+            Some(_) => None,
+        })
         .collect();
     let wanted = tables.iter().flatten();
     let wanted = wanted.map(|(file, range)| (&*reader.sources()[*file], range.clone()));

@@ -20,6 +20,7 @@ mod rows;
 mod statistics;
 
 pub use options::ReaderOptions;
+pub use rows::RowsPlan;
 
 /// A tensor in memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,15 +61,16 @@ pub enum View {
 #[derive(Clone)]
 pub struct Reader {
     files: Arc<Files>,
+    /// Holds what is known of the base.
+    model: Arc<Model>,
     engine: Engine,
     base: Option<Arc<Self>>,
 }
 
-/// The part of an opened model that all handles share.
+/// The files of an opened model, which all handles share.
 struct Files {
     name: String,
     sources: Vec<Box<dyn Source>>,
-    model: Arc<Model>,
 }
 
 impl Reader {
@@ -89,7 +91,7 @@ impl Reader {
     }
 
     fn check_takes_base(&self) -> Result<()> {
-        if self.files.model.needs_base() {
+        if self.model.needs_base() {
             return Ok(());
         }
         Err(Error::Usage(format!(
@@ -106,9 +108,8 @@ impl Reader {
         self.check_takes_base()?;
         let bases = iter::successors(Some(&base), |base| base.base());
         check_chain(&bases.map(Self::name).collect::<Vec<_>>())?;
-        self.files
-            .model
-            .check_base(&base.files.model)
+        Arc::make_mut(&mut self.model)
+            .attach_base(&base.model)
             .map_err(Error::place(&self.files.name))?;
         self.base = Some(Arc::new(base));
         Ok(self)
@@ -136,8 +137,8 @@ impl Reader {
                     .first()
                     .map_or_else(String::new, |source| source.name().into()),
                 sources,
-                model: Arc::clone(&self.files.model),
             }),
+            model: Arc::clone(&self.model),
             engine: self.engine.clone(),
             base: self.base.clone(),
         }
@@ -158,7 +159,7 @@ impl Reader {
     /// Returns what the model holds.
     #[must_use]
     pub fn model(&self) -> &Model {
-        &self.files.model
+        &self.model
     }
 
     /// Returns the path or address it was opened by.
@@ -176,7 +177,7 @@ impl Reader {
     /// Returns the names of all tensors, file by file and there in the order of the
     /// index.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.files.model.tensors().iter().map(|t| t.name.as_str())
+        self.model.tensors().iter().map(|t| t.name.as_str())
     }
 
     /// Returns all sources, including those of the base and its base.
@@ -190,24 +191,24 @@ impl Reader {
     /// order.
     #[must_use]
     pub fn tensors(&self) -> &[model::Tensor] {
-        self.files.model.tensors()
+        self.model.tensors()
     }
 
     /// Returns the `__metadata__` of the safetensors headers.
     #[must_use]
     pub fn metadata(&self) -> &BTreeMap<String, String> {
-        self.files.model.metadata()
+        self.model.metadata()
     }
 
     /// Returns what the model's index says about the tensor called `name`.
     pub fn find(&self, name: &str) -> Result<&model::Tensor> {
-        Ok(&self.files.model.tensors()[self.number(name)?])
+        Ok(&self.model.tensors()[self.number(name)?])
     }
 
     /// Returns the number of the tensor called `name`; the error suggests similar
     /// names.
     fn number(&self, name: &str) -> Result<usize> {
-        self.files.model.find(name).map_err(|error| {
+        self.model.find(name).map_err(|error| {
             let error = match error.kind() {
                 ErrorKind::NotFound => error.hint(&suggest::hint(name, self.names())),
                 _ => error,

@@ -169,11 +169,8 @@ impl ReaderOptions {
             config,
         )?;
         Ok(Reader {
-            files: Arc::new(Files {
-                name,
-                sources,
-                model: Arc::new(model),
-            }),
+            files: Arc::new(Files { name, sources }),
+            model: Arc::new(model),
             engine: engine.clone(),
             base: None,
         })

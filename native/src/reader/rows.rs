@@ -1,65 +1,182 @@
 //! Parts of a tensor: slices of its outermost dimension.
 
+use std::borrow::Cow;
+use std::iter;
 use std::ops::Range;
 
+use zstn_core::bytes::index;
 use zstn_core::model::Rows;
 
 use super::{Reader, Tensor};
-use crate::source::read_parts;
-use crate::{Error, Result};
+use crate::source::{Source, read_parts};
+use crate::{Engine, Error, Result};
+
+/// Rows of a tensor, and what is read for them. Made by [`Reader::plan_rows`].
+#[derive(Debug, Clone)]
+pub struct RowsPlan {
+    rows: Rows,
+    /// The bytes of the base's tensor that they are decoded with.
+    base: Option<Box<Self>>,
+    /// Bytes that the tensor takes in its files.
+    stored_len_bytes: u64,
+}
+
+impl RowsPlan {
+    /// Returns the name of the tensor.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.rows.name()
+    }
+
+    /// Returns the shape of the rows: that of the tensor, with their number.
+    #[must_use]
+    pub fn shape(&self) -> &[u64] {
+        self.rows.shape()
+    }
+
+    /// Returns the bytes of the tensor they are.
+    #[must_use]
+    pub fn span(&self) -> Range<u64> {
+        self.rows.span()
+    }
+
+    /// Returns whether the tensor cannot be cut and is read as a whole.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.rows.is_whole()
+    }
+
+    /// Returns the number of bytes that are read for the rows, from the base as well;
+    /// `None` if [`RowsPlan::is_whole`].
+    #[must_use]
+    pub fn fetched_len_bytes(&self) -> Option<u64> {
+        let own = self.rows.fetched_len_bytes()?;
+        let of_base = self.base.as_deref().map_or(0, |base| {
+            let cut = base.fetched_len_bytes();
+            cut.unwrap_or(base.stored_len_bytes)
+        });
+        Some(own + of_base)
+    }
+}
+
+/// A plan and the reader of its ranges.
+struct Step<'a> {
+    reader: &'a Reader,
+    plan: &'a RowsPlan,
+}
 
 impl Reader {
     /// Reads the `rows` of the tensor called `name`, slices of its outermost
     /// dimension. Fetches no more than the blocks that hold them, where the
-    /// tensor is stored so.
+    /// tensor is stored so. Of a difference, the blocks of the difference and of the
+    /// base are fetched, if the base was packed with digests.
     pub fn read_rows(&self, name: &str, rows: Range<u64>) -> Result<Tensor> {
         self.read_planned(&self.plan_rows(name, rows)?)
     }
 
-    /// Plans what has to be fetched for `rows` of the tensor called `name`.
-    /// Reads the tensor's block table if that did not come with the index.
-    pub fn plan_rows(&self, name: &str, rows: Range<u64>) -> Result<Rows> {
-        let refuse = Error::place(self.name());
+    /// Plans what has to be read for `rows` of the tensor called `name`. Reads the
+    /// tables of blocks that did not come with the index.
+    pub fn plan_rows(&self, name: &str, rows: Range<u64>) -> Result<RowsPlan> {
         let number = self.number(name)?;
-        let table = self.model().block_table(number);
-        let table = table.map(|(file, range)| {
-            let source = &self.sources()[file];
-            let table = source.read(range)?;
-            source.check_unchanged()?;
-            Ok::<_, Error>(table)
-        });
-        let table = table.transpose()?;
-        self.model()
-            .rows(number, rows, table.as_deref())
-            .map_err(&refuse)
+        let table = self.block_table(number)?;
+        let rows = self.model().rows(number, rows, table.as_deref());
+        self.with_base_plan(number, rows.map_err(Error::place(self.name()))?)
     }
 
-    /// Reads what [`Reader::plan_rows`] has planned.
-    pub fn read_planned(&self, rows: &Rows) -> Result<Tensor> {
-        let tensor = self.find(rows.name())?;
-        let bytes = if rows.is_whole() {
-            let mut bytes = self.read(rows.name())?.bytes;
-            let span = rows.span();
-            bytes.truncate(zstn_core::bytes::index(span.end));
-            bytes.drain(..zstn_core::bytes::index(span.start));
-            bytes
-        } else {
-            let ranges = rows.ranges();
-            let wanted = ranges.map(|(file, range)| (&*self.sources()[file], range));
-            let fetched = read_parts(&wanted.collect::<Vec<_>>())?;
-            let fetched: Vec<&[u8]> = fetched.iter().map(|bytes| &**bytes).collect();
-            let bytes = rows
-                .decode(&self.engine, &fetched)
-                .map_err(Error::place(self.name()));
-            let mut files = rows.ranges().map(|(file, _)| &self.sources()[file]);
-            files.try_for_each(|source| source.check_unchanged())?;
-            bytes?
+    /// Plans for the bytes `span` of a tensor.
+    fn plan_part(&self, name: &str, span: Range<u64>) -> Result<RowsPlan> {
+        let number = self.number(name)?;
+        let table = self.block_table(number)?;
+        let part = self.model().part(number, span, table.as_deref());
+        self.with_base_plan(number, part.map_err(Error::place(self.name()))?)
+    }
+
+    fn with_base_plan(&self, number: usize, rows: Rows) -> Result<RowsPlan> {
+        let base = match (rows.base(), self.base()) {
+            (Some(span), Some(base)) => Some(base.plan_part(rows.name(), span)?),
+            _ => None,
         };
+        Ok(RowsPlan {
+            stored_len_bytes: self.tensors()[number].stored_len_bytes(),
+            base: base.map(Box::new),
+            rows,
+        })
+    }
+
+    /// Reads what the model needs before it plans for rows.
+    fn block_table(&self, number: usize) -> Result<Option<Cow<'_, [u8]>>> {
+        let mut table = None;
+        loop {
+            let fetched = table.as_deref().unwrap_or_default();
+            let Some((file, range)) = self.model().block_table(number, fetched) else {
+                return Ok(table);
+            };
+            let source = &self.sources()[file];
+            table = Some(source.read(range)?);
+            source.check_unchanged()?;
+        }
+    }
+
+    /// Reads what [`Reader::plan_rows`] has planned; all ranges, those of the base as
+    /// well, are read at the same time.
+    pub fn read_planned(&self, plan: &RowsPlan) -> Result<Tensor> {
+        let tensor = self.find(plan.name())?;
+        let first = Step { reader: self, plan };
+        let steps: Vec<Step> = iter::successors(Some(first), Step::base).collect();
+        let wanted: Vec<_> = steps.iter().flat_map(Step::wanted).collect();
+        let mut read = read_parts(&wanted)?.into_iter();
+        let mut fetched: Vec<Vec<Cow<[u8]>>> = Vec::with_capacity(steps.len());
+        for step in &steps {
+            fetched.push(read.by_ref().take(step.wanted().count()).collect());
+        }
+        let mut bytes = None;
+        for (step, fetched) in steps.iter().zip(fetched).rev() {
+            bytes = Some(step.decode(&self.engine, &fetched, bytes.as_deref())?);
+        }
         Ok(Tensor {
             name: tensor.name.clone(),
             dtype: tensor.dtype,
-            shape: rows.shape().to_vec(),
-            bytes,
+            shape: plan.shape().to_vec(),
+            bytes: bytes.unwrap_or_default(),
         })
+    }
+}
+
+impl<'a> Step<'a> {
+    /// Returns what the base contributes.
+    fn base(&self) -> Option<Self> {
+        Some(Self {
+            reader: self.reader.base()?,
+            plan: self.plan.base.as_deref()?,
+        })
+    }
+
+    /// Returns where its ranges are; none if the tensor is read as a whole.
+    fn wanted(&self) -> impl Iterator<Item = (&'a dyn Source, Range<u64>)> + use<'a> {
+        let sources = self.reader.sources();
+        let ranges = self.plan.rows.ranges();
+        ranges.map(move |(file, range)| (&*sources[file], range))
+    }
+
+    /// Decodes its bytes from those of its ranges and of the base.
+    fn decode(
+        &self,
+        engine: &Engine,
+        fetched: &[Cow<[u8]>],
+        base: Option<&[u8]>,
+    ) -> Result<Vec<u8>> {
+        let (reader, rows) = (self.reader, &self.plan.rows);
+        if rows.is_whole() {
+            let mut bytes = reader.decode(engine, reader.number(rows.name())?)?;
+            let span = rows.span();
+            bytes.truncate(index(span.end));
+            bytes.drain(..index(span.start));
+            return Ok(bytes);
+        }
+        let fetched: Vec<&[u8]> = fetched.iter().map(|bytes| &**bytes).collect();
+        let bytes = rows.decode(engine, &fetched, base);
+        let mut files = rows.ranges().map(|(file, _)| &reader.sources()[file]);
+        files.try_for_each(|source| source.check_unchanged())?;
+        bytes.map_err(Error::place(reader.name()))
     }
 }

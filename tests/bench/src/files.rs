@@ -103,7 +103,7 @@ fn rows(tensor_bytes: usize) -> Work {
     let model = opened(&packed).0;
     let middle = (tensor.len() / (2 * ROW) / 2) as u64;
     let table = model
-        .block_table(0)
+        .block_table(0, &[])
         .map(|(_, range)| part(&packed, range).to_vec());
     let len_bytes = usize::try_from(ROWS).expect("few") * 2 * ROW;
     Work::new(len_bytes, move || {
@@ -114,7 +114,7 @@ fn rows(tensor_bytes: usize) -> Work {
             .ranges()
             .map(|(_, range)| part(&packed, range))
             .collect();
-        black_box(rows.decode(&Pure, &fetched).expect("our file"));
+        black_box(rows.decode(&Pure, &fetched, None).expect("our file"));
     })
 }
 

@@ -31,7 +31,7 @@ pub fn read(model: &Model, files: &[&[u8]], checksums_count: bool) {
 /// Reads some rows, which are compared with those of the `whole` tensor.
 fn read_rows(model: &Model, files: &[&[u8]], number: usize, whole: Option<&[u8]>) {
     let count = model.tensors()[number].shape.first().copied().unwrap_or(0);
-    let table = model.block_table(number);
+    let table = model.block_table(number, &[]);
     let table = table.map(|(of, range)| part(files[of], range));
     for rows in [0..count.min(1), count / 3..count / 2, count / 2..count] {
         let planned = match model.rows(number, rows, table) {
@@ -43,7 +43,7 @@ fn read_rows(model: &Model, files: &[&[u8]], number: usize, whole: Option<&[u8]>
             .ranges()
             .map(|(of, range)| part(files[of], range))
             .collect();
-        match (planned.decode(&Pure, &fetched), whole) {
+        match (planned.decode(&Pure, &fetched, None), whole) {
             (Ok(rows), Some(whole)) => assert!(rows == part(whole, planned.span())),
             (Err(error), _) => speak(&error),
             _ => {}

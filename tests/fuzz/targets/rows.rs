@@ -25,7 +25,7 @@ fuzz_target!(|input: &[u8]| {
     let at = |low, high| u64::from(u16::from_le_bytes([low, high])) % count.saturating_add(1);
     let (start, end) = (at(choice[1], choice[2]), at(choice[3], choice[4]));
     let table = model
-        .block_table(number)
+        .block_table(number, &[])
         .map(|(_, range)| part(file, range));
     let planned = match model.rows(number, start..end, table) {
         Ok(planned) => planned,
@@ -39,7 +39,7 @@ fuzz_target!(|input: &[u8]| {
     let fetched: Vec<&[u8]> = fetched.collect();
     let (by_c, by_rust) = (
         planned.decode(&*NATIVE, &fetched),
-        planned.decode(&Pure, &fetched),
+        planned.decode(&Pure, &fetched, None),
     );
     match (by_rust, whole) {
         (Ok(rows), Ok(whole)) => {

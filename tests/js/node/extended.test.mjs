@@ -102,6 +102,35 @@ test("a delta of version 2 is read with its base", async () => {
   model.close();
 });
 
+test("rows of a difference take blocks of the delta and of a base with digests", async () => {
+  const random = xorshift(99);
+  const old = bf16Tensor(ROWS * COLUMNS, random);
+  const now = { changed: matrix(tune(old, random)), kept: matrix(old) };
+  writeFileSync(at("old.safetensors"), safetensors({ changed: matrix(old), kept: matrix(old.slice()) }));
+  writeFileSync(at("now.safetensors"), safetensors(now));
+  await packNatively(at("old.safetensors"), at("old.zstn"));
+  await packNatively(at("now.safetensors"), at("now.z4dm"), { base: at("old.safetensors"), extended: true });
+  const model = await open(`${server.url}now.z4dm`, { base: `${server.url}old.zstn` });
+  const plain = await open(`${server.url}now.z4dm`, { base: `${server.url}old.safetensors` });
+  for (const [name, tensor] of Object.entries(now)) {
+    for (const [begin, end] of [[0, 1], [511, 514], [ROWS - 3, ROWS]]) {
+      const before = model.stats.bytesFetched + model.base.stats.bytesFetched;
+      const { bytes, shape } = await model.tensor(name, { rows: [begin, end] });
+      const fetched = model.stats.bytesFetched + model.base.stats.bytesFetched - before;
+      const expected = Buffer.from(tensor.bytes.subarray(begin * ROW_BYTES, end * ROW_BYTES));
+      assert.ok(Buffer.from(bytes).equals(expected), `${name} ${begin}`);
+      assert.deepEqual(shape, [end - begin, COLUMNS]);
+      assert.ok(fetched * 3 < model.tensors.get(name).storedLength + model.base.tensors.get(name).storedLength, `${name}: ${fetched} bytes`);
+      assert.equal((await model.plan(name, { rows: [begin, end] })).whole, false);
+      // A base without digests: only all of a tensor shows that it is the right one.
+      assert.equal((await plain.plan(name, { rows: [begin, end] })).whole, true);
+      assert.ok(Buffer.from((await plain.tensor(name, { rows: [begin, end] })).bytes).equals(expected));
+    }
+  }
+  model.close();
+  plain.close();
+});
+
 /** Elements of 16 bits, up to `steps` above those of `bytes`, or fewer: the bound is that of its row. */
 function moved(bytes, steps, random) {
   const words = new Uint16Array(bytes.buffer);

@@ -20,7 +20,7 @@ import { scratchFolder } from "../support/scratch.mjs";
 
 /** Bytes after brotli, at most one percent above the current sizes. The goals are 22 000 and 120 000. */
 const BUDGETS = {
-  "plain safetensors: code": 19_400,
+  "plain safetensors: code": 19_200,
   ".zstn: code and module": 165_800,
 };
 

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Instance } from "../../../wasm/dist/instance.js";
-import { RowPlanner } from "../../../wasm/dist/rows.js";
+import { RowPlanner } from "../../../wasm/dist/row-planner.js";
 
 /** A core whose tensor 3 has a block table at bytes 100 to 110 of file 1. */
 function tabled() {

@@ -321,7 +321,7 @@ fn rows_of_a_lattice_are_read_without_the_rest() {
             .iter()
             .map(|range| part(&file, range.clone()))
             .collect();
-        let read = plan.decode(&Pure, &fetched).expect("decodes");
+        let read = plan.decode(&Pure, &fetched, None).expect("decodes");
         assert!(read == part(data, span), "{rows:?}");
         let read_bytes: usize = fetched.iter().map(|bytes| bytes.len()).sum();
         let is_all = rows == (0..12_288);
@@ -333,7 +333,10 @@ fn rows_of_a_lattice_are_read_without_the_rest() {
         damaged[7] ^= 1;
         let mut damaged_parts = fetched.clone();
         damaged_parts[0] = &damaged;
-        assert!(plan.decode(&Pure, &damaged_parts).is_err(), "{rows:?}");
+        assert!(
+            plan.decode(&Pure, &damaged_parts, None).is_err(),
+            "{rows:?}"
+        );
     }
     for bit in 0..table.len() * 8 {
         let mut damaged = table.to_vec();

@@ -11,7 +11,7 @@ let sharedPool: WorkerPool | undefined;
 /** Creates a pool of decoding workers, for the option `workers` of one or more models. They start when they are needed. */
 export function workerPool(options: WorkerPoolOptions = {}): WorkerPool {
   const { startWorker } = platform;
-  if (!startWorker) throw new UnsupportedError("This runtime has no workers. Leave out the option `workers`, or pass 0: tensors are then decoded on the calling thread.");
+  if (!startWorker) throw new UnsupportedError("This runtime has no workers: leave out the option `workers`, or pass 0.");
   return new WorkerPool(options, platform.coreCount(), startWorker);
 }
 

@@ -8,11 +8,8 @@ import type { ReadOptions } from "../source/source.js";
 import type { TensorInfo } from "../tensor.js";
 import { compareText } from "./order.js";
 import { PlainLayout, writeHead } from "./plain-layout.js";
-import { PlainRows } from "./plain-rows.js";
 import { malformed } from "./refusal.js";
 import type { ShardIndex } from "./shard-index.js";
-
-const NO_RANGES = new Float64Array(0);
 
 export class PlainModel implements ModelLayout {
   readonly files: readonly PlainFile[];
@@ -54,8 +51,7 @@ export class PlainModel implements ModelLayout {
 
   /** Reads a tensor, into `into` if it is given. The bytes of a source that may have other owners are copied. */
   async read({ parts: [part] }: TensorInfo, options: ReadOptions, into: Uint8Array<ArrayBuffer> | undefined): Promise<Uint8Array<ArrayBuffer>> {
-    const { file, offset, length } = part!;
-    const bytes = length === 0 ? new Uint8Array(0) : await this.files[file]!.source.read(offset, length, options);
+    const bytes = part?.length ? await this.files[part.file]!.source.read(part.offset, part.length, options) : new Uint8Array(0);
     options.signal?.throwIfAborted();
     if (!into) return toTransferable(bytes);
     into.set(bytes);
@@ -64,18 +60,6 @@ export class PlainModel implements ModelLayout {
 
   needsBase(): boolean {
     return false;
-  }
-
-  blockTable(): Float64Array {
-    return NO_RANGES;
-  }
-
-  planeSizes(): undefined {
-    return undefined;
-  }
-
-  rows(index: number, begin: number, end: number): PlainRows {
-    return new PlainRows(this.#tensors[index]!, begin, end);
   }
 
   unpacked(): PlainLayout {

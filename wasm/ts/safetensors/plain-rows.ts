@@ -1,47 +1,31 @@
 /** Some rows of an uncompressed tensor, like `core/src/model/rows.rs`. */
 
-import type { CoreRows } from "../core.js";
-import type { TensorInfo } from "../tensor.js";
+import { totalBytes } from "../byte-ranges.js";
+import type { ProgressMeter } from "../progress.js";
+import type { RowRange } from "../rows.js";
+import type { StoredPart, TensorInfo } from "../tensor.js";
 import { DTYPE_BITS } from "./header.js";
+import type { PlainModel } from "./plain-model.js";
 import { refusal } from "./refusal.js";
 
-export class PlainRows implements CoreRows {
-  readonly #info: TensorInfo;
-  /** The range in the tensor, in bytes. */
-  readonly #begin: number;
-  readonly #end: number;
-
-  /** Throws for rows that do not begin and end on a byte. The tensor has the rows. */
-  constructor(info: TensorInfo, begin: number, end: number) {
-    this.#info = info;
-    const [, ...row] = info.shape;
-    // Of no rows the length may be beyond what numbers hold.
-    const rowBits = begin === end ? 0 : row.reduce((product, dimension) => product * dimension, DTYPE_BITS[info.dtype]);
-    this.#begin = (begin * rowBits) / 8;
-    this.#end = (end * rowBits) / 8;
-    if (!Number.isInteger(this.#begin) || !Number.isInteger(this.#end)) {
-      throw refusal("invalid_input", `rows ${begin}..${end} of ${rowBits} bits each do not begin and end on a byte`, { tensor: info.name });
-    }
+/**
+ * Returns the range of rows that the tensor has: none if they have no bytes, `undefined` if they are all of it. Throws for
+ * rows that do not begin and end on a byte.
+ */
+export function plainRows({ name, dtype, shape: [, ...row], byteLength, parts: [part] }: TensorInfo, [first, last]: RowRange): StoredPart[] | undefined {
+  // Of no rows the length may be beyond what numbers hold.
+  const rowBits = first === last ? 0 : row.reduce((product, dimension) => product * dimension, DTYPE_BITS[dtype]);
+  const [begin, end] = [(first * rowBits) / 8, (last * rowBits) / 8];
+  if (!Number.isInteger(begin) || !Number.isInteger(end)) {
+    throw refusal("invalid_input", `rows ${first}..${last} of ${rowBits} bits each do not begin and end on a byte`, { tensor: name });
   }
+  if (begin === 0 && end === byteLength) return undefined;
+  return begin === end ? [] : [{ file: part!.file, offset: part!.offset + begin, length: end - begin }];
+}
 
-  isWhole(): boolean {
-    return this.#begin === 0 && this.#end === this.#info.byteLength;
-  }
-
-  span(): Float64Array {
-    return Float64Array.of(this.#begin, this.#end);
-  }
-
-  ranges(): Float64Array {
-    const { file, offset } = this.#info.parts[0]!;
-    const length = this.#end - this.#begin;
-    return length > 0 && !this.isWhole() ? Float64Array.of(file, offset + this.#begin, length) : new Float64Array(0);
-  }
-
-  /** Returns a copy: the bytes of a source may belong to a cache, or to the caller. */
-  decode([bytes]: Uint8Array[]): Uint8Array<ArrayBuffer> {
-    return new Uint8Array(bytes ?? []);
-  }
-
-  free(): void {}
+/** Reads rows that the tensor has. */
+export function readPlainRows(model: PlainModel, info: TensorInfo, rows: RowRange, { signal, meter }: { signal: AbortSignal; meter: ProgressMeter }): Promise<Uint8Array<ArrayBuffer>> {
+  const parts = plainRows(info, rows) ?? info.parts;
+  meter.expect(totalBytes(parts));
+  return model.read({ ...info, parts }, { signal, onBytes: meter.arrived }, undefined);
 }

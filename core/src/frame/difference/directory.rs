@@ -21,6 +21,8 @@ use crate::{Error, Result, Rule};
 #[derive(Debug, Clone)]
 pub struct Directory {
     element: FloatType,
+    base_digest: [u8; 16],
+    frame_len_bytes: u64,
     pub(super) states: usize,
     elements: u64,
     group_elements: u64,
@@ -97,6 +99,8 @@ impl Directory {
         };
         Ok(Self {
             element: head.element,
+            base_digest: head.base_digest,
+            frame_len_bytes: head.frame_len_bytes(),
             states: head.states,
             elements: head.elements,
             group_elements: head.group_elements,
@@ -116,6 +120,18 @@ impl Directory {
     #[must_use]
     pub fn len_bytes(&self) -> u64 {
         self.elements * self.element.len_bytes() as u64
+    }
+
+    /// Returns the first 16 bytes of the BLAKE3 of the base.
+    #[must_use]
+    pub fn base_digest(&self) -> [u8; 16] {
+        self.base_digest
+    }
+
+    /// Returns the length of the frame.
+    #[must_use]
+    pub fn frame_len_bytes(&self) -> u64 {
+        self.frame_len_bytes
     }
 
     /// Plans for the bytes `span` of the tensor.

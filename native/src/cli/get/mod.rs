@@ -5,8 +5,7 @@ use std::io::IsTerminal;
 
 use clap::Args;
 use zstn::source::HttpOptions;
-use zstn::{Error, Location, Output, Reader, Result, Source, Tensor};
-use zstn_core::model::Rows;
+use zstn::{Error, Location, Output, Reader, Result, RowsPlan, Source, Tensor};
 
 use super::arguments::{self, Destination, Model, Overwrite, Report, Threads};
 use super::network::Network;
@@ -128,7 +127,7 @@ pub fn run(options: &Options) -> Result<()> {
 /// A tensor to read, or some of its rows.
 struct Wanted {
     name: String,
-    rows: Option<Rows>,
+    rows: Option<RowsPlan>,
 }
 
 impl Wanted {
@@ -239,7 +238,7 @@ fn json(
     options: &Options,
     reader: &Reader,
     tensor: &Tensor,
-    plan: Option<&Rows>,
+    plan: Option<&RowsPlan>,
 ) -> Result<serde_json::Value> {
     let stats = Stats::of(tensor);
     let stored = reader.find(&tensor.name)?.stored_len_bytes();
@@ -255,13 +254,13 @@ fn json(
         "mean": stats.as_ref().map(|s| s.mean),
         "first": stats.as_ref().map(|s| &s.first),
         "packed_bytes": stored,
-        "fetched_bytes": plan.and_then(Rows::fetched_len_bytes).unwrap_or(stored),
+        "fetched_bytes": plan.and_then(RowsPlan::fetched_len_bytes).unwrap_or(stored),
         "output": output.map(Destination::to_string),
     }))
 }
 
 /// The description for people.
-fn summary(reader: &Reader, tensor: &Tensor, plan: Option<&Rows>) -> Result<()> {
+fn summary(reader: &Reader, tensor: &Tensor, plan: Option<&RowsPlan>) -> Result<()> {
     let mut facts = vec![
         ("name", tensor.name.clone()),
         ("dtype", tensor.dtype.to_string()),

@@ -232,7 +232,7 @@ fn rows_of_plain_tensors_are_fetched_alone() {
             3200
         );
         let fetched: Vec<&[u8]> = ranges.iter().map(|r| part(&file, r.clone())).collect();
-        let rows = plan.decode(&Pure, &fetched).expect("plain bytes");
+        let rows = plan.decode(&Pure, &fetched, None).expect("plain bytes");
         assert!(rows == numbers[1600..4800]);
     }
 }

@@ -24,7 +24,7 @@ fn a_table_of_another_version_of_a_file_is_not_taken_for_damage() {
     on_disk.and_then(|f| f.set_modified(long_ago)).expect("set");
     let reader = Reader::open(&path).expect("opens");
     assert!(reader.read_rows("w", 10..20).is_ok());
-    let (_, table) = reader.model().block_table(0).expect("not known");
+    let (_, table) = reader.model().block_table(0, &[]).expect("not known");
     packed[index(table.start)..index(table.end)].fill(0xff);
     std::fs::write(&path, &packed).expect("written");
     let result = reader.read_rows("w", 10..20);

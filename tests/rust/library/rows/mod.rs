@@ -2,6 +2,7 @@
 //! where the file is damaged (docs/formats/zstn-integrity.md 5).
 
 mod damage;
+mod differences;
 mod plan;
 mod read;
 mod table;

@@ -108,7 +108,11 @@ fn a_table_that_did_not_come_with_the_index_is_read_first() {
     let reader = watched.open().expect("opens");
     watched.reads();
     let number = reader.model().find("w").expect("there");
-    let table = reader.model().block_table(number).expect("not known").1;
+    let table = reader
+        .model()
+        .block_table(number, &[])
+        .expect("not known")
+        .1;
     let rows = reader.read_rows("w", 10..20).expect("reads");
     assert!(rows.bytes == tensor[20_000..40_000]);
     assert_eq!(watched.reads()[0], table);

@@ -60,13 +60,27 @@ pub fn total(ranges: &[Range<u64>]) -> u64 {
 
 /// A checkpoint of one tensor `w` of `rows` rows of `row` elements.
 pub fn checkpoint(dtype: &str, rows: usize, row: usize, tensor: &[u8]) -> Vec<u8> {
-    let header = format!(
-        "{{\"w\":{{\"dtype\":\"{dtype}\",\"shape\":[{rows},{row}],\"data_offsets\":[0,{}]}}}}",
-        tensor.len()
-    );
+    checkpoint_of(dtype, rows, row, &[("w", tensor)])
+}
+
+/// A checkpoint of tensors of the same shape.
+pub fn checkpoint_of(dtype: &str, rows: usize, row: usize, tensors: &[(&str, &[u8])]) -> Vec<u8> {
+    let mut data = Vec::new();
+    let entries: Vec<String> = tensors
+        .iter()
+        .map(|(name, tensor)| {
+            let start = data.len();
+            data.extend_from_slice(tensor);
+            let end = data.len();
+            format!(
+                r#""{name}":{{"dtype":"{dtype}","shape":[{rows},{row}],"data_offsets":[{start},{end}]}}"#
+            )
+        })
+        .collect();
+    let header = format!("{{{}}}", entries.join(","));
     let mut file = (header.len() as u64).to_le_bytes().to_vec();
     file.extend_from_slice(header.as_bytes());
-    file.extend_from_slice(tensor);
+    file.extend_from_slice(&data);
     file
 }
 

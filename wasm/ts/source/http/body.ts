@@ -80,7 +80,7 @@ function short(buffer: ReceiveBuffer, { maxBytes, what }: BodyExpectation, cause
   return new TruncatedError(
     maxBytes,
     filledBytes,
-    `The connection ended after ${filledBytes} of ${maxBytes} bytes (${what}). Try again; if it happens again, the server is at fault.`,
+    `The connection ended after ${filledBytes} of ${maxBytes} bytes (${what}). Try again.`,
     cause === undefined ? undefined : { cause },
   );
 }

@@ -52,7 +52,7 @@ export class ResponseCheck {
     if (encoding === "" || /^identity$/i.test(encoding)) return;
     throw new ContentEncodingError(
       this.#url,
-      `The server of ${shortened(this.#url)} sent the file compressed (${encoding}), although it was asked for as it is. Turn compression off for this file.`,
+      `The server of ${shortened(this.#url)} sent the file compressed (${encoding}). Turn compression off for this file.`,
     );
   }
 

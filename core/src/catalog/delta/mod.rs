@@ -10,6 +10,8 @@ use core::ops::Range;
 use serde::{Deserialize, Serialize};
 
 use super::format::{AnyContents, Contents, StoredTensor};
+#[cfg(feature = "deltas")]
+use super::range_plan::RangePlan;
 use super::{FileCatalog, FileTensor};
 use crate::bytes::{Cursor, part};
 use crate::container::model_delta::{
@@ -20,6 +22,9 @@ use crate::container::safetensors::Header;
 use crate::engine::Engine;
 use crate::frame::Edition;
 use crate::{Error, Result, Rule};
+
+#[cfg(feature = "deltas")]
+pub(super) mod rows;
 
 /// What the base's tensor with the same name is needed for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -112,6 +117,22 @@ impl Contents for FormatContents {
         }
     }
 
+    #[cfg(feature = "deltas")]
+    fn table(&self, tensor: &FileTensor, number: usize, fetched: &[u8]) -> Option<Range<u64>> {
+        self.head_range(tensor, number, fetched)
+    }
+
+    #[cfg(feature = "deltas")]
+    fn plan(
+        &self,
+        tensor: &FileTensor,
+        number: usize,
+        span: &Range<u64>,
+        head: Option<&[u8]>,
+    ) -> Result<Option<RangePlan>> {
+        self.plan_part(tensor, number, span, head)
+    }
+
     #[cfg(feature = "decode-task")]
     fn project(&self, number: usize) -> Self {
         Self {
@@ -123,7 +144,8 @@ impl Contents for FormatContents {
     }
 }
 
-/// Returns the payload of a whole record whose head agrees with the catalog.
+/// Returns the payload of a record, or its beginning, if the record's head agrees
+/// with the catalog.
 fn payload<'s>(
     tensor: &FileTensor,
     record: &Record,
@@ -131,6 +153,10 @@ fn payload<'s>(
     stored: &'s [u8],
 ) -> Result<&'s [u8]> {
     let head_len = record.payload.start - tensor.stored.start;
+    if (stored.len() as u64) < head_len {
+        let detail = "these are not the stored bytes of the tensor";
+        return Err(Error::invalid_input(detail).tensor(&tensor.name));
+    }
     let mut cursor = Cursor::new(part(stored, 0..head_len));
     let agrees = Head::read(&mut cursor, 0, edition).is_ok_and(|head| {
         (&head.name, &head.span, head.kind) == (&record.name, &record.span, record.kind)

@@ -1,0 +1,113 @@
+//! What is read for a part of a tensor, and how it is decoded from that.
+
+use alloc::vec::Vec;
+use core::ops::Range;
+
+#[cfg(feature = "deltas")]
+use super::delta::rows::DeltaPart;
+use crate::Result;
+use crate::container::zstn::rows::{FrameTable, PartPlan};
+use crate::engine::Engine;
+
+/// A plan for reading a part of a tensor. Made by [`FileCatalog::plan`].
+///
+/// [`FileCatalog::plan`]: super::FileCatalog::plan
+#[derive(Debug, Clone)]
+pub struct RangePlan {
+    ranges: Vec<Range<u64>>,
+    way: Way,
+}
+
+#[derive(Debug, Clone)]
+enum Way {
+    /// The part is stored uncompressed.
+    Stored,
+    /// It is in a frame at that offset in the file.
+    Frame(u64, PartPlan),
+    /// It takes a part of the base's tensor.
+    #[cfg(feature = "deltas")]
+    Delta {
+        /// Bytes of the base's tensor.
+        base: Range<u64>,
+        part: DeltaPart,
+    },
+}
+
+impl RangePlan {
+    /// Plans for a part that is stored uncompressed at these `ranges`.
+    pub(super) fn stored(ranges: Vec<Range<u64>>) -> Self {
+        Self {
+            ranges,
+            way: Way::Stored,
+        }
+    }
+
+    /// Plans for the bytes `span` of the tensor whose frame is at `start` and has
+    /// this `table`.
+    pub(super) fn of_frame(start: u64, table: &FrameTable, span: Range<u64>) -> Self {
+        let plan = table.plan(span);
+        let in_file = |range: &Range<u64>| start + range.start..start + range.end;
+        Self {
+            ranges: plan.ranges().iter().map(in_file).collect(),
+            way: Way::Frame(start, plan),
+        }
+    }
+
+    /// Plans for a part that is made of the bytes `base` of the base's tensor and of
+    /// one range of the file, which may be empty.
+    #[cfg(feature = "deltas")]
+    pub(super) fn of_delta(stored: Range<u64>, base: Range<u64>, part: DeltaPart) -> Self {
+        Self {
+            ranges: [stored]
+                .into_iter()
+                .filter(|range| !range.is_empty())
+                .collect(),
+            way: Way::Delta { base, part },
+        }
+    }
+
+    /// Returns the ranges of the file to fetch, in order; no two of them touch.
+    #[must_use]
+    pub fn ranges(&self) -> &[Range<u64>] {
+        &self.ranges
+    }
+
+    /// Returns which bytes of the base's tensor with the same name are needed; `None`
+    /// if the part is stored without a base.
+    #[must_use]
+    pub fn base(&self) -> Option<Range<u64>> {
+        match &self.way {
+            #[cfg(feature = "deltas")]
+            Way::Delta { base, .. } => Some(base.clone()),
+            _ => None,
+        }
+    }
+
+    /// Decodes the part of the tensor from the bytes of [`RangePlan::ranges`] and of
+    /// [`RangePlan::base`]. Every block is compared with its checksum.
+    pub fn decode<E: Engine>(
+        &self,
+        engine: &E,
+        fetched: &[&[u8]],
+        base: Option<&[u8]>,
+    ) -> Result<Vec<u8>> {
+        #[cfg(not(feature = "deltas"))]
+        let _ = base;
+        match &self.way {
+            Way::Stored => Ok(fetched.concat()),
+            Way::Frame(start, plan) => plan
+                .decode(engine, fetched)
+                .map_err(|error| error.within(*start)),
+            #[cfg(feature = "deltas")]
+            Way::Delta { base: span, part } => {
+                let wanted = span.end - span.start;
+                match base.filter(|base| base.len() as u64 == wanted) {
+                    Some(base) => part.decode(engine, fetched, base),
+                    None => Err(crate::Error::invalid_input(
+                        "these are not the planned bytes of the base",
+                    )),
+                }
+            }
+        }
+    }
+}

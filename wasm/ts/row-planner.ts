@@ -1,0 +1,101 @@
+/** Reading some rows of packed tensors: what to fetch, and decoding it. */
+
+import { readRanges, parseRanges, totalBytes } from "./byte-ranges.js";
+import type { CoreModel, CoreRows, ModelInstance } from "./core.js";
+import type { ProgressMeter } from "./progress.js";
+import type { RowRange } from "./rows.js";
+import type { ReadOptions, Source } from "./source/source.js";
+import type { StoredPart, StoredPlane, TensorInfo } from "./tensor.js";
+
+/** The base of a delta. */
+interface BaseModel {
+  readonly tensors: ReadonlyMap<string, TensorInfo>;
+  tensor(name: string, options: { rows: RowRange; signal: AbortSignal }): Promise<{ bytes: Uint8Array }>;
+}
+
+/** What rows may need besides their own ranges. */
+export interface RowContext {
+  readonly signal: AbortSignal;
+  readonly meter: ProgressMeter;
+  /** Reads the whole tensor. */
+  readWhole(): Promise<Uint8Array>;
+  readonly base: BaseModel | undefined;
+}
+
+/** Plans and reads rows of the tensors of one model. */
+export class RowPlanner {
+  readonly #instance: ModelInstance;
+  readonly #core: CoreModel;
+  readonly #sources: readonly Source[];
+  /** Block tables and heads of differences that have been read, by index of the tensor. They are small. */
+  readonly #tables = new Map<number, Uint8Array>();
+
+  constructor(instance: ModelInstance, core: CoreModel, sources: readonly Source[]) {
+    this.#instance = instance;
+    this.#core = core;
+    this.#sources = sources;
+  }
+
+  /** Returns a plan, which the caller frees. Reads the tensor's block table if necessary. */
+  async plan(index: number, [begin, end]: RowRange, options: ReadOptions): Promise<CoreRows> {
+    const table = await this.#table(index, options);
+    return this.#instance.call(() => this.#core.rows(index, begin, end, table));
+  }
+
+  /** Returns the ranges that rows take; `undefined` if the whole tensor has to be read. */
+  async parts(index: number, range: RowRange, options: ReadOptions): Promise<StoredPart[] | undefined> {
+    const rows = await this.plan(index, range, options);
+    const parts = this.#parts(rows);
+    this.#instance.free(rows);
+    return parts;
+  }
+
+  #parts(rows: CoreRows): StoredPart[] | undefined {
+    return this.#instance.call(() => (rows.isWhole() ? undefined : parseRanges(rows.ranges())));
+  }
+
+  /** Returns the sizes of a tensor's planes, if it has a block table. Reads that if necessary. */
+  async planes(index: number, options: ReadOptions): Promise<StoredPlane[] | undefined> {
+    const table = await this.#table(index, options);
+    const lines = this.#instance.call(() => this.#core.planeSizes(index, table));
+    return lines?.trimEnd().split("\n").map((line) => {
+      const [name, method, byteLength, storedLength] = line.split("\t") as [string, string, string, string];
+      return { name, method, byteLength: Number(byteLength), storedLength: Number(storedLength) };
+    });
+  }
+
+  /** Fetches and decodes rows. */
+  async read(index: number, name: string, range: RowRange, { signal, meter, readWhole, base }: RowContext): Promise<Uint8Array<ArrayBuffer>> {
+    const rows = await this.plan(index, range, { signal });
+    try {
+      const parts = this.#parts(rows);
+      if (!parts) {
+        const [begin, end] = this.#instance.call(() => rows.span());
+        return new Uint8Array((await readWhole()).subarray(begin, end));
+      }
+      meter.expect(totalBytes(parts));
+      const inBase = base?.tensors.get(name);
+      const [first, last, begin, end] = (inBase && this.#instance.call(() => rows.baseRows?.(inBase.shape[0]!, inBase.byteLength))) ?? [];
+      const [fetched, ofBase] = await Promise.all([
+        readRanges(this.#sources, parts, { signal, onBytes: meter.arrived }),
+        last ? base!.tensor(name, { rows: [first!, last], signal }) : undefined,
+      ]);
+      signal.throwIfAborted();
+      return this.#instance.call(() => rows.decode(fetched, ofBase?.bytes.subarray(begin, end)));
+    } finally {
+      this.#instance.free(rows);
+    }
+  }
+
+  async #table(index: number, options: ReadOptions): Promise<Uint8Array | undefined> {
+    for (;;) {
+      const known = this.#tables.get(index);
+      // The core of a closed model has been freed.
+      options.signal?.throwIfAborted();
+      const place = this.#instance.call(() => (known ? this.#core.longerTable?.(index, known) : this.#core.blockTable(index)));
+      if (!place?.length) return known;
+      const [table] = await readRanges(this.#sources, parseRanges(place), options);
+      this.#tables.set(index, new Uint8Array(table!));
+    }
+  }
+}
