@@ -32,6 +32,8 @@ pub fn run(workspace: &Workspace, report: &mut Report, options: &Demo) -> Result
     // most dependencies with this program.
     let mut build = cargo(workspace);
     build.args(["build", "--package", "zstn"]);
+    // It packs and serves local files: clients of object stores take half a minute.
+    build.args(["--no-default-features", "--features", "cli"]);
     let command_line = match options.built {
         true => None,
         false => Some(Background::start(

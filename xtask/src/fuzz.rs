@@ -40,20 +40,11 @@ const TARGETS: [&str; 18] = [
     "sketches",
 ];
 
-/// The targets of `cargo xtask test`, which has no time for all of them.
-const SHORT: [&str; 8] = [
-    "frames",
-    "files",
-    "differences",
-    "deltas",
-    "quantised",
-    "safetensors",
-    "encoders",
-    "sketches",
-];
-
-/// Targets that run at a time.
+/// Targets that run at a time, a core for each.
 const AT_A_TIME: usize = 2;
+/// Targets that run at a time in `cargo xtask test`, which has a few minutes for all
+/// of them.
+const AT_A_TIME_IN_TESTS: usize = 4;
 
 /// Coverage of edges, with the operands of comparisons, which guide the fuzzer.
 const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module \
@@ -64,8 +55,9 @@ const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module \
     -Cllvm-args=-sanitizer-coverage-stack-depth \
     -Ccodegen-units=1";
 
-/// A single input takes at most this long, in seconds.
-const TIMEOUT_S: u32 = 10;
+/// A single input takes at most this long, in seconds by the clock: the slowest take
+/// one or two of processor time, and targets share cores.
+const TIMEOUT_S: u32 = 30;
 /// The most memory that one input may take, in MiB.
 const MEMORY_MIB: u32 = 1024;
 
@@ -86,12 +78,13 @@ pub fn run(workspace: &Workspace, report: &mut Report, options: &Fuzz) -> Result
         true => Run::Replay,
         false => Run::Minutes(options.minutes),
     };
-    all(workspace, report, &chosen, run)
+    all(workspace, report, &chosen, run, AT_A_TIME)
 }
 
-/// Runs the targets of `cargo xtask test`, each for a minute.
+/// Runs all targets for a minute each, for `cargo xtask test`.
 pub fn short(workspace: &Workspace, report: &mut Report) -> Result<()> {
-    all(workspace, report, &SHORT, Run::Minutes(1))
+    let run = Run::Minutes(1);
+    all(workspace, report, &TARGETS, run, AT_A_TIME_IN_TESTS)
 }
 
 /// What is done with a target.
@@ -103,10 +96,16 @@ enum Run {
     Replay,
 }
 
-fn all(workspace: &Workspace, report: &mut Report, targets: &[&str], run: Run) -> Result<()> {
+fn all(
+    workspace: &Workspace,
+    report: &mut Report,
+    targets: &[&str],
+    run: Run,
+    at_a_time: usize,
+) -> Result<()> {
     let programs = report.step("fuzz targets", |step| build(workspace, step, targets))?;
     report.step("seeds", |step| seeds(workspace, step))?;
-    for targets in targets.chunks(AT_A_TIME) {
+    for targets in targets.chunks(at_a_time) {
         report.step(&format!("fuzz {}", targets.join(", ")), |step| {
             fuzz(workspace, step, &programs, targets, run)
         })?;

@@ -5,11 +5,13 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context, Result, anyhow, bail};
 use wasm_bindgen_cli_support::Bindgen;
 
 use crate::args::Wasm;
+use crate::background::Background;
 use crate::fresh::Stamp;
 use crate::node;
 use crate::rust_source;
@@ -97,8 +99,25 @@ pub fn run(workspace: &Workspace, report: &mut Report, options: &Wasm) -> Result
 
 /// Builds everything below `wasm/dist`.
 pub fn build(workspace: &Workspace, report: &mut Report) -> Result<()> {
-    for built in [&READER, &FORMATS, &CODER] {
-        module(workspace, report, built)?;
+    let mut started = None;
+    for (built, next) in [
+        (&READER, Some(&FORMATS)),
+        (&FORMATS, Some(&CODER)),
+        (&CODER, None),
+    ] {
+        report.step(built.title, |step| {
+            let toolchain = rust_target::ready(workspace, step, &WEB)?;
+            // Most of a build is the optimisation of one crate, which takes one core.
+            let next = next.map(|next| {
+                let mut build = cargo_build(workspace, next, &toolchain, FLAGS);
+                Background::start(workspace, next.name, &mut build)
+            });
+            if let Some(build) = std::mem::replace(&mut started, next.transpose()?) {
+                build.finish(workspace, step)?;
+            }
+            let adapt = separate_instances;
+            compile(workspace, step, built, &toolchain, FLAGS, adapt)
+        })?;
     }
     report.step(THREADS.title, |step| threads(workspace, step))?;
     report.step("npm package", |step| package(workspace, step))
@@ -210,6 +229,19 @@ fn separate_instances(glue: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Returns the command that compiles a module, into a folder of its own.
+fn cargo_build(
+    workspace: &Workspace,
+    module: &Module,
+    toolchain: &Toolchain,
+    flags: &str,
+) -> Command {
+    let mut build = toolchain.build(workspace, module.directory, &WEB, flags);
+    build.args(["--profile", "wasm", "--package", "zstn-wasm"]);
+    build.args(["--no-default-features", "--features", module.feature]);
+    build
+}
+
 fn compile(
     workspace: &Workspace,
     step: &mut Step,
@@ -218,10 +250,7 @@ fn compile(
     flags: &str,
     adapt: fn(&Path) -> Result<()>,
 ) -> Result<()> {
-    let mut build = toolchain.build(workspace, module.directory, &WEB, flags);
-    build.args(["--profile", "wasm", "--package", "zstn-wasm"]);
-    build.args(["--no-default-features", "--features", module.feature]);
-    step.run(&mut build)?;
+    step.run(&mut cargo_build(workspace, module, toolchain, flags))?;
     let built = format!("{}/{}/wasm/zstn_wasm.wasm", module.directory, WEB.triple);
     let built = workspace.target(&built);
     let into = workspace.path("wasm/dist/core");
