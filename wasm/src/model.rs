@@ -68,6 +68,7 @@ impl Model {
 
     /// Throws if `base` is not what this delta was made against, and keeps the
     /// digests of its tensors.
+    #[cfg(feature = "formats")]
     #[wasm_bindgen(js_name = checkBase)]
     pub fn check_base(&mut self, base: &Self) -> Result<(), JsValue> {
         self.0.attach_base(&base.0).map_err(|e| to_js_error(&e))

@@ -20,7 +20,7 @@ export function checkSize({ name, byteLength, storedLength }: TensorInfo): void 
 /** Throws for more rows than can be read at once. */
 export function checkRowsSize({ name, byteLength }: TensorInfo): void {
   if (byteLength <= MAX_BYTES) return;
-  throw new LimitError(`These rows of ${name} have ${byteLength} bytes; at most ${MAX_BYTES} can be read at once in JavaScript. Read fewer.`, {
+  throw new LimitError(`These rows of ${name} have ${byteLength} bytes; at most ${MAX_BYTES} can be read at once. Read fewer.`, {
     tensor: name,
   });
 }

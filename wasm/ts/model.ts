@@ -146,7 +146,7 @@ export class Model {
     if (!this.tensors.has(name)) await this.#missing(name);
     return this.#whileOpen(signal, async (signal) => {
       const core = this.#core;
-      if (core instanceof PlainModel) return undefined;
+      if (core instanceof PlainModel || this.tensors.get(name)!.base) return undefined;
       return (await this.#rowPlanner(core)).planes(this.#indices.get(name)!, { signal });
     });
   }
@@ -171,7 +171,7 @@ export class Model {
     });
   }
 
-  /** Returns what `model.tensor` would fetch. Reads at most the tensor's small block table. */
+  /** Returns what `model.tensor` would fetch. Reads at most the tensor's small block table, or the head of its difference. */
   async plan(name: string, { rows, signal }: PlanOptions = {}): Promise<ReadPlan> {
     const info = this.tensors.get(name) ?? (await this.#missing(name));
     if (rows) {

@@ -27,7 +27,7 @@ export class RowPlanner {
   readonly #instance: ModelInstance;
   readonly #core: CoreModel;
   readonly #sources: readonly Source[];
-  /** Block tables and heads of differences that have been read, by index of the tensor. They are small. */
+  /** Block tables and heads of differences that have been read, by index of the tensor. They are a small part of their tensor. */
   readonly #tables = new Map<number, Uint8Array>();
 
   constructor(instance: ModelInstance, core: CoreModel, sources: readonly Source[]) {
@@ -39,6 +39,8 @@ export class RowPlanner {
   /** Returns a plan, which the caller frees. Reads the tensor's block table if necessary. */
   async plan(index: number, [begin, end]: RowRange, options: ReadOptions): Promise<CoreRows> {
     const table = await this.#table(index, options);
+    // The core of a closed model has been freed.
+    options.signal?.throwIfAborted();
     return this.#instance.call(() => this.#core.rows(index, begin, end, table));
   }
 
@@ -57,6 +59,7 @@ export class RowPlanner {
   /** Returns the sizes of a tensor's planes, if it has a block table. Reads that if necessary. */
   async planes(index: number, options: ReadOptions): Promise<StoredPlane[] | undefined> {
     const table = await this.#table(index, options);
+    options.signal?.throwIfAborted();
     const lines = this.#instance.call(() => this.#core.planeSizes(index, table));
     return lines?.trimEnd().split("\n").map((line) => {
       const [name, method, byteLength, storedLength] = line.split("\t") as [string, string, string, string];
@@ -90,7 +93,6 @@ export class RowPlanner {
   async #table(index: number, options: ReadOptions): Promise<Uint8Array | undefined> {
     for (;;) {
       const known = this.#tables.get(index);
-      // The core of a closed model has been freed.
       options.signal?.throwIfAborted();
       const place = this.#instance.call(() => (known ? this.#core.longerTable?.(index, known) : this.#core.blockTable(index)));
       if (!place?.length) return known;

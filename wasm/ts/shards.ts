@@ -99,7 +99,7 @@ async function openShard(context: OpenContext, name: string): Promise<OpenedFile
   const input = resolveSibling(name);
   if (input === undefined) {
     throw new InvalidInputError(
-      `This is the index of a model in several files, and ${name} cannot be found from here. Open the index by its URL, or pass a function \`siblings\` that finds the files.`,
+      `This is the index of a model in several files; ${name} cannot be found from here. Open the index by its URL, or pass a function \`siblings\` that finds the files.`,
     );
   }
   try {

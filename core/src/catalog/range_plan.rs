@@ -100,13 +100,13 @@ impl RangePlan {
                 .map_err(|error| error.within(*start)),
             #[cfg(feature = "deltas")]
             Way::Delta { base: span, part } => {
-                let wanted = span.end - span.start;
-                match base.filter(|base| base.len() as u64 == wanted) {
-                    Some(base) => part.decode(engine, fetched, base),
-                    None => Err(crate::Error::invalid_input(
+                let base = base.unwrap_or_default();
+                if base.len() as u64 != span.end - span.start {
+                    return Err(crate::Error::invalid_input(
                         "these are not the planned bytes of the base",
-                    )),
+                    ));
                 }
+                part.decode(engine, fetched, base)
             }
         }
     }

@@ -229,14 +229,19 @@ impl Model {
     /// holds of its tensors: what is decoded from them is refused as before, but
     /// they are not computed where the digest of the result is right.
     pub fn attach_base(&mut self, base: &Self) -> Result<()> {
-        for (number, base) in self.base_files(base)? {
-            self.files[number].keep_base_digests(base);
+        for (number, fitting) in self.base_files(base)? {
+            // Of the tensor that is read by that name, which may be in another file.
+            self.files[number].keep_base_digests(|name| {
+                let part = base.tensors[*base.by_name.get(name)?].only_part()?;
+                let file = base.files.get(part.file).filter(|_| part.file == fitting)?;
+                file.tensor_digest(part.number)
+            });
         }
         Ok(())
     }
 
-    /// Returns the number of each delta, and the file of the base that fits it.
-    fn base_files<'b>(&self, base: &'b Self) -> Result<Vec<(usize, &'b FileCatalog)>> {
+    /// Returns the number of each delta, and that of the base's file that fits it.
+    fn base_files(&self, base: &Self) -> Result<Vec<(usize, usize)>> {
         if base.is_dense {
             return Err(Error::invalid_input(
                 "the base of a delta has to be opened as it is stored",
@@ -249,7 +254,7 @@ impl Model {
         let deltas = files.filter(|(_, file)| file.needs_base());
         let fitting = deltas.map(|(number, file)| {
             let mut refusal = None;
-            let fitting = base.files.iter().find(|base| {
+            let fitting = base.files.iter().position(|base| {
                 let checked = file.check_base(base);
                 checked
                     .map_err(|error| refusal.get_or_insert(error).clone())

@@ -114,9 +114,12 @@ pub fn plan(reader: &Reader, name: &str, bounds: &Bounds) -> Result<RowsPlan> {
 
 /// Returns what is fetched for them, for people.
 pub fn cost(reader: &Reader, rows: &RowsPlan) -> Result<String> {
-    let stored = size::bytes(reader.find(rows.name())?.stored_len_bytes());
+    let stored = size::bytes(rows.stored_len_bytes());
+    let tensor = reader.find(rows.name())?;
     Ok(match rows.fetched_len_bytes() {
         Some(fetched) => format!("{} of {stored}", size::bytes(fetched)),
+        None if rows.span() == (0..tensor.len_bytes()) => format!("all {stored}"),
+        None if tensor.base.is_some() => format!("all {stored}, with the base's"),
         None => format!("all {stored}: this tensor is not stored in blocks"),
     })
 }

@@ -17,7 +17,8 @@ pub struct RowsPlan {
     rows: Rows,
     /// The bytes of the base's tensor that they are decoded with.
     base: Option<Box<Self>>,
-    /// Bytes that the tensor takes in its files.
+    /// Bytes that the tensor takes in its files, and those of the bases it needs in
+    /// theirs.
     stored_len_bytes: u64,
 }
 
@@ -44,6 +45,13 @@ impl RowsPlan {
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.rows.is_whole()
+    }
+
+    /// Returns the number of bytes that are read for the whole tensor, from the base as
+    /// well.
+    #[must_use]
+    pub fn stored_len_bytes(&self) -> u64 {
+        self.stored_len_bytes
     }
 
     /// Returns the number of bytes that are read for the rows, from the base as well;
@@ -97,10 +105,19 @@ impl Reader {
             _ => None,
         };
         Ok(RowsPlan {
-            stored_len_bytes: self.tensors()[number].stored_len_bytes(),
+            stored_len_bytes: self.stored_with_bases(number),
             base: base.map(Box::new),
             rows,
         })
+    }
+
+    /// Returns the bytes that are read for all of a tensor.
+    fn stored_with_bases(&self, number: usize) -> u64 {
+        let tensor = &self.tensors()[number];
+        let base = tensor.base.and(self.base());
+        let in_base = base.and_then(|base| Some((base, base.model().find(&tensor.name).ok()?)));
+        let of_base = in_base.map_or(0, |(base, number)| base.stored_with_bases(number));
+        tensor.stored_len_bytes() + of_base
     }
 
     /// Reads what the model needs before it plans for rows.
@@ -117,8 +134,8 @@ impl Reader {
         }
     }
 
-    /// Reads what [`Reader::plan_rows`] has planned; all ranges, those of the base as
-    /// well, are read at the same time.
+    /// Reads what [`Reader::plan_rows`] has planned. All ranges, those of the base as
+    /// well, are read at the same time; a base that cannot be cut is read afterwards.
     pub fn read_planned(&self, plan: &RowsPlan) -> Result<Tensor> {
         let tensor = self.find(plan.name())?;
         let first = Step { reader: self, plan };

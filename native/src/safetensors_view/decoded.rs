@@ -80,8 +80,12 @@ impl DecodedTensors {
             Some(slot) => slot,
             None if range == (0..len_bytes) => return reader.read_into(&tensor.name, out),
             None if read_plain(reader, number, &range, out)? => return Ok(()),
-            // The rest of a tensor is not worth more than its rows.
-            None if (!goes_on || is_last) && read_rows(reader, tensor, &range, out)? => {
+            // The rest of a tensor is not worth more than its rows. Those of a difference
+            // take several reads each, and the tensor is kept.
+            None if tensor.base.is_none()
+                && (!goes_on || is_last)
+                && read_rows(reader, tensor, &range, out)? =>
+            {
                 return Ok(());
             }
             None => self.lock().keep(number, len_bytes, self.limit_bytes),

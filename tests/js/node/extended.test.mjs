@@ -113,7 +113,7 @@ test("rows of a difference take blocks of the delta and of a base with digests",
   const model = await open(`${server.url}now.z4dm`, { base: `${server.url}old.zstn` });
   const plain = await open(`${server.url}now.z4dm`, { base: `${server.url}old.safetensors` });
   for (const [name, tensor] of Object.entries(now)) {
-    for (const [begin, end] of [[0, 1], [511, 514], [ROWS - 3, ROWS]]) {
+    for (const [begin, end] of [[7, 7], [0, 1], [511, 514], [ROWS - 3, ROWS]]) {
       const before = model.stats.bytesFetched + model.base.stats.bytesFetched;
       const { bytes, shape } = await model.tensor(name, { rows: [begin, end] });
       const fetched = model.stats.bytesFetched + model.base.stats.bytesFetched - before;

@@ -198,3 +198,18 @@ fn a_checkpoint_in_several_files_is_extended_file_by_file() {
     assert_eq!(info["files"].as_array().map(Vec::len), Some(3));
     assert_eq!(version(&folder, "s/model-00001-of-00003.zstn"), 3);
 }
+
+#[test]
+fn rows_of_a_difference_say_what_they_take_of_both_files() {
+    let folder = packed_delta();
+    let at = folder.path();
+    done(at, &["pack", "base.safetensors"]);
+    let rows = ["get", "tuned.z4dm", "up", "--rows", "1..3", "--base"];
+    // The tensor is too short to be cut.
+    let said = done(at, &[&rows[..], &["base.zstn", "--summary"]].concat());
+    assert!(said.contains("with the base's"), "{said}");
+    let report = done(at, &[&rows[..], &["base.zstn", "--json"]].concat());
+    let report: serde_json::Value = serde_json::from_str(&report).expect("JSON");
+    let bytes = |name: &str| report[name].as_u64().expect("a number");
+    assert!(bytes("fetched_bytes") > bytes("packed_bytes"), "{report}");
+}

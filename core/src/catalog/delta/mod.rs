@@ -233,13 +233,13 @@ impl FileCatalog {
         }
     }
 
-    /// Keeps the digests that `base`, which [`FileCatalog::check_base`] has not
-    /// refused, holds of its tensors. Those of tensors that differences are
+    /// Keeps the digests that the base, which [`FileCatalog::check_base`] has not
+    /// refused, holds of its tensors, by name. Those of tensors that differences are
     /// decoded from are then not computed where the digest of the result shows
     /// that they are right.
-    pub(crate) fn keep_base_digests(&mut self, base: &Self) {
-        let digest = |tensor: &FileTensor| base.tensor_digest(*base.by_name.get(&tensor.name)?);
-        let digests: Vec<_> = self.tensors.iter().map(digest).collect();
+    pub(crate) fn keep_base_digests(&mut self, digest: impl Fn(&str) -> Option<ShortDigest>) {
+        let digests = self.tensors.iter().map(|tensor| digest(&tensor.name));
+        let digests: Vec<_> = digests.collect();
         match &mut self.contents {
             #[cfg(feature = "deltas")]
             AnyContents::Delta(delta) => delta.base_digests = digests,

@@ -11,20 +11,20 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::{FormatContents, RecordKind, payload};
+use crate::bytes::index;
 use crate::catalog::{FileTensor, RangePlan};
 use crate::container::model_delta::ShortDigest;
 use crate::container::zstn::rows::MIN_FRAME_BYTES;
 use crate::engine::Engine;
-use crate::frame::difference::{self, DifferencePlan, Directory};
-use crate::{Error, Result};
+use crate::float::FloatType;
+use crate::frame::difference::{
+    self, BLOCK_BYTES, BLOCK_ELEMENTS, DifferencePlan, Directory, row_elements,
+};
+use crate::{Error, ErrorKind, Result};
 
-/// What is fetched first of a head of unknown length, in addition to a byte for
-/// each row and what the list of blocks takes: tables and contexts are shorter.
+/// Bytes that are fetched first of a head, whose length is unknown, besides a byte for
+/// each group and the entries of its blocks: contexts and tables are shorter.
 const HEAD_GUESS_BYTES: u64 = 4 << 10;
-/// The elements of a block and the bytes of its entry, as an encoder of ours
-/// writes them.
-const USUAL_BLOCK_ELEMENTS: u64 = 1 << 17;
-const BLOCK_ENTRY_BYTES: u64 = 12;
 
 /// A part of a tensor that takes a part of the base's tensor.
 #[derive(Debug, Clone)]
@@ -63,7 +63,9 @@ impl FormatContents {
     /// as far as that is known without its head.
     fn digest_of_base(&self, tensor: &FileTensor, number: usize) -> Option<ShortDigest> {
         let digest = self.base_digests.get(number).copied().flatten()?;
-        (tensor.len_bytes() > MIN_FRAME_BYTES).then_some(digest)
+        // Low-rank products are counted in numbers of the platform.
+        let is_long = tensor.len_bytes() > MIN_FRAME_BYTES;
+        (is_long && usize::try_from(tensor.len_bytes()).is_ok()).then_some(digest)
     }
 
     /// Returns the range of the file that [`Self::plan_part`] needs of a difference: the
@@ -83,13 +85,14 @@ impl FormatContents {
         let frame = record.payload.clone();
         let start = tensor.stored.start;
         if fetched.is_empty() {
-            let elements = tensor.len_bytes() * 8 / tensor.dtype.bits();
-            let row_elements = tensor.shape.last().copied().unwrap_or(1).max(1);
-            let blocks = elements / USUAL_BLOCK_ELEMENTS + 1;
-            let guess = HEAD_GUESS_BYTES + elements / row_elements + BLOCK_ENTRY_BYTES * blocks;
+            let width = FloatType::from_dtype(tensor.dtype)?.len_bytes();
+            let elements = index(tensor.len_bytes()) / width;
+            let groups = elements.div_ceil(row_elements(&tensor.shape, elements));
+            let blocks = elements.div_ceil(BLOCK_ELEMENTS) as u64;
+            let guess = HEAD_GUESS_BYTES + groups as u64 + BLOCK_BYTES * blocks;
             return Some(start..frame.end.min(frame.start.saturating_add(guess)));
         }
-        let head = fetched.get(crate::bytes::index(frame.start - start)..)?;
+        let head = fetched.get(index(frame.start - start)..)?;
         let end = frame
             .start
             .saturating_add(difference::head_len_bytes(head).ok()?);
@@ -119,7 +122,11 @@ impl FormatContents {
             }
             (RecordKind::Difference, _, Some(head)) => {
                 let frame = payload(tensor, record, self.edition, head)?;
-                let directory = Directory::parse(frame, tensor.len_bytes()).map_err(in_file)?;
+                let directory = match Directory::parse(frame, tensor.len_bytes()) {
+                    Ok(directory) => directory,
+                    Err(error) if error.kind() == ErrorKind::Limit => return Ok(None),
+                    Err(error) => return Err(in_file(error)),
+                };
                 let len_bytes = record.payload.end - record.payload.start;
                 if directory.base_digest() != digest || directory.frame_len_bytes() != len_bytes {
                     return Ok(None);

@@ -17,6 +17,10 @@ use crate::entropy::interleaved::{DecodeTables, MAX_STATES, SLOT_BITS};
 use crate::float::FloatType;
 use crate::{Error, Result, Rule};
 
+/// The most groups of a tensor that is read by ranges, a byte of memory each. A side
+/// stream can repeat one code for free, and no base shows how many groups there are.
+const MAX_GROUPS: u64 = 1 << 26;
+
 /// What the blocks of a frame are decoded with, without the blocks.
 #[derive(Debug, Clone)]
 pub struct Directory {
@@ -71,7 +75,8 @@ impl Directory {
     ///
     /// # Errors
     /// [`Rule::DeltaReference`] if the frame is one of a tensor of another
-    /// length; any rule that the head breaks.
+    /// length; [`Limit`](crate::ErrorKind::Limit) for more groups than a range
+    /// justifies; any rule that the head breaks.
     pub fn parse(head: &[u8], len_bytes: u64) -> Result<Self> {
         let head = Head::parse(head)?;
         let own_len_bytes = head.elements * head.element.len_bytes() as u64;
@@ -80,6 +85,11 @@ impl Directory {
                 Rule::DeltaReference,
                 format!("the difference is one of {own_len_bytes} bytes, the base has {len_bytes}"),
             ));
+        }
+        if head.elements.div_ceil(head.group_elements) > MAX_GROUPS {
+            return Err(Error::limit(format!(
+                "the difference has more than {MAX_GROUPS} groups: read the whole tensor"
+            )));
         }
         Self::new(&head)
     }

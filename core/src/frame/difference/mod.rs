@@ -23,6 +23,10 @@ mod token;
 
 pub use directory::{DifferencePlan, Directory};
 pub use encode::encode;
+#[cfg(feature = "deltas")]
+pub(crate) use encode::{BLOCK_ELEMENTS, row_elements};
+#[cfg(feature = "deltas")]
+pub(crate) use head::BLOCK_BYTES;
 pub use head::{FIXED_BYTES, head_len_bytes};
 
 use head::Head;

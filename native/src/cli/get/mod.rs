@@ -233,6 +233,10 @@ fn several(
     Ok(())
 }
 
+fn fetched_len_bytes(plan: &RowsPlan) -> u64 {
+    plan.fetched_len_bytes().unwrap_or(plan.stored_len_bytes())
+}
+
 /// The description for scripts.
 fn json(
     options: &Options,
@@ -254,7 +258,7 @@ fn json(
         "mean": stats.as_ref().map(|s| s.mean),
         "first": stats.as_ref().map(|s| &s.first),
         "packed_bytes": stored,
-        "fetched_bytes": plan.and_then(RowsPlan::fetched_len_bytes).unwrap_or(stored),
+        "fetched_bytes": plan.map_or(stored, fetched_len_bytes),
         "output": output.map(Destination::to_string),
     }))
 }

@@ -142,6 +142,24 @@ fn rows_of_a_difference_take_blocks_of_both_files() {
     }
 }
 
+/// Low-rank factors are part of the head, whose length is guessed at first.
+#[test]
+fn a_head_that_is_longer_than_was_guessed_is_read_again() {
+    let files = Checkpoints::new();
+    let delta = Watched::new(delta(&files.first, &files.base));
+    let base = Watched::new(packed(&files.base)).open();
+    let reader = base.and_then(|base| delta.open()?.with_base(base));
+    let reader = reader.expect("opens");
+    drop(delta.reads());
+    for (name, heads) in [("changed", 1), ("merged", 2)] {
+        reader.read_rows(name, 5..9).expect("reads");
+        let reads = delta.reads();
+        let start = reader.find(name).expect("is there").parts[0].stored.start;
+        let of_heads = reads.iter().filter(|range| range.start == start);
+        assert_eq!(of_heads.count(), heads, "{name}: {reads:?}");
+    }
+}
+
 #[test]
 fn rows_through_a_chain_of_differences() {
     let files = Checkpoints::new();
@@ -205,6 +223,33 @@ fn a_base_without_digests_is_read_whole_and_another_one_refused() {
             assert_eq!(source.rule(), Some(expected), "{name}");
         }
     }
+}
+
+/// Two files of the base hold the tensor, and the index names the other one: its bytes
+/// are read, and are not those of the digest.
+#[test]
+fn a_base_in_files_of_which_another_one_is_read_is_refused() {
+    let files = Checkpoints::new();
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name);
+    let write = |name: &str, bytes: &[u8]| std::fs::write(at(name), bytes).expect("written");
+    write("one.zstn", &packed(&files.base));
+    write("two.zstn", &packed(&files.second));
+    let index = br#"{"weight_map":{"changed":"two.zstn","copied":"one.zstn","merged":"one.zstn"}}"#;
+    write("model.zstn.index.json", index);
+    let delta = Watched::new(delta(&files.first, &files.base));
+    let base = Reader::open(at("model.zstn.index.json")).expect("opens");
+    let reader = delta.open().and_then(|delta| delta.with_base(base));
+    let reader = reader.expect("fits by names and lengths");
+    let is_whole = |name| reader.plan_rows(name, 5..9).expect("plans").is_whole();
+    assert_eq!(["changed", "merged"].map(is_whole), [true, false]);
+    let error = reader.read_rows("changed", 5..9).expect_err("other bytes");
+    let zstn::Error::Format { source, .. } = error else {
+        panic!("{error}");
+    };
+    assert_eq!(source.rule(), Some(Rule::DeltaReference));
+    let read = reader.read_rows("merged", 5..9).expect("reads");
+    assert!(read.bytes == rows_of(&files.first, "merged", &(5..9)));
 }
 
 #[test]

@@ -70,7 +70,7 @@ function refuseDecoded(pending: PendingResponse, bodyBytes: number): void {
   const { url } = pending;
   throw new ContentEncodingError(
     url,
-    `The server of ${shortened(url)} announced ${declared} bytes and ${bodyBytes} came out of them: it seems to compress the file. ` +
+    `The server of ${shortened(url)} announced ${declared} bytes and ${bodyBytes} arrived: it seems to compress the file. ` +
       "Turn compression off for this file.",
   );
 }
@@ -80,7 +80,7 @@ function short(buffer: ReceiveBuffer, { maxBytes, what }: BodyExpectation, cause
   return new TruncatedError(
     maxBytes,
     filledBytes,
-    `The connection ended after ${filledBytes} of ${maxBytes} bytes (${what}). Try again.`,
+    `The connection ended after ${filledBytes} of ${maxBytes} bytes (${what}): try again.`,
     cause === undefined ? undefined : { cause },
   );
 }

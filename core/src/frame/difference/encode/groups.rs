@@ -38,7 +38,7 @@ struct Change {
 
 /// Returns the elements of a row, or of as many innermost dimensions as make a
 /// group that pays for its code.
-pub(super) fn row_elements(shape: &[u64], elements: usize) -> usize {
+pub(crate) fn row_elements(shape: &[u64], elements: usize) -> usize {
     let mut row = 1;
     for &dimension in shape.iter().rev() {
         let Some(longer) = usize::try_from(dimension)

@@ -25,10 +25,11 @@ use crate::float::FloatType;
 use crate::frame::select::EncodeOptions;
 use counts::Counts;
 use groups::Groups;
+pub(crate) use groups::row_elements;
 use model::Model;
 
 /// Elements of a block.
-const BLOCK_ELEMENTS: usize = 1 << 17;
+pub(crate) const BLOCK_ELEMENTS: usize = 1 << 17;
 
 /// Encodes `current` as its difference from `reference`. Returns `None` if its
 /// dtype has no differences, or it is empty, or the lengths are not the same
@@ -86,7 +87,7 @@ fn with_prediction<E: PackEngine>(
         predicted: predicted.as_deref().unwrap_or(base.bytes),
         current: current.bytes,
     };
-    let rows = groups::row_elements(current.shape, elements);
+    let rows = row_elements(current.shape, elements);
     let coding = choose(engine, tensors, rows);
     let states = coding.model.states(elements.div_ceil(BLOCK_ELEMENTS));
     let coded = blocks::encode(engine, tensors, &coding, states);

@@ -27,7 +27,7 @@ pub const FIXED_BYTES: u64 = 55;
 /// Offset of the checksum of the head, which covers all of it but itself.
 const CHECKSUM_AT: usize = 48;
 /// Bytes of an entry of the list of blocks.
-const BLOCK_BYTES: u64 = 12;
+pub(crate) const BLOCK_BYTES: u64 = 12;
 
 const MIN_BLOCK_ELEMENTS: u32 = 1 << 12;
 const MAX_BLOCK_ELEMENTS: u32 = 1 << 20;
