@@ -44,7 +44,7 @@ const TARGETS: [&str; 18] = [
 const AT_A_TIME: usize = 2;
 /// Targets that run at a time in `cargo xtask test`, which has a few minutes for all
 /// of them.
-const AT_A_TIME_IN_TESTS: usize = 4;
+const AT_A_TIME_IN_TESTS: usize = 6;
 
 /// Coverage of edges, with the operands of comparisons, which guide the fuzzer.
 const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module \

@@ -19,6 +19,10 @@ pub struct RangePlan {
 }
 
 #[derive(Debug, Clone)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "there is one for each read, most of the largest variant"
+)]
 enum Way {
     /// The part is stored uncompressed.
     Stored,

@@ -49,7 +49,7 @@ impl Checkpoints {
         let [a, b, c] = [(); 3].map(|()| rng.bf16_weights(ROWS * COLUMNS));
         let noise = |tensor: &[u8], rng: &mut Rng| {
             changed(tensor, |place| {
-                let is_still = place / COLUMNS % 3 == 0;
+                let is_still = (place / COLUMNS).is_multiple_of(3);
                 #[allow(clippy::cast_possible_truncation)]
                 let step = rng.normal(2e-4) as f32;
                 if is_still { 0.0 } else { step }

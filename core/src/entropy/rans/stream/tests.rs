@@ -26,7 +26,7 @@ fn encode_slowly(symbols: &[u8], frequencies: &Frequencies) -> Vec<u8> {
         let code = codes[usize::from(*symbol)];
         let state = &mut states[place % STATES];
         while u64::from(*state) >= u64::from(code.frequency()) << (31 - BITS) {
-            emitted.push(*state as u8);
+            emitted.push(state.to_le_bytes()[0]);
             *state >>= 8;
         }
         let quotient = *state / code.frequency();
