@@ -20,7 +20,9 @@ from z4ai import model_delta
 from z4ai import safetensors as z4ai_safetensors
 
 PROGRAM = os.environ["ZSTN_INTEROP"]
-CASES = os.environ.get("ZSTN_INTEROP_CASES", "3")
+CASES = os.environ.get(
+    "ZSTN_INTEROP_CASES", "3" if os.environ.get("ZSTN_TESTS") == "all" else "1"
+)
 SEED = os.environ.get("ZSTN_INTEROP_SEED", "1")
 ONLY = os.environ.get("ZSTN_INTEROP_ONLY", "")
 KEEP = os.environ.get("ZSTN_INTEROP_KEEP")

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result, bail};
 
@@ -17,8 +18,12 @@ pub fn by_hand(packages: &[&str]) -> String {
     )
 }
 
+/// apt-get refuses to run twice at a time.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
 /// Installs `packages`, saying `why` first. Removes nothing that is installed.
 pub fn install(step: &mut Step, packages: &[&str], why: &str) -> Result<()> {
+    let _lock = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     if process::find("apt-get").is_none() {
         bail!("this machine has no apt-get");
     }
@@ -31,12 +36,17 @@ pub fn install(step: &mut Step, packages: &[&str], why: &str) -> Result<()> {
         return Ok(());
     }
     // Package lists are often empty or old, above all in containers.
-    update(step)?;
+    update_locked(step)?;
     step.run(&mut install_command(privilege, packages))
 }
 
 /// Updates the package lists.
 pub fn update(step: &mut Step) -> Result<()> {
+    let _lock = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    update_locked(step)
+}
+
+fn update_locked(step: &mut Step) -> Result<()> {
     let mut update = apt_get(privilege()?);
     update.args(["update", "-qq"]);
     step.run(&mut update)
@@ -50,13 +60,14 @@ pub fn can_unpack() -> bool {
 /// Downloads `package`, which needs no privilege, and unpacks it to `folder`
 /// without installing it.
 pub fn unpack(step: &mut Step, package: &str, folder: &Path) -> Result<()> {
+    let _lock = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     fs::create_dir_all(folder)
         .with_context(|| format!("{} cannot be created", folder.display()))?;
     let mut download = Command::new("apt-get");
     download.args(["download", package]).current_dir(folder);
     if step.run(&mut download).is_err() {
         // Package lists are often empty or old, above all in containers.
-        update(step)?;
+        update_locked(step)?;
         step.run(&mut download)?;
     }
     let files =

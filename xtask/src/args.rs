@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 
+use crate::suites;
+
 /// Build, test and show this project.
 #[derive(Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask", version)]
@@ -26,7 +28,7 @@ pub enum Verb {
     Release(Release),
     /// Build what is shipped twice, in different folders, and compare the bytes
     Reproducible(Reproducible),
-    /// Run every check, in the order a reviewer would
+    /// Run the tests
     Test(Test),
     /// Let the real z4ai decode random inputs of every encoder
     Interop(Interop),
@@ -98,26 +100,21 @@ pub struct HubJob {
     pub figures: bool,
 }
 
-#[derive(clap::Args)]
+#[derive(clap::Args, Default)]
+#[command(after_help = suites::help())]
 pub struct Test {
-    /// Only lints, the tests of all crates and those in Node; a few minutes
-    #[arg(long, conflicts_with_all = ["skip_peers", "skip_stores", "skip_browser", "skip_runtimes"])]
-    pub quick: bool,
-    /// Leave out the exchange of files with other people's packages (needs Python)
+    /// Run every suite, and whole tables of faults; takes about an hour
     #[arg(long)]
-    pub skip_peers: bool,
-    /// Leave out the tests with servers of object stores (needs Python)
+    pub all: bool,
+    /// Run only this suite; may be repeated
+    #[arg(long, value_name = "SUITE", conflicts_with = "skip")]
+    pub only: Vec<String>,
+    /// Leave this suite out; may be repeated
+    #[arg(long, value_name = "SUITE")]
+    pub skip: Vec<String>,
+    /// Print a table of all steps with their wall clock and processor time
     #[arg(long)]
-    pub skip_stores: bool,
-    /// Leave out the tests in a real browser (needs Chromium)
-    #[arg(long)]
-    pub skip_browser: bool,
-    /// Leave out Firefox, WebKitGTK, Deno, Bun, workerd and the bundlers
-    #[arg(long)]
-    pub skip_runtimes: bool,
-    /// Leave out the fuzzer, which runs for four minutes
-    #[arg(long)]
-    pub skip_fuzz: bool,
+    pub table: bool,
 }
 
 #[derive(clap::Args)]

@@ -37,6 +37,7 @@ impl Background {
 
     /// Waits until the command ends; copies its output to the log of `step`.
     pub fn finish(mut self, workspace: &Workspace, step: &mut Step) -> Result<()> {
+        step.spent(process::processor_time(&self.child));
         let status = self
             .child
             .wait()

@@ -52,7 +52,7 @@ fn instructions() -> String {
         "no Chromium or Chrome was found. Do one of these, then try again:\n\
          \n    {}   (Debian)\n    brew install --cask chromium   (macOS)\n    \
          export CHROMIUM=/path/to/chrome   (any Chromium you have)\n    \
-         cargo xtask test --skip-browser   (without these tests)\n",
+         cargo xtask test --skip chromium   (without these tests)\n",
         apt::by_hand(PACKAGES)
     )
 }

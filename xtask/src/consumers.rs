@@ -16,7 +16,7 @@ use crate::workspace::Workspace;
 const LISTS: &str = "tests/js/consumers";
 
 /// The verb `consumers`: installs them.
-pub fn run(workspace: &Workspace, report: &mut Report) -> Result<()> {
+pub fn run(workspace: &Workspace, report: &Report) -> Result<()> {
     report.step("Node and npm", node::check)?;
     report.step("ONNX Runtime and TensorFlow.js", |step| {
         ready(workspace, step).map(drop)

@@ -20,7 +20,7 @@ const MANIFEST: &str = "tests/bench/decoders/Cargo.toml";
 /// The features of that crate; each gives a module.
 const MODULES: [&str; 3] = ["ours", "ruzstd", "structured"];
 
-pub fn run(workspace: &Workspace, report: &mut Report, options: &Decoders) -> Result<()> {
+pub fn run(workspace: &Workspace, report: &Report, options: &Decoders) -> Result<()> {
     report.step("Node and npm", node::check)?;
     report.step("npm packages", |step| node::install(workspace, step))?;
     let modules = workspace.target("decoders/modules");
@@ -67,7 +67,12 @@ fn build(workspace: &Workspace, step: &mut Step, feature: &str, into: &Path) -> 
         .args(["--features", feature]);
     step.run(&mut build)?;
     let built = format!("wasm-decoders/{}/release/zstn_decoders.wasm", WEB.triple);
-    wasm::bind(&workspace.target(&built), into, feature)?;
+    wasm::bind(
+        &workspace.target(&built),
+        into,
+        feature,
+        wasm::Profile::Published,
+    )?;
     let module = into.join(format!("{feature}_bg.wasm"));
     let size = fs::metadata(&module).context("wasm-bindgen wrote no module")?;
     step.note(format!("{} kB", size.len().div_ceil(1000)));

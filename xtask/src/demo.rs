@@ -25,7 +25,7 @@ const PROFILE: &str = "debug";
 const PACKED: &str = "model.zstn";
 const EXAMPLE: &str = "wasm/examples/read-tensor.mjs";
 
-pub fn run(workspace: &Workspace, report: &mut Report, options: &Demo) -> Result<()> {
+pub fn run(workspace: &Workspace, report: &Report, options: &Demo) -> Result<()> {
     let given = options.model.as_deref().map(existing).transpose()?;
     report.step("Node and npm", node::check)?;
     // The dev build packs fast enough (its codecs are optimised), and shares
@@ -109,7 +109,7 @@ fn open(page: &str) {
 /// Builds the page with the modules that it needs to show a ZSTN file, and
 /// those that were built before. Returns the modules that are still to be
 /// built.
-fn first_page(workspace: &Workspace, report: &mut Report) -> Result<Vec<&'static Module>> {
+fn first_page(workspace: &Workspace, report: &Report) -> Result<Vec<&'static Module>> {
     wasm::module(workspace, report, &wasm::READER)?;
     let mut later = Vec::new();
     for module in [&wasm::FORMATS, &wasm::CODER] {
@@ -134,7 +134,7 @@ fn first_page(workspace: &Workspace, report: &mut Report) -> Result<Vec<&'static
 /// Builds what [`first_page`] left out, and replaces the page.
 fn rest(
     workspace: &Workspace,
-    report: &mut Report,
+    report: &Report,
     later: &[&'static Module],
     site: &Path,
 ) -> Result<()> {

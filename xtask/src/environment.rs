@@ -18,6 +18,7 @@ const INSTRUCTIONS: &str = "Install Python 3.11 or newer with its venv module \
      (Debian: `sudo apt-get install python3 python3-venv`, macOS: `brew install python`), then try again.";
 
 /// A virtual environment below the target directory.
+#[derive(Clone)]
 pub struct Environment {
     directory: PathBuf,
 }

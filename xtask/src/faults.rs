@@ -11,6 +11,7 @@ use serde_json::Value;
 use crate::args::Faults;
 use crate::cargo::cargo;
 use crate::step::Report;
+use crate::tier::Tier;
 use crate::workspace::Workspace;
 use crate::{node, programs, wasm};
 
@@ -57,7 +58,7 @@ const JAVASCRIPT: [&str; 2] = [
 /// Signals of each kind, at random moments of each verb.
 const MOMENTS: &str = "50";
 
-pub fn run(workspace: &Workspace, report: &mut Report, options: &Faults) -> Result<()> {
+pub fn run(workspace: &Workspace, report: &Report, options: &Faults) -> Result<()> {
     if options.all {
         return signals(workspace, report);
     }
@@ -85,12 +86,13 @@ pub fn run(workspace: &Workspace, report: &mut Report, options: &Faults) -> Resu
         ])
         .args(["--", "faults::"])
         .env("ZSTN_BIN", workspace.zstn("debug"));
-        step.run(&mut test)
+        step.run(Tier::All.apply(&mut test))
     });
     let npm = report.step("faults, npm", |step| {
         let mut test = Command::new("node");
         test.arg("--test").args(JAVASCRIPT);
-        step.run(test.env("ZSTN_FAULT_SERVER", server(workspace)))
+        test.env("ZSTN_FAULT_SERVER", server(workspace));
+        step.run(Tier::All.apply(&mut test))
     });
     for table in &TABLES {
         table.print(workspace)?;
@@ -99,7 +101,7 @@ pub fn run(workspace: &Workspace, report: &mut Report, options: &Faults) -> Resu
 }
 
 /// Sends signals at random moments (`tests/rust/faults/signals.rs`).
-fn signals(workspace: &Workspace, report: &mut Report) -> Result<()> {
+fn signals(workspace: &Workspace, report: &Report) -> Result<()> {
     report.step("command line and server of faults", |step| {
         programs::build(workspace, step)
     })?;
@@ -109,7 +111,7 @@ fn signals(workspace: &Workspace, report: &mut Report) -> Result<()> {
             .args(["--", "signals", "--nocapture"])
             .env("ZSTN_FAULT_MOMENTS", MOMENTS)
             .env("ZSTN_BIN", workspace.zstn("debug"));
-        step.run(&mut test)?;
+        step.run(Tier::All.apply(&mut test))?;
         let output = step.output()?;
         let figures = output.lines().find(|line| line.contains(" signals, "));
         step.note(figures.unwrap_or_default());

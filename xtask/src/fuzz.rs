@@ -61,7 +61,7 @@ const TIMEOUT_S: u32 = 30;
 /// The most memory that one input may take, in MiB.
 const MEMORY_MIB: u32 = 1024;
 
-pub fn run(workspace: &Workspace, report: &mut Report, options: &Fuzz) -> Result<()> {
+pub fn run(workspace: &Workspace, report: &Report, options: &Fuzz) -> Result<()> {
     for target in &options.targets {
         if !TARGETS.contains(&target.as_str()) {
             bail!(
@@ -82,7 +82,7 @@ pub fn run(workspace: &Workspace, report: &mut Report, options: &Fuzz) -> Result
 }
 
 /// Runs all targets for a minute each, for `cargo xtask test`.
-pub fn short(workspace: &Workspace, report: &mut Report) -> Result<()> {
+pub fn short(workspace: &Workspace, report: &Report) -> Result<()> {
     let run = Run::Minutes(1);
     all(workspace, report, &TARGETS, run, AT_A_TIME_IN_TESTS)
 }
@@ -98,7 +98,7 @@ enum Run {
 
 fn all(
     workspace: &Workspace,
-    report: &mut Report,
+    report: &Report,
     targets: &[&str],
     run: Run,
     at_a_time: usize,
@@ -181,6 +181,7 @@ fn fuzz(
     }
     let (mut notes, mut failed) = (Vec::new(), Vec::new());
     for (target, log, mut child) in running {
+        step.spent(process::processor_time(&child));
         let is_fine = child.wait()?.success();
         let output = String::from_utf8_lossy(&fs::read(&log)?).into_owned();
         notes.push(format!("{target}: {}", figures(&output)));

@@ -8,6 +8,7 @@ use anyhow::Result;
 
 use crate::python::{self, Environment};
 use crate::step::{Report, Step};
+use crate::tier::Tier;
 use crate::wheel::{self, Python};
 use crate::workspace::Workspace;
 use crate::{apt, counts, process, programs};
@@ -15,14 +16,14 @@ use crate::{apt, counts, process, programs};
 const PACKAGE: &str = "git-lfs";
 
 /// The verb `lfs`: runs the tests with git-lfs alone.
-pub fn run(workspace: &Workspace, report: &mut Report) -> Result<()> {
+pub fn run(workspace: &Workspace, report: &Report) -> Result<()> {
     let Some(tools) = report.step("git-lfs and Giftless", |step| {
         GitLfs::ready(workspace, step)
     })?
     else {
         return Ok(());
     };
-    let python = Python::ready(workspace, report)?;
+    let python = Python::ready(workspace, report, Tier::All)?;
     python.build(workspace, report)?;
     report.step("command line, dev build", |step| {
         programs::build(workspace, step)
@@ -53,11 +54,6 @@ impl GitLfs {
             giftless,
             moto,
         }))
-    }
-
-    /// Returns the program.
-    pub fn program(&self) -> PathBuf {
-        self.program.clone()
     }
 
     /// Runs the tests with the dev builds of the command line and the wheel.

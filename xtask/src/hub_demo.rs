@@ -6,6 +6,7 @@ use anyhow::Result;
 
 use crate::args::HubDemo;
 use crate::step::Report;
+use crate::tier::Tier;
 use crate::wheel::Python;
 use crate::workspace::Workspace;
 use crate::{capi, git_lfs, python};
@@ -13,23 +14,30 @@ use crate::{capi, git_lfs, python};
 const STORY: &str = "tests/hub/story.py";
 
 /// Installs and builds what the story needs, and runs it.
-pub fn run(workspace: &Workspace, report: &mut Report, options: &HubDemo) -> Result<()> {
+pub fn run(workspace: &Workspace, report: &Report, options: &HubDemo) -> Result<()> {
     let model = match &options.model {
         Some(model) => std::path::absolute(model)?,
         None => report.step("model (MiniLM)", |step| python::model(workspace, step))?,
     };
     let git_lfs = report.step("git-lfs", |step| Ok(git_lfs::program(workspace, step)))?;
-    let python = Python::ready(workspace, report)?;
+    let python = Python::ready(workspace, report, Tier::All)?;
     python.build(workspace, report)?;
     python.programs(workspace, report)?;
     let library = capi::install_dev(workspace, report)?;
-    tell(workspace, report, &python, &model, git_lfs, &library)
+    tell(
+        workspace,
+        report,
+        &python,
+        &model,
+        git_lfs,
+        library.prefix(),
+    )
 }
 
 /// Runs the story with programs that are there, and prints its table.
 pub fn tell(
     workspace: &Workspace,
-    report: &mut Report,
+    report: &Report,
     python: &Python,
     model: &Path,
     git_lfs: Option<PathBuf>,

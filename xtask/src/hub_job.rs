@@ -9,6 +9,7 @@ use anyhow::Result;
 use crate::args;
 use crate::python::{self, Environment};
 use crate::step::{Report, Step};
+use crate::tier::Tier;
 use crate::wheel::{self, Python};
 use crate::workspace::Workspace;
 use crate::{counts, programs};
@@ -16,11 +17,11 @@ use crate::{counts, programs};
 const TESTS: &str = "tests/hub_job";
 
 /// The verb `hub-job`: runs these tests alone.
-pub fn run(workspace: &Workspace, report: &mut Report, options: &args::HubJob) -> Result<()> {
+pub fn run(workspace: &Workspace, report: &Report, options: &args::HubJob) -> Result<()> {
     let Some(tools) = report.step("Ray", |step| HubJob::ready(workspace, step))? else {
         return Ok(());
     };
-    let python = Python::ready(workspace, report)?;
+    let python = Python::ready(workspace, report, Tier::All)?;
     python.build(workspace, report)?;
     python.programs(workspace, report)?;
     report.step("jobs on a Ray cluster", |step| tools.test(workspace, step))?;

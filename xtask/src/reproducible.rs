@@ -20,7 +20,7 @@ const ELSEWHERE: &str = "reproducible/a-clone-somewhere-else";
 const MODULES: &str = "wasm/dist/core";
 
 /// Builds everything twice.
-pub fn run(workspace: &Workspace, report: &mut Report, options: &Reproducible) -> Result<()> {
+pub fn run(workspace: &Workspace, report: &Report, options: &Reproducible) -> Result<()> {
     let only = Wasm {
         only: options.only.clone(),
         no_package: options.only.is_some(),

@@ -25,7 +25,7 @@ const PACKAGES: &[&str] = &["firefox-esr", "webkit2gtk-driver", "xvfb"];
 const MANIFEST: [&str; 3] = ["package.json", "package-lock.json", ".npmrc"];
 
 /// The verb `runtimes`: builds the package and runs these tests alone.
-pub fn run(workspace: &Workspace, report: &mut Report) -> Result<()> {
+pub fn run(workspace: &Workspace, report: &Report) -> Result<()> {
     report.step("Node and npm", node::check)?;
     report.step("npm packages", |step| node::install(workspace, step))?;
     let chromium = report.step("Chromium", chromium::ready)?;
@@ -43,7 +43,7 @@ pub struct Runtimes {
 
 impl Runtimes {
     /// Installs them.
-    pub fn ready(workspace: &Workspace, report: &mut Report) -> Result<Self> {
+    pub fn ready(workspace: &Workspace, report: &Report) -> Result<Self> {
         let firefox = report.step("Firefox and WebKitGTK", browsers)?;
         report.step("Deno, Bun, workerd and bundlers", |step| {
             packages(workspace, step)
@@ -53,7 +53,7 @@ impl Runtimes {
 
     /// Tests the packed package in all of them, then the viewer and the package in
     /// Firefox. Installing takes a minute, the first step one or two on two cores.
-    pub fn test(&self, workspace: &Workspace, report: &mut Report, chromium: &Path) -> Result<()> {
+    pub fn test(&self, workspace: &Workspace, report: &Report, chromium: &Path) -> Result<()> {
         for (title, script) in [
             ("runtimes and bundlers", "test:runtimes"),
             ("tests in Firefox", "test:firefox"),
@@ -117,7 +117,7 @@ fn instructions() -> String {
     format!(
         "Firefox {MIN_FIREFOX} or later, WebKitGTK's WebDriver or Xvfb is missing. Do one of these, \
          then try again:\n\
-         \n    {}   (Debian)\n    cargo xtask test --skip-runtimes   (without these tests)\n",
+         \n    {}   (Debian)\n    cargo xtask test --all --skip runtimes   (without these tests)\n",
         apt::by_hand(PACKAGES)
     )
 }

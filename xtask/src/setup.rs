@@ -7,11 +7,12 @@ use crate::hub_job::HubJob;
 use crate::object_stores::ObjectStores;
 use crate::runtimes::Runtimes;
 use crate::step::Report;
+use crate::tier::Tier;
 use crate::wheel::Python;
 use crate::workspace::Workspace;
 use crate::{capi, chromium, consumers, nginx, node, python, rust_target, valgrind};
 
-pub fn run(workspace: &Workspace, report: &mut Report) -> Result<()> {
+pub fn run(workspace: &Workspace, report: &Report) -> Result<()> {
     report.step("Node and npm", node::check)?;
     report.step("npm packages", |step| node::install(workspace, step))?;
     for target in [rust_target::WEB, rust_target::BARE] {
@@ -33,9 +34,9 @@ pub fn run(workspace: &Workspace, report: &mut Report) -> Result<()> {
     report.step("Python packages", |step| {
         python::peers(workspace, step).map(drop)
     })?;
-    Python::ready(workspace, report)?;
+    Python::ready(workspace, report, Tier::All)?;
     report.step("Go, for the C library", |step| {
-        capi::Tools::ready(workspace, step).map(drop)
+        capi::Tools::ready(workspace, step, Tier::All).map(drop)
     })?;
     report.step("object stores", |step| {
         ObjectStores::ready(workspace, step).map(drop)

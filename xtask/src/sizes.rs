@@ -10,7 +10,7 @@ use crate::python;
 use crate::step::Report;
 use crate::workspace::Workspace;
 
-pub fn run(workspace: &Workspace, report: &mut Report, options: &Sizes) -> Result<()> {
+pub fn run(workspace: &Workspace, report: &Report, options: &Sizes) -> Result<()> {
     report.step("Python packages", |step| python::peers(workspace, step))?;
     let environment = report.step("OpenZL and ZipNN", |step| python::figures(workspace, step))?;
     report.step("command line, release build", |step| {

@@ -1,12 +1,13 @@
-//! One piece of work with a title, a log, a duration and a result.
+//! One unit of work with a title, a log, a duration and a result.
 //!
 //! The terminal gets one line per step. The output of tools goes to a log file
-//! and is shown only when the step fails.
+//! and is shown only when the step fails. Steps may run at the same time.
 
 use std::fs::{self, File};
 use std::io::{IsTerminal, Write, stdout};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Error, Result, anyhow, bail};
@@ -23,10 +24,27 @@ pub struct Report {
     logs: PathBuf,
     root: PathBuf,
     live: bool,
-    passed: usize,
-    failed: usize,
-    /// The first failure after which the run went on.
+    started: Instant,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Titles of the steps that are running.
+    running: Vec<String>,
+    ended: Vec<Ended>,
+    /// The first failure after which the run continued.
     failure: Option<Error>,
+}
+
+/// A step that has ended.
+struct Ended {
+    title: String,
+    passed: bool,
+    took: Duration,
+    /// Processor time of its commands and their children, where the system reports it.
+    processor: Duration,
+    note: String,
 }
 
 impl Report {
@@ -38,99 +56,177 @@ impl Report {
             logs,
             root: workspace.root().to_path_buf(),
             live: stdout().is_terminal(),
-            passed: 0,
-            failed: 0,
-            failure: None,
+            started: Instant::now(),
+            state: Mutex::default(),
         })
     }
 
     /// Runs `work` and prints one line about it, and the log if it failed.
-    pub fn step<T>(&mut self, title: &str, work: impl FnOnce(&mut Step) -> Result<T>) -> Result<T> {
+    pub fn step<T>(&self, title: &str, work: impl FnOnce(&mut Step) -> Result<T>) -> Result<T> {
         let log = self.logs.join(format!("{}.log", file_name(title)));
         let file =
             File::create(&log).with_context(|| format!("{} is not writable", log.display()))?;
         let mut step = Step {
-            title: title.to_owned(),
+            report: self,
             log,
             file,
-            root: self.root.clone(),
-            live: self.live,
+            processor: Duration::ZERO,
             note: String::new(),
             after: Vec::new(),
         };
-        step.announce();
+        self.print(|state| state.running.push(title.to_owned()));
         let started = Instant::now();
         let result = work(&mut step);
-        step.clear();
-        let mark = if result.is_ok() { '✓' } else { '✗' };
-        let line = line(mark, title, started.elapsed(), &step.note);
-        println!("{line}");
-        match &result {
-            Ok(_) => {
-                self.passed += 1;
-                for line in &step.after {
-                    println!("    {line}");
-                }
+        let ended = Ended {
+            title: title.to_owned(),
+            passed: result.is_ok(),
+            took: started.elapsed(),
+            processor: step.processor,
+            note: step.note.clone(),
+        };
+        self.print(|state| {
+            state.running.retain(|running| running != title);
+            println!("{}", ended.line());
+            match ended.passed {
+                true => step.after.iter().for_each(|line| println!("    {line}")),
+                false => step.show_log(),
             }
-            Err(_) => {
-                self.failed += 1;
-                step.show_log();
+            if let Err(error) = &result {
+                println!("    error: {error:#}\n");
             }
-        }
+            state.ended.push(ended);
+        });
         result.with_context(|| format!("\"{title}\" did not succeed"))
     }
 
-    /// Runs a step that no later one depends on: the run goes on if it fails.
-    pub fn check(&mut self, title: &str, work: impl FnOnce(&mut Step) -> Result<()>) {
+    /// Runs a step that no later one depends on: the run continues if it fails.
+    pub fn check(&self, title: &str, work: impl FnOnce(&mut Step) -> Result<()>) {
         let result = self.step(title, work);
         self.keep(result);
     }
 
-    /// Keeps the failure of steps that no later one depends on.
-    pub fn keep(&mut self, result: Result<()>) {
+    /// Records the failure of steps that no later one depends on.
+    pub fn keep(&self, result: Result<()>) {
         if let Err(error) = result {
-            self.failure.get_or_insert(error);
+            self.state().failure.get_or_insert(error);
         }
     }
 
-    /// Returns the first failure that was kept.
-    pub fn kept(&mut self) -> Result<()> {
-        self.failure.take().map_or(Ok(()), Err)
+    /// Returns the first failure that was recorded.
+    pub fn kept(&self) -> Result<()> {
+        self.state().failure.take().map_or(Ok(()), Err)
     }
 
-    /// Prints the last line, in the form that scripts look for.
+    /// Prints a table of all steps: results, seconds of wall clock and of processor time.
+    pub fn table(&self) {
+        let state = self.state();
+        println!("\n  {:<TITLE_WIDTH$} {:>8} {:>8}", "step", "wall", "cpu");
+        for ended in &state.ended {
+            println!("{}", ended.row());
+        }
+        let processor: Duration = state.ended.iter().map(|ended| ended.processor).sum();
+        let total = [self.started.elapsed(), processor].map(|time| time.as_secs_f64());
+        println!(
+            "  {:<TITLE_WIDTH$} {:>6.1} s {:>6.1} s",
+            "all", total[0], total[1]
+        );
+    }
+
+    /// Prints the steps that failed, and the last line, in the format that scripts
+    /// look for.
     pub fn summary(&self) {
-        println!("\n{} passed, {} failed", self.passed, self.failed);
+        let state = self.state();
+        let failed: Vec<_> = state.ended.iter().filter(|ended| !ended.passed).collect();
+        if !failed.is_empty() {
+            println!("\nFailed:");
+            failed
+                .iter()
+                .for_each(|ended| println!("  {}", ended.title));
+        }
+        let passed = state.ended.len() - failed.len();
+        println!("\n{passed} passed, {} failed", failed.len());
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets `change` print lines in place of the names of running steps, which are
+    /// printed again after it.
+    fn print(&self, change: impl FnOnce(&mut State)) {
+        let mut state = self.state();
+        if self.live {
+            print!("\r\x1b[2K");
+        }
+        change(&mut state);
+        if self.live && !state.running.is_empty() {
+            print!("… {}", state.running.join(", "));
+            // A terminal that cannot be flushed shows the line later.
+            let _ = stdout().flush();
+        }
+    }
+}
+
+impl Ended {
+    fn mark(&self) -> char {
+        if self.passed { '✓' } else { '✗' }
+    }
+
+    fn line(&self) -> String {
+        let line = format!(
+            "{} {:<TITLE_WIDTH$} {:>6.1} s   {}",
+            self.mark(),
+            self.title,
+            self.took.as_secs_f64(),
+            self.note
+        );
+        line.trim_end().to_owned()
+    }
+
+    fn row(&self) -> String {
+        format!(
+            "{} {:<TITLE_WIDTH$} {:>6.1} s {:>6.1} s   {}",
+            self.mark(),
+            self.title,
+            self.took.as_secs_f64(),
+            self.processor.as_secs_f64(),
+            self.note
+        )
+        .trim_end()
+        .to_owned()
     }
 }
 
 /// The step that is running.
-pub struct Step {
-    title: String,
+pub struct Step<'a> {
+    report: &'a Report,
     log: PathBuf,
     file: File,
-    root: PathBuf,
-    live: bool,
+    processor: Duration,
     note: String,
     after: Vec<String>,
 }
 
-impl Step {
+impl Step<'_> {
     /// Runs `command`, by default from the root of the repository.
     pub fn run(&mut self, command: &mut Command) -> Result<()> {
         let shown = process::show(command);
         if command.get_current_dir().is_none() {
-            command.current_dir(&self.root);
+            command.current_dir(&self.report.root);
         }
         writeln!(self.file, "$ {shown}").context("the log is not writable")?;
         let out = self.file.try_clone().context("the log is not writable")?;
         let err = self.file.try_clone().context("the log is not writable")?;
-        let status = command
+        let mut child = command
             .stdin(Stdio::null())
             .stdout(out)
             .stderr(err)
-            .status()
+            .spawn()
             .with_context(|| format!("`{shown}` could not be started"))?;
+        self.processor += process::processor_time(&child);
+        let status = child
+            .wait()
+            .with_context(|| format!("`{shown}` was lost"))?;
         if status.success() {
             return Ok(());
         }
@@ -145,6 +241,11 @@ impl Step {
         }
         self.run(&mut make())
             .map_err(|error| anyhow!("{error}, also when tried again"))
+    }
+
+    /// Counts the processor time of a command that this step did not run.
+    pub fn spent(&mut self, processor: Duration) {
+        self.processor += processor;
     }
 
     /// Adds the log of another command to that of this step.
@@ -162,9 +263,7 @@ impl Step {
 
     /// Prints a sentence at once, such as what is about to be installed.
     pub fn say(&mut self, sentence: &str) {
-        self.clear();
-        println!("  {sentence}");
-        self.announce();
+        self.report.print(|_| println!("  {sentence}"));
     }
 
     /// Adds a line to print below the step if it passes.
@@ -187,20 +286,6 @@ impl Step {
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    fn announce(&self) {
-        if self.live {
-            print!("… {}", self.title);
-            // A terminal that cannot be flushed shows the line later.
-            let _ = stdout().flush();
-        }
-    }
-
-    fn clear(&self) {
-        if self.live {
-            print!("\r\x1b[2K");
-        }
-    }
-
     fn show_log(&self) {
         let Ok(output) = self.output() else { return };
         let lines: Vec<&str> = output.lines().filter(|line| !is_progress(line)).collect();
@@ -212,7 +297,10 @@ impl Step {
         for line in &lines[start..] {
             println!("    {line}");
         }
-        println!("\n    whole log: {}", relative(&self.log, &self.root));
+        println!(
+            "\n    whole log: {}",
+            relative(&self.log, &self.report.root)
+        );
     }
 }
 
@@ -245,22 +333,21 @@ pub fn file_name(title: &str) -> String {
         .to_lowercase()
 }
 
-fn line(mark: char, title: &str, took: Duration, note: &str) -> String {
-    let line = format!(
-        "{mark} {title:<TITLE_WIDTH$} {:>6.1} s   {note}",
-        took.as_secs_f64()
-    );
-    line.trim_end().to_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn lines_are_aligned() {
-        let short = line('✓', "a", Duration::from_millis(40), "");
-        let long = line('✗', "something longer", Duration::from_secs(123), "note");
+        let ended = |passed, title: &str, took, note: &str| Ended {
+            title: title.into(),
+            passed,
+            took: Duration::from_millis(took),
+            processor: Duration::ZERO,
+            note: note.into(),
+        };
+        let short = ended(true, "a", 40, "").line();
+        let long = ended(false, "something longer", 123_000, "note").line();
         let column = |text: &str| text.chars().position(|c| c == '.');
         assert_eq!(column(&short), column(&long));
         assert!(short.ends_with("0.0 s"));

@@ -11,11 +11,11 @@ use crate::python;
 use crate::step::Report;
 use crate::workspace::Workspace;
 
-pub fn gauss(workspace: &Workspace, report: &mut Report, options: &ByHand) -> Result<()> {
+pub fn gauss(workspace: &Workspace, report: &Report, options: &ByHand) -> Result<()> {
     run(workspace, report, options, "gauss", "ZSTN_GAUSS")
 }
 
-pub fn compressed(workspace: &Workspace, report: &mut Report, options: &ByHand) -> Result<()> {
+pub fn compressed(workspace: &Workspace, report: &Report, options: &ByHand) -> Result<()> {
     run(workspace, report, options, "compressed", "ZSTN_COMPRESSED")
 }
 
@@ -23,7 +23,7 @@ pub fn compressed(workspace: &Workspace, report: &mut Report, options: &ByHand) 
 /// path of zstn's side, the example of that name.
 fn run(
     workspace: &Workspace,
-    report: &mut Report,
+    report: &Report,
     options: &ByHand,
     name: &str,
     program: &str,

@@ -38,6 +38,13 @@ pub struct Module {
     title: &'static str,
 }
 
+impl Module {
+    /// Returns the files that wasm-bindgen writes to `folder`.
+    fn files(&self, folder: &Path) -> [PathBuf; 2] {
+        GLUE.map(|suffix| folder.join(format!("{}{suffix}", self.name)))
+    }
+}
+
 /// Opens files and reads tensors; every page loads it.
 pub const READER: Module = Module {
     feature: "reader",
@@ -76,8 +83,39 @@ const THREADS_FLAGS: &str = "-C target-feature=+simd128,+bulk-memory,+atomics \
     -C link-arg=--export=__wasm_init_tls -C link-arg=--export=__tls_size \
     -C link-arg=--export=__tls_align -C link-arg=--export=__tls_base";
 
+/// How modules are compiled.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Profile {
+    /// As they are published: small and fast.
+    Published,
+    /// For tests: compiled in a fraction of the time, with overflow checks.
+    Fast,
+}
+
+impl Profile {
+    /// The name of cargo's profile, and of its folder.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Published => "wasm",
+            Self::Fast => "wasm-fast",
+        }
+    }
+
+    /// The target directory of a module. All modules are one `cdylib` to cargo, so
+    /// in a common directory each overwrites the others. Those for tests share their
+    /// dependencies there, and [`compile_fast`] takes care of it.
+    fn directory(self, module: &Module) -> &'static str {
+        match self {
+            Self::Published => module.directory,
+            Self::Fast => FAST_DIRECTORY,
+        }
+    }
+}
+
+const FAST_DIRECTORY: &str = "wasm-fast";
+
 /// The verb `wasm`.
-pub fn run(workspace: &Workspace, report: &mut Report, options: &Wasm) -> Result<()> {
+pub fn run(workspace: &Workspace, report: &Report, options: &Wasm) -> Result<()> {
     report.step("Node and npm", node::check)?;
     report.step("npm packages", |step| node::install(workspace, step))?;
     let Some(name) = options.only.as_deref() else {
@@ -98,7 +136,7 @@ pub fn run(workspace: &Workspace, report: &mut Report, options: &Wasm) -> Result
 }
 
 /// Builds everything below `wasm/dist`.
-pub fn build(workspace: &Workspace, report: &mut Report) -> Result<()> {
+pub fn build(workspace: &Workspace, report: &Report) -> Result<()> {
     let mut started = None;
     for (built, next) in [
         (&READER, Some(&FORMATS)),
@@ -109,7 +147,7 @@ pub fn build(workspace: &Workspace, report: &mut Report) -> Result<()> {
             let toolchain = rust_target::ready(workspace, step, &WEB)?;
             // Most of a build is the optimisation of one crate, which takes one core.
             let next = next.map(|next| {
-                let mut build = cargo_build(workspace, next, &toolchain, FLAGS);
+                let mut build = cargo_build(workspace, next, &toolchain, FLAGS, Profile::Published);
                 Background::start(workspace, next.name, &mut build)
             });
             if let Some(build) = std::mem::replace(&mut started, next.transpose()?) {
@@ -123,8 +161,88 @@ pub fn build(workspace: &Workspace, report: &mut Report) -> Result<()> {
     report.step("npm package", |step| package(workspace, step))
 }
 
+/// Builds everything below `wasm/dist` for tests, without the module for threads.
+pub fn build_fast(workspace: &Workspace, report: &Report) -> Result<()> {
+    report.step("core as WebAssembly, for tests", |step| {
+        compile_fast(workspace, step, &[&READER, &FORMATS, &CODER])
+    })?;
+    report.step("npm package", |step| package(workspace, step))
+}
+
+/// Compiles `modules` with [`Profile::Fast`], and removes the module for threads,
+/// which an earlier build may have left.
+fn compile_fast(workspace: &Workspace, step: &mut Step, modules: &[&Module]) -> Result<()> {
+    let toolchain = rust_target::ready(workspace, step, &WEB)?;
+    let inputs = [
+        "core",
+        "wasm/src",
+        "wasm/Cargo.toml",
+        "Cargo.toml",
+        "Cargo.lock",
+    ];
+    let mut inputs = paths(workspace, &inputs);
+    inputs.push(workspace.path("xtask/src/wasm.rs"));
+    let into = workspace.path("wasm/dist/core");
+    let outputs = modules.iter().flat_map(|module| module.files(&into));
+    let stamp = Stamp::new(
+        workspace,
+        FAST_DIRECTORY,
+        &inputs,
+        &outputs.collect::<Vec<_>>(),
+    )?;
+    remove_threads(workspace);
+    if stamp.is_fresh() {
+        step.note("unchanged");
+        return Ok(());
+    }
+    for module in modules {
+        // Cargo would take the module of other features for the one that it builds.
+        for built in [built(workspace, module, Profile::Fast), deps(workspace)] {
+            if built.exists() {
+                fs::remove_file(&built)
+                    .with_context(|| format!("{} is not removed", built.display()))?;
+            }
+        }
+        step.run(&mut cargo_build(
+            workspace,
+            module,
+            &toolchain,
+            FLAGS,
+            Profile::Fast,
+        ))?;
+        bind(
+            &built(workspace, module, Profile::Fast),
+            &into,
+            module.name,
+            Profile::Fast,
+        )?;
+        separate_instances(&into.join(format!("{}.js", module.name)))?;
+    }
+    step.note(toolchain.describe());
+    stamp.save()
+}
+
+/// Returns the path of a module as cargo has compiled it.
+fn built(workspace: &Workspace, module: &Module, profile: Profile) -> PathBuf {
+    let folder = profile.directory(module);
+    workspace.target(&format!(
+        "{folder}/{}/{}/zstn_wasm.wasm",
+        WEB.triple,
+        profile.name()
+    ))
+}
+
+/// Returns the file that [`built`] is a link to, with [`Profile::Fast`].
+fn deps(workspace: &Workspace) -> PathBuf {
+    let name = Profile::Fast.name();
+    workspace.target(&format!(
+        "{FAST_DIRECTORY}/{}/{name}/deps/zstn_wasm.wasm",
+        WEB.triple
+    ))
+}
+
 /// Builds one module and its glue.
-pub fn module(workspace: &Workspace, report: &mut Report, module: &Module) -> Result<()> {
+pub fn module(workspace: &Workspace, report: &Report, module: &Module) -> Result<()> {
     report.step(module.title, |step| {
         let toolchain = rust_target::ready(workspace, step, &WEB)?;
         compile(
@@ -151,14 +269,19 @@ fn threads(workspace: &Workspace, step: &mut Step) -> Result<()> {
             own_workers,
         ),
         Err(why) => {
-            // A module of an earlier build would not understand this one's messages.
-            for suffix in GLUE {
-                let file = format!("wasm/dist/core/{}{suffix}", THREADS.name);
-                let _ = fs::remove_file(workspace.path(&file));
-            }
+            remove_threads(workspace);
             step.note(format!("left out, `zstn/threads` will not work: {why}"));
             Ok(())
         }
+    }
+}
+
+/// Removes the module for threads: one of an earlier build would not understand
+/// this one's messages.
+fn remove_threads(workspace: &Workspace) {
+    for file in THREADS.files(&workspace.path("wasm/dist/core")) {
+        // Usually there is none.
+        let _ = fs::remove_file(file);
     }
 }
 
@@ -235,9 +358,10 @@ fn cargo_build(
     module: &Module,
     toolchain: &Toolchain,
     flags: &str,
+    profile: Profile,
 ) -> Command {
-    let mut build = toolchain.build(workspace, module.directory, &WEB, flags);
-    build.args(["--profile", "wasm", "--package", "zstn-wasm"]);
+    let mut build = toolchain.build(workspace, profile.directory(module), &WEB, flags);
+    build.args(["--profile", profile.name(), "--package", "zstn-wasm"]);
     build.args(["--no-default-features", "--features", module.feature]);
     build
 }
@@ -250,11 +374,16 @@ fn compile(
     flags: &str,
     adapt: fn(&Path) -> Result<()>,
 ) -> Result<()> {
-    step.run(&mut cargo_build(workspace, module, toolchain, flags))?;
-    let built = format!("{}/{}/wasm/zstn_wasm.wasm", module.directory, WEB.triple);
-    let built = workspace.target(&built);
+    step.run(&mut cargo_build(
+        workspace,
+        module,
+        toolchain,
+        flags,
+        Profile::Published,
+    ))?;
+    let built = built(workspace, module, Profile::Published);
     let into = workspace.path("wasm/dist/core");
-    let files = GLUE.map(|suffix| into.join(format!("{}{suffix}", module.name)));
+    let files = module.files(&into);
     let stamp = Stamp::new(
         workspace,
         &format!("wasm-glue-{}", module.feature),
@@ -267,7 +396,7 @@ fn compile(
         &files,
     )?;
     if !stamp.is_fresh() {
-        bind(&built, &into, module.name)?;
+        bind(&built, &into, module.name, Profile::Published)?;
         adapt(&into.join(format!("{}.js", module.name)))?;
         stamp.save()?;
     }
@@ -287,15 +416,16 @@ const GLUE: [&str; 2] = ["_bg.wasm", ".js"];
 
 /// Writes the glue of a module. `--target web` is the one output that browsers,
 /// bundlers and Node can all load.
-pub fn bind(module: &Path, into: &Path, name: &str) -> Result<()> {
+pub fn bind(module: &Path, into: &Path, name: &str, profile: Profile) -> Result<()> {
     let mut bindgen = Bindgen::new();
     bindgen
         .input_path(module)
         .out_name(name)
         // The declarations are written by hand, in `wasm/ts/core`.
         .typescript(false)
-        // Only debuggers use it, and it is a quarter of the file.
-        .remove_name_section(true)
+        // Only debuggers use it, and it is a quarter of the file. Tests of sizes
+        // recognise modules that are not published by it.
+        .remove_name_section(profile == Profile::Published)
         .remove_producers_section(true)
         .web(true)
         .and_then(|bindgen| bindgen.generate(into))

@@ -11,10 +11,17 @@ use crate::cargo::cargo_environment;
 use crate::python::{self, Environment};
 use crate::rust_target::active_rustc;
 use crate::step::{Report, Step};
+use crate::tier::Tier;
 use crate::workspace::Workspace;
 use crate::{build_paths, counts, process, programs};
 
 const PACKAGE: &str = "native/python";
+/// The name of the extension module in the package.
+const MODULE: &str = if cfg!(windows) {
+    "_native.pyd"
+} else {
+    "_native.abi3.so"
+};
 /// The oldest glibc that Rust supports.
 const PLATFORM: &str = "manylinux_2_17";
 /// Where pip puts the test suites of other packages.
@@ -34,8 +41,10 @@ with zipfile.ZipFile(sys.argv[1]) as wheel:
 ";
 
 /// The verb `wheel`: builds what users install.
-pub fn run(workspace: &Workspace, report: &mut Report) -> Result<()> {
-    let tools = report.step("maturin", |step| python::maturin(workspace, step))?;
+pub fn run(workspace: &Workspace, report: &Report) -> Result<()> {
+    let tools = report.step("maturin and zig", |step| {
+        python::maturin_with_zig(workspace, step)
+    })?;
     let is_portable = has_zig(&tools);
     let wheel = report.step("wheel, release build", |step| {
         build_release(workspace, step, &tools, is_portable)
@@ -52,7 +61,7 @@ pub fn run(workspace: &Workspace, report: &mut Report) -> Result<()> {
 
 /// Builds what users install, and returns its path.
 pub fn release(workspace: &Workspace, step: &mut Step) -> Result<PathBuf> {
-    let tools = python::maturin(workspace, step)?;
+    let tools = python::maturin_with_zig(workspace, step)?;
     let wheel = build_release(workspace, step, &tools, has_zig(&tools))?;
     if has_zig(&tools) {
         audit(workspace, step, &wheel)?;
@@ -113,23 +122,24 @@ fn audit(workspace: &Workspace, step: &mut Step, wheel: &Path) -> Result<()> {
 }
 
 /// The verb `python`: all tests of the package.
-pub fn test(workspace: &Workspace, report: &mut Report) -> Result<()> {
-    let python = Python::ready(workspace, report)?;
+pub fn test(workspace: &Workspace, report: &Report) -> Result<()> {
+    let python = Python::ready(workspace, report, Tier::All)?;
     python.build(workspace, report)?;
-    python.test(workspace, report)?;
+    python.programs(workspace, report)?;
+    python.test(workspace, report, Tier::All)?;
     report.step("tests of z4ai on zstn.z4ai", |step| {
         python.suite(workspace, step, "z4ai")
     })
 }
 
 /// The verb `torch`: the tests that need PyTorch and libraries on it.
-pub fn test_with_torch(workspace: &Workspace, report: &mut Report) -> Result<()> {
+pub fn test_with_torch(workspace: &Workspace, report: &Report) -> Result<()> {
     let python = Python {
         tools: report.step("maturin", |step| python::maturin(workspace, step))?,
         tests: report.step("Python packages with PyTorch (several GB)", |step| {
             python::wheel_tests_with_torch(workspace, step)
         })?,
-        moto: report.step("moto", |step| python::moto(workspace, step))?,
+        moto: Some(report.step("moto", |step| python::moto(workspace, step))?),
     };
     python.build(workspace, report)?;
     python.programs(workspace, report)?;
@@ -148,24 +158,27 @@ pub fn test_with_torch(workspace: &Workspace, report: &mut Report) -> Result<()>
 pub struct Python {
     tools: Environment,
     tests: Environment,
-    /// The S3 server.
-    moto: PathBuf,
+    /// The S3 server; only in [`Tier::All`].
+    moto: Option<PathBuf>,
 }
 
 impl Python {
     /// Installs them.
-    pub fn ready(workspace: &Workspace, report: &mut Report) -> Result<Self> {
+    pub fn ready(workspace: &Workspace, report: &Report, tier: Tier) -> Result<Self> {
         Ok(Self {
             tools: report.step("maturin", |step| python::maturin(workspace, step))?,
             tests: report.step("Python packages of the wheel's tests", |step| {
                 python::wheel_tests(workspace, step)
             })?,
-            moto: report.step("moto", |step| python::moto(workspace, step))?,
+            moto: match tier {
+                Tier::Default => None,
+                Tier::All => Some(report.step("moto", |step| python::moto(workspace, step))?),
+            },
         })
     }
 
     /// Builds a wheel with the dev profile and installs it.
-    pub fn build(&self, workspace: &Workspace, report: &mut Report) -> Result<()> {
+    pub fn build(&self, workspace: &Workspace, report: &Report) -> Result<()> {
         report.step("wheel, dev build", |step| {
             let folder = dev_folder(workspace);
             let wheel = build(
@@ -180,26 +193,58 @@ impl Python {
         })
     }
 
+    /// Installs a wheel around the library that was built with the whole workspace,
+    /// which maturin, compiling the package alone, would build again with other
+    /// features.
+    pub fn assemble(&self, workspace: &Workspace, report: &Report) -> Result<()> {
+        report.step("wheel, of the workspace's build", |step| {
+            let tree = workspace.target("wheels/tree");
+            if tree.exists() {
+                fs::remove_dir_all(&tree)
+                    .with_context(|| format!("{} is not removed", tree.display()))?;
+            }
+            let mut metadata = maturin(workspace, &self.tools)?;
+            metadata
+                .args(["pep517", "write-dist-info", "--profile", "dev"])
+                .arg("--metadata-directory")
+                .arg(&tree);
+            step.run(&mut metadata)?;
+            let package = tree.join("zstn");
+            copy_package(&workspace.path(PACKAGE).join("zstn"), &package)
+                .and_then(|()| fs::copy(native_library(workspace), package.join(MODULE)))
+                .with_context(|| format!("{} cannot be filled", package.display()))?;
+            let folder = dev_folder(workspace);
+            remove_wheels(&folder)?;
+            fs::create_dir_all(&folder)
+                .with_context(|| format!("{} cannot be created", folder.display()))?;
+            let mut pack = Command::new(self.tools.python());
+            pack.args(["-m", "wheel", "pack", "--dest-dir"])
+                .arg(&folder);
+            step.run(pack.arg(&tree))?;
+            install(step, &self.tests, &dev_wheel(workspace)?)
+        })
+    }
+
     /// Builds the programs that tests of the package talk to.
-    pub fn programs(&self, workspace: &Workspace, report: &mut Report) -> Result<()> {
+    pub fn programs(&self, workspace: &Workspace, report: &Report) -> Result<()> {
         report.step("programs for the tests", |step| {
             programs::build(workspace, step)
         })
     }
 
     /// Runs the tests that take seconds.
-    pub fn test(&self, workspace: &Workspace, report: &mut Report) -> Result<()> {
-        self.programs(workspace, report)?;
-        report.step("Python tests", |step| {
+    pub fn test(&self, workspace: &Workspace, report: &Report, tier: Tier) -> Result<()> {
+        report.check("Python tests", |step| {
             let mut pytest = self.tests(workspace);
+            tier.apply(&mut pytest);
             // Warnings and what the interpreter checks only on request are errors.
             pytest
                 .args(["-X", "dev", "-W", "error", "-m", "pytest", "-q"])
                 .args(["-p", "no:cacheprovider", "."]);
             step.run(&mut pytest)?;
             counts::note(step)
-        })?;
-        report.step("Python types", |step| {
+        });
+        report.check("Python types", |step| {
             let config = ["--config-file", "../pyproject.toml"];
             let cache = workspace.target("mypy");
             let mut mypy = self.tests(workspace);
@@ -220,17 +265,17 @@ impl Python {
                 // Newer versions of it.
                 .env("PYRIGHT_PYTHON_IGNORE_WARNINGS", "1");
             step.run(&mut pyright)
-        })?;
-        report.step("tests of safetensors on zstn", |step| {
+        });
+        report.check("tests of safetensors on zstn", |step| {
             self.suite(workspace, step, "safetensors")
-        })?;
+        });
         report.step("README of the wheel, with NumPy alone", |step| {
             readme(workspace, step, &dev_wheel(workspace)?)
         })
     }
 
     /// Runs the test suite of another package on ours.
-    fn suite(&self, workspace: &Workspace, step: &mut Step, name: &str) -> Result<()> {
+    pub fn suite(&self, workspace: &Workspace, step: &mut Step, name: &str) -> Result<()> {
         let mut run = self.tests(workspace);
         run.args(["peers/run.py", name, "--cache"])
             .arg(workspace.cache(SUITES));
@@ -246,8 +291,10 @@ impl Python {
             .current_dir(workspace.path(PACKAGE).join("tests"))
             .env("ZSTN_STUB_HUB", programs::stub_hub(workspace))
             .env("ZSTN_BIN", workspace.zstn("debug"))
-            .env("ZSTN_MOTO_SERVER", &self.moto)
             .env("PYTHONDONTWRITEBYTECODE", "1");
+        if let Some(moto) = &self.moto {
+            python.env("ZSTN_MOTO_SERVER", moto);
+        }
         python
     }
 }
@@ -288,20 +335,13 @@ fn build(
     folder: &Path,
     flags: Option<&[String]>,
 ) -> Result<PathBuf> {
-    for old in wheels(folder)? {
-        fs::remove_file(&old).with_context(|| format!("{} is not removed", old.display()))?;
-    }
-    let mut maturin = Command::new(tools.python());
-    cargo_environment(&mut maturin, workspace.target("").as_path());
+    remove_wheels(folder)?;
+    let mut maturin = maturin(workspace, tools)?;
     maturin
-        .args(["-m", "maturin", "build", "--locked"])
+        .args(["build", "--locked"])
         .args(arguments)
         .arg("--out")
-        .arg(folder)
-        // It looks for an interpreter by this, and for zig by the search path.
-        .env("VIRTUAL_ENV", tools.directory())
-        .env("PATH", tools.search_path()?)
-        .current_dir(workspace.path(PACKAGE));
+        .arg(folder);
     if let Some(flags) = flags {
         build_paths::set_flags(&mut maturin, flags);
     }
@@ -310,6 +350,52 @@ fn build(
         [wheel] => Ok(wheel.clone()),
         found => bail!("{} holds {} wheels", folder.display(), found.len()),
     }
+}
+
+fn maturin(workspace: &Workspace, tools: &Environment) -> Result<Command> {
+    let mut maturin = Command::new(tools.python());
+    cargo_environment(&mut maturin, workspace.target("").as_path());
+    maturin
+        .args(["-m", "maturin"])
+        // It looks for an interpreter by this, and for zig by the search path.
+        .env("VIRTUAL_ENV", tools.directory())
+        .env("PATH", tools.search_path()?)
+        .current_dir(workspace.path(PACKAGE));
+    Ok(maturin)
+}
+
+/// Returns the path of the extension module that cargo has built.
+fn native_library(workspace: &Workspace) -> PathBuf {
+    use std::env::consts::{DLL_PREFIX, DLL_SUFFIX};
+    workspace.target(&format!("debug/{DLL_PREFIX}_native{DLL_SUFFIX}"))
+}
+
+/// Copies the sources of the package, without modules and caches that are built.
+fn copy_package(from: &Path, to: &Path) -> std::io::Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let copy = to.join(&name);
+        if entry.file_type()?.is_dir() {
+            if name != "__pycache__" {
+                copy_package(&entry.path(), &copy)?;
+            }
+        } else if ["py", "pyi", "typed"]
+            .iter()
+            .any(|ending| copy.extension().is_some_and(|found| found == *ending))
+        {
+            fs::copy(entry.path(), copy)?;
+        }
+    }
+    Ok(())
+}
+
+fn remove_wheels(folder: &Path) -> Result<()> {
+    for old in wheels(folder)? {
+        fs::remove_file(&old).with_context(|| format!("{} is not removed", old.display()))?;
+    }
+    Ok(())
 }
 
 fn wheels(folder: &Path) -> Result<Vec<PathBuf>> {

@@ -18,6 +18,7 @@ from hub_fixtures import hub_server, scratch, source  # noqa: F401
 from hub_source import command, files, hub, make_plan, run, weights, write
 
 from zstn.hub import job
+from zstn.hub.job.executors import Node
 
 
 def test_a_plan_is_run_once_whatever_is_run_again(source: Path, tmp_path: Path) -> None:
@@ -171,6 +172,53 @@ def test_work_is_given_back(tmp_path: Path, scratch: Path, number: signal.Signal
     assert not [name for name in files(store) if not name.endswith(".zstn")]
     left = [path for path in scratch.rglob("*") if path.is_file() and path.name != "lock"]
     assert not left
+
+
+class Interrupted:
+    """An executor whose process records a result and is interrupted before it reports it."""
+
+    def __init__(self) -> None:
+        self.tasks: list[job.Task] = []
+        self.stop_run = lambda: None
+
+    def capacity(self) -> list[Node]:
+        return [Node("here", 1 << 40, None, 1)]
+
+    def slots(self) -> int:
+        return 2
+
+    def submit(self, task: job.Task) -> None:
+        self.tasks.append(task)
+
+    def wait(self, timeout: float) -> list[job.Outcome]:
+        self.stop_run()
+        return []
+
+    def stop(self, grace: float) -> list[job.Outcome]:
+        job.work(self.tasks[0].to_dict())
+        return [job.Outcome(task.key, "given_back") for task in self.tasks]
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("is_refused", [False, True])
+def test_a_result_recorded_before_an_interrupt_counts(tmp_path: Path, is_refused: bool) -> None:
+    source, plan, store = tmp_path / "source", tmp_path / "plan.jsonl", tmp_path / "store"
+    for index in range(2):
+        write(source, f"a/m{index}/model.safetensors", weights(index, 1_000 * (2 - index)))
+    rows = [job.Row.from_dict(row) for row in make_plan(source, plan)]
+    if is_refused:
+        for path in source.rglob("*.safetensors"):
+            path.write_bytes(bytes(path.stat().st_size))
+    executor = Interrupted()
+    run = job.Run(rows, executor, job.Settings(str(source), str(store)))
+    executor.stop_run = run.stop
+    summary = run.run()
+    recorded = list((store / ("failed" if is_refused else "done")).iterdir())
+    assert len(recorded) == 1
+    expected = (0, 1, 1) if is_refused else (1, 0, 1)
+    assert (summary.packed, summary.refused, summary.left) == expected
 
 
 def test_a_killed_process_is_replaced(tmp_path: Path) -> None:

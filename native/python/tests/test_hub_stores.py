@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import time
@@ -15,6 +16,11 @@ from hub_source import command, events, files, make_plan, run
 from hub_source import hub as command_line
 from moto import Moto
 from stub_hub import StubHub
+
+# moto is installed for the larger tier alone.
+pytestmark = pytest.mark.skipif(
+    os.environ.get("ZSTN_TESTS") != "all", reason="only with ZSTN_TESTS=all"
+)
 
 
 def test_an_object_store_has_the_same_files(

@@ -24,9 +24,9 @@ const { inBrowser } = browserTests({
   },
 });
 
-/** Runs `zstn view` and hands its link to `work`. */
-async function viewing(inputs, work) {
-  const view = spawn(program(), ["view", "--no-open", "--page", PAGE, ...inputs], { stdio: ["ignore", "pipe", "inherit"] });
+/** Runs `zstn view` and hands its link to `work`. `page` are the arguments that choose the page: none for the program's own. */
+async function viewing(inputs, work, page = ["--page", PAGE]) {
+  const view = spawn(program(), ["view", "--no-open", ...page, ...inputs], { stdio: ["ignore", "pipe", "inherit"] });
   try {
     const [link] = await once(createInterface({ input: view.stdout }), "line");
     await work(link);
@@ -45,6 +45,19 @@ inBrowser("a packed model is shown", async (page, complaints) => {
     assert.match(figures, /34/, "tensors");
     assert.deepEqual(complaints, []);
   });
+});
+
+inBrowser("the program has the page with it", async (page, complaints) => {
+  const own = [];
+  await viewing(
+    [packed],
+    async (link) => {
+      await page.goto(link);
+      await page.locator(".tree .row").first().waitFor();
+      assert.deepEqual(complaints, []);
+    },
+    own,
+  );
 });
 
 inBrowser("two models are compared", async (page) => {

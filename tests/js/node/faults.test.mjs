@@ -7,6 +7,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { SURFACES } from "../support/fault-surfaces.mjs";
 import { startFaultTable, writeReport } from "../support/fault-table.mjs";
+import { chosen, isAll } from "../support/tier.mjs";
 import { sha256 } from "../support/vectors.mjs";
 
 const RETRIES = 3;
@@ -17,21 +18,20 @@ const NO_LIMIT_MS = 15_000;
 /** Most of these wait for a server. */
 const RUNS_AT_ONCE = 48;
 
-const isQuick = process.env.ZSTN_QUICK !== undefined; // `cargo xtask test --quick`
-
-test("every fault of the table has its outcome", { skip: isQuick }, async () => {
+test("every fault of the table has its outcome", async () => {
   const table = await startFaultTable();
   const rightRequests = new Map();
   try {
     const plain = await plainFile(table);
-    const attempts = [];
+    const all = [];
     for (const cell of table.cells) {
       for (const surface of SURFACES) {
         for (const kind of cell.kinds) {
-          if (concerns(surface, cell, kind)) attempts.push({ cell, surface, kind });
+          if (concerns(surface, cell, kind)) all.push({ cell, surface, kind });
         }
       }
     }
+    const attempts = chosen(all, ({ cell, surface, kind }) => [[cell.case, cell.times], [cell.operation, cell.phase, cell.times], surface.name, kind]);
     for (const { cell, surface, kind } of attempts) {
       const key = [surface.name, kind].join();
       if (!rightRequests.has(key)) rightRequests.set(key, await requestsToARightServer(table, cell.operation, surface, kind, plain));
@@ -52,7 +52,7 @@ test("every fault of the table has its outcome", { skip: isQuick }, async () => 
     writeReport("npm", runs);
     const problems = runs.flatMap(({ problem }) => problem ?? []);
     assert.equal(problems.length, 0, `${problems.length} of ${runs.length}:\n${problems.join("\n")}`);
-    assert.ok(runs.length > table.cells.length);
+    assert.ok(runs.length > table.cells.length || !isAll);
   } finally {
     await table.stop();
   }

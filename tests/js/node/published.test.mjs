@@ -11,6 +11,7 @@ import { promisify } from "node:util";
 import { publint } from "publint";
 import { installPacked } from "../support/packed.mjs";
 import { scratchFolder } from "../support/scratch.mjs";
+import { isAll } from "../support/tier.mjs";
 
 const run = promisify(execFile);
 const modules = fileURLToPath(new URL("../../../node_modules", import.meta.url));
@@ -20,7 +21,8 @@ before(() => installPacked(project));
 
 test("publint has nothing to say", async () => {
   const { messages } = await publint({ pkgDir: join(project, "node_modules/zstn"), strict: true, pack: false });
-  assert.deepEqual(messages, []);
+  const isMissing = ({ code, path }) => code === "FILE_DOES_NOT_EXIST" && path.at(-1) === "./zstn_threads_bg.wasm";
+  assert.deepEqual(isAll ? messages : messages.filter((message) => !isMissing(message)), []); // Published modules alone have it.
 });
 
 test("the licences of what the modules contain are in the package", async () => {

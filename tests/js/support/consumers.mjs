@@ -17,6 +17,6 @@ export function linkModules(project) {
   const own = fileURLToPath(new URL("../../../node_modules", import.meta.url));
   mkdirSync(join(project, "node_modules"), { recursive: true });
   for (const [name, from] of [...["onnxruntime-node", "onnxruntime-web", "@tensorflow"].map((name) => [name, modules]), ["@huggingface", own], ["zstn", own]]) {
-    if (readdirSync(from).includes(name)) symlinkSync(join(from, name), join(project, "node_modules", name));
+    if (existsSync(from) && readdirSync(from).includes(name)) symlinkSync(join(from, name), join(project, "node_modules", name));
   }
 }

@@ -14,6 +14,7 @@ use zstn_core::frame::{Family, Frame, decompress, palette, sparse, turbo};
 use zstn_core::pure::Pure;
 use zstn_core::transform::bitfield::{BFLOAT16, FLOAT32};
 use zstn_tests::rng::Rng;
+use zstn_tests::tier;
 
 const EFFORTS: [Effort; 3] = [Effort::Fast, Effort::Balanced, Effort::Max];
 
@@ -66,7 +67,7 @@ fn one_two_and_eight_threads_give_the_same_bytes() {
             (pack(&engine, &original, effort).unwrap(), delta)
         };
         let one = packed(1);
-        for threads in [2, 8] {
+        for threads in [8, 2].into_iter().take(tier::count(1, 2)) {
             assert!(one == packed(threads), "{effort:?} on {threads} threads");
         }
     }

@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use zstn_core::engine::{PackEngine, ZstdCoding};
 use zstn_core::pure::Pure;
 use zstn_tests::rng::Rng;
+use zstn_tests::tier;
 
 use super::decoders::{STRICT, by_c, by_pure};
 
@@ -218,7 +219,7 @@ fn weights_of_every_description() {
 fn compressed_weights_of_noise() {
     let mut rng = Rng(16);
     let mut accepted = 0;
-    for _ in 0..30_000 {
+    for _ in 0..tier::count(6_000, 30_000) {
         let len = 2 + rng.bytes(1)[0] % 14;
         let mut body = vec![len];
         body.extend(rng.bytes(len.into()));
@@ -227,7 +228,7 @@ fn compressed_weights_of_noise() {
         body.extend(rng.bytes(2));
         accepted += u32::from(any_len(&body));
     }
-    assert!(accepted > 5, "{accepted}");
+    assert!(accepted > 0, "{accepted}");
 }
 
 /// Compares one stream of a code, with every number of literals that it may hold.

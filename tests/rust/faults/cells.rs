@@ -5,6 +5,8 @@ use std::io::{Seek, SeekFrom, Write};
 use std::path::Path;
 use std::time::Duration;
 
+use zstn_tests::tier::chosen;
+
 use crate::act::Act;
 use crate::child::{Running, launch};
 use crate::each;
@@ -41,13 +43,17 @@ fn all(place: Place) {
         }
     }
     assert!(runs.len() > 10);
-    let wanted = std::env::var("ZSTN_FAULT").unwrap_or_default();
-    let problems = each(&runs, |(fault, verb, expected)| {
-        match fault.name.contains(&wanted) {
-            true => one(fault, verb, *expected),
-            false => None,
+    let runs = match std::env::var("ZSTN_FAULT") {
+        Ok(wanted) => {
+            runs.retain(|(fault, ..)| fault.name.contains(&wanted));
+            runs
         }
-    });
+        Err(_) => chosen(runs, |(fault, verb, expected)| {
+            let outcome = format!("{} {:?}", fault.name, expected.outcome.status);
+            vec![outcome, verb.name.clone()]
+        }),
+    };
+    let problems = each(&runs, |(fault, verb, expected)| one(fault, verb, *expected));
     let (count, all) = (problems.len(), runs.len());
     assert!(
         problems.is_empty(),

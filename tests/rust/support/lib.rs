@@ -23,6 +23,7 @@ pub mod store_proxy;
 pub mod stub_hub;
 #[cfg(unix)]
 pub mod terminal;
+pub mod tier;
 pub mod upload_server;
 pub mod ztensor;
 

@@ -21,6 +21,8 @@ const MAJOR: &str = env!("CARGO_PKG_VERSION_MAJOR");
 /// The installed library.
 pub struct Installed {
     prefix: PathBuf,
+    /// Programs can be linked with the static library.
+    is_static: bool,
 }
 
 impl Installed {
@@ -28,6 +30,7 @@ impl Installed {
     pub fn new(workspace: &Workspace, library: &Library, prefix: &Path) -> Result<Self> {
         let installed = Self {
             prefix: std::path::absolute(prefix)?,
+            is_static: library.private.is_some(),
         };
         let source = workspace.path(CRATE);
         installed
@@ -67,8 +70,12 @@ impl Installed {
         let text = template
             .replace("@url@", env!("CARGO_PKG_REPOSITORY"))
             .replace("@version@", VERSION)
-            .replace("@private@", &library.private);
+            .replace("@private@", library.private.as_deref().unwrap_or_default());
         fs::write(pkgconfig.join("libzstn.pc"), text)
+    }
+
+    pub fn is_static(&self) -> bool {
+        self.is_static
     }
 
     pub fn prefix(&self) -> &Path {

@@ -24,7 +24,8 @@ pub struct Library {
     pub shared: PathBuf,
     pub fixed: PathBuf,
     /// The libraries that programs with the static library are linked with as well.
-    pub private: String,
+    /// Only rustc knows them, and reports them when it builds this library alone.
+    pub private: Option<String>,
 }
 
 /// Builds both libraries, and compares the symbols of the shared one with the
@@ -39,10 +40,6 @@ pub fn build(
         Profile::Dev => ("dev", "debug"),
         Profile::Release => ("release", "release"),
     };
-    let (start, end) = match env_suffix() {
-        Some(ends) => ends,
-        None => bail!("the C library is built on Linux and macOS only"),
-    };
     step.run(
         cargo(workspace)
             .args(["rustc", "--package", "zstn-capi", "--lib"])
@@ -55,13 +52,32 @@ pub fn build(
     let (_, private) = found
         .next_back()
         .context("rustc did not say which libraries the static library needs")?;
-    let library = Library {
-        shared: workspace.target(folder).join(format!("{start}{end}")),
-        fixed: workspace.target(folder).join(format!("{start}.a")),
-        private: private.trim().to_owned(),
-    };
-    symbols(workspace, &library, write)?;
+    let mut library = Library::in_folder(workspace, folder)?;
+    library.private = Some(private.trim().to_owned());
+    symbols(workspace, &library, |_| true, write)?;
     Ok(library)
+}
+
+/// Returns the libraries that were built with the whole workspace, whose symbols
+/// have to be those of the committed list.
+pub fn built(workspace: &Workspace) -> Result<Library> {
+    let library = Library::in_folder(workspace, "debug")?;
+    // A dependency exports others with features that the library alone does not have.
+    symbols(workspace, &library, |name| name.starts_with("zstn_"), false)?;
+    Ok(library)
+}
+
+impl Library {
+    /// Returns the libraries in `folder`, a profile's folder of the target directory.
+    fn in_folder(workspace: &Workspace, folder: &str) -> Result<Self> {
+        let (start, end) =
+            env_suffix().context("the C library is built on Linux and macOS only")?;
+        Ok(Self {
+            shared: workspace.target(folder).join(format!("{start}{end}")),
+            fixed: workspace.target(folder).join(format!("{start}.a")),
+            private: None,
+        })
+    }
 }
 
 /// Returns the name of a shared library without its ending, and that.
@@ -73,8 +89,14 @@ fn env_suffix() -> Option<(&'static str, &'static str)> {
     }
 }
 
-/// Compares what the shared library exports with the list.
-fn symbols(workspace: &Workspace, library: &Library, write: bool) -> Result<()> {
+/// Compares the symbols exported by the shared library, those for which `is_ours`
+/// holds, with the list.
+fn symbols(
+    workspace: &Workspace,
+    library: &Library,
+    is_ours: impl Fn(&str) -> bool,
+    write: bool,
+) -> Result<()> {
     let nm = match cfg!(target_os = "macos") {
         true => ["-gUj", ""],
         false => ["-D", "--defined-only"],
@@ -84,7 +106,8 @@ fn symbols(workspace: &Workspace, library: &Library, write: bool) -> Result<()> 
     let names = listed
         .lines()
         .filter_map(|line| line.split(' ').next_back());
-    let mut names: Vec<&str> = names.map(|name| name.trim_start_matches('_')).collect();
+    let names = names.map(|name| name.trim_start_matches('_'));
+    let mut names: Vec<&str> = names.filter(|name| is_ours(name)).collect();
     names.sort_unstable();
     let found = names.join("\n") + "\n";
     let path = workspace.path(CRATE).join("symbols.txt");

@@ -6,30 +6,33 @@ mod install;
 mod library;
 mod tests;
 
-use std::path::PathBuf;
-
 use anyhow::Result;
 
 use crate::args::Capi;
 use crate::step::Report;
+use crate::tier::Tier;
 use crate::workspace::Workspace;
-use install::Installed;
+pub use install::Installed;
 use library::Profile;
 pub use tests::Tools;
+
+/// Where the tests have the library installed.
+const TEST_PREFIX: &str = "capi-test/prefix";
 
 /// The folder of the crate.
 const CRATE: &str = "native/capi";
 
 /// The verb `capi`: builds the library and installs it, or runs its tests.
-pub fn run(workspace: &Workspace, report: &mut Report, options: &Capi) -> Result<()> {
+pub fn run(workspace: &Workspace, report: &Report, options: &Capi) -> Result<()> {
     report.step("header of the C library", |step| {
         header::ready(workspace, step, options.write)
     })?;
     if options.test {
         let tools = report.step("tools of the C library's tests", |step| {
-            Tools::ready(workspace, step)
+            Tools::ready(workspace, step, Tier::All)
         })?;
-        return test(workspace, report, &tools);
+        let installed = install_dev(workspace, report)?;
+        return test(workspace, report, &tools, &installed);
     }
     let profile = match options.dev {
         true => Profile::Dev,
@@ -47,25 +50,34 @@ pub fn run(workspace: &Workspace, report: &mut Report, options: &Capi) -> Result
     })
 }
 
-/// Builds the library with its dev profile and installs it below the target
-/// directory. Returns where.
-pub fn install_dev(workspace: &Workspace, report: &mut Report) -> Result<PathBuf> {
+/// Builds the library alone, with its dev profile and its own features, and
+/// installs it below the target directory.
+pub fn install_dev(workspace: &Workspace, report: &Report) -> Result<Installed> {
     report.step("C library, dev build", |step| {
         let library = library::build(workspace, step, Profile::Dev, false)?;
-        let prefix = workspace.target("capi-test/prefix");
-        let installed = Installed::new(workspace, &library, &prefix)?;
-        Ok(installed.prefix().into())
+        Installed::new(workspace, &library, &workspace.target(TEST_PREFIX))
     })
 }
 
-/// Runs everything that checks the library, with its dev profile: about two
-/// minutes on two processors the first time, 80 seconds of work after that.
-pub fn test(workspace: &Workspace, report: &mut Report, tools: &Tools) -> Result<()> {
-    report.step("C library", |step| {
-        header::ready(workspace, step, false)?;
-        let library = library::build(workspace, step, Profile::Dev, false)?;
-        let prefix = workspace.target("capi-test/prefix");
-        let installed = Installed::new(workspace, &library, &prefix)?;
-        tests::run(workspace, step, tools, &installed)
+/// Installs the library that was built with the whole workspace.
+pub fn install_built(workspace: &Workspace, report: &Report) -> Result<Installed> {
+    report.step("C library, installed", |_| {
+        let library = library::built(workspace)?;
+        Installed::new(workspace, &library, &workspace.target(TEST_PREFIX))
+    })
+}
+
+/// Checks the header and runs the tests of the installed library.
+pub fn test(
+    workspace: &Workspace,
+    report: &Report,
+    tools: &Tools,
+    installed: &Installed,
+) -> Result<()> {
+    report.check("header of the C library", |step| {
+        header::ready(workspace, step, false)
+    });
+    report.step("tests of the C library", |step| {
+        tests::run(workspace, step, tools, installed)
     })
 }

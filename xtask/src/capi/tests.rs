@@ -13,6 +13,7 @@ use super::install::Installed;
 use crate::background::Background;
 use crate::python::{self, Environment};
 use crate::step::Step;
+use crate::tier::Tier;
 use crate::valgrind::{self, Valgrind};
 use crate::workspace::Workspace;
 use crate::{apt, process, programs};
@@ -27,21 +28,29 @@ const PROGRAMS: [(&str, &str); 3] = [
 
 /// The installed tools.
 pub struct Tools {
+    /// Only in [`Tier::All`].
     valgrind: Option<Valgrind>,
-    go: Environment,
+    /// Only in [`Tier::All`].
+    go: Option<Environment>,
 }
 
 impl Tools {
     /// Installs them. The Go toolchain takes 280 MB below `target/`.
-    pub fn ready(workspace: &Workspace, step: &mut Step) -> Result<Self> {
+    pub fn ready(workspace: &Workspace, step: &mut Step, tier: Tier) -> Result<Self> {
         for (program, package) in PROGRAMS {
             if process::find(program).is_none() {
                 apt::install(step, &[package], "the C library is tested with it")
                     .with_context(|| format!("install it: {}", apt::by_hand(&[package])))?;
             }
         }
+        if tier == Tier::Default {
+            return Ok(Self {
+                valgrind: None,
+                go: None,
+            });
+        }
         let valgrind = valgrind::ready(workspace, step)?;
-        let go = python::go(workspace, step)?;
+        let go = Some(python::go(workspace, step)?);
         step.note(match &valgrind {
             Some(_) => "Go, valgrind",
             None => "Go; without valgrind no leak is seen but by sanitizers",
@@ -68,15 +77,22 @@ pub fn run(
             programs,
         },
     };
-    let go = tests.begin_go()?;
+    let go = tools.go.as_ref().map(|go| tests.begin_go(go)).transpose()?;
     tests.programs(step)?;
     tests.examples(step)?;
-    go.finish(workspace, step)?;
-    tests.served(step)?;
-    step.note(match tools.valgrind {
-        Some(_) => "C99, C++, Go, Python; shared, static, sanitizers, valgrind",
-        None => "C99, C++, Go, Python; shared, static, sanitizers; no valgrind",
-    });
+    let mut note = String::from("C99, C++, Python, sanitizers");
+    if installed.is_static() {
+        note += ", static";
+    }
+    if tools.valgrind.is_some() {
+        note += ", valgrind";
+    }
+    if let Some(go) = go {
+        go.finish(workspace, step)?;
+        tests.served(step)?;
+        note += ", Go";
+    }
+    step.note(note);
     Ok(())
 }
 
@@ -103,6 +119,9 @@ impl Tests<'_> {
             ("cpp-static", (Language::Cpp, Link::Static), &[]),
             ("c-sanitized", shared, &sanitizers),
         ] {
+            if matches!(kind.1, Link::Static) && !self.compiler.installed.is_static() {
+                continue;
+            }
             let program = self.compiler.program(step, name, &sources, kind, options)?;
             let mut run = Command::new(&program);
             run.args([self.scratch()?, self.vectors()]).arg("mutations");
@@ -144,8 +163,8 @@ impl Tests<'_> {
 
     /// Builds the server in Go, which takes one processor half a minute the
     /// first time.
-    fn begin_go(&self) -> Result<Background> {
-        let mut build = Command::new(self.tools.go.program("go"));
+    fn begin_go(&self, go: &Environment) -> Result<Background> {
+        let mut build = Command::new(go.program("go"));
         build
             .arg("-C")
             .arg(self.path("examples/go"))

@@ -28,7 +28,7 @@ const CRATES: [&str; 3] = ["core", "native", "native/store"];
 pub const NOTICES: &str = "THIRD-PARTY-LICENSES.txt";
 
 /// Checks everything, or with `--write` writes the notices.
-pub fn run(workspace: &Workspace, report: &mut Report, options: &Deps) -> Result<()> {
+pub fn run(workspace: &Workspace, report: &Report, options: &Deps) -> Result<()> {
     report.step("npm packages", |step| node::install(workspace, step))?;
     check(workspace, report, options.write)?;
     if let Some(folder) = &options.sbom {
@@ -42,11 +42,21 @@ pub fn run(workspace: &Workspace, report: &mut Report, options: &Deps) -> Result
 }
 
 /// Checks everything that needs no database of advisories.
-pub fn check(workspace: &Workspace, report: &mut Report, write: bool) -> Result<()> {
-    report.step("lock files", |step| locks::check(workspace, step))?;
+pub fn check(workspace: &Workspace, report: &Report, write: bool) -> Result<()> {
+    deny(workspace, report)?;
+    notices(workspace, report, write)
+}
+
+/// Checks licences and origins of all crates.
+pub fn deny(workspace: &Workspace, report: &Report) -> Result<()> {
     report.step("licences and origins of crates", |step| {
         cargo_deny::check(workspace, step)
-    })?;
+    })
+}
+
+/// Checks the lock files and the notices of what is shipped, or writes these.
+pub fn notices(workspace: &Workspace, report: &Report, write: bool) -> Result<()> {
+    report.step("lock files", |step| locks::check(workspace, step))?;
     report.step("licences of what is shipped", |step| {
         compare(workspace, step, write)
     })

@@ -33,7 +33,7 @@ const COUNTED: &str = "stage::counted*";
 type Counts = Vec<(String, f64)>;
 
 /// Runs the verb.
-pub fn run(workspace: &Workspace, report: &mut Report, options: &Instructions) -> Result<()> {
+pub fn run(workspace: &Workspace, report: &Report, options: &Instructions) -> Result<()> {
     let valgrind = report.step("valgrind", |step| valgrind::ready(workspace, step))?;
     let Some(valgrind) = valgrind else {
         bail!(

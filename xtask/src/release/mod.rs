@@ -22,7 +22,7 @@ const FOLDER: &str = "release-dry-run";
 const SUMS: &str = "SHA256SUMS";
 
 /// Builds all artifacts and lists them, without publishing any.
-pub fn run(workspace: &Workspace, report: &mut Report, options: &Release) -> Result<()> {
+pub fn run(workspace: &Workspace, report: &Report, options: &Release) -> Result<()> {
     if options.only_program {
         return report.step("static program", |step| {
             static_program(workspace, step).map(drop)

@@ -28,7 +28,7 @@ def download(package: str, version: str, into: Path) -> Path:
         subprocess.run(
             [
                 sys.executable, "-m", "pip", "download", "--quiet", "--no-deps",
-                "--disable-pip-version-check", "--no-binary", ":all:", "--dest", str(into),
+                "--disable-pip-version-check", "--no-binary", package, "--dest", str(into),
                 f"{package}=={version}",
             ],
             check=True,

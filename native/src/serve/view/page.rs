@@ -1,4 +1,4 @@
-//! The files of the viewer: those in the program, or those of a folder.
+//! The files of the viewer, embedded in the program or read from a folder.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,11 +13,21 @@ use zstn_core::bytes::Cursor;
 use crate::serve::answer::plain;
 use crate::{Error, Result};
 
-/// The archive that building the page has written (`web-demo/archive.ts`).
+/// Returns the archive written by the build of the page (`web-demo/archive.ts`), if
+/// this program has one.
 #[cfg(has_viewer)]
-const ARCHIVE: Option<&[u8]> = Some(include_bytes!(concat!(env!("OUT_DIR"), "/viewer.archive")));
+fn archive() -> Option<Bytes> {
+    let embedded = include_bytes!(concat!(env!("OUT_DIR"), "/viewer.archive"));
+    Some(Bytes::from_static(embedded))
+}
+
+/// Returns the archive written by the build of the page (`web-demo/archive.ts`), if
+/// this program has one. A debug build reads it from the source tree.
 #[cfg(not(has_viewer))]
-const ARCHIVE: Option<&[u8]> = None;
+fn archive() -> Option<Bytes> {
+    let path = option_env!("ZSTN_PAGE_ARCHIVE")?;
+    Some(fs::read(path).ok()?.into())
+}
 
 /// Depth of folders that a page is read from.
 const MAX_DEPTH: usize = 8;
@@ -39,7 +49,7 @@ impl Page {
     /// # Errors
     /// If it was built without one.
     pub fn included() -> Result<Self> {
-        let Some(archive) = ARCHIVE else {
+        let Some(archive) = archive() else {
             return Err(Error::Usage(
                 "this program was built without the viewer: build the page first (`npm run build \
                  --workspace zstn-web-demo`), or name the folder of a built page with --page"
@@ -47,7 +57,7 @@ impl Page {
             ));
         };
         // Our own archive.
-        let files = read(archive).map_err(|error| {
+        let files = read(&archive).map_err(|error| {
             let error = io::Error::new(io::ErrorKind::InvalidData, error);
             Error::io("read the viewer in this program", error)
         })?;
@@ -108,14 +118,14 @@ fn takes_gzip(headers: &HeaderMap) -> bool {
 }
 
 fn read(
-    archive: &'static [u8],
+    archive: &Bytes,
 ) -> Result<BTreeMap<String, PageFile>, Box<dyn std::error::Error + Send + Sync>> {
     let mut cursor = Cursor::new(archive);
     let len = cursor.u32("length of the list")?;
     let list: Vec<(String, u64)> = serde_json::from_slice(cursor.take(len.into(), "list")?)?;
     let mut files = BTreeMap::new();
     for (path, len_bytes) in list {
-        let bytes = Bytes::from_static(cursor.take(len_bytes, "a file")?);
+        let bytes = archive.slice_ref(cursor.take(len_bytes, "a file")?);
         let is_gzip = true;
         files.insert(path, PageFile { bytes, is_gzip });
     }

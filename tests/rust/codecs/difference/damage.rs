@@ -6,6 +6,7 @@ use zstn_core::pure::Pure;
 use zstn_core::{ErrorKind, Rule};
 use zstn_tests::difference_frame::{seal, seal_block};
 use zstn_tests::rng::Rng;
+use zstn_tests::tier::{self, stepped};
 
 use super::vectors::{self, Vector};
 use super::{decode, frame, native, refusal, trained};
@@ -76,7 +77,7 @@ fn no_forged_bit_panics() {
     {
         let head_len = Difference::parse(&frame).expect("good").head_len_bytes();
         let mut refused = 0;
-        for bit in 0..frame.len() * 8 {
+        for bit in stepped(0..frame.len() * 8, 5) {
             let mut forged = frame.clone();
             forged[bit / 8] ^= 1 << (bit % 8);
             match bit / 8 {
@@ -101,7 +102,7 @@ fn no_forged_bit_panics() {
             }
         }
         assert!(
-            refused > frame.len(),
+            refused > frame.len() / tier::count(5, 1),
             "{name}: {refused} of {} bits",
             frame.len() * 8
         );

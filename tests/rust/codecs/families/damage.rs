@@ -9,6 +9,7 @@ use zstn_core::pure::Pure;
 use zstn_core::{ErrorKind, Rule};
 use zstn_tests::cases;
 use zstn_tests::rng::Rng;
+use zstn_tests::tier::stepped;
 
 use super::{CODINGS, bit_pack, example, native};
 
@@ -71,7 +72,7 @@ fn every_bit_flip_gives_an_error_or_as_many_bytes() {
     for frame in small_frames() {
         let truth = decompress(&Pure, &frame, 1 << 20).expect("good");
         let mut flipped = frame.clone();
-        for bit in 0..frame.len() * 8 {
+        for bit in stepped(0..frame.len() * 8, 5) {
             flipped[bit / 8] ^= 1 << (bit % 8);
             let results = [
                 decompress(&Pure, &flipped, 1 << 20),

@@ -2,6 +2,7 @@
 
 use zstn_core::container::zstn::unpack;
 use zstn_core::pure::Pure;
+use zstn_tests::tier::{is_all, stepped};
 
 use super::{Disk, original, packed, read_all};
 
@@ -12,7 +13,8 @@ fn every_flipped_bit_is_refused_or_changes_nothing() {
     assert!(truth.len() == 5 && packed.len() < 2500);
     assert!(disk.verify(&packed).expect("in order"));
     let mut harmless = 0;
-    for bit in 0..packed.len() * 8 {
+    // The magic of the section follows the frames: all its bits are among the sample.
+    for bit in stepped(0..packed.len() * 8, 5) {
         let mut flipped = packed.clone();
         flipped[bit / 8] ^= 1 << (bit % 8);
         let in_memory = unpack(&Pure, &flipped);
@@ -37,8 +39,9 @@ fn every_flipped_bit_is_refused_or_changes_nothing() {
         assert_eq!(verified.is_ok(), is_right, "bit {bit} verified");
     }
     // Without its magic the section is ignored.
+    let expected = if is_all() { 64..80 } else { 12..16 };
     assert!(
-        (64..80).contains(&harmless),
+        expected.contains(&harmless),
         "{harmless} flips change nothing"
     );
     let left: Vec<_> = std::fs::read_dir(disk.folder.path())

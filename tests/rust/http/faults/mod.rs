@@ -22,6 +22,7 @@ use zstn_tests::faults::table::{Case, Tries};
 use zstn_tests::faults::{
     CaseServer, Cell, Expected, Kind, Operation, Phase, Side, Table, Times, model,
 };
+use zstn_tests::tier::{self, chosen};
 
 use surfaces::{SURFACES, Surface};
 
@@ -83,6 +84,16 @@ fn every_fault_has_its_outcome() {
             }
         }
     }
+    let attempts = chosen(attempts, |attempt| {
+        let cell = attempt.cell;
+        let place = format!("{:?} {:?} {:?}", cell.operation, cell.phase, cell.times);
+        vec![
+            format!("{} {:?}", cell.case, cell.times),
+            place,
+            attempt.surface.name.to_owned(),
+            format!("{:?}", attempt.kind),
+        ]
+    });
     let next = AtomicUsize::new(0);
     let runs = Mutex::new(Vec::new());
     thread::scope(|scope| {
@@ -104,7 +115,7 @@ fn every_fault_has_its_outcome() {
     let problems: Vec<_> = runs.iter().filter_map(|run| run.problem.clone()).collect();
     let (failed, all) = (problems.len(), runs.len());
     assert!(failed == 0, "{failed} of {all}:\n{}", problems.join("\n"));
-    assert!(all > cells.len());
+    assert!(all > cells.len() || !tier::is_all());
 }
 
 fn requests_to_a_right_server(

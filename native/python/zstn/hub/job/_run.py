@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import json
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -131,7 +132,7 @@ class Run:
                     self._end(outcome)
             if self._is_stopping:
                 for outcome in self._executor.stop(self._settings.grace):
-                    self._end(outcome)
+                    self._end(self._recorded(outcome))
         finally:
             self._executor.close()
         blocked = sum(map(len, self._blocked.values()))
@@ -256,6 +257,25 @@ class Run:
             self.watch(row, outcome, self.summary)
             return
         self._count(row, outcome)
+
+    def _recorded(self, outcome: Outcome) -> Outcome:
+        """Returns the outcome that a task recorded in the store before its process was
+        interrupted, or else `outcome`."""
+        if outcome.state not in ("given_back", "lost"):
+            return outcome
+        row, _ = self._running[outcome.key]
+        done = self._results.done(outcome.key)
+        if done is not None:
+            packed_bytes = json.loads(done)["packed_size"]
+            return replace(
+                outcome, state="packed", reason="", read_bytes=row.size, packed_bytes=packed_bytes
+            )
+        failed = self._results.failed(outcome.key)
+        if failed is not None and not self._settings.retry_refused:
+            entry = json.loads(failed)
+            if entry["class"] == "refused":
+                return replace(outcome, state="refused", reason=entry["reason"])
+        return outcome
 
     def _count(self, row: Row, outcome: Outcome) -> None:
         """Counts the last outcome of a row, and lets rows begin that it is a base of."""

@@ -1,0 +1,33 @@
+/** The two tiers of tests: `cargo xtask test --all` sets ZSTN_TESTS and runs whole tables, otherwise they run as a sample. */
+
+/** Whether whole tables run, with the modules that are published. */
+export const isAll = process.env.ZSTN_TESTS === "all";
+
+/** Why a test is skipped that belongs to the larger tier alone. */
+export const onlyInAll = isAll ? false : "only in `cargo xtask test --all`";
+
+/** The step between the bits that a test flips. It shares no factor with 8, so every bit of a byte occurs. */
+export const BIT_STEP = isAll ? 1 : 5;
+
+/** Returns all items, or a sample, the same in each run, in which every value of every key occurs. `keys` returns the keys of an item. */
+export function chosen(items, keys) {
+  if (isAll) return items;
+  const seen = new Set();
+  return shuffled(items).filter((item) => {
+    const unseen = keys(item).map((key, index) => `${index} ${key}`).filter((key) => !seen.has(key));
+    for (const key of unseen) seen.add(key);
+    return unseen.length > 0;
+  });
+}
+
+/** In their own order, the first fault of a table would meet every surface, and every other fault only the first surface. */
+function shuffled(items) {
+  const order = [...items];
+  let state = 34;
+  for (let end = order.length - 1; end > 0; end--) {
+    state = (Math.imul(state, 1664525) + 1013904223) >>> 0; // Numerical Recipes
+    const pick = state % (end + 1);
+    [order[end], order[pick]] = [order[pick], order[end]];
+  }
+  return order;
+}
