@@ -76,7 +76,7 @@ pub fn run(workspace: &Workspace, report: &Report, options: &Demo) -> Result<()>
     open(&page);
     if !later.is_empty() {
         println!("\nStill to come: reading other formats, packing in the page.\n");
-        if let Err(error) = rest(workspace, report, &later, &site) {
+        if let Err(error) = rest(workspace, report, later, &site) {
             // Ctrl-C ends the build as well.
             return if server.is_stopping() {
                 Ok(())
@@ -106,41 +106,43 @@ fn open(page: &str) {
     std::thread::spawn(move || command.status());
 }
 
-/// Builds the page with the modules that it needs to show a ZSTN file, and
-/// those that were built before. Returns the modules that are still to be
-/// built.
-fn first_page(workspace: &Workspace, report: &Report) -> Result<Vec<&'static Module>> {
-    wasm::module(workspace, report, &wasm::READER)?;
-    let mut later = Vec::new();
-    for module in [&wasm::FORMATS, &wasm::CODER] {
-        if placeholder::is_built(workspace, module) {
-            wasm::module(workspace, report, module)?;
-        } else {
-            placeholder::write(workspace, module)?;
-            later.push(module);
+/// Builds the page with the module that it needs to show a ZSTN file. Returns the
+/// modules that are still to be built as they are published.
+fn first_page(workspace: &Workspace, report: &Report) -> Result<&'static [&'static Module]> {
+    let others = [&wasm::FORMATS, &wasm::CODER];
+    let has_all = others
+        .iter()
+        .all(|module| placeholder::is_built(workspace, module));
+    let later: &[_] = match (wasm::was_published(workspace), has_all) {
+        (true, true) => {
+            wasm::published(workspace, report, &wasm::ALL)?;
+            &[]
         }
-    }
+        (false, true) => {
+            wasm::fast(workspace, report, &wasm::ALL)?;
+            &[]
+        }
+        (_, false) => {
+            wasm::fast(workspace, report, &[&wasm::READER])?;
+            for module in others {
+                placeholder::write(workspace, module)?;
+            }
+            &wasm::ALL
+        }
+    };
     report.step("npm package", |step| wasm::package(workspace, step))?;
-    if later.is_empty() {
-        report.step("page", |step| wasm::page(workspace, step))?;
-    } else {
-        report.step("page, for reading", |step| {
+    match later {
+        [] => report.step("page", |step| wasm::page(workspace, step))?,
+        _ => report.step("page, for reading", |step| {
             placeholder::page(workspace, step)
-        })?;
+        })?,
     }
     Ok(later)
 }
 
 /// Builds what [`first_page`] left out, and replaces the page.
-fn rest(
-    workspace: &Workspace,
-    report: &Report,
-    later: &[&'static Module],
-    site: &Path,
-) -> Result<()> {
-    for module in later {
-        wasm::module(workspace, report, module)?;
-    }
+fn rest(workspace: &Workspace, report: &Report, later: &[&Module], site: &Path) -> Result<()> {
+    wasm::published(workspace, report, later)?;
     report.step("npm package", |step| wasm::package(workspace, step))?;
     report.step("page", |step| {
         wasm::page(workspace, step)?;

@@ -365,3 +365,24 @@ fn fuzz(prepared: &Prepared) -> Result<()> {
     prepared.programs()?;
     fuzz::short(prepared.workspace, prepared.report)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nightly_workflow_runs_every_suite() {
+        let path = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../.github/workflows/test-all.yml"
+        );
+        let workflow = std::fs::read_to_string(path).expect("the workflow");
+        let line = workflow
+            .lines()
+            .find_map(|line| line.trim().strip_prefix("suite: ["))
+            .expect("a list of suites");
+        let listed: Vec<&str> = line.trim_end_matches(']').split(", ").collect();
+        let names: Vec<&str> = SUITES.iter().map(|suite| suite.name).collect();
+        assert_eq!(listed, names);
+    }
+}

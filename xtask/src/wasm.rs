@@ -69,6 +69,9 @@ pub const CODER: Module = Module {
     title: "core as WebAssembly, for packing",
 };
 
+/// The modules that every build of the package has.
+pub const ALL: [&Module; 3] = [&READER, &FORMATS, &CODER];
+
 /// Decodes on several threads, for pages that may share memory.
 const THREADS: Module = Module {
     feature: "threads",
@@ -121,8 +124,7 @@ pub fn run(workspace: &Workspace, report: &Report, options: &Wasm) -> Result<()>
     let Some(name) = options.only.as_deref() else {
         return build(workspace, report);
     };
-    let all = [&READER, &FORMATS, &CODER];
-    match all.into_iter().find(|built| built.feature == name) {
+    match ALL.into_iter().find(|built| built.feature == name) {
         Some(built) => module(workspace, report, built)?,
         None if name == THREADS.feature => {
             report.step(THREADS.title, |step| threads(workspace, step))?;
@@ -135,18 +137,33 @@ pub fn run(workspace: &Workspace, report: &Report, options: &Wasm) -> Result<()>
     }
 }
 
-/// Builds everything below `wasm/dist`.
+/// Builds everything below `wasm/dist`, as it is published.
 pub fn build(workspace: &Workspace, report: &Report) -> Result<()> {
+    published(workspace, report, &ALL)?;
+    report.step(THREADS.title, |step| threads(workspace, step))?;
+    report.step("npm package", |step| package(workspace, step))
+}
+
+/// Builds everything below `wasm/dist` for tests, without the module for threads.
+pub fn build_fast(workspace: &Workspace, report: &Report) -> Result<()> {
+    remove_threads(workspace);
+    fast(workspace, report, &ALL)?;
+    report.step("npm package", |step| package(workspace, step))
+}
+
+/// Returns whether modules have been built here as they are published.
+pub fn was_published(workspace: &Workspace) -> bool {
+    workspace.target(READER.directory).is_dir()
+}
+
+/// Builds `modules` as they are published. While one is optimised, which mostly takes
+/// one core, the next one is compiled.
+pub fn published(workspace: &Workspace, report: &Report, modules: &[&Module]) -> Result<()> {
     let mut started = None;
-    for (built, next) in [
-        (&READER, Some(&FORMATS)),
-        (&FORMATS, Some(&CODER)),
-        (&CODER, None),
-    ] {
+    for (index, built) in modules.iter().enumerate() {
         report.step(built.title, |step| {
             let toolchain = rust_target::ready(workspace, step, &WEB)?;
-            // Most of a build is the optimisation of one crate, which takes one core.
-            let next = next.map(|next| {
+            let next = modules.get(index + 1).map(|next| {
                 let mut build = cargo_build(workspace, next, &toolchain, FLAGS, Profile::Published);
                 Background::start(workspace, next.name, &mut build)
             });
@@ -157,20 +174,17 @@ pub fn build(workspace: &Workspace, report: &Report) -> Result<()> {
             compile(workspace, step, built, &toolchain, FLAGS, adapt)
         })?;
     }
-    report.step(THREADS.title, |step| threads(workspace, step))?;
-    report.step("npm package", |step| package(workspace, step))
+    Ok(())
 }
 
-/// Builds everything below `wasm/dist` for tests, without the module for threads.
-pub fn build_fast(workspace: &Workspace, report: &Report) -> Result<()> {
-    report.step("core as WebAssembly, for tests", |step| {
-        compile_fast(workspace, step, &[&READER, &FORMATS, &CODER])
-    })?;
-    report.step("npm package", |step| package(workspace, step))
+/// Builds `modules` with [`Profile::Fast`].
+pub fn fast(workspace: &Workspace, report: &Report, modules: &[&Module]) -> Result<()> {
+    report.step("core as WebAssembly, compiled fast", |step| {
+        compile_fast(workspace, step, modules)
+    })
 }
 
-/// Compiles `modules` with [`Profile::Fast`], and removes the module for threads,
-/// which an earlier build may have left.
+/// Compiles `modules` with [`Profile::Fast`].
 fn compile_fast(workspace: &Workspace, step: &mut Step, modules: &[&Module]) -> Result<()> {
     let toolchain = rust_target::ready(workspace, step, &WEB)?;
     let inputs = [
@@ -190,7 +204,6 @@ fn compile_fast(workspace: &Workspace, step: &mut Step, modules: &[&Module]) -> 
         &inputs,
         &outputs.collect::<Vec<_>>(),
     )?;
-    remove_threads(workspace);
     if stamp.is_fresh() {
         step.note("unchanged");
         return Ok(());

@@ -144,7 +144,9 @@ def test_shares_and_the_worker_finish_each_other(
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
 def test_work_is_given_back(tmp_path: Path, scratch: Path, number: signal.Signals) -> None:
     source, plan, store = tmp_path / "source", tmp_path / "plan.jsonl", tmp_path / "store"
-    for index in range(6):
+    # More than are packed until a busy machine sends the signal.
+    count = 16
+    for index in range(count):
         write(source, f"a/m{index}/model.safetensors", weights(index, 1_000_000))
     make_plan(source, plan)
     running = subprocess.Popen(
@@ -163,12 +165,12 @@ def test_work_is_given_back(tmp_path: Path, scratch: Path, number: signal.Signal
     else:
         assert running.returncode == 3
         summary = json.loads(output.splitlines()[-1])
-        assert summary["left"] == 6 - summary["packed"] >= 4 and summary["retry"] == 0
+        assert summary["left"] == count - summary["packed"] >= 1 and summary["retry"] == 0
         # Nothing half written, and nothing noted.
         assert len(files(store)) == len(list((store / "done").iterdir())) == summary["packed"]
         assert not list((store / "failed").iterdir())
     _, summary = run(plan, source, store)
-    assert summary["packed"] + summary["known"] == 6 and summary["known"] >= 1
+    assert summary["packed"] + summary["known"] == count and summary["known"] >= 1
     assert not [name for name in files(store) if not name.endswith(".zstn")]
     left = [path for path in scratch.rglob("*") if path.is_file() and path.name != "lock"]
     assert not left

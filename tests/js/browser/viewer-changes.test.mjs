@@ -71,6 +71,7 @@ function floats(tensor) {
 }
 
 const { inBrowser } = browserTests({
+  tier: "all",
   ready: async () => {
     writeFileSync(join(models, "small.safetensors"), safetensors(small(false)));
     writeFileSync(join(models, "small-tuned.safetensors"), safetensors(small(true)));

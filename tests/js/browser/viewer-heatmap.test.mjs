@@ -13,6 +13,7 @@ const models = join(folder, "models");
 let server;
 
 const { inBrowser } = browserTests({
+  tier: "all",
   ready: async () => {
     await writeOdd(join(models, "odd.safetensors"));
     await packWith(join(models, "odd.safetensors"), join(models, "odd.zstn"), { statistics: false });

@@ -14,6 +14,7 @@ const models = join(folder, "models");
 let [server, huge] = [];
 
 const { inBrowser } = browserTests({
+  tier: "all",
   ready: async () => {
     await writeLanguageModel(join(models, "model.safetensors"));
     await pack(join(models, "model.safetensors"), join(models, "model.zstn"));

@@ -14,6 +14,7 @@ const models = join(folder, "models");
 let [server, status] = [];
 
 const { inBrowser } = browserTests({
+  tier: "all",
   ready: async () => {
     writeFileSync(join(models, "deep.safetensors"), manyTensors(40));
     const longName = `base_model.model.${"deeply_nested.".repeat(6)}layers.17.mlp.up_proj.weight`;

@@ -11,6 +11,7 @@ const models = join(folder, "models");
 let [server, hold] = [];
 
 const { inBrowser } = browserTests({
+  tier: "all",
   ready: async () => {
     await writeLayers(join(models, "odd.safetensors"));
     await packWith(join(models, "odd.safetensors"), join(models, "odd.zstn"), { statistics: false });

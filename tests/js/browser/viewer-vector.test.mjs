@@ -10,6 +10,7 @@ const folder = viewerFolder();
 let server;
 
 const { inBrowser } = browserTests({
+  tier: "all",
   ready: async () => {
     await writeVectors(join(folder, "models", "odd.safetensors"));
     server = await serveViewer(folder);

@@ -3,6 +3,7 @@
 import { after, before, test } from "node:test";
 import { chromium } from "playwright-core";
 import { launchFirefox } from "./firefox.mjs";
+import { onlyInAll } from "./tier.mjs";
 
 const CHROMIUM = [
   "--headless",
@@ -37,11 +38,12 @@ export const onlyChromium = (why) => (browserName === "chromium" ? false : why);
 /**
  * The tests of a file that need a browser: `ready` and `done` run around them, `inBrowser` is one of them. Its options
  * are those of a playwright context, and `skip`, the reason for leaving the test out. `chromiumArgs` are further
- * arguments of Chromium.
+ * arguments of Chromium. `tier` is "all" for files that the default tier leaves out.
  */
-export function browserTests({ ready = async () => {}, done = async () => {}, chromiumArgs = [] } = {}) {
+export function browserTests({ ready = async () => {}, done = async () => {}, chromiumArgs = [], tier = "default" } = {}) {
+  const whyNot = skip || (tier === "all" && onlyInAll);
   let browser;
-  if (!skip) {
+  if (!whyNot) {
     before(async () => {
       browser = await launchBrowser(browserName, undefined, chromiumArgs);
       await ready();
@@ -52,7 +54,7 @@ export function browserTests({ ready = async () => {}, done = async () => {}, ch
     });
   }
   const inBrowser = (name, work, { skip: why = false, ...options } = {}) =>
-    test(name, { skip: skip || why, timeout: 40_000 }, async () => {
+    test(name, { skip: whyNot || why, timeout: 40_000 }, async () => {
       const { page, complaints, close } = await (browserName === "firefox" ? newFirefoxPage(browser, options) : newPage(browser, options));
       try {
         await work(page, complaints);

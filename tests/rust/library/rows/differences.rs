@@ -2,6 +2,7 @@
 //! the base's.
 
 use std::ops::Range;
+use std::sync::OnceLock;
 
 use zstn::Reader;
 use zstn_core::Rule;
@@ -25,6 +26,8 @@ struct Checkpoints {
     base: Vec<u8>,
     first: Vec<u8>,
     second: Vec<u8>,
+    /// The delta from `base` to `first`.
+    first_delta: Vec<u8>,
 }
 
 fn bf16(bytes: &[u8]) -> f32 {
@@ -44,6 +47,12 @@ fn changed(tensor: &[u8], mut change: impl FnMut(usize) -> f32) -> Vec<u8> {
 }
 
 impl Checkpoints {
+    /// Returns the checkpoints, which are made once for all tests.
+    fn get() -> &'static Self {
+        static MADE: OnceLock<Checkpoints> = OnceLock::new();
+        MADE.get_or_init(Self::new)
+    }
+
     fn new() -> Self {
         let mut rng = Rng(2312);
         let [a, b, c] = [(); 3].map(|()| rng.bf16_weights(ROWS * COLUMNS));
@@ -70,9 +79,11 @@ impl Checkpoints {
             let tensors = [("changed", changed), ("copied", &b), ("merged", merged)];
             checkpoint_of("BF16", ROWS, COLUMNS, &tensors)
         };
+        let (base, first) = (file(&a, &c), file(&first, &merged));
         Self {
-            base: file(&a, &c),
-            first: file(&first, &merged),
+            first_delta: delta(&first, &base),
+            base,
+            first,
             second: file(&second, &merged),
         }
     }
@@ -100,8 +111,8 @@ fn rows_of(file: &[u8], name: &str, rows: &Range<u64>) -> Vec<u8> {
 
 #[test]
 fn rows_of_a_difference_take_blocks_of_both_files() {
-    let files = Checkpoints::new();
-    let delta = Watched::new(delta(&files.first, &files.base));
+    let files = Checkpoints::get();
+    let delta = Watched::new(files.first_delta.clone());
     let base = Watched::new(packed(&files.base));
     let reader = base.open().and_then(|base| delta.open()?.with_base(base));
     let reader = reader.expect("opens");
@@ -145,8 +156,8 @@ fn rows_of_a_difference_take_blocks_of_both_files() {
 /// Low-rank factors are part of the head, whose length is guessed at first.
 #[test]
 fn a_head_that_is_longer_than_was_guessed_is_read_again() {
-    let files = Checkpoints::new();
-    let delta = Watched::new(delta(&files.first, &files.base));
+    let files = Checkpoints::get();
+    let delta = Watched::new(files.first_delta.clone());
     let base = Watched::new(packed(&files.base)).open();
     let reader = base.and_then(|base| delta.open()?.with_base(base));
     let reader = reader.expect("opens");
@@ -162,9 +173,9 @@ fn a_head_that_is_longer_than_was_guessed_is_read_again() {
 
 #[test]
 fn rows_through_a_chain_of_differences() {
-    let files = Checkpoints::new();
+    let files = Checkpoints::get();
     let [first, second] = [
-        delta(&files.first, &files.base),
+        files.first_delta.clone(),
         delta(&files.second, &files.first),
     ];
     let open = |file: &[u8]| Watched::new(file.to_vec()).open().expect("opens");
@@ -187,8 +198,8 @@ fn rows_through_a_chain_of_differences() {
 /// Nothing in a part says that the base is another one, so all of it is read.
 #[test]
 fn a_base_without_digests_is_read_whole_and_another_one_refused() {
-    let files = Checkpoints::new();
-    let delta = delta(&files.first, &files.base);
+    let files = Checkpoints::get();
+    let delta = files.first_delta.clone();
     let open = |base: Vec<u8>| -> Reader {
         let base = Watched::new(base).open().expect("opens");
         let delta = Watched::new(delta.clone()).open().expect("opens");
@@ -229,7 +240,7 @@ fn a_base_without_digests_is_read_whole_and_another_one_refused() {
 /// are read, and are not those of the digest.
 #[test]
 fn a_base_in_files_of_which_another_one_is_read_is_refused() {
-    let files = Checkpoints::new();
+    let files = Checkpoints::get();
     let folder = tempfile::tempdir().expect("a folder");
     let at = |name: &str| folder.path().join(name);
     let write = |name: &str, bytes: &[u8]| std::fs::write(at(name), bytes).expect("written");
@@ -237,7 +248,7 @@ fn a_base_in_files_of_which_another_one_is_read_is_refused() {
     write("two.zstn", &packed(&files.second));
     let index = br#"{"weight_map":{"changed":"two.zstn","copied":"one.zstn","merged":"one.zstn"}}"#;
     write("model.zstn.index.json", index);
-    let delta = Watched::new(delta(&files.first, &files.base));
+    let delta = Watched::new(files.first_delta.clone());
     let base = Reader::open(at("model.zstn.index.json")).expect("opens");
     let reader = delta.open().and_then(|delta| delta.with_base(base));
     let reader = reader.expect("fits by names and lengths");
@@ -254,8 +265,8 @@ fn a_base_in_files_of_which_another_one_is_read_is_refused() {
 
 #[test]
 fn damaged_blocks_of_either_file_are_refused() {
-    let files = Checkpoints::new();
-    let delta = delta(&files.first, &files.base);
+    let files = Checkpoints::get();
+    let delta = files.first_delta.clone();
     let base = packed(&files.base);
     let reads = |delta: &[u8], base: &[u8]| {
         let watched = [delta, base].map(|file| Watched::new(file.to_vec()));
