@@ -104,7 +104,7 @@ pub const SUITES: [Suite; 20] = [
     },
     Suite {
         name: "features",
-        about: "the core without std and without features, the crates with their own features",
+        about: "the core without std, and without features",
         tier: Tier::All,
         run: features,
     },

@@ -96,7 +96,10 @@ def test_a_store_that_fails_for_a_while(
     assert running.stdout
     first = running.stdout.readline()
     failing.fail.set()
-    time.sleep(4)
+    # Until several requests have failed, so that some rows wait for another attempt.
+    deadline = time.monotonic() + 60
+    while failing.failed < 5 and time.monotonic() < deadline:
+        time.sleep(0.02)
     failing.fail.clear()
     outcomes, summary = events(first + running.communicate(timeout=120)[0])
     assert running.returncode == 0 and failing.failed > 0
