@@ -9,7 +9,6 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 use crate::args::Faults;
-use crate::cargo::cargo;
 use crate::step::Report;
 use crate::tier::Tier;
 use crate::workspace::Workspace;
@@ -74,18 +73,8 @@ pub fn run(workspace: &Workspace, report: &Report, options: &Faults) -> Result<(
         fs::remove_dir_all(&results).context("the results of the last run cannot be removed")?;
     }
     let native = report.step("faults, native", |step| {
-        let mut test = cargo(workspace);
-        test.args([
-            "test",
-            "-p",
-            "zstn-tests",
-            "--test",
-            "http",
-            "--test",
-            "cli",
-        ])
-        .args(["--", "faults::"])
-        .env("ZSTN_BIN", workspace.zstn("debug"));
+        let mut test = programs::test(workspace);
+        test.args(["--test", "http", "--test", "cli", "--", "faults::"]);
         step.run(Tier::All.apply(&mut test))
     });
     let npm = report.step("faults, npm", |step| {
@@ -106,11 +95,9 @@ fn signals(workspace: &Workspace, report: &Report) -> Result<()> {
         programs::build(workspace, step)
     })?;
     report.step("signals at random moments", |step| {
-        let mut test = cargo(workspace);
-        test.args(["test", "-p", "zstn-tests", "--test", "faults"])
-            .args(["--", "signals", "--nocapture"])
-            .env("ZSTN_FAULT_MOMENTS", MOMENTS)
-            .env("ZSTN_BIN", workspace.zstn("debug"));
+        let mut test = programs::test(workspace);
+        test.args(["--test", "faults", "--", "signals", "--nocapture"])
+            .env("ZSTN_FAULT_MOMENTS", MOMENTS);
         step.run(Tier::All.apply(&mut test))?;
         let output = step.output()?;
         let figures = output.lines().find(|line| line.contains(" signals, "));

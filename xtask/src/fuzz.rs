@@ -11,10 +11,10 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 
 use crate::args::Fuzz;
-use crate::cargo::{cargo, cargo_at};
-use crate::process;
+use crate::cargo::cargo_at;
 use crate::step::{Report, Step};
 use crate::workspace::Workspace;
+use crate::{process, programs};
 
 const MANIFEST: &str = "tests/fuzz/Cargo.toml";
 
@@ -143,18 +143,8 @@ fn seeds(workspace: &Workspace, step: &mut Step) -> Result<()> {
     if folder.exists() {
         fs::remove_dir_all(&folder)?;
     }
-    let mut seeds = cargo(workspace);
-    seeds
-        .args([
-            "run",
-            "--package",
-            "zstn-tests",
-            "--example",
-            "fuzz-seeds",
-            "--",
-        ])
-        .arg(&folder);
-    step.run(&mut seeds)?;
+    programs::build(workspace, step)?;
+    step.run(Command::new(programs::example(workspace, "fuzz-seeds")).arg(&folder))?;
     step.note(step.output()?.lines().last().unwrap_or_default().to_owned());
     Ok(())
 }

@@ -8,15 +8,16 @@ use std::process::Command;
 use anyhow::{Context, Result};
 
 use crate::args::Interop;
-use crate::cargo::cargo;
 use crate::programs;
 use crate::python;
-use crate::step::{Report, Step};
+use crate::step::Report;
 use crate::workspace::Workspace;
 
 pub fn run(workspace: &Workspace, report: &Report, options: &Interop) -> Result<()> {
     let environment = report.step("Python packages", |step| python::peers(workspace, step))?;
-    report.step("encoders of every kind", |step| build(workspace, step))?;
+    report.step("encoders of every kind", |step| {
+        programs::build(workspace, step)
+    })?;
     report.step("random inputs through z4ai", |step| {
         let mut unittest = Command::new(environment.python());
         unittest.args(["-m", "unittest", "-v", "tests/peers/test_interop.py"]);
@@ -35,29 +36,14 @@ pub fn run(workspace: &Workspace, report: &Report, options: &Interop) -> Result<
     })
 }
 
-/// Builds the programs that encode.
-pub fn build(workspace: &Workspace, step: &mut Step) -> Result<()> {
-    let examples = ["--example", "interop", "--example", "ztensor"];
-    programs::unless_built(|| {
-        step.run(
-            cargo(workspace)
-                .args(["build", "--package", "zstn-tests"])
-                .args(examples),
-        )
-    })
-}
-
-/// Passes the paths of those programs and of the second ztensor to the tests of
+/// Passes the paths of the programs that encode and of the second ztensor to the tests of
 /// the peers, and the folder for inputs that z4ai refuses.
 pub fn ready<'a>(
     workspace: &Workspace,
     environment: &python::Environment,
     unittest: &'a mut Command,
 ) -> &'a mut Command {
-    let program = |name: &str| {
-        let suffix = std::env::consts::EXE_SUFFIX;
-        workspace.target(&format!("debug/examples/{name}{suffix}"))
-    };
+    let program = |name| programs::example(workspace, name);
     unittest
         .env("ZSTN_INTEROP", program("interop"))
         .env("ZSTN_WRITE_ZTENSOR", program("ztensor"))

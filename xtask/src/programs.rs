@@ -36,10 +36,18 @@ fn clippy(workspace: &Workspace) -> Option<PathBuf> {
     program.is_file().then_some(program)
 }
 
-/// Builds the command line, the server of faults and the stub hub, unless
-/// [`build_all`] has.
+/// Builds everything, unless this process already has.
 pub fn build(workspace: &Workspace, step: &mut Step) -> Result<()> {
-    unless_built(|| build_all(workspace, step))
+    match BUILT.load(Ordering::SeqCst) {
+        true => Ok(()),
+        false => build_all(workspace, step),
+    }
+}
+
+/// Returns the path of an example of `zstn-tests`.
+pub fn example(workspace: &Workspace, name: &str) -> PathBuf {
+    let suffix = std::env::consts::EXE_SUFFIX;
+    workspace.target(&format!("debug/examples/{name}{suffix}"))
 }
 
 /// Returns the path of the stub hub.
@@ -48,26 +56,29 @@ pub fn stub_hub(workspace: &Workspace) -> PathBuf {
     workspace.target(&format!("debug/stub-hub{suffix}"))
 }
 
-/// Runs `work`, unless [`build_all`] has built everything.
-pub fn unless_built(work: impl FnOnce() -> Result<()>) -> Result<()> {
-    match BUILT.load(Ordering::SeqCst) {
-        true => Ok(()),
-        false => work(),
-    }
-}
+/// The selections of packages that are built. This program's package is apart: `cargo
+/// xtask` has just built its dependencies, and the features of the other packages
+/// would have cargo build them again.
+pub const SELECTIONS: [&[&str]; 2] = [
+    &["--workspace", "--exclude", "xtask"],
+    &["--package", "xtask"],
+];
 
-/// Returns a command that runs tests of the workspace, as [`build_all`] builds them.
+/// Returns a command that runs tests of the product, as [`build_all`] builds them.
 pub fn test(workspace: &Workspace) -> Command {
     let mut test = cargo_dev(workspace);
-    test.args(["test", "--workspace"])
+    test.arg("test")
+        .args(SELECTIONS[0])
         .env("ZSTN_BIN", workspace.zstn("debug"));
     test
 }
 
 /// Builds all libraries, programs, tests and examples.
 pub fn build_all(workspace: &Workspace, step: &mut Step) -> Result<()> {
-    let mut build = cargo_dev(workspace);
-    step.run(build.args(["build", "--workspace", "--all-targets"]))?;
+    for packages in SELECTIONS {
+        let mut build = cargo_dev(workspace);
+        step.run(build.arg("build").args(packages).arg("--all-targets"))?;
+    }
     BUILT.store(true, Ordering::SeqCst);
     Ok(())
 }
@@ -76,15 +87,10 @@ pub fn build_all(workspace: &Workspace, step: &mut Step) -> Result<()> {
 /// built. Cargo repeats the warnings of crates that are up to date.
 pub fn lints(workspace: &Workspace, step: &mut Step) -> Result<()> {
     clippy(workspace).context("clippy is missing: `rustup component add clippy` installs it")?;
-    let mut check = cargo_dev(workspace);
-    step.run(check.args(["build", "--workspace", "--all-targets"]))?;
+    build_all(workspace, step)?;
     let output = step.output()?;
-    match output
-        .lines()
-        .filter(|line| line.starts_with("warning: "))
-        .count()
-    {
-        0 => Ok(()),
-        count => bail!("{count} warnings"),
+    match output.lines().any(|line| line.starts_with("warning: ")) {
+        false => Ok(()),
+        true => bail!("there are warnings"),
     }
 }

@@ -19,10 +19,16 @@ pub fn format(workspace: &Workspace, report: &Report) {
 
 /// Runs the tests of all crates, which have been built.
 pub fn tests(workspace: &Workspace, step: &mut Step, tier: Tier) -> Result<()> {
-    let mut test = programs::cargo_dev(workspace);
-    test.args(["test", "--workspace", "--no-fail-fast"])
-        .env("ZSTN_BIN", workspace.zstn("debug"));
-    step.run(tier.apply(&mut test))?;
+    let mut results = Vec::new();
+    for packages in programs::SELECTIONS {
+        let mut test = programs::cargo_dev(workspace);
+        test.arg("test")
+            .args(packages)
+            .arg("--no-fail-fast")
+            .env("ZSTN_BIN", workspace.zstn("debug"));
+        results.push(step.run(tier.apply(&mut test)));
+    }
+    results.into_iter().collect::<Result<()>>()?;
     counts::note(step)
 }
 
