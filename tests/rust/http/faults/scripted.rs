@@ -12,7 +12,7 @@ use zstn_tests::fault_server::{
 use zstn_tests::faults::Kind;
 use zstn_tests::faults::model::{plain, served, tensor};
 
-use super::options;
+use super::{STALL_LIMITS, options};
 
 const KINDS: [Kind; 2] = [Kind::Safetensors, Kind::Zstn];
 
@@ -90,8 +90,16 @@ fn a_server_that_goes_away_is_looked_for_again() {
 
 #[test]
 fn waiting_has_an_end_even_if_every_attempt_brings_something() {
-    let mut options = options(Duration::from_millis(300));
-    options.give_up_after = Duration::from_millis(550);
+    // On a busy machine a right answer may take longer than the first limits.
+    let [limit, longer] = STALL_LIMITS;
+    let problem = waits_that_have_no_end(limit).and_then(|_| waits_that_have_no_end(longer));
+    assert_eq!(problem, None);
+}
+
+/// Returns what kind of file is waited for longer than it should, with this limit.
+fn waits_that_have_no_end(idle: Duration) -> Option<String> {
+    let mut options = options(idle);
+    options.give_up_after = idle * 11 / 6;
     for kind in KINDS {
         let served = served(kind);
         let server = FaultServer::share(served.clone(), |asked, served, to| {
@@ -103,7 +111,10 @@ fn waiting_has_an_end_even_if_every_attempt_brings_something() {
             right(asked, served, to)
         });
         let read = open(&server.url, &options).and_then(|reader| reader.read("y"));
-        assert!(read.is_err() && server.log().len() <= 3, "{kind:?}");
+        let requests = server.log().len();
+        if read.is_ok() || requests > 3 {
+            return Some(format!("{kind:?}: {requests} requests"));
+        }
 
         let server = FaultServer::share(served, |_, served, to| {
             let half = &served.bytes[..served.bytes.len() / 2];
@@ -112,8 +123,12 @@ fn waiting_has_an_end_even_if_every_attempt_brings_something() {
             Ok(Then::Close)
         });
         let whole = Location::url(&server.url).map(&options, &|_, _| ());
-        assert!(whole.is_err() && server.log().len() <= 2, "{kind:?}");
+        let requests = server.log().len();
+        if whole.is_ok() || requests > 2 {
+            return Some(format!("{kind:?}, whole: {requests} requests"));
+        }
     }
+    None
 }
 
 #[test]
