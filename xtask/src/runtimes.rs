@@ -10,6 +10,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::fresh::Stamp;
 use crate::step::{Report, Step};
+use crate::tier::Tier;
 use crate::workspace::Workspace;
 use crate::{apt, chromium, counts, node, node_tests, process, programs, wasm};
 
@@ -64,7 +65,7 @@ impl Runtimes {
                     .env("CHROMIUM", chromium)
                     .env("FIREFOX", &self.firefox)
                     .env_remove("ZSTN_SKIP_BROWSER");
-                step.run(&mut npm)?;
+                step.run(Tier::All.apply(&mut npm))?;
                 counts::note(step)
             })?;
         }

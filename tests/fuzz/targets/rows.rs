@@ -38,7 +38,7 @@ fuzz_target!(|input: &[u8]| {
     let fetched = planned.ranges().map(|(_, range)| part(file, range));
     let fetched: Vec<&[u8]> = fetched.collect();
     let (by_c, by_rust) = (
-        planned.decode(&*NATIVE, &fetched),
+        planned.decode(&*NATIVE, &fetched, None),
         planned.decode(&Pure, &fetched, None),
     );
     match (by_rust, whole) {
