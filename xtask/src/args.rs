@@ -103,7 +103,7 @@ pub struct HubJob {
 #[derive(clap::Args, Default)]
 #[command(after_help = suites::help())]
 pub struct Test {
-    /// Run every suite, and whole tables of faults; takes about an hour
+    /// Run every suite, and whole tables of faults; takes about 35 minutes
     #[arg(long)]
     pub all: bool,
     /// Run only this suite; may be repeated

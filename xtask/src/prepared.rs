@@ -131,8 +131,12 @@ impl<'a> Prepared<'a> {
         })
     }
 
-    /// Installs the libraries that tensors are handed to, if that is possible.
+    /// Installs ONNX Runtime and TensorFlow.js in [`Tier::All`]. Their tests are
+    /// skipped without them.
     pub fn consumers(&self) -> Result<Option<PathBuf>> {
+        if self.tier == Tier::Default {
+            return Ok(None);
+        }
         self.consumers.get(|| {
             self.report.step("ONNX Runtime and TensorFlow.js", |step| {
                 consumers::ready(self.workspace, step)

@@ -68,8 +68,8 @@ pub fn succeeds_within(command: &mut Command, limit: Duration) -> bool {
 pub fn processor_time(child: &Child) -> Duration {
     use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
-    /// Of `/proc/PID/stat`, counted from the state, which follows the name of the
-    /// program: utime, stime, cutime and cstime, in clock ticks.
+    /// The fields utime, stime, cutime and cstime of `/proc/PID/stat`, in clock ticks,
+    /// counted from the state field, which follows the name of the program.
     const TIMES: std::ops::Range<usize> = 11..15;
 
     let ended = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;

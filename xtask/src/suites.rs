@@ -20,7 +20,7 @@ use crate::{
 pub struct Suite {
     /// Its name on the command line.
     pub name: &'static str,
-    /// What it checks, in a few words.
+    /// A few words about its checks, for `--help`.
     pub about: &'static str,
     /// The first tier that includes it.
     pub tier: Tier,
@@ -178,10 +178,7 @@ fn node(prepared: &Prepared) -> Result<()> {
     let nginx = report.step("nginx", |step| nginx::ready(workspace, step))?;
     prepared.package()?;
     report.check("TypeScript types", node_tests::types);
-    let consumers = match prepared.tier {
-        Tier::Default => None,
-        Tier::All => prepared.consumers()?,
-    };
+    let consumers = prepared.consumers()?;
     prepared.programs()?;
     report.step("tests in Node", |step| {
         let mut npm = prepared.node_tests("test:node", None);
@@ -198,10 +195,7 @@ fn node(prepared: &Prepared) -> Result<()> {
 
 fn chromium(prepared: &Prepared) -> Result<()> {
     let browser = prepared.chromium()?;
-    let consumers = match prepared.tier {
-        Tier::Default => None,
-        Tier::All => prepared.consumers()?,
-    };
+    let consumers = prepared.consumers()?;
     prepared.package()?;
     prepared.programs()?;
     prepared.report.step("tests in Chromium", |step| {

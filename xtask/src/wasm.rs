@@ -89,7 +89,7 @@ const THREADS_FLAGS: &str = "-C target-feature=+simd128,+bulk-memory,+atomics \
 /// How modules are compiled.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Profile {
-    /// As they are published: small and fast.
+    /// Modules for the npm package: small and fast.
     Published,
     /// For tests: compiled in a fraction of the time, with overflow checks.
     Fast,

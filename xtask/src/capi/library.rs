@@ -58,8 +58,8 @@ pub fn build(
     Ok(library)
 }
 
-/// Returns the libraries that were built with the whole workspace, whose symbols
-/// have to be those of the committed list.
+/// Returns the libraries that were built with the whole workspace. Fails if the
+/// `zstn_` symbols they export differ from the committed list.
 pub fn built(workspace: &Workspace) -> Result<Library> {
     let library = Library::in_folder(workspace, "debug")?;
     // A dependency exports others with features that the library alone does not have.

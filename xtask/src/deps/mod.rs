@@ -54,7 +54,7 @@ pub fn deny(workspace: &Workspace, report: &Report) -> Result<()> {
     })
 }
 
-/// Checks the lock files and the notices of what is shipped, or writes these.
+/// Checks the lock files, and compares or writes the licence texts of shipped packages.
 pub fn notices(workspace: &Workspace, report: &Report, write: bool) -> Result<()> {
     report.step("lock files", |step| locks::check(workspace, step))?;
     report.step("licences of what is shipped", |step| {
