@@ -7,11 +7,9 @@ use crate::report::UnpackedFile;
 use crate::source::{Map, Source};
 use crate::{Engine, Output, Progress, Result};
 
-/// Restores the file that `input` was packed from. With an integrity section
-/// its header, every frame and every tensor are compared with it before the
-/// output gets its name; the SHA-256 of the whole file, which no second thread
-/// can help with, only where nothing else covers the bytes, or where the packer was
-/// given it and did not compare it. Verifying always computes it.
+/// Restores the file that `input` was packed from. Before the output gets its name,
+/// everything that `verify` compares is compared: header, frames, tensors,
+/// statistics, block tables and the SHA-256 of the whole.
 pub(crate) fn unpack_file(
     engine: &Engine,
     input: &Map,
@@ -58,10 +56,7 @@ pub(crate) fn restore(
     let data_start = begin(output, container.header(), container.original_len_bytes())?;
     container.release_header();
     let write = |span: Range<u64>, bytes: &[u8]| output.write_at(bytes, data_start + span.start);
-    match container.needs_file_check() {
-        true => container.decode_in_order(engine, memory_bytes, progress, write),
-        false => container.decode(engine, memory_bytes, progress, write),
-    }?;
+    container.decode(engine, memory_bytes, progress, write)?;
     Ok(container.original_len_bytes())
 }
 

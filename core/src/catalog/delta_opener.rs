@@ -11,7 +11,8 @@ use super::fetched::FetchedRanges;
 use super::format::Opener;
 use super::walk::Walk;
 use crate::container::model_delta::{
-    Contents, Prefix, Record, TRAILER_END_BYTES, Trailer, fields_len_bytes, usual_bytes,
+    Contents, Prefix, Record, TRAILER_END_BYTES, Trailer, fields_len_bytes, not_a_trailer,
+    usual_bytes,
 };
 use crate::container::safetensors::Header;
 use crate::engine::Engine;
@@ -22,6 +23,7 @@ use crate::{Error, Result, Rule};
 #[derive(Debug, Clone, Default)]
 pub(super) struct FormatOpener {
     trailer: Option<Trailer>,
+    fields_len_bytes: u64,
     walk: Option<Walk>,
 }
 
@@ -85,6 +87,7 @@ impl Opener for FormatOpener {
                     let trailer = Trailer::from_fields(&bytes, edition);
                     let trailer = trailer.map_err(|error| error.within(fields.start))?;
                     self.trailer = Some(trailer);
+                    self.fields_len_bytes = fields.end - fields.start;
                 }
             },
         }
@@ -105,13 +108,15 @@ impl Opener for FormatOpener {
             (None, Some(contents)) => {
                 contents.check_header(&fetched.have(prefix.header.clone()))?;
                 let header = self.header(fetched, &prefix)?;
-                let end = fetched.len_bytes() - TRAILER_END_BYTES;
+                let end = fetched.len_bytes() - TRAILER_END_BYTES - self.fields_len_bytes;
                 let records = records(&prefix, &header, contents, end)?;
                 let infos = contents.records.iter().copied().map(Some);
                 (header, records.into_iter().zip(infos).collect())
             }
             (Some(walk), _) => {
-                let (header, records) = walk.clone().finish()?;
+                let (header, records, end) = walk.clone().finish()?;
+                self.check_end(fetched.len_bytes() - end)
+                    .map_err(|error| error.at(end))?;
                 (header, records.into_iter().map(|r| (r, None)).collect())
             }
             (None, None) => {
@@ -126,6 +131,19 @@ impl Opener for FormatOpener {
 }
 
 impl FormatOpener {
+    /// Refuses a file whose last `after_records` bytes, which follow the records,
+    /// are not its trailer.
+    fn check_end(&self, after_records: u64) -> Result<()> {
+        let expected = match &self.trailer {
+            Some(_) => self.fields_len_bytes + TRAILER_END_BYTES,
+            None => 0,
+        };
+        match after_records == expected {
+            true => Ok(()),
+            false => Err(not_a_trailer(after_records)),
+        }
+    }
+
     fn contents(&self) -> Option<&Contents> {
         self.trailer.as_ref()?.contents.as_ref()
     }
@@ -200,5 +218,8 @@ fn records(prefix: &Prefix, header: &Header, contents: &Contents, end: u64) -> R
             payload: start..position,
         });
     }
-    Ok(records)
+    match end - position {
+        0 => Ok(records),
+        rest => Err(not_a_trailer(rest).at(position)),
+    }
 }

@@ -138,11 +138,13 @@ impl Walk {
         Ok(())
     }
 
-    /// Returns the header, and the records in the order of its tensors.
-    pub(super) fn finish(self) -> Result<(Header, Vec<Record>)> {
+    /// Returns the header, the records in the order of its tensors, and where the
+    /// last record ends in the file.
+    pub(super) fn finish(self) -> Result<(Header, Vec<Record>, u64)> {
         if !self.is_done() {
             return Err(Error::invalid_input("bytes of the file are still missing"));
         }
-        Ok((self.header, self.records.into_iter().flatten().collect()))
+        let records = self.records.into_iter().flatten().collect();
+        Ok((self.header, records, self.position))
     }
 }

@@ -3,8 +3,7 @@
 use std::ops::Range;
 
 use zstn_core::catalog::{Kind, recognise};
-use zstn_core::container::zstn::integrity::{FileCheck, Integrity};
-use zstn_core::container::zstn::rows::FrameTable;
+use zstn_core::container::zstn::integrity::{FileCheck, Integrity, StatisticsCheck};
 use zstn_core::container::zstn::{CheckedFrame, Layout, Prefix, Tail};
 use zstn_core::engine::Engine as _;
 use zstn_core::limits::HEAD_LEN_BYTES;
@@ -16,10 +15,9 @@ use part::{Part, hull, parts, runs, single};
 
 mod finished;
 mod part;
-mod statistics;
 mod wave;
 
-pub(crate) use wave::decode_in_waves;
+pub(crate) use wave::{decode_in_order, decode_in_waves};
 
 /// A container whose every frame has been checked as far as that is possible
 /// without decoding. Only then is output made or memory taken.
@@ -104,14 +102,33 @@ impl<'a> Container<'a> {
         checked.map_err(|error| self.named(part, error.within(part.place.start)))
     }
 
-    /// Decodes a frame, and compares its bytes with the digests in the file.
+    /// Decodes a frame, and compares its bytes with the digests in the file, and its
+    /// block table, which only readers of rows use, with the frame.
     fn decode_part(&self, engine: &Engine, part: &Part) -> zstn_core::Result<Vec<u8>> {
         let decode = || -> zstn_core::Result<Vec<u8>> {
             let mut bytes = zstn_core::bytes::buffer(part.len_bytes())?;
             self.frame(part)?.decode(engine, &mut bytes)?;
             Ok(bytes)
         };
-        decode().map_err(|error| self.named(part, error.within(part.place.start)))
+        let bytes = decode().map_err(|error| self.named(part, error.within(part.place.start)))?;
+        if let Some(integrity) = self.integrity() {
+            let stored = (part.place.start, bytes_at(self.input, &part.place));
+            let (len_bytes, edition) = (part.len_bytes(), self.prefix.edition);
+            let read = |table| Ok(bytes_at(self.input, &table).into());
+            let checked = integrity.check_table(part.number, stored, len_bytes, edition, read);
+            checked.map_err(|error| self.named(part, error))?;
+        }
+        Ok(bytes)
+    }
+
+    /// Returns the stored statistics, to compare decoded tensors with.
+    fn statistics(&self) -> Result<StatisticsCheck> {
+        let Some(tail) = &self.tail else {
+            return Ok(StatisticsCheck::default());
+        };
+        let read = |range| Ok(bytes_at(self.input, &range).into());
+        let check = StatisticsCheck::new(self.header(), &self.prefix, tail, read);
+        check.map_err(Error::place(self.input.name()))
     }
 
     pub(crate) fn original_len_bytes(&self) -> u64 {
@@ -133,19 +150,16 @@ impl<'a> Container<'a> {
         self.integrity().is_some_and(Integrity::is_complete)
     }
 
-    /// Returns whether the restored file has to be compared with its SHA-256.
-    pub(crate) fn needs_file_check(&self) -> bool {
-        self.integrity().is_some_and(Integrity::needs_file_check)
-    }
-
     /// Returns the number of distinct frames.
     pub(crate) fn frame_count(&self) -> usize {
         self.parts.len()
     }
 
     /// Decodes every frame and hands its bytes to `sink` with each span of
-    /// the data buffer they belong to, from many threads. Those decoded at the
-    /// same time take about `memory_bytes` at most.
+    /// the data buffer they belong to, from many threads. Everything that the file
+    /// holds to compare with is compared: statistics and block tables, which only
+    /// some readers use, and the SHA-256 of the whole. Tensors decoded at the same
+    /// time take about `memory_bytes` at most.
     pub(crate) fn decode(
         &self,
         engine: &Engine,
@@ -153,14 +167,33 @@ impl<'a> Container<'a> {
         progress: &dyn Progress,
         sink: impl Fn(Range<u64>, &[u8]) -> Result<()> + Sync + Send,
     ) -> Result<()> {
+        let statistics = self.statistics()?;
         let refuse = Error::place(self.input.name());
+        let sink = |span: &Range<u64>, bytes: &[u8]| {
+            statistics.check(engine, span, bytes).map_err(&refuse)?;
+            sink(span.clone(), bytes)
+        };
         progress.begin(self.prefix.data_len_bytes);
+        match self.integrity().and_then(Integrity::file_check) {
+            Some(check) => self.decode_in_order(engine, memory_bytes, progress, check, sink),
+            None => self.decode_in_runs(engine, memory_bytes, progress, sink),
+        }
+    }
+
+    fn decode_in_runs(
+        &self,
+        engine: &Engine,
+        memory_bytes: u64,
+        progress: &dyn Progress,
+        sink: impl Fn(&Range<u64>, &[u8]) -> Result<()> + Sync + Send,
+    ) -> Result<()> {
+        let refuse = Error::place(self.input.name());
         let finished = Finished::new(self, progress);
         let decode = |run: &[Part]| {
             for part in run {
                 let bytes = self.decode_part(engine, part).map_err(&refuse)?;
                 for span in part.spans() {
-                    sink(span.clone(), &bytes)?;
+                    sink(span, &bytes)?;
                     progress.advance(bytes.len() as u64);
                 }
                 if let Some(finished) = &finished {
@@ -175,104 +208,43 @@ impl<'a> Container<'a> {
         decode_in_waves(engine, &runs, cost, memory_bytes, decode)
     }
 
-    /// Decodes every frame and hands the data buffer to `sink` span by span,
-    /// from its start to its end, on one thread while others decode what
-    /// follows. Then the whole is compared with its SHA-256, if the
-    /// container has it. Those decoded at the same time take about `memory_bytes`
-    /// at most, and no more than two waves of [`WAVE_BYTES`].
-    pub(crate) fn decode_in_order(
+    /// Decodes like [`Container::decode`], and hashes the data buffer from its start
+    /// to its end on one thread while others decode the bytes that follow.
+    fn decode_in_order(
         &self,
         engine: &Engine,
         memory_bytes: u64,
         progress: &dyn Progress,
-        sink: impl Fn(Range<u64>, &[u8]) -> Result<()> + Sync,
+        check: FileCheck,
+        sink: impl Fn(&Range<u64>, &[u8]) -> Result<()> + Sync + Send,
     ) -> Result<()> {
         let refuse = Error::place(self.input.name());
-        progress.begin(self.prefix.data_len_bytes);
         let finished = Finished::new(self, progress);
         let parts = self.parts.iter();
         let mut spans: Vec<(&Range<u64>, &Part)> = parts
             .flat_map(|part| part.spans().map(move |span| (span, part)))
             .collect();
         spans.sort_by_key(|(span, _)| (span.start, span.end));
-        let mut check = self.integrity().and_then(Integrity::file_check);
-        if let Some(begun) = check.take() {
-            let len = (self.header().len() as u64).to_le_bytes();
-            check = Some(begun.with(&len).with(self.header()));
-        }
-        // One wave is handed on while the next is decoded.
-        let max_wave_bytes = WAVE_BYTES.min(memory_bytes / 2);
-        let mut ready: Vec<(&Range<u64>, &Part, Vec<u8>)> = Vec::new();
-        let mut rest = &spans[..];
-        while !(rest.is_empty() && ready.is_empty()) {
-            let mut wave_bytes = 0;
-            let count = rest
-                .iter()
-                .take_while(|(span, _)| {
-                    let is_first = wave_bytes == 0;
-                    wave_bytes += span.end - span.start;
-                    is_first || wave_bytes <= max_wave_bytes
-                })
-                .count();
-            let (wave, behind) = rest.split_at(count);
-            rest = behind;
-            let hand_on = || -> Result<()> {
-                for (span, part, bytes) in &ready {
-                    check = check.take().map(|check| check.with(bytes));
-                    sink((*span).clone(), bytes)?;
-                    progress.advance(bytes.len() as u64);
-                    if let Some(finished) = finished.as_ref().filter(|_| part.owns(span)) {
-                        finished.tell(part);
-                    }
-                }
-                Ok(())
-            };
-            let decode = || {
-                let decoded = engine.map(wave.to_vec(), |(span, part)| {
-                    let bytes = self.decode_part(engine, part).map_err(&refuse)?;
-                    Ok((span, part, bytes))
-                });
-                wave.iter()
-                    .for_each(|(_, part)| release(self.input, &part.place));
-                decoded.into_iter().collect::<Result<Vec<_>>>()
-            };
-            let (handed_on, decoded) = engine.join(hand_on, decode);
-            handed_on?;
-            ready = decoded?;
-        }
+        let len = (self.header().len() as u64).to_le_bytes();
+        let mut check = Some(check.with(&len).with(self.header()));
+        let decode = |(span, part): (&Range<u64>, &Part)| {
+            let bytes = self.decode_part(engine, part).map_err(&refuse)?;
+            sink(span, &bytes)?;
+            release(self.input, &part.place);
+            Ok(bytes)
+        };
+        let hash = |(span, part): (&Range<u64>, &Part), bytes: Vec<u8>| {
+            check = check.take().map(|check| check.with(&bytes));
+            progress.advance(bytes.len() as u64);
+            if let Some(finished) = finished.as_ref().filter(|_| part.owns(span)) {
+                finished.tell(part);
+            }
+        };
+        let cost = |(span, _): &(&Range<u64>, &Part)| span.end - span.start;
+        decode_in_order(engine, &spans, cost, memory_bytes, decode, hash)?;
         check.map_or(Ok(()), FileCheck::finish).map_err(&refuse)
     }
-
-    /// Compares the block tables, which only readers of rows use, with the
-    /// frames.
-    pub(crate) fn check_tables(&self, engine: &Engine) -> Result<()> {
-        let Some(integrity) = self.integrity() else {
-            return Ok(());
-        };
-        let check = |part: &Part| {
-            let Some(table) = integrity.table(part.number) else {
-                return Ok(());
-            };
-            let stored = bytes_at(self.input, &part.place);
-            let bytes = bytes_at(self.input, &table);
-            let (stored_len, len) = (stored.len() as u64, part.len_bytes());
-            let checked = FrameTable::parse(bytes, stored_len, len, self.prefix.edition)
-                .map_err(|error| error.within(table.start))
-                .and_then(|table| {
-                    let checked = table.check(stored);
-                    checked.map_err(|error| error.within(part.place.start))
-                });
-            release(self.input, &part.place);
-            checked.map_err(|error| Error::place(self.input.name())(self.named(part, error)))
-        };
-        let parts: Vec<&Part> = self.parts.iter().collect();
-        engine.map(parts, check).into_iter().collect()
-    }
 }
-
-/// Decoded bytes that are held for a check that runs from the start of a file to
-/// its end.
-const WAVE_BYTES: u64 = 32 << 20;
 
 fn release(input: &Map, place: &Range<u64>) {
     let at = zstn_core::bytes::index;

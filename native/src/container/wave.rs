@@ -25,6 +25,40 @@ pub(crate) fn decode_in_waves<T: Copy + Send + Sync>(
     Ok(())
 }
 
+/// Decoded bytes that are held for work that runs from the start of a file to its
+/// end.
+const ORDERED_WAVE_BYTES: u64 = 32 << 20;
+
+/// Runs `decode` for all `items`, a wave of them at a time on all threads of the
+/// engine, and hands the results to `next` in their order, on one thread, while the
+/// wave behind them is decoded. Two waves take `memory_bytes` at most, given the
+/// decoded length of an item as its cost.
+pub(crate) fn decode_in_order<T: Copy + Send + Sync, R: Send>(
+    engine: &Engine,
+    items: &[T],
+    cost_bytes: impl Fn(&T) -> u64,
+    memory_bytes: u64,
+    decode: impl Fn(T) -> Result<R> + Sync + Send,
+    mut next: impl FnMut(T, R) + Send,
+) -> Result<()> {
+    let wave_bytes = ORDERED_WAVE_BYTES.min(memory_bytes / 2);
+    let mut ready: Vec<(T, R)> = Vec::new();
+    for wave in waves(items, cost_bytes, wave_bytes.saturating_mul(WAVE_SHARES)) {
+        let decode = |item: T| decode(item).map(|result| (item, result));
+        let hand_on = || {
+            ready
+                .drain(..)
+                .for_each(|(item, result)| next(item, result))
+        };
+        let ((), decoded) = engine.join(hand_on, || engine.map(wave.to_vec(), decode));
+        ready = decoded.into_iter().collect::<Result<_>>()?;
+    }
+    ready
+        .drain(..)
+        .for_each(|(item, result)| next(item, result));
+    Ok(())
+}
+
 /// Cuts `items` into consecutive waves, each of which takes up to
 /// `memory_bytes`, given the decoded length of an item as its cost. An item
 /// that takes more is a wave of its own.

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use zstn_core::TensorRef;
 use zstn_core::bytes::index;
-use zstn_core::container::model_delta::{DeltaPacker, Kind, RecordInfo, short_digest};
+use zstn_core::container::model_delta::{DeltaPacker, Kind, RecordInfo, announce, short_digest};
 use zstn_core::container::safetensors::Tensor;
 use zstn_core::frame::{Edition, delta, difference};
 use zstn_core::transform::xor;
@@ -13,6 +13,9 @@ use zstn_core::transform::xor;
 use crate::pack::{Data, FilePacker};
 use crate::source::{Map, Source};
 use crate::{Engine, Error, Output, PackOptions, Result};
+
+/// First bytes of a frame, which hold its flags.
+const FLAGS_BYTES: usize = 16;
 
 /// Two files, and how one is packed against the other.
 pub struct Pair<'a> {
@@ -80,6 +83,12 @@ impl Pair<'_> {
             frame,
         } = payload;
         let payload_len = (head.len() + frame.as_ref().map_or(0, |map| map.len())) as u64;
+        let (mut head, mut skipped) = (head, 0);
+        if let (true, Some(frame)) = (head.is_empty(), &frame) {
+            skipped = frame.len().min(FLAGS_BYTES);
+            head = frame[..skipped].to_vec();
+        }
+        announce(kind, &mut head);
         let record_head = self
             .packing
             .head(number, kind, payload_len)
@@ -87,7 +96,7 @@ impl Pair<'_> {
         output.write_final(&record_head)?;
         output.write_final(&head)?;
         if let Some(frame) = frame {
-            for piece in frame.pieces(0..frame.len()) {
+            for piece in frame.pieces(skipped..frame.len()) {
                 output.write_final(piece)?;
             }
         }

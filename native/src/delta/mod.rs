@@ -4,18 +4,19 @@
 //! large for a batch goes by way of temporary files (`large`). Unpacking puts
 //! every tensor into its place in the output as it comes.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use zstn_core::bytes::index;
 use zstn_core::container::VERSION_OFFSET_BYTES;
 use zstn_core::container::model_delta::{
-    Base, Coded, DeltaPacker, Kind, ModelDelta, RecordInfo, version,
+    Base, Coded, DeltaPacker, Kind, ModelDelta, RecordInfo, RestoredCheck, version,
 };
 use zstn_core::digest;
 use zstn_core::engine::Engine as _;
 use zstn_core::frame::Edition;
 
-use crate::container::decode_in_waves;
+use crate::container::{decode_in_order, decode_in_waves};
 use crate::finished::{self, FinishedTensor, Listed};
 use crate::pack::{batch, max_packed_bytes};
 use crate::report::{PackedFile, Storage, UnpackedFile};
@@ -233,8 +234,10 @@ impl<'a> Checked<'a> {
     }
 
     /// Decodes every tensor and hands it to `sink` with its span of the data
-    /// buffer, from many threads. Those decoded at the same time take about
-    /// `memory_bytes` at most.
+    /// buffer, from many threads, and compares the whole with the digest in the
+    /// trailer, if there is one. Tensors decoded at the same time take about
+    /// `memory_bytes` at most. Where tensors share bytes, only
+    /// [`Checked::restore`] shows whether they agree.
     pub(crate) fn decode(
         &self,
         engine: &Engine,
@@ -246,7 +249,7 @@ impl<'a> Checked<'a> {
         let records = self.delta.records();
         let wanted = progress.wants_tensors();
         let listed = wanted.then(|| Listed::of(self.delta.header(), self.delta.data_len_bytes()));
-        let numbers: Vec<usize> = (0..records.len()).collect();
+        let mut numbers: Vec<usize> = (0..records.len()).collect();
         let decode = |number: usize| {
             let record = &records[number];
             let tensor = self.tensor(engine, number)?;
@@ -260,10 +263,27 @@ impl<'a> Checked<'a> {
             }
             self.release(number);
             progress.advance(record.len_bytes());
-            Ok(())
+            Ok(tensor)
         };
         let cost = |&number: &usize| records[number].len_bytes();
-        decode_in_waves(engine, &numbers, cost, memory_bytes, decode)
+        let is_tiled = self.delta.overlapping().is_empty();
+        let Some(check) = self.delta.restored_check().filter(|_| is_tiled) else {
+            let decode = |number| decode(number).map(drop);
+            return decode_in_waves(engine, &numbers, cost, memory_bytes, decode);
+        };
+        numbers.sort_by_key(|&number| (records[number].span.start, records[number].span.end));
+        let header = self.delta.header();
+        let mut check = Some(
+            check
+                .with(&(header.len() as u64).to_le_bytes())
+                .with(header),
+        );
+        let hash = |_, tensor: Cow<[u8]>| {
+            check = check.take().map(|check| check.with(&tensor));
+        };
+        decode_in_order(engine, &numbers, cost, memory_bytes, decode, hash)?;
+        let finished = check.map_or(Ok(()), RestoredCheck::finish);
+        finished.map_err(Error::place(self.maps[0].name()))
     }
 
     /// Writes the whole target and checks all that shows only then.
@@ -279,9 +299,13 @@ impl<'a> Checked<'a> {
         self.decode(engine, memory_bytes, progress, |span, tensor| {
             output.write_at(tensor, data_start + span.start)
         })?;
+        let shared = delta.overlapping();
+        if shared.is_empty() {
+            return Ok(());
+        }
         let refuse = Error::place(self.maps[0].name());
         let written = output.map()?;
-        for number in delta.overlapping() {
+        for number in shared {
             let record = &delta.records()[number];
             let span = data_start + record.span.start..data_start + record.span.end;
             let tensor = self.tensor(engine, number)?;
@@ -289,14 +313,15 @@ impl<'a> Checked<'a> {
                 .check_shared(record, zstn_core::bytes::part(&written, span), &tensor)
                 .map_err(&refuse)?;
         }
-        if delta.has_trailer() {
-            let digest = digest::of_pieces(written.pieces(0..written.len()));
-            delta.check_restored(digest).map_err(&refuse)?;
-        }
-        Ok(())
+        let check = delta.restored_check();
+        let check = check.map(|check| {
+            let pieces = written.pieces(0..written.len());
+            pieces.fold(check, RestoredCheck::with)
+        });
+        check.map_or(Ok(()), RestoredCheck::finish).map_err(&refuse)
     }
 
-    fn tensor(&self, engine: &Engine, number: usize) -> Result<std::borrow::Cow<'_, [u8]>> {
+    fn tensor(&self, engine: &Engine, number: usize) -> Result<Cow<'_, [u8]>> {
         let decoded = self.delta.decode(engine, number, &self.base);
         decoded.map_err(Error::place(self.maps[0].name()))
     }

@@ -16,7 +16,7 @@ use super::{FileCatalog, FileTensor};
 use crate::bytes::{Cursor, part};
 use crate::container::model_delta::{
     self, Head, Kind as RecordKind, Prefix, Record, RecordInfo, Reference, ShortDigest, Trailer,
-    check_tensor, table_digest,
+    check_tensor, is_announced, lost_trailer, table_digest,
 };
 use crate::container::safetensors::Header;
 use crate::engine::Engine;
@@ -83,6 +83,10 @@ impl Contents for FormatContents {
             RecordKind::Copy => stored.bytes,
             _ => payload(tensor, record, self.edition, stored.bytes)?,
         };
+        let has_trailer = info.is_some() || self.base_table.is_some();
+        if !has_trailer && is_announced(record.kind, payload) {
+            return Err(lost_trailer().tensor(&tensor.name));
+        }
         let reference = match (tensor.base, base) {
             (None, _) => None,
             (Some(_), None) => {

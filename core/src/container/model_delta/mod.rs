@@ -9,6 +9,7 @@
 //! trailer      digests, and where the payloads are; ignored by z4ai
 //! ```
 
+mod announcement;
 mod base;
 mod incremental;
 mod prefix;
@@ -17,14 +18,15 @@ mod record;
 mod trailer;
 mod write;
 
+pub use announcement::{announce, is_announced};
 pub use base::{Base, BaseHeader, check_tensor, table_digest};
 pub use incremental::{DeltaOptions, IncrementalDeltaPacker, Needs, PackedTensor};
 pub use prefix::Prefix;
-pub use read::{ModelDelta, Reference, decode_payload};
+pub use read::{ModelDelta, Reference, RestoredCheck, decode_payload, lost_trailer};
 pub use record::{Head, Kind, Record, max_head_bytes};
 pub use trailer::{
-    Contents, RecordInfo, ShortDigest, TRAILER_END_BYTES, Trailer, fields_len_bytes, short_digest,
-    usual_bytes,
+    Contents, RecordInfo, ShortDigest, TRAILER_END_BYTES, Trailer, fields_len_bytes, not_a_trailer,
+    short_digest, usual_bytes,
 };
 pub use write::{Coded, DeltaPacker, pack};
 

@@ -5,6 +5,7 @@ use alloc::format;
 use alloc::vec::Vec;
 use core::ops::Range;
 
+use super::announcement::is_announced;
 use super::base::Base;
 use super::prefix::Prefix;
 use super::record::{self, Kind, Record};
@@ -39,7 +40,8 @@ impl<'a> ModelDelta<'a> {
             part(file, end..file.len() as u64),
             header_len,
             prefix.edition,
-        )?;
+        )
+        .map_err(|error| error.within(end))?;
         let delta = Self {
             file,
             prefix,
@@ -48,6 +50,13 @@ impl<'a> ModelDelta<'a> {
         };
         if let Some(contents) = delta.contents() {
             delta.check_contents(contents)?;
+        }
+        if delta.trailer.is_none() {
+            let payloads = delta.records.iter();
+            let mut payloads = payloads.map(|r| (r.kind, part(file, r.payload.clone())));
+            if payloads.any(|(kind, payload)| is_announced(kind, payload)) {
+                return Err(lost_trailer().at(end));
+            }
         }
         Ok(delta)
     }
@@ -217,7 +226,9 @@ impl<'a> ModelDelta<'a> {
         for (record, tensor) in self.records.iter().zip(&tensors) {
             self.check_shared(record, part(data, record.span.clone()), tensor)?;
         }
-        self.check_restored(*blake3::hash(&out).as_bytes())?;
+        if let Some(check) = self.restored_check() {
+            check.with(&out).finish()?;
+        }
         Ok(out)
     }
 
@@ -263,16 +274,53 @@ impl<'a> ModelDelta<'a> {
         .tensor(&record.name))
     }
 
-    /// Compares the BLAKE3 of the whole restored file with that in the trailer.
-    pub fn check_restored(&self, digest: [u8; 32]) -> Result<()> {
-        match &self.trailer {
-            Some(trailer) if trailer.target != digest => Err(Error::malformed(
-                Rule::DeltaRestored,
-                "the restored checkpoint is not the one that was packed: the delta is damaged",
-            )),
-            _ => Ok(()),
-        }
+    /// Starts comparing the restored file with the BLAKE3 in the trailer; `None`
+    /// if the file has no trailer.
+    #[must_use]
+    pub fn restored_check(&self) -> Option<RestoredCheck> {
+        self.trailer.as_ref().map(|trailer| RestoredCheck {
+            hasher: blake3::Hasher::new(),
+            expected: trailer.target,
+        })
     }
+}
+
+/// Hashes a restored file from its first byte to its last.
+#[derive(Debug)]
+pub struct RestoredCheck {
+    hasher: blake3::Hasher,
+    expected: [u8; 32],
+}
+
+impl RestoredCheck {
+    /// Adds the next bytes.
+    #[must_use]
+    pub fn with(mut self, bytes: &[u8]) -> Self {
+        self.hasher.update(bytes);
+        self
+    }
+
+    /// Compares the digest.
+    ///
+    /// # Errors
+    /// [`Rule::DeltaRestored`] if the file is another one.
+    pub fn finish(self) -> Result<()> {
+        if *self.hasher.finalize().as_bytes() == self.expected {
+            return Ok(());
+        }
+        Err(Error::malformed(
+            Rule::DeltaRestored,
+            "the restored checkpoint is not the one that was packed: the delta is damaged",
+        ))
+    }
+}
+
+/// Refuses a file that announces a trailer and has none.
+pub fn lost_trailer() -> Error {
+    Error::malformed(
+        Rule::DeltaSeal,
+        "the delta was packed with a trailer, and has none: it is cut off, get it again",
+    )
 }
 
 /// Refuses a payload that decodes to another length than that of its tensor.

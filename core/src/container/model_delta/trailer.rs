@@ -76,6 +76,10 @@ pub fn usual_bytes(header_len_bytes: u64) -> u64 {
 /// Returns the length of the fields, from the last bytes of a file; `None` if
 /// they do not end with a trailer. `available_bytes` are between the header and
 /// these last bytes.
+///
+/// # Errors
+/// [`Rule::DeltaSeal`] for a trailer that is longer than trailers are, or than the
+/// bytes available.
 pub fn fields_len_bytes(
     trailer: &[u8],
     header_len_bytes: u64,
@@ -98,20 +102,26 @@ pub fn fields_len_bytes(
 }
 
 impl Trailer {
-    /// Reads the trailer from the bytes after the last record. Other bytes are
-    /// ignored, as z4ai does; a damaged trailer is refused.
+    /// Reads the trailer that fills the bytes after the last record; `None` if there
+    /// are none.
+    ///
+    /// # Errors
+    /// [`Rule::DeltaSeal`] for bytes that are not a trailer. z4ai writes none, so they
+    /// are a damaged trailer.
     pub fn parse(
         after_records: &[u8],
         header_len_bytes: u64,
         edition: Edition,
     ) -> Result<Option<Self>> {
+        if after_records.is_empty() {
+            return Ok(None);
+        }
         let available = (after_records.len() as u64).saturating_sub(TRAILER_END_BYTES);
         match fields_len_bytes(after_records, header_len_bytes, available)? {
-            None => Ok(None),
-            Some(len) => {
-                let fields = &after_records[index(available - len)..index(available)];
-                Self::from_fields(fields, edition).map(Some)
+            Some(len) if len == available => {
+                Self::from_fields(&after_records[..index(available)], edition).map(Some)
             }
+            _ => Err(not_a_trailer(after_records.len() as u64)),
         }
     }
 
@@ -155,6 +165,17 @@ impl Trailer {
         out.extend_from_slice(&MAGIC);
         out
     }
+}
+
+/// Refuses the bytes after the last record of a file.
+pub fn not_a_trailer(len_bytes: u64) -> Error {
+    Error::malformed(
+        Rule::DeltaSeal,
+        format!(
+            "the {len_bytes} bytes after the last record are not a trailer: the file is damaged, \
+             get it again"
+        ),
+    )
 }
 
 fn read_records(field: &[u8], edition: Edition) -> Result<Vec<RecordInfo>> {

@@ -5,6 +5,7 @@ use alloc::borrow::Cow;
 use alloc::vec::Vec;
 use core::ops::Range;
 
+use super::announcement::announce;
 use super::base::{Base, BaseHeader};
 use super::prefix;
 use super::record::{Head, Kind};
@@ -221,7 +222,7 @@ pub(super) fn code<E: PackEngine>(
     options: EncodeOptions,
 ) -> Result<Coded> {
     let current = TensorRef::new(bytes, tensor.dtype, &tensor.shape);
-    let (kind, payload) = if reference == Some(bytes) {
+    let (kind, mut payload) = if reference == Some(bytes) {
         (Kind::Copy, Vec::new())
     } else {
         let full = select::encode(engine, current, options);
@@ -244,6 +245,7 @@ pub(super) fn code<E: PackEngine>(
         Kind::Full => Edition::of_frame(&payload),
         kind => kind.edition(),
     };
+    announce(kind, &mut payload);
     let mut record = record_head(tensor, kind, payload.len() as u64)?;
     record.extend_from_slice(&payload);
     Ok(Coded {

@@ -9,7 +9,8 @@ use core::ops::Range;
 use super::index::write_record;
 use super::integrity::{ChecksumBuilder, FrameDigests, Head, Section, checksum, write_entry};
 use super::{
-    ContainerOptions, Content, Footer, Layout, PREFIX_FIXED_BYTES, Record, VERSIONS, prefix_bytes,
+    Announced, ContainerOptions, Content, Footer, Layout, PREFIX_FIXED_BYTES, Record, VERSIONS,
+    prefix_bytes,
 };
 use crate::bytes::index;
 use crate::container::VERSION_OFFSET_BYTES;
@@ -114,11 +115,15 @@ impl ContainerBuilder {
             engine.zstd_encode(header, HEADER_CODING, &mut copy);
             copy
         });
-        let has_copy = header_copy.is_some();
+        let announced = match (&header_copy, options.has_integrity) {
+            (Some(_), _) => Announced::HeaderCopy,
+            (None, true) => Announced::Integrity,
+            (None, false) => Announced::Nothing,
+        };
         let prefix = prefix_bytes(
             Edition::Plain,
             Layout::Indexed,
-            has_copy,
+            announced,
             header,
             data_len_bytes,
         );
@@ -308,7 +313,13 @@ pub fn single_frame<E: PackEngine>(
     let frame = select::encode(engine, TensorRef::flat(data, None), options.encode);
     let edition = Edition::of_frame(&frame);
     let len_bytes = data.len() as u64;
-    let mut prefix = prefix_bytes(edition, Layout::SingleFrame, false, header, len_bytes);
+    let mut prefix = prefix_bytes(
+        edition,
+        Layout::SingleFrame,
+        Announced::Nothing,
+        header,
+        len_bytes,
+    );
     prefix.extend_from_slice(&(frame.len() as u64).to_le_bytes());
     Ok([prefix, frame])
 }

@@ -5,7 +5,7 @@ use alloc::format;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::integrity::{EncodedStatistics, FrameDigests};
+use super::integrity::{EncodedStatistics, FrameDigests, StatisticsCheck, in_memory};
 use super::{
     CheckedFrame, ContainerBuilder, ContainerOptions, Layout, Prefix, Start, StoredFrame, Tail,
     aliases, single_frame,
@@ -173,12 +173,16 @@ pub fn single_frame_range(after_prefix: &[u8], prefix: &Prefix) -> Result<Range<
     let len = cursor
         .u64("frame length")
         .map_err(|e| e.within(prefix.end()))?;
-    if len > cursor.remaining() as u64 {
-        return Err(Error::malformed(
-            Rule::ZstnFramePlace,
-            format!("the frame of {len} bytes reaches past the end of the file"),
-        )
-        .at(prefix.end()));
+    let available = cursor.remaining() as u64;
+    if len != available {
+        let detail = match len > available {
+            true => format!("the frame of {len} bytes reaches past the end of the file"),
+            false => format!(
+                "{} bytes follow the frame: the file is damaged, get it again",
+                available - len
+            ),
+        };
+        return Err(Error::malformed(Rule::ZstnFramePlace, detail).at(prefix.end()));
     }
     let start = prefix.end() + 8;
     Ok(start..start + len)
@@ -190,7 +194,11 @@ fn unpack_indexed<E: Engine>(
     prefix: &Prefix,
     out: &mut Vec<u8>,
 ) -> Result<()> {
-    let Tail { index, integrity } = Tail::of_file(prefix, file)?;
+    let tail = Tail::of_file(prefix, file)?;
+    let header = part(file, prefix.header.clone());
+    let read = in_memory(file);
+    let statistics = StatisticsCheck::new(header, prefix, &tail, &read)?;
+    let Tail { index, integrity } = &tail;
     let integrity = integrity.as_ref();
     // Every frame is checked to be able to hold its span before the output
     // is allocated: a forged data length costs nothing.
@@ -206,22 +214,35 @@ fn unpack_indexed<E: Engine>(
             expected,
         )
         .map_err(|error| error.within(range.start).tensor(&record.name))?;
-        frames.push((record, range.start, frame));
+        frames.push((number, range, frame));
     }
-    let frames = sort::sorted(frames, |(record, ..)| (record.span.start, record.span.end));
+    let span = |number: usize| index.records()[number].span.clone();
+    let frames = sort::sorted(frames, |(number, ..)| {
+        (span(*number).start, span(*number).end)
+    });
 
     let mut rest = start_output(file, prefix, out)?;
     let jobs = frames.into_iter().map(|frame| {
-        let len = position(frame.0.span.end - frame.0.span.start);
-        (frame, rest.split_off_mut(..len).unwrap_or_default())
+        let span = span(frame.0);
+        let dest = rest.split_off_mut(..position(span.end - span.start));
+        (frame, span, dest.unwrap_or_default())
     });
-    let restored = engine.map(jobs.collect(), |((record, start, frame), span)| {
-        let decoded = frame.decode(engine, span);
-        decoded.map_err(|error| error.within(start).tensor(&record.name))
+    let restored = engine.map(jobs.collect(), |((number, place, frame), span, dest)| {
+        let in_tensor = |error: Error| error.tensor(&index.records()[number].name);
+        let decoded = frame.decode(engine, dest);
+        decoded.map_err(|error| in_tensor(error.within(place.start)))?;
+        statistics.check(engine, &span, dest)?;
+        let Some(integrity) = integrity else {
+            return Ok(());
+        };
+        let stored = (place.start, part(file, place));
+        let checked =
+            integrity.check_table(number, stored, dest.len() as u64, prefix.edition, &read);
+        checked.map_err(in_tensor)
     });
     restored.into_iter().collect::<Result<()>>()?;
-    if let Some(integrity) = integrity.filter(|integrity| integrity.needs_file_check()) {
-        integrity.check_file([out.as_slice()])?;
+    match integrity {
+        Some(integrity) => integrity.check_file([out.as_slice()]),
+        None => Ok(()),
     }
-    Ok(())
 }

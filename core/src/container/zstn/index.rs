@@ -80,6 +80,27 @@ impl Index {
         }
     }
 
+    /// Refuses bytes in `frames` that belong to no frame: the frames fill the file
+    /// from its prefix to `end`. Returns where the last frame ends.
+    pub(super) fn check_frames(&self, start: u64) -> Result<u64> {
+        let contents = self.records.iter().map(|record| &record.content);
+        let ranges: Vec<_> = contents
+            .filter_map(|content| match content {
+                Content::Frame(range) => Some(range),
+                Content::Alias(_) => None,
+            })
+            .collect();
+        let mut end = start;
+        for number in sort::by_key(ranges.iter().map(|range| (range.start, range.end))) {
+            let range = ranges[number];
+            if range.start > end {
+                return Err(unexplained(end..range.start));
+            }
+            end = end.max(range.end);
+        }
+        Ok(end)
+    }
+
     /// Compares with the JSON header. Reading by name is only allowed where
     /// both name the same tensors; returns the header's tensor for every
     /// record.
@@ -120,6 +141,18 @@ impl Index {
     }
 }
 
+/// Refuses bytes that nothing in the file accounts for.
+pub(super) fn unexplained(bytes: Range<u64>) -> Error {
+    Error::malformed(
+        Rule::ZstnFramePlace,
+        format!(
+            "{} bytes belong to no tensor of the index: the file is damaged, get it again",
+            bytes.end - bytes.start
+        ),
+    )
+    .at(bytes.start)
+}
+
 fn read_records(bytes: &[u8], frames: &Range<u64>) -> Result<Vec<Record>> {
     let mut cursor = Cursor::new(bytes);
     let count = u64::from(cursor.u32("record count")?);
@@ -133,10 +166,17 @@ fn read_records(bytes: &[u8], frames: &Range<u64>) -> Result<Vec<Record>> {
         )
         .at(0));
     }
-    // Bytes after the last record belong to extensions and are skipped.
-    (0..count)
+    let records = (0..count)
         .map(|number| read_record(&mut cursor, frames, number))
-        .collect()
+        .collect::<Result<Vec<_>>>()?;
+    match cursor.remaining() {
+        0 => Ok(records),
+        rest => Err(Error::malformed(
+            Rule::ZstnIndexCount,
+            format!("{rest} bytes follow the last record of the index: the file is damaged"),
+        )
+        .at(cursor.position() as u64)),
+    }
 }
 
 fn read_record(cursor: &mut Cursor, frames: &Range<u64>, number: u64) -> Result<Record> {

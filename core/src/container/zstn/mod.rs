@@ -34,7 +34,7 @@ pub use incremental::{IncrementalPacker, PackedTensor};
 pub use index::{Content, Index, Record};
 pub use options::{CodedTensor, ContainerOptions};
 pub use original_sha256::{OriginalSha256, parse_sha256};
-pub use prefix::{Layout, Prefix, prefix_bytes, promises_header_copy};
+pub use prefix::{Announced, Layout, Prefix, prefix_bytes, promises_header_copy};
 pub use tail::Tail;
 
 use crate::frame::Edition;

@@ -29,13 +29,18 @@ pub struct Prefix {
     pub header: Range<u64>,
     /// Length of the original data buffer.
     pub data_len_bytes: u64,
+    /// Whether the file announces an integrity section. Files of z4ai, and of zstn
+    /// before the announcement, do not.
+    pub has_integrity: bool,
 }
 
 impl Prefix {
     /// Returns the length of the prefix including the header, from the first 14
     /// bytes of a file of `file_len_bytes`.
     pub fn len_bytes(head: &[u8], file_len_bytes: u64) -> Result<u64> {
-        let (_, layout, header_len) = read_start(&mut Cursor::new(head))?;
+        let Start {
+            layout, header_len, ..
+        } = read_start(&mut Cursor::new(head))?;
         let after = match layout {
             Layout::Indexed => super::FOOTER_BYTES + 4,
             Layout::SingleFrame => 8,
@@ -57,14 +62,15 @@ impl Prefix {
     pub fn parse(head: &[u8], file_len_bytes: u64) -> Result<Self> {
         Self::len_bytes(head, file_len_bytes)?;
         let mut cursor = Cursor::new(head);
-        let (edition, layout, header_len) = read_start(&mut cursor)?;
-        let start = cursor.position() as u64;
-        cursor.take(header_len, "safetensors header")?;
+        let start = read_start(&mut cursor)?;
+        let header_start = cursor.position() as u64;
+        cursor.take(start.header_len, "safetensors header")?;
         Ok(Self {
-            edition,
-            layout,
-            header: start..start + header_len,
+            edition: start.edition,
+            layout: start.layout,
+            header: header_start..header_start + start.header_len,
             data_len_bytes: cursor.u64("data length")?,
+            has_integrity: start.flag & HAS_INTEGRITY != 0,
         })
     }
 
@@ -87,19 +93,36 @@ impl Prefix {
     }
 }
 
-fn read_start(cursor: &mut Cursor) -> Result<(Edition, Layout, u64)> {
+/// The fields before the header.
+struct Start {
+    edition: Edition,
+    layout: Layout,
+    flag: u8,
+    header_len: u64,
+}
+
+fn read_start(cursor: &mut Cursor) -> Result<Start> {
     cursor.expect_magic(&MAGIC, Rule::ZstnMagic, "ZSTN file")?;
     let edition = Edition::read(cursor, VERSIONS, Rule::ZstnVersion, "ZSTN file")?;
-    let layout = match cursor.u8("layout flag")? {
+    let flag = cursor.u8("layout flag")?;
+    let layout = match flag {
         0 => Layout::SingleFrame,
         _ => Layout::Indexed,
     };
-    Ok((edition, layout, cursor.u64("header length")?))
+    Ok(Start {
+        edition,
+        layout,
+        flag,
+        header_len: cursor.u64("header length")?,
+    })
 }
 
 /// Bit of the layout flag: the integrity section holds a copy of the header.
 /// z4ai reads any flag but 0 as that of an index.
 const HAS_HEADER_COPY: u8 = 2;
+/// Bit of the layout flag: the file has an integrity section. Without the
+/// announcement, a file that lost its section would look like one of z4ai.
+const HAS_INTEGRITY: u8 = 4;
 
 /// Returns whether a file with this head says that its integrity section holds
 /// a copy of the header (docs/formats/zstn-integrity.md 6).
@@ -108,20 +131,35 @@ pub fn promises_header_copy(head: &[u8]) -> bool {
     head.get(5).is_some_and(|flag| flag & HAS_HEADER_COPY != 0)
 }
 
+/// What the prefix of a new file announces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Announced {
+    /// Nothing.
+    Nothing,
+    /// An integrity section.
+    Integrity,
+    /// An integrity section with a copy of the header.
+    HeaderCopy,
+}
+
 /// Returns the prefix of a new file.
 #[must_use]
 pub fn prefix_bytes(
     edition: Edition,
     layout: Layout,
-    has_header_copy: bool,
+    announced: Announced,
     header: &[u8],
     data_len_bytes: u64,
 ) -> Vec<u8> {
     let mut out = Vec::with_capacity(header.len() + 22);
     out.extend_from_slice(&MAGIC);
     out.push(edition.number(VERSIONS));
-    let copy = if has_header_copy { HAS_HEADER_COPY } else { 0 };
-    out.push(u8::from(layout == Layout::Indexed) | copy);
+    let announced = match announced {
+        Announced::Nothing => 0,
+        Announced::Integrity => HAS_INTEGRITY,
+        Announced::HeaderCopy => HAS_INTEGRITY | HAS_HEADER_COPY,
+    };
+    out.push(u8::from(layout == Layout::Indexed) | announced);
     out.extend_from_slice(&(header.len() as u64).to_le_bytes());
     out.extend_from_slice(header);
     out.extend_from_slice(&data_len_bytes.to_le_bytes());

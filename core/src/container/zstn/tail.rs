@@ -2,10 +2,11 @@
 
 use core::ops::Range;
 
+use super::index::unexplained;
 use super::integrity::{Integrity, Section};
 use super::{Index, Prefix};
-use crate::Result;
 use crate::bytes::part;
+use crate::{Error, Result, Rule};
 
 /// A checked index, and what the file says about itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,6 +21,11 @@ impl Tail {
     /// Parses the bytes between `index.start` and the footer; the index itself
     /// is at `index`. `prefix_bytes` is the file up to its frames. Offsets in
     /// errors are relative to the start of the file.
+    ///
+    /// # Errors
+    /// Every byte of the file must belong to the prefix, a frame, the statistics,
+    /// a block table, the index, the integrity section or the footer. A section that
+    /// the prefix announces must be there.
     pub fn parse(
         prefix: &Prefix,
         prefix_bytes: &[u8],
@@ -28,19 +34,42 @@ impl Tail {
     ) -> Result<Self> {
         let index_len = index.end - index.start;
         let after = part(bytes, index_len..bytes.len() as u64);
-        let section = Section::parse(after).map_err(|error| error.within(index.end))?;
         let index_bytes = part(bytes, 0..index_len);
-        if let Some(section) = &section {
-            section.check_head(prefix_bytes, index_bytes)?;
-        }
         let index_start = index.start;
-        let frames = prefix.end()..index_start;
-        let index = Index::parse(index_bytes, frames, prefix.data_len_bytes)?;
-        let integrity = section.map(|section| section.attach(prefix, &index, index_start));
-        Ok(Self {
-            integrity: integrity.transpose()?,
-            index,
-        })
+        let parse_index = || {
+            Index::parse(
+                index_bytes,
+                prefix.end()..index_start,
+                prefix.data_len_bytes,
+            )
+        };
+        let section = match Section::parse(after) {
+            Ok(section) => section,
+            // An index that is cut short leaves bytes behind that are no section.
+            Err(error) => {
+                return Err(parse_index().err().unwrap_or(error.within(index.end)));
+            }
+        };
+        match &section {
+            Some(section) => section.check_head(prefix_bytes, index_bytes)?,
+            None if prefix.has_integrity => {
+                return Err(Error::malformed(
+                    Rule::ZstnIntegrity,
+                    "the file was packed with an integrity section, and has none: it is damaged, \
+                     get it again",
+                )
+                .at(index.end));
+            }
+            None => {}
+        }
+        let index = parse_index()?;
+        let after_frames = index.check_frames(prefix.end())?..index_start;
+        let integrity = match section {
+            Some(section) => Some(section.attach(prefix, &index, after_frames)?),
+            None if after_frames.is_empty() => None,
+            None => return Err(unexplained(after_frames)),
+        };
+        Ok(Self { index, integrity })
     }
 
     /// Parses like [`Tail::parse`], from the whole file.

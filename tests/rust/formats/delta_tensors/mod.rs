@@ -8,7 +8,7 @@ mod reading;
 use std::ops::Range;
 
 use zstn_core::Result;
-use zstn_core::bytes::part;
+use zstn_core::bytes::{index, part};
 use zstn_core::catalog::{FileCatalog, FileOpener, Kind};
 use zstn_core::container::model_delta::{Base, ModelDelta, pack};
 use zstn_core::engine::Engine;
@@ -131,6 +131,17 @@ fn with_trailer(base: &[u8], target: &[u8]) -> Vec<u8> {
 
 /// Returns the delta without its trailer, as z4ai writes it.
 fn without_trailer(delta: &[u8]) -> Vec<u8> {
-    let records = ModelDelta::parse(delta).unwrap();
-    part(delta, 0..records.records().last().unwrap().payload.end).to_vec()
+    let parsed = ModelDelta::parse(delta).unwrap();
+    let records = parsed.records();
+    let mut bare = part(delta, 0..records.last().unwrap().payload.end).to_vec();
+    // The announcement of the trailer is the highest bit of the payload's flags.
+    for record in records.iter().filter(|record| !record.payload.is_empty()) {
+        let start = index(record.payload.start);
+        let flags = match &bare[start..start + 4] {
+            b"ZSP1" | b"ZPL1" => start + 6,
+            _ => start + 5,
+        };
+        bare[flags] &= 0x7F;
+    }
+    bare
 }

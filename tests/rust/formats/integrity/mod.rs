@@ -2,6 +2,7 @@
 //! changes nothing, however the file is read; sections that are wrong are
 //! refused, missing ones are not (docs/formats/zstn-integrity.md).
 
+mod agreement;
 mod claimed;
 mod damage;
 mod replaced;

@@ -3,12 +3,15 @@
 //! footer; a file without this section is valid.
 
 mod checksum_builder;
+mod contents;
 mod section;
 mod statistics;
 mod verify;
 
 pub use crate::checksum::checksum;
 pub use checksum_builder::{ChecksumBuilder, FrameDigests};
+pub use contents::StatisticsCheck;
+pub(super) use contents::in_memory;
 pub(crate) use section::Section;
 pub(super) use section::{FileDigest, Head};
 #[doc(hidden)]

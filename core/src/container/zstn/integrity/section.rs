@@ -59,42 +59,56 @@ pub struct Section {
 }
 
 impl Section {
-    /// Parses the section at the end of `after_index`, the bytes between index
-    /// and footer. `None` if there is no section, or one of another version.
-    /// Offsets in errors are relative to the start of `after_index`.
+    /// Parses the section that fills `after_index`, the bytes between index and
+    /// footer. `None` if there are no bytes. Offsets in errors are relative to the
+    /// start of `after_index`.
+    ///
+    /// # Errors
+    /// Bytes that are not a section are an error: a damaged magic must not turn a
+    /// file with checksums into one without.
     pub fn parse(after_index: &[u8]) -> Result<Option<Self>> {
-        let Some(front) = after_index.strip_suffix(&MAGIC) else {
+        if after_index.is_empty() {
             return Ok(None);
+        }
+        let Some(front) = after_index.strip_suffix(&MAGIC) else {
+            return Err(bad(format!(
+                "the {} bytes between index and footer are not an integrity section: the file \
+                 is damaged, get it again",
+                after_index.len()
+            ))
+            .at(0));
         };
         let Some((front, len)) = front.split_last_chunk::<8>() else {
             return Err(bad("the integrity section is cut off").at(0));
         };
         let (available, len) = (front.len() as u64, u64::from_le_bytes(*len));
-        if len > available || len < 2 + CHECKSUM_BYTES {
+        if len != available || len < 2 + CHECKSUM_BYTES {
             return Err(bad(format!(
-                "an integrity section of {len} bytes does not fit between index and footer, \
-                     which are {available} apart"
+                "an integrity section of {len} bytes does not fill the {available} bytes between \
+                 index and footer"
             ))
             .at(available));
         }
-        let start = available - len;
-        let covered = part(front, start..available - CHECKSUM_BYTES);
+        let covered = part(front, 0..available - CHECKSUM_BYTES);
         let mut cursor = Cursor::new(part(front, available - CHECKSUM_BYTES..available));
         let stored = cursor.u64("checksum of the integrity section")?;
         if !agrees(stored, checksum([covered])) {
             return Err(
-                bad("the integrity section does not have its own checksum: it is damaged")
-                    .at(start),
+                bad("the integrity section does not have its own checksum: it is damaged").at(0),
             );
         }
         let mut cursor = Cursor::new(covered);
-        if cursor.u16("version of the integrity section")? != VERSION {
-            return Ok(None);
+        let version = cursor.u16("version of the integrity section")?;
+        if version != VERSION {
+            return Err(Error::unsupported(format!(
+                "the integrity section has version {version}, and this program reads version \
+                 {VERSION}: use a newer zstn"
+            )));
         }
         let records_start = cursor.position();
         Self::from_records(&covered[records_start..])
             .map(Some)
-            .map_err(|error| error.within(start + records_start as u64))
+            .map_err(|error| error.within(records_start as u64))
     }
 
     fn from_records(records: &[u8]) -> Result<Self> {
@@ -262,21 +276,21 @@ mod tests {
         let bytes = bytes_of(&section());
         assert_eq!(bytes.len() as u64, FIXED_BYTES + 2 * 44);
         assert_eq!(Section::parse(&bytes), Ok(Some(section())));
-        let after_others = [b"other things".to_vec(), bytes].concat();
-        assert_eq!(Section::parse(&after_others), Ok(Some(section())));
         let none = Section::default();
         assert_eq!(Section::parse(&bytes_of(&none)), Ok(Some(none)));
     }
 
     #[test]
-    fn other_bytes_are_no_section() {
-        for after_index in [&b""[..], b"ZSTN", b"something else between them"] {
-            assert_eq!(Section::parse(after_index), Ok(None));
+    fn bytes_that_are_no_section_are_refused() {
+        assert_eq!(Section::parse(b""), Ok(None));
+        let after_others = [b"other bytes".to_vec(), bytes_of(&section())].concat();
+        for after_index in [&b"Z"[..], b"something else", &after_others] {
+            assert_eq!(rule(after_index), Some(Rule::ZstnIntegrity));
         }
     }
 
     #[test]
-    fn unknown_records_and_versions_are_passed_over() {
+    fn unknown_records_are_skipped_and_unknown_versions_refused() {
         let mut payload = VERSION.to_le_bytes().to_vec();
         payload.extend_from_slice(b"XTRA\x03\0\0\0\0\0\0\0abc");
         assert_eq!(
@@ -284,24 +298,21 @@ mod tests {
             Ok(Some(Section::default()))
         );
         let later = [&2u16.to_le_bytes()[..], b"anything"].concat();
-        assert_eq!(Section::parse(&framed(later)), Ok(None));
+        let error = Section::parse(&framed(later)).expect_err("unsupported");
+        assert_eq!(error.kind(), crate::ErrorKind::Unsupported);
     }
 
     #[test]
-    fn every_flip_and_every_cut_shows_or_hides_the_section() {
+    fn every_flip_and_every_cut_is_found() {
         let bytes = bytes_of(&section());
-        let magic_start = bytes.len() - MAGIC.len();
         for bit in 0..bytes.len() * 8 {
             let mut flipped = bytes.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);
-            if bit / 8 >= magic_start {
-                assert_eq!(Section::parse(&flipped), Ok(None));
-            } else {
-                assert_eq!(rule(&flipped), Some(Rule::ZstnIntegrity), "bit {bit}");
-            }
+            assert_eq!(rule(&flipped), Some(Rule::ZstnIntegrity), "bit {bit}");
         }
-        for start in 1..magic_start {
-            assert_eq!(rule(&bytes[start..]), Some(Rule::ZstnIntegrity), "{start}");
+        for at in 1..bytes.len() {
+            assert_eq!(rule(&bytes[at..]), Some(Rule::ZstnIntegrity), "{at}");
+            assert_eq!(rule(&bytes[..at]), Some(Rule::ZstnIntegrity), "{at}");
         }
     }
 

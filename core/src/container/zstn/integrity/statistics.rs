@@ -107,8 +107,9 @@ impl StoredStatistics {
 pub(crate) struct Record {
     /// The entries of all frames.
     pub bytes: Vec<u8>,
-    /// Where the bands of the last frame end in the file.
-    pub bands_end: u64,
+    /// The bytes of the file between the last frame and the first block table,
+    /// which hold the bands of all frames.
+    pub bands: Range<u64>,
 }
 
 impl Record {
@@ -118,6 +119,7 @@ impl Record {
         &self,
         frames: impl Iterator<Item = (Dtype, &'a [u64])>,
     ) -> Result<Vec<Option<StoredStatistics>>> {
+        let available = self.bands.end - self.bands.start;
         let mut cursor = Cursor::new(&self.bytes);
         let mut entries = Vec::new();
         let mut total: u64 = 0;
@@ -133,7 +135,7 @@ impl Record {
             let summary = statistics::read(&mut cursor, grid.count(), dtype)?;
             total = total
                 .checked_add(len)
-                .filter(|&total| total <= self.bands_end)
+                .filter(|&total| total <= available)
                 .ok_or_else(|| bad("statistics of rows do not fit into the file"))?;
             // A band takes a byte or more.
             let is_possible = match grid.bands() {
@@ -154,7 +156,12 @@ impl Record {
         if cursor.remaining() > 0 {
             return Err(bad("statistics of more tensors than the file has"));
         }
-        let mut start = self.bands_end - total;
+        if total != available {
+            return Err(bad(
+                "the statistics of rows do not fill their place in the file",
+            ));
+        }
+        let mut start = self.bands.start;
         for entry in entries.iter_mut().flatten() {
             entry.range = start..start + entry.range.end;
             start = entry.range.end;

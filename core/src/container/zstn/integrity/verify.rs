@@ -13,6 +13,7 @@ use super::Section;
 use super::section::FileDigest;
 use super::statistics::{Record, StoredStatistics};
 use crate::checksum::{agrees, checksum};
+use crate::container::zstn::index::unexplained;
 use crate::container::zstn::original_sha256::hex;
 use crate::container::zstn::{Content, Index, Prefix};
 use crate::digest::{self, Digest};
@@ -79,12 +80,13 @@ impl Section {
     }
 
     /// Refuses a section made for another number of frames or another
-    /// original.
+    /// original. `after_frames` are the bytes between the last frame and the index:
+    /// statistics of bands and block tables have to fill them.
     pub(in crate::container::zstn) fn attach(
         self,
         prefix: &Prefix,
         index: &Index,
-        index_start: u64,
+        after_frames: Range<u64>,
     ) -> Result<Integrity> {
         let mut frame_count = 0;
         let numbers: Vec<usize> = index
@@ -124,16 +126,20 @@ impl Section {
                 ),
             ));
         }
-        let available = prefix.end()..index_start;
-        let tables = self.tables.map(|lens| table_ranges(&lens, available));
+        let tables = self
+            .tables
+            .map(|lens| table_ranges(&lens, after_frames.clone()));
         let tables = tables.transpose()?;
         let first_table = tables
             .as_ref()
             .and_then(|tables| Some(tables.first()?.start));
-        let bands_end = first_table.unwrap_or(index_start);
+        let bands = after_frames.start..first_table.unwrap_or(after_frames.end);
+        if self.statistics.is_none() && !bands.is_empty() {
+            return Err(unexplained(bands));
+        }
         Ok(Integrity {
             tables,
-            statistics: self.statistics.map(|bytes| Record { bytes, bands_end }),
+            statistics: self.statistics.map(|bytes| Record { bytes, bands }),
             file: self.file,
             frames: self.frames,
             tensors: self.tensors,
@@ -184,7 +190,7 @@ impl Integrity {
     #[must_use]
     pub fn statistics_bytes(&self) -> Option<(&[u8], u64)> {
         let record = self.statistics.as_ref()?;
-        Some((&record.bytes, record.bands_end))
+        Some((&record.bytes, record.bands.end))
     }
 
     /// Returns the statistics of every record, given its dtype and shape. An alias
@@ -243,13 +249,6 @@ impl Integrity {
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.frames.is_some() && self.tensors.is_some()
-    }
-
-    /// Returns whether the restored file has to be compared with its SHA-256: other
-    /// checksums do not cover every byte, or the digest is only claimed.
-    #[must_use]
-    pub fn needs_file_check(&self) -> bool {
-        !self.is_complete() || self.claimed_sha256().is_some()
     }
 
     /// Returns the number of the frame that record `number` has or shares.

@@ -1,0 +1,135 @@
+//! Comparing decoded tensors with the parts of a file that only some readers use:
+//! statistics and block tables. Unpacking and verifying both make these comparisons,
+//! so that they accept the same files.
+
+use alloc::borrow::Cow;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use super::{Integrity, StoredStatistics};
+use crate::bytes::part;
+use crate::container::safetensors::{Header, Tensor};
+use crate::container::zstn::rows::FrameTable;
+use crate::container::zstn::{Prefix, Tail};
+use crate::engine::Engine;
+use crate::frame::Edition;
+use crate::statistics::{Figures, Statistics};
+use crate::{Error, Result, Rule, TensorRef};
+
+/// The stored statistics of all tensors, to compare decoded tensors with: a viewer
+/// shows a false figure as a fact.
+#[derive(Debug, Default)]
+pub struct StatisticsCheck(Vec<Expected>);
+
+#[derive(Debug)]
+struct Expected {
+    tensor: Tensor,
+    summary: Figures,
+    bands: Vec<Figures>,
+}
+
+impl StatisticsCheck {
+    /// Reads the statistics of a file with this `prefix` and `tail`. `header` is the
+    /// header of the original, and `read` returns bytes of the file. The check of a
+    /// file without statistics accepts every tensor.
+    ///
+    /// # Errors
+    /// [`Rule::ZstnStatistics`] for statistics that are malformed or do not have
+    /// their checksum; the errors of `read`.
+    pub fn new<'a>(
+        header: &[u8],
+        prefix: &Prefix,
+        tail: &Tail,
+        mut read: impl FnMut(Range<u64>) -> Result<Cow<'a, [u8]>>,
+    ) -> Result<Self> {
+        let integrity = tail.integrity.as_ref();
+        let Some(integrity) = integrity.filter(|all| all.statistics_bytes().is_some()) else {
+            return Ok(Self::default());
+        };
+        let header = Header::parse(header, prefix.data_len_bytes)?;
+        let tensors = tail.index.agree(&header)?;
+        let shapes: Vec<_> = tensors.iter().map(|t| (t.dtype, &t.shape[..])).collect();
+        let stored = integrity.statistics(&shapes)?.unwrap_or_default();
+        let mut expected = Vec::new();
+        for (stored, tensor) in stored.into_iter().zip(tensors) {
+            let Some(stored) = stored else { continue };
+            let bands = Self::bands(&stored, &mut read);
+            expected.push(Expected {
+                bands: bands.map_err(|error| error.tensor(&tensor.name))?,
+                tensor: tensor.clone(),
+                summary: stored.summary,
+            });
+        }
+        expected.sort_by_key(|of| of.tensor.span.start);
+        Ok(Self(expected))
+    }
+
+    fn bands<'a>(
+        stored: &StoredStatistics,
+        read: &mut impl FnMut(Range<u64>) -> Result<Cow<'a, [u8]>>,
+    ) -> Result<Vec<Figures>> {
+        let bytes = read(stored.range.clone())?;
+        stored.bands(&bytes)
+    }
+
+    /// Compares the tensors whose bytes are those of `span` of the data.
+    ///
+    /// # Errors
+    /// [`Rule::ZstnStatistics`] if the tensor has other statistics.
+    pub fn check<E: Engine>(&self, engine: &E, span: &Range<u64>, bytes: &[u8]) -> Result<()> {
+        let start = self
+            .0
+            .partition_point(|of| of.tensor.span.start < span.start);
+        let at_span = self.0[start..].iter();
+        for of in at_span.take_while(|of| of.tensor.span.start == span.start) {
+            if of.tensor.span != *span {
+                continue;
+            }
+            let tensor = TensorRef::new(bytes, of.tensor.dtype, &of.tensor.shape);
+            let found = Statistics::of(engine, tensor);
+            if found.is_none_or(|f| f.summary != of.summary || f.bands != of.bands) {
+                return Err(Error::malformed(
+                    Rule::ZstnStatistics,
+                    "the statistics in the file are not those of the tensor: pack it again",
+                )
+                .tensor(&of.tensor.name));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Integrity {
+    /// Compares the block table of record `number` with the frame `stored` of a
+    /// tensor of `len_bytes`; `read` returns bytes of the file. Only readers of rows
+    /// use the table. Offsets in errors are those in the file, where the frame begins
+    /// at `frame_start`.
+    ///
+    /// # Errors
+    /// A table that is malformed or belongs to another frame; the errors of `read`.
+    pub fn check_table<'a>(
+        &self,
+        number: usize,
+        (frame_start, stored): (u64, &[u8]),
+        len_bytes: u64,
+        edition: Edition,
+        read: impl FnOnce(Range<u64>) -> Result<Cow<'a, [u8]>>,
+    ) -> Result<()> {
+        let Some(place) = self.table(number) else {
+            return Ok(());
+        };
+        let bytes = read(place.clone())?;
+        let table = FrameTable::parse(&bytes, stored.len() as u64, len_bytes, edition)
+            .map_err(|error| error.within(place.start))?;
+        table
+            .check(stored)
+            .map_err(|error| error.within(frame_start))
+    }
+}
+
+/// Returns bytes of a file in memory, for the checks above.
+pub(in crate::container::zstn) fn in_memory<'a>(
+    file: &'a [u8],
+) -> impl Fn(Range<u64>) -> Result<Cow<'a, [u8]>> {
+    move |range| Ok(Cow::Borrowed(part(file, range)))
+}
