@@ -89,6 +89,7 @@ fn of_vector(seeds: &mut Seeds, path: &Path) -> Result<()> {
         Some("z4ai" | "zxq1") => seeds.add("frames", &bytes),
         Some("zstn") => {
             seeds.add("unpack", &bytes)?;
+            seeds.add("agreement", &pair_of(&[], &bytes))?;
             of_file(seeds, &bytes)
         }
         Some("zt") => {
@@ -215,6 +216,7 @@ fn of_checkpoint(seeds: &mut Seeds, file: &[u8]) -> Result<()> {
     let options = ContainerOptions::new(Effort::Balanced);
     if let Ok(packed) = pack(&seeds.engine, file, options) {
         seeds.add("unpack", &packed)?;
+        seeds.add("agreement", &pair_of(&[], &packed))?;
         of_file(seeds, &packed)?;
     }
     for extended in [false, true] {
@@ -229,6 +231,7 @@ fn of_checkpoint(seeds: &mut Seeds, file: &[u8]) -> Result<()> {
         };
         if let Ok(delta) = model_delta::pack(&seeds.engine, &tuned, &base, options) {
             seeds.add("deltas", &pair_of(file, &delta))?;
+            seeds.add("agreement", &pair_of(file, &delta))?;
         }
     }
     Ok(())

@@ -19,7 +19,7 @@ use crate::{process, programs};
 const MANIFEST: &str = "tests/fuzz/Cargo.toml";
 
 /// All targets: those that find most come first.
-const TARGETS: [&str; 18] = [
+const TARGETS: [&str; 19] = [
     "frames",
     "files",
     "pieces",
@@ -27,6 +27,7 @@ const TARGETS: [&str; 18] = [
     "c_boundary",
     "rows",
     "unpack",
+    "agreement",
     "differences",
     "deltas",
     "quantised",

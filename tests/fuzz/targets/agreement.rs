@@ -1,0 +1,41 @@
+//! `verify` and `unpack` accept the same files, plain containers and deltas with
+//! their base, and refuse the others for the same reason.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use zstn::{Input, Sink, UnpackOptions, VerifyOptions};
+use zstn_core::catalog::Kind;
+use zstn_fuzz::{LIMIT_BYTES, NATIVE, catalog, pair, with_and_without_checksums};
+
+fuzz_target!(|input: &[u8]| {
+    let Some((base, file)) = pair(input) else {
+        return;
+    };
+    with_and_without_checksums(|_| {
+        // Other kinds are verified, and restore no file.
+        let is_packed = catalog(file).is_ok_and(|opened| {
+            matches!(opened.kind(), Kind::Zstn | Kind::Delta)
+                && opened.original_len_bytes() <= LIMIT_BYTES
+        });
+        if !is_packed {
+            return;
+        }
+        let input = || Input::bytes("file", file.to_vec());
+        let (mut unpacking, mut verifying) = (UnpackOptions::default(), VerifyOptions::default());
+        if !base.is_empty() {
+            unpacking = unpacking.base(Input::bytes("base", base.to_vec()));
+            verifying = verifying.base(Input::bytes("base", base.to_vec()));
+        }
+        let mut restored = Vec::new();
+        let sink = Sink::writer(&mut restored);
+        let unpacked = zstn::unpack(&NATIVE, input(), sink, &unpacking);
+        let verified = zstn::verify(&NATIVE, input(), &verifying);
+        assert_eq!(
+            unpacked.err().map(|error| error.to_string()),
+            verified.err().map(|error| error.to_string()),
+            "unpack and verify"
+        );
+    });
+});
+zstn_fuzz::keep_lengths!();
