@@ -8,6 +8,8 @@
 use std::borrow::Cow;
 use std::fmt::{self, Display, Write};
 
+pub use zstn_net::shown::{address, text as without_secrets};
+
 /// Displays its content on one line, with every character that
 /// [`is_unsafe`] as an escape sequence of Rust, like `\n` or `\u{1b}`.
 #[derive(Debug)]
@@ -25,6 +27,17 @@ pub fn escaped(text: &str) -> Cow<'_, str> {
     match text.contains(is_unsafe) {
         true => Escaped(text).to_string().into(),
         false => text.into(),
+    }
+}
+
+/// Displays its content without the secrets of the addresses in it
+/// ([`without_secrets`]).
+#[derive(Debug)]
+pub struct Shown<T>(pub T);
+
+impl<T: Display> Display for Shown<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&without_secrets(&self.0.to_string()))
     }
 }
 

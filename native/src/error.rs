@@ -2,15 +2,18 @@
 
 use std::path::Path;
 
+use crate::display::Shown;
+
 /// Result of everything in this crate that can fail.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// An error of this crate.
+/// An error of this crate. What it displays hides the secrets of addresses, also
+/// of those in texts of servers and libraries.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A file is refused.
-    #[error("{place}: {source}")]
+    #[error("{}", Shown(format_args!("{place}: {source}")))]
     Format {
         /// Path or address of the file.
         place: String,
@@ -21,7 +24,7 @@ pub enum Error {
     #[error(transparent)]
     Core(#[from] zstn_core::Error),
     /// An operation of the system failed.
-    #[error("cannot {action}: {source}")]
+    #[error("{}", Shown(format_args!("cannot {action}: {source}")))]
     Io {
         /// The attempted action, with the file's name.
         action: String,
@@ -29,7 +32,7 @@ pub enum Error {
         source: std::io::Error,
     },
     /// A server answered with something else than the bytes asked for.
-    #[error("{url}: {detail}")]
+    #[error("{}", Shown(format_args!("{url}: {detail}")))]
     Http {
         /// Address asked.
         url: String,
@@ -40,7 +43,7 @@ pub enum Error {
     },
     /// A file, local or on a server, has changed since it was opened. No result
     /// is made from bytes of both versions.
-    #[error("{name}: the file has changed since it was opened{detail}; open it again")]
+    #[error("{}", Shown(format_args!("{name}: the file has changed since it was opened{detail}; open it again")))]
     Changed {
         /// Path or address.
         name: String,
@@ -48,13 +51,13 @@ pub enum Error {
         detail: String,
     },
     /// Two files that should be equal are not.
-    #[error("{detail}")]
+    #[error("{}", Shown(detail))]
     Differs {
         /// The first difference.
         detail: String,
     },
     /// The output exists and may not be replaced.
-    #[error("{} exists already{detail}", path.display())]
+    #[error("{}", Shown(format_args!("{} exists already{detail}", path.display())))]
     Exists {
         /// Its path or address.
         path: std::path::PathBuf,
@@ -62,7 +65,7 @@ pub enum Error {
         detail: String,
     },
     /// A delta cannot be read without its base.
-    #[error("{name} is a difference from another checkpoint{detail}; give that one as its base")]
+    #[error("{}", Shown(format_args!("{name} is a difference from another checkpoint{detail}; give that one as its base")))]
     NeedsBase {
         /// Path or address of the delta.
         name: String,
@@ -74,7 +77,7 @@ pub enum Error {
     #[error(transparent)]
     Hub(#[from] crate::hub::Refusal),
     /// The arguments do not make sense.
-    #[error("{0}")]
+    #[error("{}", Shown(_0))]
     Usage(String),
 }
 

@@ -67,6 +67,8 @@ pub fn documentation(workspace: &Workspace, step: &mut Step) -> Result<()> {
         "zstn",
         "--package",
         "zstn-store",
+        "--package",
+        "zstn-net",
     ]);
     step.run(&mut doc)
 }

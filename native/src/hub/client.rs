@@ -6,10 +6,14 @@ use std::time::Duration;
 
 use serde_json::Value;
 use ureq::http::{HeaderMap, Request, Response, StatusCode, Uri};
+use ureq::config::ConfigBuilder;
+use ureq::typestate::AgentScope;
 use ureq::{Agent, AsSendBody, Body};
 
 use super::{Refusal, Repository};
-use crate::source::HttpOptions;
+use zstn_net::shown;
+
+use crate::source::{HttpOptions, Transport};
 use crate::{Error, Location, Result};
 
 /// The longest answer that is read, in bytes; a page of a listing has 1000
@@ -30,7 +34,7 @@ pub struct Hub {
     endpoint: String,
     origin: String,
     token: Option<String>,
-    agent: Agent,
+    transport: Transport,
 }
 
 /// Shows no token.
@@ -63,6 +67,20 @@ impl From<Refusal> for Failure {
     }
 }
 
+/// Begins the settings of connections.
+fn configuration() -> ConfigBuilder<AgentScope> {
+    Agent::config_builder()
+        .http_status_as_error(false)
+        // The token must not follow a redirect.
+        .max_redirects(0)
+        .max_redirects_will_error(false)
+        .timeout_connect(Some(CONNECT_TIMEOUT))
+        .timeout_recv_response(Some(ANSWER_TIMEOUT))
+        .timeout_per_read(Some(ANSWER_TIMEOUT))
+        .timeout_per_write(Some(ANSWER_TIMEOUT))
+        .user_agent(concat!("zstn/", env!("CARGO_PKG_VERSION")))
+}
+
 impl Hub {
     /// Returns the hub at `endpoint`, an http(s) address.
     ///
@@ -78,23 +96,11 @@ impl Hub {
             http.with_token(endpoint, token)?;
         }
         let origin = Location::url(endpoint).origin().unwrap_or_default();
-        let agent = Agent::config_builder()
-            .http_status_as_error(false)
-            // The token must not follow a redirect.
-            .max_redirects(0)
-            .max_redirects_will_error(false)
-            .timeout_connect(Some(CONNECT_TIMEOUT))
-            .timeout_recv_response(Some(ANSWER_TIMEOUT))
-            .timeout_per_read(Some(ANSWER_TIMEOUT))
-            .timeout_per_write(Some(ANSWER_TIMEOUT))
-            .user_agent(concat!("zstn/", env!("CARGO_PKG_VERSION")))
-            .build()
-            .into();
         Ok(Self {
             endpoint: endpoint.into(),
             origin,
             token: token.map(str::to_owned),
-            agent,
+            transport: Transport::new(configuration),
         })
     }
 
@@ -178,9 +184,11 @@ impl Hub {
         let request = request
             .body(body)
             .map_err(|error| problem(url, format!("this is not an address: {error}"), None))?;
-        self.agent
-            .run(request)
-            .map_err(|error| unanswered(url, &error))
+        let sent = self.transport.run(request, |limits| limits);
+        sent.map_err(|error| Failure::Passing {
+            error: problem(url, error.describe(), None),
+            wait: None,
+        })
     }
 }
 
@@ -241,9 +249,8 @@ fn unanswered(url: &str, error: &ureq::Error) -> Failure {
 /// Returns an error about an address. Its query, which may be a signature, is left
 /// out.
 pub(super) fn problem(url: &str, detail: String, status: Option<StatusCode>) -> Error {
-    let shown = url.split(['?', '#']).next().unwrap_or_default();
     Error::Http {
-        url: shown.into(),
+        url: shown::address(url).into_owned(),
         detail,
         status: status.map(|status| status.as_u16()),
     }

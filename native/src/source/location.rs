@@ -10,7 +10,7 @@ use super::access::{Access, is_pipe};
 use super::scheme::{self, Scheme};
 use super::{Feed, HttpOptions, Map, Source};
 use super::{address, http as network};
-use crate::{Error, Result};
+use crate::{Error, Result, display};
 
 /// The location of an input.
 ///
@@ -25,7 +25,7 @@ use crate::{Error, Result};
 /// let config = Location::url("https://example.org/config.json?download=true");
 /// assert_eq!(model.sibling("config.json"), Some(config));
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub enum Location {
     /// A file or a folder.
     Path(PathBuf),
@@ -66,12 +66,25 @@ impl From<&Self> for Location {
     }
 }
 
+/// Displays the path or address, without the secrets that an address may hold:
+/// user, password, query and fragment.
 impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Path(path) => path.display().fmt(f),
-            Self::Url(url) => url.fmt(f),
+            Self::Url(url) => display::address(url).fmt(f),
             Self::Stdin => f.write_str("standard input"),
+        }
+    }
+}
+
+/// Hides what [`Display`](fmt::Display) hides.
+impl fmt::Debug for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Path(path) => f.debug_tuple("Path").field(path).finish(),
+            Self::Url(url) => f.debug_tuple("Url").field(&display::address(url)).finish(),
+            Self::Stdin => f.write_str("Stdin"),
         }
     }
 }

@@ -33,6 +33,8 @@ pub use file::FileSource;
 pub(crate) use http::check_absent;
 #[cfg(feature = "lfs")]
 pub(crate) use http::put_watched;
+#[cfg(feature = "manifest")]
+pub(crate) use http::Transport;
 pub use http::{HttpObserver, HttpOptions, HttpRequest, Remote, put};
 pub use input::Input;
 pub use location::Location;

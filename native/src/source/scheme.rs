@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use percent_encoding::percent_decode_str;
 
-use crate::{Error, Result};
+use crate::{Error, Result, display};
 
 /// The way in which an address is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,7 +50,11 @@ impl Scheme {
     /// [`Error::Usage`] for an unknown one.
     pub(super) fn of(address: &str) -> Result<Self> {
         Self::find(address)
-            .ok_or_else(|| Error::Usage(format!("{address} is not an address: {}", readable())))
+            .ok_or_else(|| Error::Usage(format!(
+                "{} is not an address: {}",
+                display::address(address),
+                readable()
+            )))
     }
 }
 
@@ -101,7 +105,8 @@ pub(super) fn missing_file(path: &str) -> Option<Error> {
 /// [`Error::Usage`] for another host than this one, a relative path, a query and
 /// a fragment.
 pub(super) fn file_path(address: &str) -> Result<PathBuf> {
-    let refuse = |why: &str| Err(Error::Usage(format!("{address}: {why}")));
+    let shown = display::address(address);
+    let refuse = |why: &str| Err(Error::Usage(format!("{shown}: {why}")));
     let rest = split(address).map_or("", |(_, rest)| rest);
     let slash = rest.find('/').unwrap_or(rest.len());
     let (host, path) = rest.split_at(slash);

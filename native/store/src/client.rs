@@ -1,12 +1,13 @@
 //! The HTTP client below the stores' library.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use object_store::client::{ClientConfigKey, HttpClient, HttpConnector};
 use object_store::{BackoffConfig, ClientOptions, RetryConfig};
 use reqwest::redirect::Policy;
-use rustls_platform_verifier::BuilderVerifierExt;
+
+use zstn_net::proxy::Proxies;
+use zstn_net::tls;
 
 use crate::observer::{Observed, Observer};
 use crate::{Limits, StoreOptions};
@@ -43,13 +44,12 @@ impl Connector {
         &self,
         allow_http: bool,
     ) -> Result<reqwest::Client, Box<dyn std::error::Error + Send + Sync>> {
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let tls = rustls::ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()?
-            .with_platform_verifier()?
-            .with_no_client_auth();
+        let proxies = Proxies::of_process();
+        proxies.check()?;
+        let proxy = reqwest::Proxy::custom(move |target| proxies.url_for(target.as_str()));
         let builder = reqwest::Client::builder()
-            .tls_backend_preconfigured(tls)
+            .tls_backend_preconfigured(tls::config()?)
+            .proxy(proxy)
             .user_agent(concat!("zstn/", env!("CARGO_PKG_VERSION")))
             .http1_only()
             .https_only(!allow_http)

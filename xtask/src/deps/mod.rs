@@ -22,7 +22,7 @@ use artifact::ALL;
 use package::Shipped;
 
 /// The folders of the crates that are published, whose archives have a licence too.
-const CRATES: [&str; 3] = ["core", "native", "native/store"];
+const CRATES: [&str; 4] = ["core", "native", "native/net", "native/store"];
 
 /// The name of the files with the licences of what is shipped.
 pub const NOTICES: &str = "THIRD-PARTY-LICENSES.txt";

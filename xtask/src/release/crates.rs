@@ -10,7 +10,7 @@ use crate::step::Step;
 use crate::workspace::Workspace;
 
 /// Those that are published, each after what it depends on.
-const CRATES: [&str; 3] = ["zstn-core", "zstn-store", "zstn"];
+const CRATES: [&str; 4] = ["zstn-core", "zstn-net", "zstn-store", "zstn"];
 
 /// Packs them into `folder`. Cargo builds each from its archive, and takes those
 /// that are not on crates.io yet from the archives before it.

@@ -1,12 +1,12 @@
 //! A model hub as an upstream.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
 use reqwest::redirect::Policy;
-use rustls_platform_verifier::BuilderVerifierExt;
 use serde_json::Value;
+use zstn_net::proxy::Proxies;
+use zstn_net::{shown, tls};
 
 use super::{Entry, Page, Permissions, Refusal};
 use crate::gateway::request::{Repository, Revision};
@@ -37,7 +37,8 @@ impl Hub {
         let endpoint = endpoint.trim_end_matches('/').to_owned();
         let client = client(http).map_err(|error| {
             Error::Usage(format!(
-                "connections to {endpoint} cannot be set up: {error}"
+                "connections to {} cannot be set up: {error}",
+                shown::address(&endpoint)
             ))
         })?;
         Ok(Self {
@@ -283,13 +284,12 @@ pub(super) fn identity(repository: &Repository, tag: &str, len_bytes: u64) -> St
 }
 
 fn client(http: &HttpOptions) -> Result<reqwest::Client, Box<dyn std::error::Error>> {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let tls = rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()?
-        .with_platform_verifier()?
-        .with_no_client_auth();
+    let proxies = Proxies::of_process();
+    proxies.check()?;
+    let proxy = reqwest::Proxy::custom(move |target| proxies.url_for(target.as_str()));
     let client = reqwest::Client::builder()
-        .tls_backend_preconfigured(tls)
+        .tls_backend_preconfigured(tls::config()?)
+        .proxy(proxy)
         .user_agent(concat!("zstn/", env!("CARGO_PKG_VERSION")))
         .http1_only()
         // Clients follow redirects themselves, and keep their permissions from

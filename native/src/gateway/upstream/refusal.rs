@@ -6,6 +6,7 @@ use axum::body::Body;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use zstn_core::ErrorKind;
+use zstn_net::{proxy, shown};
 
 use crate::Error;
 
@@ -84,7 +85,11 @@ impl Refusal {
             true => (StatusCode::GATEWAY_TIMEOUT, "does not answer in time"),
             false => (StatusCode::BAD_GATEWAY, "cannot be reached"),
         };
-        Self::new(status, format!("the upstream {endpoint} {problem}{reason}"))
+        if let (true, Some(proxy)) = (error.is_connect(), proxy::describe_for(endpoint)) {
+            reason.push_str(&format!(" (through {proxy})"));
+        }
+        let reason = shown::text(&reason);
+        Self::new(status, format!("the upstream {} {problem}{reason}", shown::address(endpoint)))
     }
 
     /// Returns whether there is no such file, as opposed to no such repository or

@@ -3,14 +3,19 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+use ureq::config::ConfigBuilder;
 use ureq::http::request::Builder;
-use ureq::http::{HeaderName, HeaderValue, Method, Request, Uri, header};
+use ureq::http::{HeaderName, HeaderValue, Method, Request, header};
+use ureq::typestate::AgentScope;
 use ureq::{Agent, AsSendBody};
+use zstn_net::shown;
+use zstn_net::target::{self, Target};
 
 use super::answer::Answer;
 use super::retry::{Failure, Progress, Turn};
+use super::HttpOptions;
 use super::secrets::Origin;
-use super::{HttpOptions, redirect};
+use super::transport::Transport;
 use crate::Error;
 use crate::source::hub::HubFile;
 use crate::source::scheme::Scheme;
@@ -34,9 +39,11 @@ const COMMIT: &str = "x-repo-commit";
 /// A file's address, and the connections to its server.
 #[derive(Debug)]
 pub(super) struct Client {
-    agent: Agent,
-    /// The address that was given, also for messages.
+    transport: Transport,
+    /// The address that was given.
     url: String,
+    /// The same for messages.
+    shown: String,
     /// The file of a hub that this address means.
     hub: Option<HubFile>,
     options: HttpOptions,
@@ -45,6 +52,20 @@ pub(super) struct Client {
     answered: AtomicBool,
     requests: AtomicU64,
     received_bytes: AtomicU64,
+}
+
+/// Begins the settings of connections.
+fn configuration() -> ConfigBuilder<AgentScope> {
+    Agent::config_builder()
+        .http_status_as_error(false)
+        // Redirects are followed here: what may be sent where is this project's
+        // own concern, and so is what counts as an address.
+        .max_redirects(0)
+        .max_redirects_will_error(false)
+        .max_response_header_size(MAX_HEADERS_BYTES)
+        .input_buffer_size(INPUT_BUFFER_BYTES)
+        .timeout_recv_body(Some(BODY_TIMEOUT))
+        .user_agent(concat!("zstn/", env!("CARGO_PKG_VERSION")))
 }
 
 impl Client {
@@ -59,23 +80,20 @@ impl Client {
             Some(Scheme::Hub) => Some(options.log_in(url)?),
             _ => None,
         };
-        let agent = Agent::config_builder()
-            .http_status_as_error(false)
-            // Redirects are followed here: what may be sent where is this
-            // project's own concern, and so is what counts as an address.
-            .max_redirects(0)
-            .max_redirects_will_error(false)
-            .max_response_header_size(MAX_HEADERS_BYTES)
-            .input_buffer_size(INPUT_BUFFER_BYTES)
-            .timeout_resolve(Some(options.connect_timeout))
-            .timeout_connect(Some(options.connect_timeout))
-            .timeout_recv_body(Some(BODY_TIMEOUT))
-            .user_agent(concat!("zstn/", env!("CARGO_PKG_VERSION")))
-            .build()
-            .into();
+        let asked = hub.as_ref().map(HubFile::url);
+        let asked = asked.as_deref().unwrap_or(url);
+        // Requests say so if it is not an address.
+        if let Ok(Target {
+            user: Some(user), ..
+        }) = target::parse(asked)
+            && !options.secrets.has(asked, &header::AUTHORIZATION)
+        {
+            options.secrets.add_value(asked, header::AUTHORIZATION, user)?;
+        }
         Ok(Self {
-            agent,
+            transport: Transport::new(configuration),
             url: url.into(),
+            shown: shown::address(url).into_owned(),
             hub,
             options,
             answered: AtomicBool::new(false),
@@ -84,6 +102,12 @@ impl Client {
         })
     }
 
+    /// Returns the address as messages and names show it.
+    pub(super) fn shown(&self) -> &str {
+        &self.shown
+    }
+
+    /// Returns the address that was given, which may contain secrets.
     pub(super) fn url(&self) -> &str {
         &self.url
     }
@@ -123,10 +147,13 @@ impl Client {
     }
 
     /// Returns the http(s) address to ask.
-    pub(super) fn uri(&self) -> Result<Uri, Error> {
+    pub(super) fn target(&self) -> Result<Target, Error> {
         let url = self.hub.as_ref().map(HubFile::url);
-        let uri = url.as_ref().unwrap_or(&self.url).parse();
-        uri.map_err(|error| self.problem(format!("this is not an address: {error}")))
+        let parsed = target::parse(url.as_ref().unwrap_or(&self.url));
+        // Its user is among the secrets of its origin.
+        parsed
+            .map(|target| Target { user: None, ..target })
+            .map_err(|why| self.problem(format!("this is not an address: {why}")))
     }
 
     /// Makes a request, always to the address that was given: one that it
@@ -139,15 +166,15 @@ impl Client {
     ) -> Result<Answer, Failure> {
         self.requests.fetch_add(1, Relaxed);
         progress.begin_request();
-        let mut uri = self.uri()?;
-        let origin = Origin::of(&uri);
+        let mut target = self.target()?;
+        let origin = Origin::of(&target.uri);
         let mut is_home = true;
         for _ in 0..=MAX_REDIRECTS {
             // Another origin that redirects back must not choose what is asked
             // for with the secrets of this one.
-            is_home &= Origin::of(&uri) == origin;
+            is_home &= Origin::of(&target.uri) == origin;
             let secrets_for = origin.as_ref().filter(|_| is_home);
-            let answer = self.hop(method, &uri, headers, secrets_for, progress)?;
+            let answer = self.hop(method, &target, headers, secrets_for, progress)?;
             self.answered.store(true, Relaxed);
             if let (Some(hub), true) = (&self.hub, is_home)
                 && let Some(commit) = answer.headers.get(COMMIT)
@@ -161,30 +188,43 @@ impl Client {
             let location = location.ok_or_else(|| {
                 self.status_problem(answer.status, " without saying where the file is")
             })?;
-            uri = redirect::target(&uri, location).map_err(|why| self.problem(why))?;
+            target = self.redirected(&target, location)?;
         }
         let detail = format!("the server redirects more than {MAX_REDIRECTS} times");
         Err(self.problem(detail).into())
     }
 
+    /// Returns the address that an answer of `from` redirects to.
+    pub(super) fn redirected(
+        &self,
+        from: &Target,
+        location: &HeaderValue,
+    ) -> Result<Target, Error> {
+        target::redirected(&from.uri, location).map_err(|why| self.problem(why))
+    }
+
     /// One request without redirects. These headers go wherever the server
     /// points; the secrets for `secrets_for` are added if that is the origin of
-    /// both `uri` and the address that was given.
+    /// both `target` and the address that was given.
     fn hop(
         &self,
         method: &Method,
-        uri: &Uri,
+        target: &Target,
         headers: &[(HeaderName, HeaderValue)],
         secrets_for: Option<&Origin>,
         progress: &Progress<'_>,
     ) -> Result<Answer, Failure> {
         let mut request = Request::builder()
             .method(method)
-            .uri(uri)
+            .uri(&target.uri)
             // Positions are of the file, not of a compressed copy of it.
             .header(header::ACCEPT_ENCODING, "identity");
         for (name, value) in headers {
             request = request.header(name, value);
+        }
+        // A redirect may name a user for another server.
+        if let (Some(user), None) = (&target.user, secrets_for) {
+            request = request.header(header::AUTHORIZATION, user);
         }
         self.send(request, (), secrets_for, progress.turn())
     }
@@ -208,16 +248,16 @@ impl Client {
         let Turn {
             patience, silence, ..
         } = turn;
-        let request = self
-            .agent
-            .configure_request(request)
-            .timeout_connect(Some(patience.min(self.options.connect_timeout)))
-            .timeout_send_request(Some(patience))
-            .timeout_recv_response(Some(patience))
-            .timeout_per_read(Some(silence))
-            .timeout_per_write(Some(patience))
-            .build();
-        let response = self.agent.run(request);
+        let connecting = patience.min(self.options.connect_timeout);
+        let response = self.transport.run(request, |limits| {
+            limits
+                .timeout_resolve(Some(connecting))
+                .timeout_connect(Some(connecting))
+                .timeout_send_request(Some(patience))
+                .timeout_recv_response(Some(patience))
+                .timeout_per_read(Some(silence))
+                .timeout_per_write(Some(patience))
+        });
         let (parts, body) = response
             .map_err(|error| self.unanswered(error))?
             .into_parts();

@@ -8,6 +8,7 @@ use ureq::http::{StatusCode, header};
 
 use super::answer::Answer;
 use super::client::Client;
+use super::transport::Unanswered;
 use super::retry::{Failure, may_pass, parse_retry_after};
 use crate::Error;
 
@@ -43,7 +44,7 @@ impl Client {
 
     pub(super) fn problem(&self, detail: impl Into<String>) -> Error {
         Error::Http {
-            url: self.url().into(),
+            url: self.shown().into(),
             detail: detail.into(),
             status: None,
         }
@@ -51,7 +52,7 @@ impl Client {
 
     pub(super) fn status_problem(&self, status: StatusCode, advice: &str) -> Error {
         Error::Http {
-            url: self.url().into(),
+            url: self.shown().into(),
             detail: format!("the server answered {status}{advice}"),
             status: Some(status.as_u16()),
         }
@@ -59,7 +60,7 @@ impl Client {
 
     pub(super) fn changed(&self, detail: impl Into<String>) -> Error {
         Error::Changed {
-            name: self.url().into(),
+            name: self.shown().into(),
             detail: detail.into(),
         }
     }
@@ -73,9 +74,12 @@ impl Client {
     }
 
     /// The failure for a request without an answer.
-    pub(super) fn unanswered(&self, error: ureq::Error) -> Failure {
+    pub(super) fn unanswered(&self, unanswered: Unanswered) -> Failure {
         use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
-        let detail = format!("cannot be reached: {error}");
+        let detail = unanswered.describe();
+        let Unanswered::Failed { error, .. } = unanswered else {
+            return self.problem(detail).into();
+        };
         match error {
             ureq::Error::Timeout(Timeout::Connect | Timeout::Resolve)
             | ureq::Error::HostNotFound

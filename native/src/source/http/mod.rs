@@ -24,9 +24,9 @@ mod opening;
 mod options;
 mod put;
 mod ranges;
-mod redirect;
 mod retry;
 mod secrets;
+mod transport;
 mod validator;
 mod whole;
 
@@ -37,6 +37,8 @@ pub use put::put;
 #[cfg(feature = "lfs")]
 pub(crate) use put::put_watched;
 pub(super) use secrets::origin;
+#[cfg(feature = "manifest")]
+pub(crate) use transport::Transport;
 pub(super) use whole::download;
 pub(super) use whole::small;
 pub(super) use whole::without_ranges;
@@ -197,7 +199,7 @@ impl Remote {
 
 impl Source for Remote {
     fn name(&self) -> &str {
-        self.client.url()
+        self.client.shown()
     }
 
     fn len_bytes(&self) -> u64 {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ureq::http::{Request, StatusCode, Uri, header};
+use zstn_net::target::{self, Target};
 
 /// Is told of the requests to web servers, hubs and object stores, when each has
 /// ended. Calls may come from any thread.
@@ -77,8 +78,8 @@ impl Observer {
 
     /// Says that a file was read whole.
     pub(super) fn read_whole(&self, url: &str, len_bytes: u64) {
-        let shown = match url.parse::<Uri>() {
-            Ok(uri) => format!("{}{}", host(&uri), uri.path()),
+        let shown = match target::parse(url) {
+            Ok(Target { uri, .. }) => format!("{}{}", host(&uri), uri.path()),
             Err(_) => String::new(),
         };
         self.0.told.read_whole(&shown, len_bytes);

@@ -4,13 +4,15 @@ use std::fs::File;
 use std::io::{self, Read};
 
 use ureq::SendBody;
-use ureq::http::{HeaderValue, Method, Request, StatusCode, Uri, header};
+use ureq::http::{HeaderValue, Method, Request, StatusCode, header};
+use zstn_net::shown;
+use zstn_net::target::Target;
 
 use super::answer::Answer;
 use super::client::{Client, MAX_REDIRECTS};
 use super::retry::{Failure, Progress, may_pass, retrying};
 use super::secrets::Origin;
-use super::{HttpOptions, redirect};
+use super::HttpOptions;
 use crate::source::file::read_at;
 use crate::source::scheme::Scheme;
 use crate::{Error, Result};
@@ -57,7 +59,8 @@ pub(crate) fn put_watched(
 ) -> Result<()> {
     if Scheme::of(url)? != Scheme::Http {
         return Err(Error::Usage(format!(
-            "{url} cannot be written to: that takes an http(s) address"
+            "{} cannot be written to: that takes an http(s) address",
+            shown::address(url)
         )));
     }
     let client = &Client::new(url, options)?;
@@ -89,7 +92,7 @@ pub(crate) fn check_absent(url: &str, options: &HttpOptions) -> Result<()> {
 fn ask(client: &Client, progress: &mut Progress<'_>) -> Result<(), Failure> {
     let answer = client.request(&Method::HEAD, &[], progress)?;
     match answer.status {
-        status if status.is_success() => Err(Error::exists(client.url()).into()),
+        status if status.is_success() => Err(Error::exists(client.shown()).into()),
         status if may_pass(status.as_u16()) => Err(client.refused(&answer)),
         _ => Ok(()),
     }
@@ -110,19 +113,20 @@ impl Upload<'_> {
     /// One request, and those that it redirects to.
     fn attempt(&mut self, progress: &mut Progress<'_>) -> Result<(), Failure> {
         let client = self.client;
-        let mut uri = client.uri()?;
-        let origin = Origin::of(&uri);
+        let mut target = client.target()?;
+        let origin = Origin::of(&target.uri);
         for _ in 0..=MAX_REDIRECTS {
-            let answer = self.send(&uri, origin.as_ref(), progress)?;
+            let answer = self.send(&target, origin.as_ref(), progress)?;
             match answer.status {
                 StatusCode::OK | StatusCode::CREATED | StatusCode::NO_CONTENT => return Ok(()),
                 StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT => {
-                    uri = target(client, &uri, &answer)?;
-                    if Origin::of(&uri) != origin {
+                    target = redirected(client, &target, &answer)?;
+                    let to = Origin::of(&target.uri);
+                    if to != origin {
                         let advice = format!(
                             " and wants the file at another server, {}, to which it is not sent; \
                              give the address there if that is meant",
-                            Origin::of(&uri).map_or_else(String::new, |origin| origin.to_string())
+                            to.map_or_else(String::new, |origin| origin.to_string())
                         );
                         return Err(client.status_problem(answer.status, &advice).into());
                     }
@@ -144,14 +148,14 @@ impl Upload<'_> {
 
     fn send(
         &mut self,
-        uri: &Uri,
+        target: &Target,
         origin: Option<&Origin>,
         progress: &mut Progress<'_>,
     ) -> Result<Answer, Failure> {
         progress.begin_request();
         let mut request = Request::builder()
             .method(Method::PUT)
-            .uri(uri)
+            .uri(&target.uri)
             .header(header::CONTENT_LENGTH, HeaderValue::from(self.len_bytes));
         let secrets = &self.client.options().secrets;
         if !secrets.has(self.client.url(), &header::CONTENT_TYPE) {
@@ -176,7 +180,7 @@ impl Upload<'_> {
             .client
             .send(request, SendBody::from_reader(&mut body), origin, turn);
         if let Some(error) = body.error {
-            let url = self.client.url();
+            let url = self.client.shown();
             return Err(Error::io(format!("read the file for {url}"), error).into());
         }
         let was_sent = body.sent_bytes == self.len_bytes;
@@ -192,7 +196,7 @@ impl Upload<'_> {
     fn found(&self) -> Error {
         let lost = ": perhaps written by a request before, whose answer was lost; compare it";
         Error::Exists {
-            path: self.client.url().into(),
+            path: self.client.shown().into(),
             detail: String::from(if self.may_be_written { lost } else { "" }),
         }
     }
@@ -212,11 +216,11 @@ impl Upload<'_> {
     }
 }
 
-fn target(client: &Client, uri: &Uri, answer: &Answer) -> Result<Uri, Error> {
+fn redirected(client: &Client, from: &Target, answer: &Answer) -> Result<Target, Error> {
     let location = answer.headers.get(header::LOCATION).ok_or_else(|| {
         client.status_problem(answer.status, " without saying where the file goes")
     })?;
-    redirect::target(uri, location).map_err(|why| client.problem(why))
+    client.redirected(from, location)
 }
 
 /// The bytes of the file, which count as progress when they are sent.

@@ -5,6 +5,8 @@ use std::fmt;
 use ureq::http::request::Builder;
 use ureq::http::{HeaderName, HeaderValue, Uri, header};
 
+use zstn_net::target;
+
 use crate::source::hub;
 use crate::source::scheme::Scheme;
 use crate::{Error, Result};
@@ -37,6 +39,11 @@ pub(super) struct Origin {
 }
 
 impl Origin {
+    /// Returns the origin of an address as people write it.
+    pub(super) fn of_address(address: &str) -> Option<Self> {
+        Self::of(&target::parse(address).ok()?.uri)
+    }
+
     /// Returns `None` for an address that is neither http nor https.
     pub(super) fn of(uri: &Uri) -> Option<Self> {
         let scheme = uri.scheme_str()?.to_ascii_lowercase();
@@ -56,12 +63,12 @@ impl Origin {
 /// Returns the origin of an address, for one in a hub that of the hub. `None` if
 /// it is not read over HTTP.
 pub(in super::super) fn origin(address: &str) -> Option<String> {
-    let uri = match Scheme::find(address)? {
-        Scheme::Http => address.parse().ok()?,
-        Scheme::Hub => hub::endpoint().parse().ok()?,
+    let origin = match Scheme::find(address)? {
+        Scheme::Http => Origin::of_address(address)?,
+        Scheme::Hub => Origin::of_address(&hub::endpoint())?,
         Scheme::File | Scheme::Store => return None,
     };
-    Origin::of(&uri).map(|origin| origin.to_string())
+    Some(origin.to_string())
 }
 
 impl fmt::Display for Origin {
@@ -86,12 +93,6 @@ impl Secrets {
     /// Adds a header, in the place of one of the same name for the same origin.
     /// Errors repeat none of the arguments, which may have been exchanged.
     pub(super) fn add(&mut self, address: &str, name: &str, value: &str) -> Result<()> {
-        let uri = address.parse().ok();
-        let origin = uri.and_then(|uri| Origin::of(&uri)).ok_or_else(|| {
-            let advice = "a header needs the http(s) address of the server it is for, such as \
-                          https://example.org";
-            Error::Usage(advice.into())
-        })?;
         let name = HeaderName::try_from(name).map_err(|_| {
             Error::Usage("the name of a header has characters that it must not have".into())
         })?;
@@ -106,6 +107,21 @@ impl Secrets {
             ))
         })?;
         value.set_sensitive(true);
+        self.add_value(address, name, value)
+    }
+
+    /// Adds a header that is known to be valid.
+    pub(super) fn add_value(
+        &mut self,
+        address: &str,
+        name: HeaderName,
+        value: HeaderValue,
+    ) -> Result<()> {
+        let origin = Origin::of_address(address).ok_or_else(|| {
+            let advice = "a header needs the http(s) address of the server it is for, such as \
+                          https://example.org";
+            Error::Usage(advice.into())
+        })?;
         self.0
             .retain(|known| known.origin != origin || known.name != name);
         self.0.push(Secret {
@@ -119,7 +135,7 @@ impl Secrets {
     /// Returns whether a header called `name` was added for the origin of
     /// `address`.
     pub(super) fn has(&self, address: &str, name: &HeaderName) -> bool {
-        let origin = address.parse().ok().and_then(|uri| Origin::of(&uri));
+        let origin = Origin::of_address(address);
         let mut own = self.0.iter().filter(|secret| secret.name == *name);
         own.any(|secret| Some(&secret.origin) == origin.as_ref())
     }

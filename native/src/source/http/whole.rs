@@ -37,7 +37,7 @@ pub fn download(
         progress,
     };
     match Whole::new(&client, options.max_unsized_bytes).fetch(&mut spooled)? {
-        Fetched::All => Map::new(url.into(), &spooled.file),
+        Fetched::All => Map::new(client.shown().into(), &spooled.file),
         Fetched::Absent(answer) => Err(absent(&client, &answer)),
         Fetched::TooLong => Err(client.problem(format!(
             "the server sent more than {} bytes without announcing how many; an answer without \
@@ -94,7 +94,7 @@ pub fn without_ranges(url: &str, options: &HttpOptions) -> Result<Map> {
     if let Some(observer) = &options.observer {
         observer.read_whole(url, bytes.len() as u64);
     }
-    Ok(Map::of_bytes(url.into(), bytes))
+    Ok(Map::of_bytes(client.shown().into(), bytes))
 }
 
 /// The error for a file that is not there, or not without a login.

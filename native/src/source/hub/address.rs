@@ -5,7 +5,7 @@ use std::fmt;
 use percent_encoding::{percent_decode_str, utf8_percent_encode};
 
 use crate::source::address::PLAIN;
-use crate::{Error, Result};
+use crate::{Error, Result, display};
 
 /// The revision that an address without one means.
 const MAIN: &str = "main";
@@ -42,8 +42,9 @@ impl HubAddress {
     pub(in super::super) fn parse(address: &str) -> Result<Self> {
         parse(address).map_err(|why| {
             Error::Usage(format!(
-                "{address}: {why}; a file in a hub is hf://OWNER/NAME/FILE, \
-                 hf://OWNER/NAME@REVISION/FILE or hf://datasets/OWNER/NAME/FILE"
+                "{}: {why}; a file in a hub is hf://OWNER/NAME/FILE, \
+                 hf://OWNER/NAME@REVISION/FILE or hf://datasets/OWNER/NAME/FILE",
+                display::address(address)
             ))
         })
     }

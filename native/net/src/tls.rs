@@ -1,0 +1,154 @@
+//! Which certificates are trusted.
+//!
+//! Trusted are the certificates of the system, those of `SSL_CERT_FILE` and
+//! `SSL_CERT_DIR`, and those that the program was given ([`trust`]). Where the
+//! system's store has no files (macOS, Windows), the two variables replace it.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::{env, io};
+
+use rustls::pki_types::CertificateDer;
+use rustls::{ClientConfig, RootCertStore};
+use rustls_native_certs::load_certs_from_paths;
+
+/// The certificates of this process, which are read once.
+static ROOTS: Mutex<Option<Arc<Roots>>> = Mutex::new(None);
+/// Those that the program was given.
+static GIVEN: Mutex<Vec<CertificateDer<'static>>> = Mutex::new(Vec::new());
+
+/// The certificates that are trusted.
+#[derive(Debug, Default)]
+pub struct Roots {
+    certificates: Vec<CertificateDer<'static>>,
+    problems: Vec<String>,
+}
+
+impl Roots {
+    /// Returns the certificates of this process.
+    #[must_use]
+    pub fn of_process() -> Arc<Self> {
+        let mut roots = ROOTS.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(roots.get_or_insert_with(|| Arc::new(Self::load())))
+    }
+
+    /// Returns the certificates.
+    #[must_use]
+    pub fn certificates(&self) -> &[CertificateDer<'static>] {
+        &self.certificates
+    }
+
+    /// Returns a sentence for people whose server is not trusted: what to do, and
+    /// which certificates could not be read.
+    #[must_use]
+    pub fn advice(&self) -> String {
+        let mut advice = String::from(
+            "; if your network or server has an authority of its own, name its certificate with \
+             SSL_CERT_FILE or --ca-certificate",
+        );
+        for problem in &self.problems {
+            advice.push_str(&format!(" ({problem})"));
+        }
+        advice
+    }
+
+    fn load() -> Self {
+        let mut roots = Self::default();
+        let given = GIVEN.lock().unwrap_or_else(PoisonError::into_inner);
+        roots.certificates.extend(given.iter().cloned());
+        let set = |name| env::var_os(name).filter(|value| !value.is_empty());
+        if let Some(file) = set("SSL_CERT_FILE") {
+            roots.add("SSL_CERT_FILE", Some(Path::new(&file)), None);
+        }
+        for folder in set("SSL_CERT_DIR").iter().flat_map(env::split_paths) {
+            roots.add("SSL_CERT_DIR", None, Some(&folder));
+        }
+        roots.certificates.extend(system());
+        roots
+    }
+
+    fn add(&mut self, variable: &str, file: Option<&Path>, folder: Option<&Path>) {
+        let mut found = load_certs_from_paths(file, folder);
+        let path = file.or(folder).unwrap_or(Path::new(""));
+        if found.certs.is_empty() {
+            let why = found.errors.first();
+            let why = why.map_or_else(|| "it holds no certificate".into(), ToString::to_string);
+            let path = path.display();
+            self.problems
+                .push(format!("{variable} names {path}, of which nothing is trusted: {why}"));
+        }
+        self.certificates.append(&mut found.certs);
+    }
+}
+
+/// Trusts the certificates in a PEM file as well, in all connections that this
+/// process makes from now on.
+///
+/// # Errors
+/// A file that cannot be read, or that holds no certificate.
+pub fn trust(file: &Path) -> io::Result<()> {
+    std::fs::File::open(file)?;
+    let found = load_certs_from_paths(Some(file), None);
+    if found.certs.is_empty() {
+        let why = found.errors.first();
+        let why = why.map_or_else(
+            || "it holds no certificate in the format PEM".into(),
+            ToString::to_string,
+        );
+        return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+    }
+    let mut given = GIVEN.lock().unwrap_or_else(PoisonError::into_inner);
+    given.extend(found.certs);
+    *ROOTS.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    Ok(())
+}
+
+/// Returns the settings for connections, with the certificates of this process.
+///
+/// # Errors
+/// Says that this system's TLS cannot be used.
+pub fn config() -> Result<ClientConfig, rustls::Error> {
+    let roots = Roots::of_process();
+    let mut store = RootCertStore::empty();
+    // Systems contain a few that cannot be parsed, which no server needs.
+    store.add_parsable_certificates(roots.certificates.iter().cloned());
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    Ok(ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_root_certificates(store)
+        .with_no_client_auth())
+}
+
+/// Returns the certificates of the system, whatever the variables name.
+#[cfg(all(unix, not(target_vendor = "apple")))]
+fn system() -> Vec<CertificateDer<'static>> {
+    /// The bundles of distributions and BSDs, of which a system has one or more
+    /// links to the same.
+    const BUNDLES: [&str; 7] = [
+        "/etc/ssl/certs/ca-certificates.crt",
+        "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
+        "/etc/pki/tls/certs/ca-bundle.crt",
+        "/etc/ssl/ca-bundle.pem",
+        "/etc/ssl/cert.pem",
+        "/usr/local/share/certs/ca-root-nss.crt",
+        "/etc/openssl/certs/ca-certificates.crt",
+    ];
+    let bundle = BUNDLES.map(PathBuf::from).into_iter().find(|path| path.exists());
+    if let Some(bundle) = bundle {
+        let found = load_certs_from_paths(Some(&bundle), None).certs;
+        if !found.is_empty() {
+            return found;
+        }
+    }
+    let folders = openssl_probe::candidate_cert_dirs();
+    folders
+        .flat_map(|folder| load_certs_from_paths(None, Some(folder)).certs)
+        .collect()
+}
+
+/// Returns the certificates of the system, or those of the two variables, if they
+/// are set.
+#[cfg(not(all(unix, not(target_vendor = "apple"))))]
+fn system() -> Vec<CertificateDer<'static>> {
+    rustls_native_certs::load_native_certs().certs
+}

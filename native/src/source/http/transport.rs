@@ -1,0 +1,177 @@
+//! Connections of the blocking client, by the policy that all of zstn's clients
+//! share (the crate `zstn-net`).
+
+use std::fmt;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use ureq::config::{Config, ConfigBuilder};
+use ureq::http::uri::{Parts, PathAndQuery};
+use ureq::http::{HeaderValue, Request, Response, Uri, header};
+use ureq::tls::{Certificate, RootCerts, TlsConfig};
+use ureq::typestate::{AgentScope, HttpCrateScope};
+use ureq::{Agent, AsSendBody, Body};
+use zstn_net::proxy::{Proxies, Proxy};
+use zstn_net::tls::Roots;
+
+/// Connections to servers, each by the way that its address takes.
+#[derive(Clone)]
+pub(crate) struct Transport(Arc<Ways>);
+
+struct Ways {
+    proxies: Proxies,
+    configure: fn() -> ConfigBuilder<AgentScope>,
+    /// Without encryption, to servers and to proxies.
+    plain: OnceLock<Agent>,
+    /// With encryption, to servers and to proxies.
+    secure: OnceLock<Agent>,
+    /// With encryption, to servers through a proxy.
+    tunnelled: OnceLock<Agent>,
+}
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub(crate) enum Unanswered {
+    /// The request cannot be sent: the address or the settings are wrong.
+    Unsendable(String),
+    /// The server, or the proxy before it, does not answer.
+    Failed {
+        error: ureq::Error,
+        /// The name of the proxy for messages, if there is one.
+        proxy: Option<String>,
+    },
+}
+
+impl fmt::Debug for Transport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Transport").field(&self.0.proxies).finish()
+    }
+}
+
+impl Transport {
+    /// Prepares connections; `configure` begins the settings of each agent.
+    pub(crate) fn new(configure: fn() -> ConfigBuilder<AgentScope>) -> Self {
+        Self(Arc::new(Ways {
+            proxies: Proxies::of_process(),
+            configure,
+            plain: OnceLock::new(),
+            secure: OnceLock::new(),
+            tunnelled: OnceLock::new(),
+        }))
+    }
+
+    /// Sends a request and returns its answer. `limits` sets its time limits.
+    pub(crate) fn run<S: AsSendBody>(
+        &self,
+        mut request: Request<S>,
+        limits: impl FnOnce(
+            ConfigBuilder<HttpCrateScope<S>>,
+        ) -> ConfigBuilder<HttpCrateScope<S>>,
+    ) -> Result<Response<Body>, Unanswered> {
+        let ways = &*self.0;
+        let is_secure = request.uri().scheme_str() == Some("https");
+        let proxy = ways.proxies.find(request.uri());
+        let proxy = proxy.map_err(Unanswered::Unsendable)?;
+        let agent = match proxy {
+            None if is_secure => ways.secure.get_or_init(|| ways.agent(true, None)),
+            None => ways.plain.get_or_init(|| ways.agent(false, None)),
+            Some(proxy) if is_secure => {
+                ways.tunnelled.get_or_init(|| ways.agent(true, Some(proxy)))
+            }
+            Some(proxy) => {
+                forward(&mut request, proxy).map_err(Unanswered::Unsendable)?;
+                match proxy.url().scheme() {
+                    "https" => ways.secure.get_or_init(|| ways.agent(true, None)),
+                    _ => ways.plain.get_or_init(|| ways.agent(false, None)),
+                }
+            }
+        };
+        let request = limits(agent.configure_request(request)).build();
+        agent.run(request).map_err(|error| Unanswered::Failed {
+            error,
+            proxy: proxy.map(Proxy::describe),
+        })
+    }
+}
+
+impl Ways {
+    fn agent(&self, is_secure: bool, proxy: Option<&Proxy>) -> Agent {
+        let proxy = proxy.and_then(|proxy| ureq::Proxy::new(proxy.url().as_str()).ok());
+        let mut config = (self.configure)().proxy(proxy);
+        if is_secure {
+            let provider = Arc::new(rustls::crypto::ring::default_provider());
+            let tls = TlsConfig::builder()
+                .unversioned_rustls_crypto_provider(provider)
+                .root_certs(root_certs());
+            config = config.tls_config(tls.build());
+        }
+        let config: Config = config.build();
+        config.into()
+    }
+}
+
+/// Directs a request to a proxy, which receives the whole address (RFC 9112,
+/// section 3.2.2).
+fn forward<S>(request: &mut Request<S>, proxy: &Proxy) -> Result<(), String> {
+    let unusable = |error: &dyn fmt::Display| {
+        format!("{} cannot be used for this address: {error}", proxy.describe())
+    };
+    let target = request.uri();
+    let host = target.authority().map_or("", |authority| authority.as_str());
+    let host = HeaderValue::try_from(host).map_err(|error| unusable(&error))?;
+    let whole = PathAndQuery::try_from(target.to_string()).map_err(|error| unusable(&error))?;
+    let scheme = proxy.url().scheme().parse();
+    let authority = proxy.authority().parse();
+    let mut parts = Parts::default();
+    parts.scheme = Some(scheme.map_err(|error| unusable(&error))?);
+    parts.authority = Some(authority.map_err(|error| unusable(&error))?);
+    parts.path_and_query = Some(whole);
+    *request.uri_mut() = Uri::from_parts(parts).map_err(|error| unusable(&error))?;
+    let headers = request.headers_mut();
+    headers.entry(header::HOST).or_insert(host);
+    if let Some(value) = proxy.authorization() {
+        headers.insert(header::PROXY_AUTHORIZATION, value);
+    }
+    Ok(())
+}
+
+/// Returns the certificates that are trusted, which agents share.
+fn root_certs() -> RootCerts {
+    static SHARED: Mutex<Option<(Arc<Roots>, RootCerts)>> = Mutex::new(None);
+    let roots = Roots::of_process();
+    let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((of, certs)) = &*shared
+        && Arc::ptr_eq(of, &roots)
+    {
+        return certs.clone();
+    }
+    let certs: Vec<_> = roots
+        .certificates()
+        .iter()
+        .map(|der| Certificate::from_der(der).to_owned())
+        .collect();
+    let certs = RootCerts::new_with_certs(&certs);
+    *shared = Some((roots, certs.clone()));
+    certs
+}
+
+impl Unanswered {
+    /// Returns a sentence for people, without address.
+    pub(crate) fn describe(&self) -> String {
+        let (error, proxy) = match self {
+            Self::Unsendable(why) => return why.clone(),
+            Self::Failed { error, proxy } => (error, proxy),
+        };
+        let text = error.to_string();
+        if text.contains("invalid peer certificate") {
+            let advice = Roots::of_process().advice();
+            return format!("the certificate of the server is not trusted: {text}{advice}");
+        }
+        match proxy {
+            Some(proxy) => format!(
+                "cannot be reached through {proxy}: {text}; check the proxy, or add the host to \
+                 NO_PROXY"
+            ),
+            None => format!("cannot be reached: {text}"),
+        }
+    }
+}
