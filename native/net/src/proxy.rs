@@ -48,7 +48,11 @@ impl Proxy {
     #[must_use]
     pub fn describe(&self) -> String {
         let Self { url, variable } = self;
-        format!("the proxy {}://{} (from {variable})", url.scheme(), self.authority())
+        format!(
+            "the proxy {}://{} (from {variable})",
+            url.scheme(),
+            self.authority()
+        )
     }
 }
 
@@ -87,7 +91,11 @@ impl Proxies {
         };
         let https = ["https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"];
         let direct = first(&["no_proxy", "NO_PROXY"]).map_or_else(String::new, |(_, value)| value);
-        let parsed = |names| first(names).map(|(name, value)| parse(name, &value)).transpose();
+        let parsed = |names| {
+            first(names)
+                .map(|(name, value)| parse(name, &value))
+                .transpose()
+        };
         Self {
             http: parsed(http),
             https: parsed(&https),
@@ -254,7 +262,10 @@ mod tests {
         assert_eq!(find(&proxies, "http://h/").as_deref(), Some("p:80"));
         let shown = format!("{proxies:?}");
         assert!(!shown.contains("u:p"), "{shown}");
-        let found = proxies.find(&"https://h/".parse().unwrap()).unwrap().unwrap();
+        let found = proxies
+            .find(&"https://h/".parse().unwrap())
+            .unwrap()
+            .unwrap();
         assert_eq!(found.authorization().unwrap(), "Basic dTpw");
         let cgi = self::proxies(&[("REQUEST_METHOD", "GET"), ("HTTP_PROXY", "p")]);
         assert_eq!(find(&cgi, "http://h/"), None);

@@ -190,7 +190,10 @@ mod tests {
             ("to 'http://h/x?s=1'.", "to 'http://h/x?…'."),
             ("://", "://"),
             ("http://", "http://"),
-            ("begin with http://, s3:// or a path", "begin with http://, s3:// or a path"),
+            (
+                "begin with http://, s3:// or a path",
+                "begin with http://, s3:// or a path",
+            ),
         ] {
             assert_eq!(text(given), expected, "{given}");
             assert_eq!(text(&text(given)), text(given), "{given}");
@@ -200,7 +203,8 @@ mod tests {
     #[test]
     fn answers_do_not_repeat_secrets() {
         let asked = "http://user99:pass%21word@h/x?X-Amz-Signature=abcdef0123&download=true";
-        let said = "Signature abcdef0123 of user99 (pass!word) for http://h/x?y=1 has expired: true";
+        let said =
+            "Signature abcdef0123 of user99 (pass!word) for http://h/x?y=1 has expired: true";
         assert_eq!(
             answer(said, asked),
             "Signature … of … (…) for http://h/x?… has expired: true"

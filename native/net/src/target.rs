@@ -97,9 +97,15 @@ mod tests {
         for (given, expected) in [
             ("http://h", "http://h/"),
             ("HTTP://H:80/a%20b?c=d/é#e", "http://h/a%20b?c=d/%C3%A9"),
-            ("https://例え.テスト/ファイル", "https://xn--r8jz45g.xn--zckzah/%E3%83%95%E3%82%A1%E3%82%A4%E3%83%AB"),
+            (
+                "https://例え.テスト/ファイル",
+                "https://xn--r8jz45g.xn--zckzah/%E3%83%95%E3%82%A1%E3%82%A4%E3%83%AB",
+            ),
             ("http://[::1]:8/a b", "http://[::1]:8/a%20b"),
-            ("http://h/?X-Amz-Signature=a%2Fb+c", "http://h/?X-Amz-Signature=a%2Fb+c"),
+            (
+                "http://h/?X-Amz-Signature=a%2Fb+c",
+                "http://h/?X-Amz-Signature=a%2Fb+c",
+            ),
         ] {
             assert_eq!(parse(given).unwrap().uri.to_string(), expected, "{given}");
         }

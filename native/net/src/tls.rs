@@ -74,8 +74,9 @@ impl Roots {
             let why = found.errors.first();
             let why = why.map_or_else(|| "it holds no certificate".into(), ToString::to_string);
             let path = path.display();
-            self.problems
-                .push(format!("{variable} names {path}, of which nothing is trusted: {why}"));
+            self.problems.push(format!(
+                "{variable} names {path}, of which nothing is trusted: {why}"
+            ));
         }
         self.certificates.append(&mut found.certs);
     }
@@ -133,7 +134,10 @@ fn system() -> Vec<CertificateDer<'static>> {
         "/usr/local/share/certs/ca-root-nss.crt",
         "/etc/openssl/certs/ca-certificates.crt",
     ];
-    let bundle = BUNDLES.map(PathBuf::from).into_iter().find(|path| path.exists());
+    let bundle = BUNDLES
+        .map(PathBuf::from)
+        .into_iter()
+        .find(|path| path.exists());
     if let Some(bundle) = bundle {
         let found = load_certs_from_paths(Some(&bundle), None).certs;
         if !found.is_empty() {

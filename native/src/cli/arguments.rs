@@ -57,10 +57,7 @@ impl fmt::Display for Destination {
             Self::Stdout => f.write_str("-"),
             Self::Path(path) => path.display().fmt(f),
             // The query may be a signature, which is a secret.
-            Self::Url(url) if url.starts_with("http") => {
-                url.split(['?', '#']).next().unwrap_or_default().fmt(f)
-            }
-            Self::Url(url) => url.fmt(f),
+            Self::Url(url) => zstn::display::address(url).fmt(f),
         }
     }
 }
@@ -270,12 +267,27 @@ impl Model {
         http: &HttpOptions,
         engine: Option<&Engine>,
     ) -> Result<Reader> {
+        self.open_only(input, &[], http, engine)
+    }
+
+    /// Opens those files of `input` that hold the tensors called `names`, as far as an
+    /// index says which those are; without names all files.
+    pub fn open_only(
+        &self,
+        input: &Location,
+        names: &[&str],
+        http: &HttpOptions,
+        engine: Option<&Engine>,
+    ) -> Result<Reader> {
         let mut options = Reader::options()
             .view(self.stored.view())
             .http(self.full_download.add_to(http.clone()));
         if let Some(engine) = engine {
             options = options.engine(engine);
         }
+        options = names
+            .iter()
+            .fold(options, |options, name| options.only(*name));
         self.bases
             .add_to(options, |o, base| o.base(base))
             .open(input)

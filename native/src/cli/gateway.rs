@@ -57,7 +57,7 @@ impl Options {
             true => Location::url(&self.upstream),
             false => Location::from(&self.upstream),
         };
-        let (address, http) = (listen.address()?, self.patience.options());
+        let (address, http) = (listen.address()?, self.patience.options()?);
         let bound = match &self.plan[..] {
             [] => Gateway::bind(&upstream, address, &http),
             plans => {
@@ -94,7 +94,7 @@ impl Options {
 pub fn run(options: &Options) -> Result<()> {
     let gateway = options.gateway()?;
     let url = gateway.url();
-    let what = format!("gateway to {}", options.upstream);
+    let what = format!("gateway to {}", zstn::display::address(&options.upstream));
     options.listen.announce(&what, &url);
     if !options.listen.json {
         say!("export HF_ENDPOINT={}", url.trim_end_matches('/'));

@@ -255,7 +255,8 @@ fn is_broken_pipe(error: &Error) -> bool {
 /// Shows what clap says of the arguments: its help, or what is wrong.
 fn misunderstood(error: &clap::Error) -> ExitCode {
     let status = u8::try_from(error.exit_code()).unwrap_or(2);
-    let text = error.render().to_string();
+    let printed = error.render().to_string();
+    let text = zstn::display::without_secrets(&printed);
     let mut arguments = std::env::args_os().take_while(|argument| argument != "--");
     if status != 0 && arguments.any(|argument| argument == "--json") {
         let message = text.strip_prefix("error: ").unwrap_or(&text);
@@ -264,7 +265,7 @@ fn misunderstood(error: &clap::Error) -> ExitCode {
     }
     // It quotes arguments as they are; a file's name may be among them.
     let is_unsafe = |character| character != '\n' && zstn::display::is_unsafe(character);
-    match text.contains(is_unsafe) {
+    match text.contains(is_unsafe) || text != printed {
         true => text.lines().for_each(|line| say!("{line}")),
         // In colour; nobody listens to a closed pipe.
         false => drop(error.print()),

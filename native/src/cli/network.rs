@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::Read;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
@@ -28,6 +29,10 @@ pub struct Patience {
     /// [default: 55]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MAX_SECONDS))]
     timeout: Option<u64>,
+    /// Trust the certificates in a PEM file as well, such as those of a company's
+    /// own authority
+    #[arg(long, value_name = "FILE")]
+    ca_certificate: Option<PathBuf>,
 }
 
 /// What verbs that read single tensors do with servers that send whole files alone.
@@ -66,7 +71,13 @@ pub struct Network {
 
 impl Patience {
     /// Returns options with these limits.
-    pub fn options(&self) -> HttpOptions {
+    ///
+    /// # Errors
+    /// A file of certificates that cannot be used.
+    pub fn options(&self) -> Result<HttpOptions> {
+        if let Some(file) = &self.ca_certificate {
+            zstn::source::trust_certificates(file)?;
+        }
         let mut options = HttpOptions::default();
         if let Some(retries) = self.retries {
             options.retries = retries;
@@ -78,7 +89,7 @@ impl Patience {
             options.connect_timeout = options.connect_timeout.min(timeout);
             options.give_up_after = timeout;
         }
-        options
+        Ok(options)
     }
 }
 
@@ -92,7 +103,7 @@ impl Network {
     /// Returns the options for work that makes `outputs` from `inputs`. If no input
     /// is on a server, that of the outputs gets the headers.
     pub fn options_for(&self, inputs: &[Location], outputs: &[Destination]) -> Result<HttpOptions> {
-        let mut options = self.patience.options();
+        let mut options = self.patience.options()?;
         if self.headers.is_empty() {
             return Ok(options);
         }

@@ -9,9 +9,9 @@ use zstn_core::container::safetensors::{self, Tensor};
 use super::conversion::Conversion;
 use super::shards::{self, Naming};
 use super::{Detail, Written, config};
-use crate::Result;
 use crate::output::{FolderPlace, OutputFolder};
 use crate::source::{CONFIG, Map};
+use crate::{Result, Source};
 
 const SPOOL: &str = "spool";
 
@@ -62,7 +62,7 @@ pub fn write(conversion: &Conversion, format: Format) -> Result<Written> {
     drop(files);
     drop(spool);
     let config = config::text(conversion.input, &writer.quantization_config())?;
-    folder.write(CONFIG, &config[..])?;
+    folder.write(CONFIG, &config[..], &conversion.mode())?;
     len_bytes += config.len() as u64;
     conversion.check_unchanged()?;
     folder.finish()?;
@@ -105,7 +105,8 @@ impl Files<'_> {
                 .map(|tensor| (tensor.name.as_str(), file.as_str()))
         });
         let text = shards::index(lens.iter().sum(), files);
-        self.folder.write(naming.index(), &text[..])?;
+        let mode = self.conversion.mode();
+        self.folder.write(naming.index(), &text[..], &mode)?;
         Ok(len_bytes + text.len() as u64)
     }
 
@@ -123,6 +124,8 @@ impl Files<'_> {
         let head = safetensors::head(self.conversion.reader.metadata(), &moved);
         let head = head.map_err(self.conversion.refuse())?;
         let mut output = self.folder.file(name.as_ref())?;
+        let inputs: Vec<&dyn Source> = self.conversion.reader.all_sources().collect();
+        output.check_inputs(&inputs)?;
         output.write(&head)?;
         output.write_pieces(&self.data, index(start)..index(end))?;
         output.finish()?;

@@ -9,7 +9,7 @@ use zstn_core::model;
 
 use super::ConvertOptions;
 use crate::finished;
-use crate::output::check_inputs;
+use crate::output::{Mode, check_inputs};
 use crate::pack::batch;
 use crate::source::{Input, Location, Map, Source};
 use crate::{Engine, Error, Output, Progress, Reader, Result, Tensor};
@@ -138,6 +138,15 @@ impl<'a> Conversion<'a> {
         let inputs: Vec<&dyn Source> = self.reader.all_sources().collect();
         output.check_inputs(&inputs)?;
         Ok(output)
+    }
+
+    /// Returns the permissions of what is made from the inputs.
+    pub fn mode(&self) -> Mode {
+        let mode = Mode::default();
+        for source in self.reader.all_sources() {
+            mode.add(source.file_ids());
+        }
+        mode
     }
 
     /// Refuses the result if an input was written to meanwhile.

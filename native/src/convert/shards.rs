@@ -10,7 +10,7 @@ use super::Written;
 use super::conversion::Conversion;
 use super::safetensors::Plan;
 use crate::output::{Staging, check_file};
-use crate::{Error, Output, Result};
+use crate::{Error, Result};
 
 /// Names of an index and its shards, made of the index's.
 pub struct Naming {
@@ -150,7 +150,7 @@ pub fn write(
     let text = index(conversion.tensor_bytes(), files);
     len_bytes += text.len() as u64;
     names.push(naming.index());
-    let mut output = Output::create(&staging.path(naming.index()))?;
+    let mut output = conversion.create(&staging.path(naming.index()))?;
     output.write(&text)?;
     output.finish()?;
     conversion.check_unchanged()?;

@@ -5,15 +5,15 @@ use std::thread;
 use std::time::Duration;
 
 use serde_json::Value;
-use ureq::http::{HeaderMap, Request, Response, StatusCode, Uri};
 use ureq::config::ConfigBuilder;
+use ureq::http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri};
 use ureq::typestate::AgentScope;
 use ureq::{Agent, AsSendBody, Body};
 
 use super::{Refusal, Repository};
-use zstn_net::shown;
+use zstn_net::{shown, target};
 
-use crate::source::{HttpOptions, Transport};
+use crate::source::{HttpOptions, Transport, offline};
 use crate::{Error, Location, Result};
 
 /// The longest answer that is read, in bytes; a page of a listing has 1000
@@ -31,8 +31,13 @@ const MAX_WAIT: Duration = Duration::from_secs(30);
 /// A hub, with the token of an account.
 #[derive(Clone)]
 pub struct Hub {
+    /// Its address as requests need it, without user and password.
     endpoint: String,
+    /// The address that was given.
+    given: String,
     origin: String,
+    /// `Authorization: Basic …`, if the address has a user.
+    user: Option<HeaderValue>,
     token: Option<String>,
     transport: Transport,
 }
@@ -95,16 +100,20 @@ impl Hub {
         if let Some(token) = token {
             http.with_token(endpoint, token)?;
         }
-        let origin = Location::url(endpoint).origin().unwrap_or_default();
+        offline::check("the hub")?;
+        let target = target::parse(endpoint).map_err(Error::Usage)?;
         Ok(Self {
-            endpoint: endpoint.into(),
-            origin,
+            endpoint: target.uri.to_string().trim_end_matches('/').into(),
+            given: endpoint.into(),
+            origin: Location::url(endpoint).origin().unwrap_or_default(),
+            user: target.user,
             token: token.map(str::to_owned),
             transport: Transport::new(configuration),
         })
     }
 
-    /// Returns its address, without a slash at the end.
+    /// Returns its address, without user and password, and without a slash at the
+    /// end.
     #[must_use]
     pub fn endpoint(&self) -> &str {
         &self.endpoint
@@ -115,7 +124,7 @@ impl Hub {
     /// # Errors
     /// None for a hub that was made: its address has been checked.
     pub fn http(&self) -> Result<HttpOptions> {
-        HttpOptions::default().with_hub(&self.endpoint, self.token.as_deref())
+        HttpOptions::default().with_hub(&self.given, self.token.as_deref())
     }
 
     /// Makes a request to the hub, with the token, and parses its answer.
@@ -165,7 +174,10 @@ impl Hub {
     ) -> ureq::http::request::Builder {
         match &self.token {
             Some(token) => request.header("authorization", format!("Bearer {token}")),
-            None => request,
+            None => match &self.user {
+                Some(user) => request.header("authorization", user),
+                None => request,
+            },
         }
     }
 
@@ -239,6 +251,7 @@ pub(super) fn refused(url: &str, status: StatusCode, headers: &HeaderMap) -> Fai
     }
 }
 
+/// Returns the failure for an answer that breaks off.
 fn unanswered(url: &str, error: &ureq::Error) -> Failure {
     Failure::Passing {
         error: problem(url, format!("cannot be reached: {error}"), None),

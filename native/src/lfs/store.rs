@@ -135,7 +135,8 @@ impl Store {
                 create_parents(&path)?;
                 Output::create_new(&path)
             }
-            location => Output::to_url(&location.to_string(), false, http),
+            Location::Url(url) => Output::to_url(&url, false, http),
+            Location::Stdin => unreachable!("no store is standard input"),
         };
         let written = output.and_then(|mut output| {
             output.expect(len_bytes);

@@ -33,12 +33,6 @@ impl Backing<'_> {
         let mut builder = tempfile::Builder::new();
         let prefix = hidden_prefix(path);
         builder.prefix(&prefix).suffix(PART_SUFFIX);
-        #[cfg(unix)]
-        {
-            use std::os::unix::fs::PermissionsExt;
-            // The mode of any new file; the user's umask still applies.
-            builder.permissions(std::fs::Permissions::from_mode(0o666));
-        }
         let folder = parent(&target);
         let made = Unfinished::create(
             Shown::Output(path.into()),

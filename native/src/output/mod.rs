@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use crate::report::Uploaded;
 use crate::source::{HttpOptions, Map, Source, is_same};
-use crate::{Error, Result};
+use crate::{Error, Result, display};
 use backing::Backing;
 use hidden::give_name;
 #[cfg(unix)]
@@ -22,6 +22,7 @@ mod address;
 mod backing;
 mod folder;
 mod hidden;
+mod mode;
 mod pending;
 mod publication;
 mod receiver;
@@ -32,6 +33,7 @@ pub(crate) mod temporary;
 mod unfinished;
 
 pub(crate) use folder::{FolderPlace, OutputFolder};
+pub(crate) use mode::Mode;
 pub(crate) use publication::Publication;
 pub use sink::Sink;
 pub(crate) use staging::{Staging, check_file};
@@ -56,6 +58,7 @@ pub struct Output<'a> {
     /// The output in messages.
     name: String,
     replace: bool,
+    mode: Mode,
 }
 
 impl fmt::Debug for Output<'_> {
@@ -104,6 +107,7 @@ impl<'a> Output<'a> {
             path: None,
             name,
             replace: true,
+            mode: Mode::default(),
         })
     }
 
@@ -114,15 +118,17 @@ impl<'a> Output<'a> {
     /// [`Error::Exists`]; an address that nothing can be written to, or not with
     /// these credentials; and I/O errors.
     pub fn to_url(url: &str, replace: bool, http: &HttpOptions) -> Result<Self> {
-        check_running().map_err(|error| Error::io(format!("write {url}"), error))?;
+        let name = display::address(url).into_owned();
+        check_running().map_err(|error| Error::io(format!("write {name}"), error))?;
         Ok(Self {
             backing: Backing::Pending(Pending::new(
-                url.into(),
+                name.clone(),
                 address::receiver(url, replace, http)?,
             )?),
-            path: Some(url.into()),
-            name: url.into(),
+            path: Some(name.clone().into()),
+            name,
             replace,
+            mode: Mode::default(),
         })
     }
 
@@ -134,6 +140,7 @@ impl<'a> Output<'a> {
             path: None,
             name: "temporary file".into(),
             replace: true,
+            mode: Mode::default(),
         })
     }
 
@@ -149,6 +156,7 @@ impl<'a> Output<'a> {
                     path: Some(path.into()),
                     name,
                     replace,
+                    mode: Mode::default(),
                 });
             }
             Target::Stdout => Receiver::Stdout,
@@ -159,19 +167,26 @@ impl<'a> Output<'a> {
             path: Some(path.into()),
             name,
             replace,
+            mode: Mode::default(),
         })
     }
 
-    /// Returns the path as it was given; `None` for a writer.
+    /// Returns the path as it was given, or the address as messages show it; `None`
+    /// for a writer.
     pub(crate) fn path(&self) -> Option<PathBuf> {
         self.path.clone()
     }
 
-    /// Refuses to take the place of a file that one of `inputs` is read from.
+    /// Refuses to take the place of a file that one of `inputs` is read from. The
+    /// output will have the permissions of the first of them, as far as the others
+    /// allow them too.
     ///
     /// # Errors
     /// [`Error::Usage`].
     pub fn check_inputs(&self, inputs: &[&dyn Source]) -> Result<()> {
+        for input in inputs {
+            self.mode.add(input.file_ids());
+        }
         match &self.backing {
             Backing::Hidden { target, .. } => check_inputs(target, inputs.iter().copied()),
             _ => match inputs.iter().any(|input| is_same(input.name(), &self.name)) {
@@ -322,6 +337,8 @@ impl<'a> Output<'a> {
             }
         };
         let fail = |error| Error::io(format!("complete {}", self.name), error);
+        let replaced = self.replace.then_some(target.as_path());
+        self.mode.give(file.as_file(), replaced);
         file.as_file().sync_all().map_err(fail)?;
         let renamed = unfinished.publish(|| give_name(file, &target, self.replace));
         renamed.map_err(|error| match (error.kind(), self.path) {

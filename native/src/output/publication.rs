@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::{FolderPlace, Output, OutputFolder, Staging, address};
 use crate::source::{HttpOptions, Location};
-use crate::{Error, Result};
+use crate::{Error, Result, display};
 
 /// A file, files next to each other, or a folder, on the way to an address. All
 /// of it is made in the folder for temporary files (`TMPDIR`) first.
@@ -57,7 +57,7 @@ impl<'a> Publication<'a> {
             && folder.is_dir()
         {
             self.folder(folder)?;
-            return Ok(vec![self.url.into()]);
+            return Ok(vec![PathBuf::from(&*display::address(self.url))]);
         }
         let urls = files.iter().map(|file| self.url_of(file));
         let urls = urls.collect::<Result<Vec<String>>>()?;
@@ -74,7 +74,10 @@ impl<'a> Publication<'a> {
                 return Err(error);
             }
         }
-        Ok(urls.into_iter().map(Into::into).collect())
+        let shown = urls
+            .iter()
+            .map(|url| PathBuf::from(&*display::address(url)));
+        Ok(shown.collect())
     }
 
     fn url_of(&self, file: &Path) -> Result<String> {

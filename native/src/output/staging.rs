@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 use super::hidden::{PART_SUFFIX, hidden_prefix, parent, without_path};
+use super::mode::{Mode, narrow};
 use super::target::Target;
 use super::temporary;
 use super::unfinished::{Shown, Unfinished};
@@ -58,12 +59,6 @@ impl Staging {
         let prefix = hidden_prefix(output);
         let mut builder = tempfile::Builder::new();
         builder.prefix(&prefix).suffix(PART_SUFFIX);
-        #[cfg(unix)]
-        {
-            use std::os::unix::fs::PermissionsExt;
-            // It may become the output; the user's umask still applies.
-            builder.permissions(std::fs::Permissions::from_mode(0o777));
-        }
         let made = Unfinished::create(shown, || builder.tempdir_in(parent), TempDir::path);
         let (unfinished, folder) = made.map_err(|error| {
             Error::io(
@@ -101,6 +96,9 @@ impl Staging {
         let renamed = unfinished.publish(|| {
             for (name, path) in names.iter().zip(&paths) {
                 failed = path;
+                if replace {
+                    narrow(&folder.path().join(name), path);
+                }
                 std::fs::rename(folder.path().join(name), path)?;
             }
             // Now, since a signal may end the process as soon as all have their names.
@@ -113,7 +111,8 @@ impl Staging {
     }
 
     /// Becomes the folder `output`, which must not exist or be empty.
-    pub fn become_folder(self, output: &Path) -> Result<()> {
+    pub fn become_folder(self, output: &Path, mode: &Mode) -> Result<()> {
+        mode.give_folder(self.folder.path());
         let fail = |error| Error::io(format!("complete {}", output.display()), error);
         #[cfg(unix)]
         File::open(self.folder.path())

@@ -1,9 +1,11 @@
 //! Options for opening a model.
 
+use std::collections::BTreeMap;
 use std::iter;
 use std::sync::Arc;
 
 use zstn_core::catalog::{FileCatalog, Kind};
+use zstn_core::container::safetensors::ShardIndex;
 use zstn_core::limits::HEADER_LEN_BYTES;
 use zstn_core::model::{Verify, wants_config};
 
@@ -14,7 +16,7 @@ use crate::delta::check_chain;
 use crate::shards::Shards;
 use crate::source::parallel::{self, FILES_AT_ONCE};
 use crate::source::{CONFIG, HttpOptions, Input};
-use crate::{Engine, Result};
+use crate::{Engine, Error, Result};
 
 /// Options for opening a [`Reader`], from [`Reader::options`].
 ///
@@ -46,6 +48,8 @@ pub struct ReaderOptions {
     view: View,
     verify: Verify,
     http: HttpOptions,
+    /// The tensors to open files for; all if there are none.
+    only: Vec<String>,
 }
 
 impl ReaderOptions {
@@ -84,6 +88,43 @@ impl ReaderOptions {
     pub fn http(mut self, http: HttpOptions) -> Self {
         self.http = http;
         self
+    }
+
+    /// Opens only the files that hold the tensor called `name`, as far as an index says
+    /// which those are; the next call adds another tensor. The reader then has no
+    /// other tensors than these, and the parts that they are made of. A name that
+    /// the index does not have has no effect: all files are opened.
+    ///
+    /// A checkpoint on a server then costs two requests for its index and one shard
+    /// rather than one for each shard.
+    pub fn only(mut self, name: impl Into<String>) -> Self {
+        self.only.push(name.into());
+        self
+    }
+
+    /// Returns the index with the wanted tensors alone; `None` to open all files.
+    fn chosen(&self, index: &ShardIndex) -> Result<Option<ShardIndex>> {
+        if self.only.is_empty() {
+            return Ok(None);
+        }
+        let mut map = BTreeMap::new();
+        for wanted in &self.only {
+            let before = map.len();
+            for (name, file) in index.weights() {
+                // `x.weight_packed` and `x.weight_scale` are parts of `x.weight`.
+                let part = name.strip_prefix(wanted.as_str());
+                if part.is_some_and(|part| part.is_empty() || part.starts_with('_')) {
+                    map.insert(name, &index.files()[file]);
+                }
+            }
+            if map.len() == before && !map.contains_key(wanted.as_str()) {
+                return Ok(None);
+            }
+        }
+        let text = serde_json::json!({ "weight_map": map }).to_string();
+        ShardIndex::parse(text.as_bytes())
+            .map(Some)
+            .map_err(Error::Core)
     }
 
     /// Opens a model. Its `config.json` is looked for next to a path or an
@@ -130,7 +171,19 @@ impl ReaderOptions {
         let location = input.location();
         let shards = location.map(|location| Shards::open(location, Kind::FILES, &self.http));
         let shards = shards.transpose()?.flatten();
-        let files = shards.as_ref().map(Shards::files);
+        let index = shards.as_ref().and_then(Shards::index);
+        let index = index.map(|index| &index.parsed);
+        let chosen = index.map(|index| self.chosen(index)).transpose()?.flatten();
+        let files = shards.as_ref().map(|shards| {
+            let all = shards.files().iter();
+            all.filter(|file| {
+                let mut wanted = chosen.iter().flat_map(ShardIndex::files);
+                chosen.is_none() || wanted.any(|name| *name == file.name)
+            })
+            .collect::<Vec<_>>()
+        });
+        let files = files.as_deref();
+        let index = chosen.as_ref().or(index);
         let first = match files {
             None => location,
             Some(files) => files.first().map(|file| &file.location),
@@ -157,8 +210,6 @@ impl ReaderOptions {
             }
             _ => Ok(None),
         };
-        let index = shards.as_ref().and_then(Shards::index);
-        let index = index.map(|index| &index.parsed);
         let model = open_model(
             engine,
             &name,

@@ -44,8 +44,8 @@ pub fn pack_shards(
         progress: options.progress,
     };
     let work = Work::open(context, &plan, &bases)?;
-    let folder = OutputFolder::create(target, &options.http)?;
-    plan.make_folders(&folder)?;
+    let mut folder = OutputFolder::create(target, &options.http)?;
+    plan.make_folders(input, &mut folder)?;
     let done = work.each(|shard| {
         let output = folder.file(&shard.output())?;
         let base = shard.base()?;

@@ -12,7 +12,7 @@ use super::choice::{self, Choice};
 use super::kind::ShardKind as _;
 use super::tree::Tree;
 use super::{Index, PACKED, PLAIN, Shard, Shards, parts};
-use crate::output::OutputFolder;
+use crate::output::{Mode, OutputFolder};
 use crate::report::FolderReport;
 use crate::source::{CONFIG, HttpOptions, Location};
 use crate::{Error, Result};
@@ -244,29 +244,52 @@ impl<'a> Plan<'a> {
     }
 
     /// Makes the folders that the shards go into.
-    pub(super) fn make_folders(&self, folder: &OutputFolder) -> Result<()> {
-        self.folders.iter().try_for_each(|path| folder.make(path))
+    pub(super) fn make_folders(&self, input: &Shards, folder: &mut OutputFolder) -> Result<()> {
+        folder.like(input.location());
+        let made = self.folders.iter();
+        let mut made = made.map(|path| folder.make(path, &mode_of(input, path)));
+        made.try_for_each(|made| made)
     }
 
     /// Writes everything but the shards.
     pub(super) fn write_others(&self, input: &Shards, folder: &OutputFolder) -> Result<()> {
         for name in &self.copied {
             match (input.location(), &self.config) {
-                (_, Some(text)) => folder.write(name, text.as_slice())?,
+                (location, Some(text)) => {
+                    let config = location.sibling(CONFIG);
+                    folder.write(name, text.as_slice(), &mode_at(config.as_ref()))?;
+                }
                 (Location::Path(path), None) => {
                     let path = path.join(name);
                     let file = fs::File::open(&path).map_err(Error::file("open", &path))?;
-                    folder.write(name, file)?;
+                    folder.write(name, file, &Mode::of(&path))?;
                 }
                 _ => {}
             }
         }
         for unit in &self.units {
             if let Some(index) = &unit.index {
-                folder.write(unit.folder.join(&index.name), index.text.as_slice())?;
+                let mode = mode_at(unit.shards.index().map(|index| &index.location));
+                folder.write(unit.folder.join(&index.name), index.text.as_slice(), &mode)?;
             }
         }
         Ok(())
+    }
+}
+
+/// Returns the permissions of the folder at `path` in the input.
+fn mode_of(input: &Shards, path: &Path) -> Mode {
+    match input.location() {
+        Location::Path(root) => Mode::of(&root.join(path)),
+        _ => Mode::default(),
+    }
+}
+
+/// Returns the permissions of a local file.
+fn mode_at(location: Option<&Location>) -> Mode {
+    match location {
+        Some(Location::Path(path)) => Mode::of(path),
+        _ => Mode::default(),
     }
 }
 

@@ -27,8 +27,8 @@ pub fn unpack_shards(
     let plan = Plan::of_unpacking(input, context.http)?;
     plan.check_bases(input, bases)?;
     let work = Work::open(context, &plan, bases)?;
-    let folder = OutputFolder::create(target, context.http)?;
-    plan.make_folders(&folder)?;
+    let mut folder = OutputFolder::create(target, context.http)?;
+    plan.make_folders(input, &mut folder)?;
     let done = work.each(|shard| {
         let output = folder.file(&shard.output())?;
         let (map, progress) = (shard.map, shard.progress);

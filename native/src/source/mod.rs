@@ -30,12 +30,14 @@ pub(crate) use arriving::{Arriving, Begun};
 pub use fault::survive_truncation;
 pub(crate) use feed::Feed;
 pub use file::FileSource;
+#[cfg(feature = "manifest")]
+pub(crate) use http::Transport;
 pub(crate) use http::check_absent;
 #[cfg(feature = "lfs")]
 pub(crate) use http::put_watched;
+pub use http::{HttpObserver, HttpOptions, HttpRequest, Remote, put, trust_certificates};
 #[cfg(feature = "manifest")]
-pub(crate) use http::Transport;
-pub use http::{HttpObserver, HttpOptions, HttpRequest, Remote, put};
+pub(crate) use hub::offline;
 pub use input::Input;
 pub use location::Location;
 pub use map::Map;

@@ -49,12 +49,13 @@ impl Scheme {
     /// # Errors
     /// [`Error::Usage`] for an unknown one.
     pub(super) fn of(address: &str) -> Result<Self> {
-        Self::find(address)
-            .ok_or_else(|| Error::Usage(format!(
+        Self::find(address).ok_or_else(|| {
+            Error::Usage(format!(
                 "{} is not an address: {}",
                 display::address(address),
                 readable()
-            )))
+            ))
+        })
     }
 }
 

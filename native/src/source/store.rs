@@ -156,7 +156,9 @@ mod linked {
                 },
                 Store::NotFound { url } | Store::NoContainer { url, .. } => answer(url, Some(404)),
                 Store::Denied { url, .. } => answer(url, Some(403)),
-                Store::Server { url, status, .. } => answer(url, status),
+                Store::Server { url, status, .. } | Store::NoConditions { url, status } => {
+                    answer(url, status)
+                }
                 Store::WrongRegion { url, .. }
                 | Store::Network { url, .. }
                 | Store::PartsLost { url } => answer(url, None),

@@ -10,15 +10,38 @@ use crate::{Error, Result};
 
 /// The identity of a file: hard links and symbolic links to one file are
 /// equal, whatever their paths.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct FileId {
     #[cfg(unix)]
     device_and_inode: (u64, u64),
+    /// The permissions that it had, which are not a part of its identity.
+    #[cfg(unix)]
+    mode: u32,
     #[cfg(windows)]
     volume_and_index: (u64, u64),
 }
 
+impl PartialEq for FileId {
+    fn eq(&self, other: &Self) -> bool {
+        #[cfg(unix)]
+        return self.device_and_inode == other.device_and_inode;
+        #[cfg(windows)]
+        return self.volume_and_index == other.volume_and_index;
+    }
+}
+
+impl Eq for FileId {}
+
 impl FileId {
+    /// Returns the permissions that the file had when this was made, where a system
+    /// has them: the bits of `st_mode`.
+    pub(crate) fn mode(&self) -> Option<u32> {
+        #[cfg(unix)]
+        return Some(self.mode);
+        #[cfg(not(unix))]
+        return None;
+    }
+
     /// Returns the identity of the file at `path`, with links followed.
     pub fn of_path(path: &Path) -> io::Result<Self> {
         #[cfg(unix)]
@@ -40,6 +63,7 @@ impl FileId {
         use std::os::unix::fs::MetadataExt;
         Self {
             device_and_inode: (metadata.dev(), metadata.ino()),
+            mode: metadata.mode(),
         }
     }
 }

@@ -72,10 +72,7 @@ impl HttpConnector for Connector {
         let allow_http = options.get_config_value(&ClientConfigKey::AllowHttp);
         let client = self.build(allow_http.as_deref() == Some("true"));
         client
-            .map(|client| match &self.observer {
-                Some(observer) => HttpClient::new(Observed::new(client, observer.clone())),
-                None => HttpClient::new(client),
-            })
+            .map(|client| HttpClient::new(Observed::new(client, self.observer.clone())))
             .map_err(|source| object_store::Error::Generic {
                 store: "client",
                 source,

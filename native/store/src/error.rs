@@ -147,6 +147,16 @@ pub enum Error {
         /// The answer, and what to do if that is known.
         detail: String,
     },
+    /// The store cannot create an object on the condition that there is none.
+    #[error(
+        "{url}: the store has no conditional writes, by which an upload replaces nothing by accident; set AWS_CONDITIONAL_PUT=disabled to do without, or replace what is there (--force)"
+    )]
+    NoConditions {
+        /// The address.
+        url: String,
+        /// Status of the answer.
+        status: Option<u16>,
+    },
     /// Another process uploads to the same address.
     #[error("{url}: another process is uploading to this address; wait until it ends")]
     Busy {

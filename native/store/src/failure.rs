@@ -67,7 +67,7 @@ impl Failure {
                 Some(404) => Kind::NotFound,
                 Some(401 | 403) => Kind::Denied,
                 Some(409 | 412) => Kind::Condition,
-                Some(501) => Kind::Unsupported,
+                Some(405 | 501) => Kind::Unsupported,
                 Some(300..=399) => Kind::Elsewhere,
                 None if answer.contains("without LOCATION") => Kind::Elsewhere,
                 None if transport.is_some() => Kind::Network,
@@ -119,6 +119,27 @@ impl Failure {
         ]) {
             let detail = self.code.map_or(String::new(), |code| format!(" ({code})"));
             return Error::Denied { url, detail };
+        }
+        let explained = [
+            (
+                &["RequestTimeTooSkewed", "RequestInTheFuture"][..],
+                "the clock of this machine differs from that of the store; set it",
+            ),
+            (
+                &["InvalidObjectState", "BlobArchived", "BlobBeingRehydrated"],
+                "the object is archived and cannot be read as it is; restore it first",
+            ),
+        ];
+        if let Some((_, why)) = explained.iter().find(|(codes, _)| self.is(codes)) {
+            let code = self.code.unwrap_or_default();
+            let status = self
+                .status
+                .map_or_else(String::new, |status| format!("{status} "));
+            return Error::Server {
+                url,
+                status: self.status,
+                detail: format!("{status}({code}): {why}"),
+            };
         }
         match self.kind {
             Kind::NotFound => Error::NotFound { url },

@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 
 use http_body::{Body, Frame, SizeHint};
 use object_store::client::{HttpError, HttpRequest, HttpResponse, HttpResponseBody, HttpService};
+use reqwest::StatusCode;
+use zstn_net::{proxy, tls};
 
 /// A request to a store, or to the service that gives its credentials, that has
 /// ended. It has neither headers nor the query of the address, which may be a
@@ -61,15 +63,15 @@ impl fmt::Debug for Observer {
     }
 }
 
-/// A client whose requests an observer is told of.
+/// A client whose requests an observer may be told of.
 #[derive(Debug)]
 pub(crate) struct Observed {
     client: reqwest::Client,
-    observer: Observer,
+    observer: Option<Observer>,
 }
 
 impl Observed {
-    pub(crate) fn new(client: reqwest::Client, observer: Observer) -> Self {
+    pub(crate) fn new(client: reqwest::Client, observer: Option<Observer>) -> Self {
         Self { client, observer }
     }
 }
@@ -83,14 +85,55 @@ impl HttpService for Observed {
         's: 'a,
         Self: 'a,
     {
-        let mut in_flight = InFlight::new(&request, &self.observer);
+        let observer = self.observer.as_ref();
+        let in_flight = observer.map(|observer| InFlight::new(&request, observer));
         Box::pin(async move {
-            let (parts, body) = self.client.call(request).await?.into_parts();
-            in_flight.request.status = Some(parts.status.as_u16());
-            let body = HttpResponseBody::new(ObservedBody { body, in_flight });
+            let target = request.uri().to_string();
+            let answer = self.client.call(request).await;
+            let answer = answer.map_err(|error| explained(&error, &target))?;
+            let (mut parts, mut body) = answer.into_parts();
+            if let Some(mut in_flight) = in_flight {
+                in_flight.request.status = Some(parts.status.as_u16());
+                body = HttpResponseBody::new(ObservedBody { body, in_flight });
+            }
+            // The library repeats requests that are answered by any status from 500
+            // on, with all that they upload. This one will never be answered
+            // otherwise.
+            if parts.status == StatusCode::NOT_IMPLEMENTED {
+                parts.status = StatusCode::METHOD_NOT_ALLOWED;
+            }
             Ok(HttpResponse::from_parts(parts, body))
         })
     }
+}
+
+/// Why there is no answer, in one sentence for people.
+#[derive(Debug)]
+struct Unanswered(String);
+
+impl fmt::Display for Unanswered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Unanswered {}
+
+/// Adds to a failure which proxy is on the way, and what helps where a certificate
+/// is not trusted. The innermost reason has no address in it.
+fn explained(error: &HttpError, target: &str) -> HttpError {
+    let mut reason = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(inner) = cause {
+        reason = inner.to_string();
+        cause = inner.source();
+    }
+    if reason.contains("invalid peer certificate") {
+        reason.push_str(&tls::Roots::of_process().advice());
+    } else if let Some(proxy) = proxy::describe_for(target) {
+        reason.push_str(&format!(" (through {proxy})"));
+    }
+    HttpError::new(error.kind(), Unanswered(reason))
 }
 
 /// A request that is being watched; it ends when this is dropped.

@@ -13,9 +13,12 @@ mod hub;
 mod killed;
 mod known_sha256;
 mod lfs;
+mod modes;
 mod network;
 mod overwriting;
 mod printing;
+mod secrets;
+mod transport;
 mod verbose;
 mod verbs;
 

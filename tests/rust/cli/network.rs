@@ -12,7 +12,7 @@ const TOKEN: &str = "hf_a-secret-token";
 
 /// The verbs that read addresses, with a file that each takes and more
 /// arguments.
-const VERBS: [(&str, &str, &[&str]); 9] = [
+pub(super) const VERBS: [(&str, &str, &[&str]); 9] = [
     ("pack", "m.safetensors", &["-o", "out"]),
     ("unpack", "m.zstn", &["-o", "out"]),
     ("convert", "m.zstn", &["out.zt"]),
@@ -25,7 +25,7 @@ const VERBS: [(&str, &str, &[&str]); 9] = [
 ];
 
 /// Writes the files of [`VERBS`].
-fn files() -> tempfile::TempDir {
+pub(super) fn files() -> tempfile::TempDir {
     let plain = zstn_tests::checkpoint(&[("w", "U8", &[7; 2000])]);
     let folder = folder_with("m.safetensors", &plain);
     for arguments in [
@@ -263,4 +263,65 @@ fn every_verb_gives_up_on_a_silent_server() {
             });
         }
     });
+}
+
+/// Puts a checkpoint of `count` shards on a server; returns the address of its index.
+fn add_shards(server: &RoundServer, count: usize) -> String {
+    let mut map = serde_json::Map::new();
+    for number in 0..count {
+        let (tensor, file) = (format!("t{number}"), format!("s{number}.safetensors"));
+        let bytes = [u8::try_from(number % 256).unwrap(); 100];
+        server.add(
+            &file,
+            Page::File(zstn_tests::checkpoint(&[(&tensor, "U8", &bytes)])),
+        );
+        map.insert(tensor, file.into());
+    }
+    let index = serde_json::json!({ "weight_map": map }).to_string();
+    server.add("m.safetensors.index.json", Page::File(index.into()))
+}
+
+#[test]
+fn one_tensor_costs_the_index_and_its_shard() {
+    let server = RoundServer::start();
+    let url = add_shards(&server, 163);
+    let scratch = tempfile::tempdir().unwrap();
+    for (names, shards) in [(&["t7"][..], 1), (&["t7", "t9"], 2), (&["t1?2"], 163)] {
+        let before = server.finished_rounds().len();
+        let out = zstn(
+            scratch.path(),
+            &[&["get", &url, "--summary"], names].concat(),
+        );
+        assert!(out.status.success(), "{}", text(&out.stderr));
+        let requests = server.finished_rounds()[before..].to_vec();
+        let opened: std::collections::BTreeSet<_> = requests
+            .iter()
+            .filter(|request| request.path.ends_with(".safetensors"))
+            .map(|request| request.path.clone())
+            .collect();
+        assert_eq!(opened.len(), shards, "{names:?}");
+        // The index, and of each shard its head, which has the tensor as well.
+        assert!(
+            requests.len() <= 1 + 2 * shards,
+            "{names:?}: {}",
+            requests.len()
+        );
+    }
+    let out = zstn(scratch.path(), &["get", &url, "t164", "--summary"]);
+    assert!(text(&out.stderr).contains("t16"), "{}", text(&out.stderr));
+}
+
+#[test]
+#[cfg(unix)]
+fn many_shards_on_a_server_need_few_descriptors() {
+    let server = RoundServer::start();
+    let url = add_shards(&server, 200);
+    let out = std::process::Command::new("sh")
+        .args(["-c", "ulimit -n 64 && exec \"$0\" ls \"$1\""])
+        .arg(zstn_tests::command::program())
+        .arg(&url)
+        .output()
+        .unwrap();
+    assert!(out.status.success(), "{}", text(&out.stderr));
+    assert!(text(&out.stdout).contains("t199"));
 }

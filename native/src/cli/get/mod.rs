@@ -92,7 +92,9 @@ pub fn run(options: &Options) -> Result<()> {
     let http = options.report.watch(http);
     let mut target = options.target(&http)?;
     let engine = options.threads.engine()?;
-    let reader = options.model.open(&options.input, &http, Some(&engine))?;
+    let names: Vec<&str> = options.names.iter().map(Pattern::text).collect();
+    let model = &options.model;
+    let reader = model.open_only(&options.input, &names, &http, Some(&engine))?;
     let wanted = options.wanted(&reader)?;
     if let Target::File(output, _, format) = &mut target {
         for wanted in &wanted {

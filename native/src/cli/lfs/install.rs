@@ -71,7 +71,9 @@ pub fn run(options: &Options) -> Result<()> {
     let place = match (&store, &options.url) {
         (None, _) => "a git-lfs server that knows the agent \"zstn\"".into(),
         (Some(store), None) => store.to_string(),
-        (Some(store), Some(url)) => format!("{store}, instead of {url}"),
+        (Some(store), Some(url)) => {
+            format!("{store}, instead of {}", zstn::display::address(url))
+        }
     };
     print_facts(&[
         ("agent for", target),

@@ -10,7 +10,7 @@ use zstn_net::{shown, tls};
 
 use super::{Entry, Page, Permissions, Refusal};
 use crate::gateway::request::{Repository, Revision};
-use crate::source::{HttpOptions, Remote, Source};
+use crate::source::{HttpOptions, Remote, Source, offline};
 use crate::{Error, Result};
 use zstn_core::limits::HEAD_LEN_BYTES;
 
@@ -34,6 +34,7 @@ pub(in super::super) struct Hub {
 
 impl Hub {
     pub(super) fn new(endpoint: &str, http: &HttpOptions) -> Result<Self> {
+        offline::check(&shown::address(endpoint))?;
         let endpoint = endpoint.trim_end_matches('/').to_owned();
         let client = client(http).map_err(|error| {
             Error::Usage(format!(

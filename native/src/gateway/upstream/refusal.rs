@@ -89,7 +89,13 @@ impl Refusal {
             reason.push_str(&format!(" (through {proxy})"));
         }
         let reason = shown::text(&reason);
-        Self::new(status, format!("the upstream {} {problem}{reason}", shown::address(endpoint)))
+        Self::new(
+            status,
+            format!(
+                "the upstream {} {problem}{reason}",
+                shown::address(endpoint)
+            ),
+        )
     }
 
     /// Returns whether there is no such file, as opposed to no such repository or

@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
+use crate::output::Mode;
 use crate::output::staging::{Staging, folder_exists};
 use crate::{Error, Output, Result};
 
@@ -14,6 +15,7 @@ use crate::{Error, Output, Result};
 pub(crate) struct LocalFolder {
     staging: Staging,
     target: PathBuf,
+    mode: Mode,
 }
 
 impl LocalFolder {
@@ -30,7 +32,14 @@ impl LocalFolder {
         Ok(Self {
             staging: Staging::of_folder(&target)?,
             target,
+            mode: Mode::default(),
         })
+    }
+
+    /// Notes that the folder is made from the one at `path`, whose permissions it
+    /// will have.
+    pub(super) fn like(&mut self, path: &Path) {
+        self.mode = Mode::of(path);
     }
 
     /// Begins the file at `path`.
@@ -38,27 +47,33 @@ impl LocalFolder {
         Output::create(&self.staging.path(path))
     }
 
-    /// Makes the subfolder at `path`; the one it is in must be there.
-    pub(super) fn make(&self, path: &Path) -> Result<()> {
+    /// Makes the subfolder at `path` with these permissions; the one it is in must
+    /// be there.
+    pub(super) fn make(&self, path: &Path, mode: &Mode) -> Result<()> {
         let full = self.target.join(path);
-        fs::create_dir(self.staging.path(path)).map_err(Error::file("make the folder", &full))
+        let own = self.staging.path(path);
+        fs::create_dir(&own).map_err(Error::file("make the folder", &full))?;
+        mode.give_folder(&own);
+        Ok(())
     }
 
-    /// Writes a file of these bytes at `path`; there must be none.
-    pub(super) fn write(&self, path: &Path, mut from: impl Read) -> Result<()> {
+    /// Writes a file of these bytes at `path` with these permissions; there must be
+    /// none.
+    pub(super) fn write(&self, path: &Path, mut from: impl Read, mode: &Mode) -> Result<()> {
         let fail = |error| {
             let path = self.target.join(path);
             Error::io(format!("write {}", path.display()), error)
         };
         let mut file = File::create_new(self.staging.path(path)).map_err(fail)?;
         io::copy(&mut from, &mut file).map_err(fail)?;
+        mode.give(&file, None);
         file.sync_all().map_err(fail)
     }
 
     /// Makes the folder durable and gives it its name.
     pub(super) fn finish(self) -> Result<()> {
         check_free(&self.target)?;
-        self.staging.become_folder(&self.target)
+        self.staging.become_folder(&self.target, &self.mode)
     }
 }
 

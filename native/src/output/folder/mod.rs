@@ -3,10 +3,10 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use super::Output;
-use crate::source::HttpOptions;
+use super::{Mode, Output};
 #[cfg(feature = "store")]
 use crate::source::is_store;
+use crate::source::{HttpOptions, Location};
 use crate::{Error, Result};
 use local::LocalFolder;
 #[cfg(feature = "store")]
@@ -71,20 +71,31 @@ impl OutputFolder {
         }
     }
 
-    /// Makes the subfolder at `path`; the one it is in must be there.
-    pub(crate) fn make(&self, path: &Path) -> Result<()> {
+    /// Notes that the folder is made from the one at `location`, whose permissions it
+    /// will have, if both are on disk.
+    pub(crate) fn like(&mut self, location: &Location) {
+        match (self, location) {
+            (Self::Local(folder), Location::Path(path)) if path.is_dir() => folder.like(path),
+            _ => {}
+        }
+    }
+
+    /// Makes the subfolder at `path` with these permissions; the one it is in must
+    /// be there.
+    pub(crate) fn make(&self, path: &Path, mode: &Mode) -> Result<()> {
         match self {
-            Self::Local(folder) => folder.make(path),
+            Self::Local(folder) => folder.make(path, mode),
             // Names with slashes are all that there is.
             #[cfg(feature = "store")]
             Self::Stored(_) => Ok(()),
         }
     }
 
-    /// Writes a file of these bytes at `path`; there must be none.
-    pub(crate) fn write(&self, path: impl AsRef<Path>, from: impl Read) -> Result<()> {
+    /// Writes a file of these bytes at `path` with these permissions; there must be
+    /// none.
+    pub(crate) fn write(&self, path: impl AsRef<Path>, from: impl Read, mode: &Mode) -> Result<()> {
         match self {
-            Self::Local(folder) => folder.write(path.as_ref(), from),
+            Self::Local(folder) => folder.write(path.as_ref(), from, mode),
             #[cfg(feature = "store")]
             Self::Stored(folder) => folder.write(path.as_ref(), from),
         }

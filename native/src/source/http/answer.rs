@@ -16,6 +16,8 @@ pub(super) struct Answer {
     pub(super) headers: HeaderMap,
     pub(super) framing: Framing,
     pub(super) body: Body,
+    /// The address that answered, which may contain secrets.
+    pub(super) asked: String,
     pub(super) in_flight: Option<Box<InFlight>>,
 }
 

@@ -11,11 +11,10 @@ use ureq::{Agent, AsSendBody};
 use zstn_net::shown;
 use zstn_net::target::{self, Target};
 
+use super::HttpOptions;
 use super::answer::Answer;
 use super::retry::{Failure, Progress, Turn};
-use super::HttpOptions;
 use super::secrets::Origin;
-use super::transport::Transport;
 use crate::Error;
 use crate::source::hub::HubFile;
 use crate::source::scheme::Scheme;
@@ -33,13 +32,17 @@ const MAX_HEADERS_BYTES: usize = 255 << 10;
 /// Has to be larger, or such headers would look like the end of a connection.
 const INPUT_BUFFER_BYTES: usize = 256 << 10;
 
+/// Connections without a request that are kept, in all and to one server. The files
+/// of a checkpoint share them.
+const MAX_IDLE: usize = 32;
+const MAX_IDLE_OF_HOST: usize = 16;
+
 /// The header by which a hub says which commit an answer was made from.
 const COMMIT: &str = "x-repo-commit";
 
 /// A file's address, and the connections to its server.
 #[derive(Debug)]
 pub(super) struct Client {
-    transport: Transport,
     /// The address that was given.
     url: String,
     /// The same for messages.
@@ -55,7 +58,7 @@ pub(super) struct Client {
 }
 
 /// Begins the settings of connections.
-fn configuration() -> ConfigBuilder<AgentScope> {
+pub(super) fn configuration() -> ConfigBuilder<AgentScope> {
     Agent::config_builder()
         .http_status_as_error(false)
         // Redirects are followed here: what may be sent where is this project's
@@ -64,6 +67,8 @@ fn configuration() -> ConfigBuilder<AgentScope> {
         .max_redirects_will_error(false)
         .max_response_header_size(MAX_HEADERS_BYTES)
         .input_buffer_size(INPUT_BUFFER_BYTES)
+        .max_idle_connections(MAX_IDLE)
+        .max_idle_connections_per_host(MAX_IDLE_OF_HOST)
         .timeout_recv_body(Some(BODY_TIMEOUT))
         .user_agent(concat!("zstn/", env!("CARGO_PKG_VERSION")))
 }
@@ -88,10 +93,11 @@ impl Client {
         }) = target::parse(asked)
             && !options.secrets.has(asked, &header::AUTHORIZATION)
         {
-            options.secrets.add_value(asked, header::AUTHORIZATION, user)?;
+            options
+                .secrets
+                .add_value(asked, header::AUTHORIZATION, user)?;
         }
         Ok(Self {
-            transport: Transport::new(configuration),
             url: url.into(),
             shown: shown::address(url).into_owned(),
             hub,
@@ -152,7 +158,10 @@ impl Client {
         let parsed = target::parse(url.as_ref().unwrap_or(&self.url));
         // Its user is among the secrets of its origin.
         parsed
-            .map(|target| Target { user: None, ..target })
+            .map(|target| Target {
+                user: None,
+                ..target
+            })
             .map_err(|why| self.problem(format!("this is not an address: {why}")))
     }
 
@@ -244,12 +253,13 @@ impl Client {
             .body(body)
             .map_err(|error| self.problem(format!("this is not an address: {error}")))?;
         let observer = self.options.observer.as_ref();
+        let asked = request.uri().to_string();
         let mut in_flight = observer.map(|observer| observer.begin(&request, turn.attempt));
         let Turn {
             patience, silence, ..
         } = turn;
         let connecting = patience.min(self.options.connect_timeout);
-        let response = self.transport.run(request, |limits| {
+        let response = self.options.transport.run(request, |limits| {
             limits
                 .timeout_resolve(Some(connecting))
                 .timeout_connect(Some(connecting))
@@ -269,6 +279,7 @@ impl Client {
             status: parts.status,
             headers: parts.headers,
             body,
+            asked,
             in_flight,
         })
     }

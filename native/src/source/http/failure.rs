@@ -8,23 +8,37 @@ use ureq::http::{StatusCode, header};
 
 use super::answer::Answer;
 use super::client::Client;
-use super::transport::Unanswered;
+use super::reason;
 use super::retry::{Failure, may_pass, parse_retry_after};
+use super::transport::Unanswered;
 use crate::Error;
 
 impl Client {
     /// The failure for a status that is not the one hoped for.
-    pub(super) fn refused(&self, answer: &Answer) -> Failure {
+    pub(super) fn refused(&self, answer: &mut Answer) -> Failure {
         let hub = self.hub();
         let of_hub = hub.and_then(|hub| hub.advice(answer.status, &answer.headers));
+        let reason = reason::of(answer);
+        let lower = reason.to_ascii_lowercase();
+        let has = |words: &[&str]| words.iter().any(|word| lower.contains(word));
         let advice = match answer.status.as_u16() {
+            400..=403 if has(&["expired", "specified time frame"]) => {
+                "; the address was valid for a time only, get a new one"
+            }
+            403 if has(&["too skewed", "timetooskewed"]) => {
+                "; the clock of this machine differs from that of the server, set it"
+            }
+            403 | 409 if has(&["invalidobjectstate", "archived"]) => {
+                "; the object is archived, restore it first"
+            }
             401 | 403 => "; the file may need a login",
             404 | 410 => "; there is no such file, check the address",
             429 => "; too many requests, try again later",
             500..=599 => "; the server has a problem, try again later",
             _ => "",
         };
-        self.refused_with(answer, of_hub.as_deref().unwrap_or(advice))
+        let advice = of_hub.unwrap_or_else(|| format!("{reason}{advice}"));
+        self.refused_with(answer, &advice)
     }
 
     /// The same with this advice.
@@ -90,7 +104,7 @@ impl Client {
                     Failure::Passing {
                         error: self.problem(detail),
                         retry_after: None,
-                        stale: self.has_answered(),
+                        stale: self.options().transport.has_answered(),
                     }
                 }
                 _ => self.unless_never_answered(detail),

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use ureq::http::{Method, StatusCode, header};
 
@@ -24,6 +25,7 @@ mod opening;
 mod options;
 mod put;
 mod ranges;
+mod reason;
 mod retry;
 mod secrets;
 mod transport;
@@ -39,6 +41,7 @@ pub(crate) use put::put_watched;
 pub(super) use secrets::origin;
 #[cfg(feature = "manifest")]
 pub(crate) use transport::Transport;
+pub use transport::trust_certificates;
 pub(super) use whole::download;
 pub(super) use whole::small;
 pub(super) use whole::without_ranges;
@@ -57,6 +60,10 @@ pub struct Remote {
     version: Validators,
     /// The bytes read on opening, handed out once.
     head: Mutex<Option<Vec<u8>>>,
+    /// True if the server answers `If-Range` with the whole file although it is the
+    /// same version. Ranges are then requested without that condition, and each
+    /// answer's validators are compared here.
+    misreads_conditions: AtomicBool,
 }
 
 impl Remote {
@@ -102,6 +109,7 @@ impl Remote {
             len_bytes,
             version,
             head: Mutex::new(None),
+            misreads_conditions: AtomicBool::new(false),
         };
         remote.fill(&mut head, 0..expected)?;
         Ok(Ok(Self {
@@ -158,26 +166,31 @@ impl Remote {
         let client = &self.client;
         let mut headers = vec![ranges::header(&rest)];
         let condition = self.version.if_range();
+        let condition = condition.filter(|_| !self.misreads_conditions.load(Relaxed));
         headers.extend(condition.map(|value| (header::IF_RANGE, value.clone())));
-        let answer = client.request(&Method::GET, &headers, progress)?;
+        let mut answer = client.request(&Method::GET, &headers, progress)?;
         let version = Validators::of(&answer.headers);
         let compared = condition.is_some();
         match answer.status {
             StatusCode::PARTIAL_CONTENT => {
                 if !self.version.match_those_of(&version, compared) {
-                    return Err(client.changed("").into());
+                    return Err(client.changed(self.version.difference(&version)).into());
                 }
             }
             // With If-Range the whole file means that it is another one,
             // unless it says otherwise.
             StatusCode::OK if !self.version.match_those_of(&version, !compared) => {
-                return Err(client.changed("").into());
+                return Err(client.changed(self.version.difference(&version)).into());
+            }
+            StatusCode::OK if compared => {
+                self.misreads_conditions.store(true, Relaxed);
+                return self.ask(bytes, rest, progress);
             }
             StatusCode::OK => return Err(ranges::ignored(client).into()),
             StatusCode::RANGE_NOT_SATISFIABLE => {
                 return Err(client.changed(" and has become shorter").into());
             }
-            _ => return Err(client.refused(&answer)),
+            _ => return Err(client.refused(&mut answer)),
         }
         client.refuse_encoded(&answer)?;
         let range = client.content_range(&answer)?;

@@ -25,7 +25,7 @@ pub(super) fn first(
     most: u64,
     progress: &mut Progress<'_>,
 ) -> Result<Option<Opened>, Failure> {
-    let answer = client.request(&Method::GET, &[ranges::header(&(0..most))], progress)?;
+    let mut answer = client.request(&Method::GET, &[ranges::header(&(0..most))], progress)?;
     let version = Validators::of(&answer.headers);
     let mut head = Vec::new();
     let empty = Some(Opened {
@@ -43,7 +43,7 @@ pub(super) fn first(
                           does not say that it is empty";
             return Err(client.status_problem(answer.status, advice).into());
         }
-        _ => return Err(client.refused(&answer)),
+        _ => return Err(client.refused(&mut answer)),
     }
     client.refuse_encoded(&answer)?;
     let range = client.content_range(&answer)?;
@@ -75,9 +75,9 @@ pub(super) fn ask_len(
     version: &Validators,
     progress: &mut Progress<'_>,
 ) -> Result<u64, Failure> {
-    let answer = client.request(&Method::HEAD, &[], progress)?;
+    let mut answer = client.request(&Method::HEAD, &[], progress)?;
     if may_pass(answer.status.as_u16()) {
-        return Err(client.refused(&answer));
+        return Err(client.refused(&mut answer));
     }
     // Other statuses: signed addresses are often for GET alone.
     client.refuse_encoded(&answer)?;

@@ -5,11 +5,13 @@ use std::time::Duration;
 
 use ureq::http::header;
 
+use super::client;
 use super::observer::{HttpObserver, Observer};
 use super::secrets::{Secrets, origin};
+use super::transport::Transport;
 use crate::source::hub::{self, HubFile, Login};
 use crate::source::scheme::Scheme;
-use crate::{Error, Result};
+use crate::{Error, Result, display};
 
 /// Time limits, retries and headers for http(s) addresses.
 ///
@@ -51,6 +53,8 @@ pub struct HttpOptions {
     pub max_full_download_bytes: u64,
     pub(super) secrets: Secrets,
     pub(super) observer: Option<Observer>,
+    /// Connections, which clones share.
+    pub(super) transport: Transport,
     /// Address and token of the hub, if they are not those of the process.
     hub: Option<(String, Login)>,
 }
@@ -125,6 +129,7 @@ impl HttpOptions {
     /// Returns the file at an address in a hub, and adds the hub's token to the
     /// secrets. A header of that name that was given for the hub stays.
     pub(super) fn log_in(&mut self, address: &str) -> Result<HubFile> {
+        hub::offline::check(&display::address(address))?;
         let (endpoint, login) = match self.hub.take() {
             Some(hub) => hub,
             None => (hub::endpoint(), Login::of_process()?),
@@ -164,6 +169,7 @@ impl Default for HttpOptions {
             max_full_download_bytes: 64 << 20,
             secrets: Secrets::default(),
             observer: None,
+            transport: Transport::new(client::configuration),
             hub: None,
         }
     }

@@ -8,11 +8,12 @@ use ureq::http::{HeaderValue, Method, Request, StatusCode, header};
 use zstn_net::shown;
 use zstn_net::target::Target;
 
+use super::HttpOptions;
 use super::answer::Answer;
 use super::client::{Client, MAX_REDIRECTS};
+use super::reason;
 use super::retry::{Failure, Progress, may_pass, retrying};
 use super::secrets::Origin;
-use super::HttpOptions;
 use crate::source::file::read_at;
 use crate::source::scheme::Scheme;
 use crate::{Error, Result};
@@ -90,10 +91,10 @@ pub(crate) fn check_absent(url: &str, options: &HttpOptions) -> Result<()> {
 /// Asks whether the file is there. A server that does not say so decides when it
 /// gets the file: addresses that are signed for writing may not be read.
 fn ask(client: &Client, progress: &mut Progress<'_>) -> Result<(), Failure> {
-    let answer = client.request(&Method::HEAD, &[], progress)?;
+    let mut answer = client.request(&Method::HEAD, &[], progress)?;
     match answer.status {
         status if status.is_success() => Err(Error::exists(client.shown()).into()),
-        status if may_pass(status.as_u16()) => Err(client.refused(&answer)),
+        status if may_pass(status.as_u16()) => Err(client.refused(&mut answer)),
         _ => Ok(()),
     }
 }
@@ -116,7 +117,7 @@ impl Upload<'_> {
         let mut target = client.target()?;
         let origin = Origin::of(&target.uri);
         for _ in 0..=MAX_REDIRECTS {
-            let answer = self.send(&target, origin.as_ref(), progress)?;
+            let mut answer = self.send(&target, origin.as_ref(), progress)?;
             match answer.status {
                 StatusCode::OK | StatusCode::CREATED | StatusCode::NO_CONTENT => return Ok(()),
                 StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT => {
@@ -139,7 +140,7 @@ impl Upload<'_> {
                 StatusCode::PRECONDITION_FAILED if !self.replace => {
                     return Err(self.found().into());
                 }
-                _ => return Err(self.refused(&answer)),
+                _ => return Err(self.refused(&mut answer)),
             }
         }
         let detail = format!("the server redirects more than {MAX_REDIRECTS} times");
@@ -201,7 +202,8 @@ impl Upload<'_> {
         }
     }
 
-    fn refused(&self, answer: &Answer) -> Failure {
+    fn refused(&self, answer: &mut Answer) -> Failure {
+        let reason = reason::of(answer);
         let advice = match answer.status.as_u16() {
             401 | 403 => "; writing there needs a login, or more permissions",
             404 | 405 | 501 => "; it takes no files at this address",
@@ -212,7 +214,8 @@ impl Upload<'_> {
             500..=599 => "; the server has a problem, try again later",
             _ => "",
         };
-        self.client.refused_with(answer, advice)
+        self.client
+            .refused_with(answer, &format!("{reason}{advice}"))
     }
 }
 

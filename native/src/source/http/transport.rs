@@ -2,6 +2,8 @@
 //! share (the crate `zstn-net`).
 
 use std::fmt;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use ureq::config::{Config, ConfigBuilder};
@@ -12,6 +14,8 @@ use ureq::typestate::{AgentScope, HttpCrateScope};
 use ureq::{Agent, AsSendBody, Body};
 use zstn_net::proxy::{Proxies, Proxy};
 use zstn_net::tls::Roots;
+
+use crate::{Error, Result};
 
 /// Connections to servers, each by the way that its address takes.
 #[derive(Clone)]
@@ -26,6 +30,8 @@ struct Ways {
     secure: OnceLock<Agent>,
     /// With encryption, to servers through a proxy.
     tunnelled: OnceLock<Agent>,
+    /// True once any server has answered.
+    answered: AtomicBool,
 }
 
 /// Why there is no answer.
@@ -56,6 +62,7 @@ impl Transport {
             plain: OnceLock::new(),
             secure: OnceLock::new(),
             tunnelled: OnceLock::new(),
+            answered: AtomicBool::new(false),
         }))
     }
 
@@ -63,9 +70,7 @@ impl Transport {
     pub(crate) fn run<S: AsSendBody>(
         &self,
         mut request: Request<S>,
-        limits: impl FnOnce(
-            ConfigBuilder<HttpCrateScope<S>>,
-        ) -> ConfigBuilder<HttpCrateScope<S>>,
+        limits: impl FnOnce(ConfigBuilder<HttpCrateScope<S>>) -> ConfigBuilder<HttpCrateScope<S>>,
     ) -> Result<Response<Body>, Unanswered> {
         let ways = &*self.0;
         let is_secure = request.uri().scheme_str() == Some("https");
@@ -86,10 +91,18 @@ impl Transport {
             }
         };
         let request = limits(agent.configure_request(request)).build();
-        agent.run(request).map_err(|error| Unanswered::Failed {
+        let answer = agent.run(request).map_err(|error| Unanswered::Failed {
             error,
             proxy: proxy.map(Proxy::describe),
-        })
+        })?;
+        ways.answered.store(true, Relaxed);
+        Ok(answer)
+    }
+
+    /// Returns whether any server has answered, so that a connection may be one that
+    /// was kept since then.
+    pub(crate) fn has_answered(&self) -> bool {
+        self.0.answered.load(Relaxed)
     }
 }
 
@@ -109,14 +122,31 @@ impl Ways {
     }
 }
 
+/// Trusts the certificates in a PEM file as well, in all connections that this
+/// process makes from now on: to web servers, hubs and object stores. The
+/// certificates of the system, of `SSL_CERT_FILE` and of `SSL_CERT_DIR` are trusted
+/// in any case.
+///
+/// # Errors
+/// [`Error::Io`] for a file that cannot be read, or that holds no certificate.
+pub fn trust_certificates(file: &Path) -> Result<()> {
+    let fail = Error::file("use the certificates in", file);
+    zstn_net::tls::trust(file).map_err(fail)
+}
+
 /// Directs a request to a proxy, which receives the whole address (RFC 9112,
 /// section 3.2.2).
 fn forward<S>(request: &mut Request<S>, proxy: &Proxy) -> Result<(), String> {
     let unusable = |error: &dyn fmt::Display| {
-        format!("{} cannot be used for this address: {error}", proxy.describe())
+        format!(
+            "{} cannot be used for this address: {error}",
+            proxy.describe()
+        )
     };
     let target = request.uri();
-    let host = target.authority().map_or("", |authority| authority.as_str());
+    let host = target
+        .authority()
+        .map_or("", |authority| authority.as_str());
     let host = HeaderValue::try_from(host).map_err(|error| unusable(&error))?;
     let whole = PathAndQuery::try_from(target.to_string()).map_err(|error| unusable(&error))?;
     let scheme = proxy.url().scheme().parse();

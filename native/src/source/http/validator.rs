@@ -52,13 +52,47 @@ impl Validators {
         // A strong ETag that has become a weak one is another ETag: something
         // on the way may have changed the bytes.
         if let (Some(ours), Some(theirs)) = (&self.etag, &answered.etag) {
-            return ours == theirs;
+            return without_coding(ours) == without_coding(theirs);
         }
         if let (Some(ours), Some(theirs)) = (&self.last_modified, &answered.last_modified) {
             return ours == theirs;
         }
         compared_by_server || !self.exist()
     }
+
+    /// Describes how those of an answer differ, for a sentence about a changed file.
+    pub(super) fn difference(&self, answered: &Self) -> String {
+        let pair = match (&self.etag, &answered.etag) {
+            (Some(ours), Some(theirs)) => Some(("ETag", ours, theirs)),
+            _ => self
+                .last_modified
+                .as_ref()
+                .zip(answered.last_modified.as_ref())
+                .map(|(ours, theirs)| ("Last-Modified", ours, theirs)),
+        };
+        let Some((name, ours, theirs)) = pair.filter(|(_, ours, theirs)| ours != theirs) else {
+            return String::new();
+        };
+        let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
+        format!(
+            " ({name} {} instead of {}; if several servers answer for this address and name one \
+             file differently, download it first)",
+            text(theirs),
+            text(ours)
+        )
+    }
+}
+
+/// Returns an ETag without what some servers append to the same file's ETag when they
+/// might compress it. Files that come compressed are refused in any case.
+fn without_coding(etag: &HeaderValue) -> &[u8] {
+    let bytes = etag.as_bytes();
+    let Some(inner) = bytes.strip_suffix(b"\"") else {
+        return bytes;
+    };
+    let ends: [&[u8]; 5] = [b"--gzip", b"-gzip", b";gzip", b"-br", b"-zstd"];
+    let found = ends.iter().find_map(|end| inner.strip_suffix(*end));
+    found.unwrap_or(inner)
 }
 
 fn is_strong(etag: &HeaderValue) -> bool {
@@ -120,6 +154,9 @@ mod tests {
             (&[(ETAG, "\"1\"")][..], &[(ETAG, "\"1\"")][..], false, true),
             (&[(ETAG, "\"1\"")], &[(ETAG, "\"2\"")], true, false),
             (&[(ETAG, "\"1\"")], &[(ETAG, "W/\"1\"")], true, false),
+            (&[(ETAG, "\"1\"")], &[(ETAG, "\"1-gzip\"")], false, true),
+            (&[(ETAG, "\"1-gzip\"")], &[(ETAG, "\"1\"")], false, true),
+            (&[(ETAG, "\"1\"")], &[(ETAG, "\"2-gzip\"")], true, false),
             (&[(ETAG, "W/\"1\"")], &[(ETAG, "W/\"1\"")], false, true),
             (
                 &[(ETAG, "\"1\""), (LAST_MODIFIED, monday)],

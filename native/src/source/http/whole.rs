@@ -38,7 +38,7 @@ pub fn download(
     };
     match Whole::new(&client, options.max_unsized_bytes).fetch(&mut spooled)? {
         Fetched::All => Map::new(client.shown().into(), &spooled.file),
-        Fetched::Absent(answer) => Err(absent(&client, &answer)),
+        Fetched::Absent(mut answer) => Err(absent(&client, &mut answer)),
         Fetched::TooLong => Err(client.problem(format!(
             "the server sent more than {} bytes without announcing how many; an answer without \
              an end would fill the disk",
@@ -76,7 +76,7 @@ fn capped(client: &Client, most_bytes: u64, too_long: impl FnOnce() -> Error) ->
     let mut bytes = Vec::new();
     match whole.fetch(&mut bytes)? {
         Fetched::All => Ok(bytes),
-        Fetched::Absent(answer) => Err(absent(client, &answer)),
+        Fetched::Absent(mut answer) => Err(absent(client, &mut answer)),
         Fetched::TooLong => Err(too_long()),
     }
 }
@@ -98,7 +98,7 @@ pub fn without_ranges(url: &str, options: &HttpOptions) -> Result<Map> {
 }
 
 /// The error for a file that is not there, or not without a login.
-fn absent(client: &Client, answer: &Answer) -> Error {
+fn absent(client: &Client, answer: &mut Answer) -> Error {
     match client.refused(answer) {
         Failure::Final(error) | Failure::Passing { error, .. } => error,
     }
@@ -202,7 +202,7 @@ impl<'a> Whole<'a> {
             let condition = self.version.if_range().filter(|_| start > 0);
             headers.extend(condition.map(|value| (header::IF_RANGE, value.clone())));
         }
-        let answer = client.request(&Method::GET, &headers, progress)?;
+        let mut answer = client.request(&Method::GET, &headers, progress)?;
         match answer.status {
             StatusCode::OK => {}
             StatusCode::PARTIAL_CONTENT if !headers.is_empty() => {
@@ -215,7 +215,7 @@ impl<'a> Whole<'a> {
             | StatusCode::FORBIDDEN
             | StatusCode::NOT_FOUND
             | StatusCode::GONE => return Ok(Some(Fetched::Absent(answer))),
-            _ => return Err(client.refused(&answer)),
+            _ => return Err(client.refused(&mut answer)),
         }
         client.refuse_encoded(&answer)?;
         let version = Validators::of(&answer.headers);

@@ -80,7 +80,9 @@ fn cleaned(text: &str) -> Option<String> {
     (!token.is_empty()).then(|| token.into())
 }
 
-fn is_true(name: &str) -> bool {
+/// Returns whether a variable is set to a word for yes, as the hub's own tools
+/// read it.
+pub(super) fn is_true(name: &str) -> bool {
     let value = env::var(name).unwrap_or_default().to_ascii_uppercase();
     ["1", "ON", "YES", "TRUE"].contains(&value.as_str())
 }

@@ -2,6 +2,7 @@
 
 mod address;
 mod login;
+pub(crate) mod offline;
 mod refusal;
 
 use std::env;

@@ -11,7 +11,7 @@ use super::session::{Session, is_gone};
 use super::{Upload, UploadReport, exists};
 use crate::address::Service;
 use crate::failure::{Failure, Kind};
-use crate::{Object, Result, runtime, small};
+use crate::{Error, Object, Result, runtime, small};
 
 impl Upload {
     /// Sends an object of one part or less.
@@ -51,6 +51,13 @@ impl Upload {
             return Ok(self.sent_whole());
         }
         match failure {
+            // Not without being asked: another writer's object could be lost.
+            Some(failure) if has_condition && kind == Some(Kind::Unsupported) => {
+                Err(Error::NoConditions {
+                    url: self.address.url(),
+                    status: failure.status,
+                })
+            }
             Some(failure) if !is_taken => Err(failure.into_error(&self.address)),
             _ => Err(exists(&self.address, true)),
         }

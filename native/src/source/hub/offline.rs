@@ -1,0 +1,20 @@
+//! `HF_HUB_OFFLINE`, by which the hub's own tools make no request.
+
+use super::login::is_true;
+use crate::{Error, Result};
+
+/// The variables that forbid requests to the hub, as in `huggingface_hub`.
+const VARIABLES: [&str; 2] = ["HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"];
+
+/// Refuses to read or write `what` if this process may make no request to a hub.
+///
+/// # Errors
+/// [`Error::Usage`].
+pub(crate) fn check(what: &str) -> Result<()> {
+    match VARIABLES.iter().find(|name| is_true(name)) {
+        None => Ok(()),
+        Some(name) => Err(Error::Usage(format!(
+            "{what} cannot be reached, since {name} is set; unset it, or name a local file"
+        ))),
+    }
+}
