@@ -97,6 +97,16 @@ def _resolve_file(file: Any) -> tuple[str, Any]:
     return "object", FileSource(file)
 
 
+def _shown(name: str) -> str:
+    """Returns a name as messages show it: an address without user, password and query."""
+    scheme, separator, rest = name.partition("://")
+    if scheme not in ("http", "https"):
+        return name
+    place, query, _ = rest.partition("#")[0].partition("?")
+    host, slash, path = place.partition("/")
+    return f"{scheme}{separator}{host.rpartition('@')[2]}{slash}{path}{'?…' if query else ''}"
+
+
 class FileSource:
     """A file object that can be moved in, read by one thread at a time."""
 
@@ -106,7 +116,7 @@ class FileSource:
         self._file = file
         self._lock = threading.Lock()
         name = getattr(file, "name", None)
-        self.name = name if isinstance(name, str) else f"<{type(file).__name__}>"
+        self.name = _shown(name) if isinstance(name, str) else f"<{type(file).__name__}>"
         file.seek(0, os.SEEK_END)
         self.size = file.tell()
 
@@ -135,7 +145,7 @@ class FsspecSource:
     def __init__(self, fs: Any, path: str) -> None:
         self._fs = fs
         self._path = path
-        self.name = f"{_protocol(fs)}://{path}" if "://" not in path else path
+        self.name = _shown(f"{_protocol(fs)}://{path}" if "://" not in path else path)
         info = fs.info(path)
         if info.get("type") == "directory":
             raise IsADirectoryError(f"{self.name} is a folder; give the address of a file")

@@ -365,3 +365,111 @@ fn a_process_that_is_offline_asks_no_hub() {
         assert_eq!(ls(value).0, Some(0));
     }
 }
+
+/// Starts a server that answers every request with these bytes, and returns its port.
+fn start_answering(answer: String) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    thread::spawn(move || {
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            if head(&mut stream).is_some() {
+                let _ = stream.write_all(answer.as_bytes());
+            }
+        }
+    });
+    port
+}
+
+#[test]
+fn refusals_repeat_the_reason_of_the_store() {
+    let signature = "0123456789abcdef";
+    for (status, code, message, shown) in [
+        (
+            "403 Forbidden",
+            "AccessDenied",
+            "Request has expired",
+            "(Request has expired; AccessDenied); the address was valid for a time only",
+        ),
+        (
+            "403 Forbidden",
+            "SignatureDoesNotMatch",
+            "The signature 0123456789abcdef of http://h/x?sig=0123456789abcdef is &quot;wrong&quot;.",
+            "(The signature … of http://h/x?… is \"wrong\"; SignatureDoesNotMatch)",
+        ),
+        (
+            "403 Forbidden",
+            "RequestTimeTooSkewed",
+            "The difference between the request time and the current time is too large.",
+            "the clock of this machine",
+        ),
+        ("403 Forbidden", "InvalidObjectState", "No.", "is archived"),
+        (
+            "404 Not Found",
+            "NoSuchKey",
+            "No such key.",
+            "there is no such file",
+        ),
+    ] {
+        let body = format!(
+            "<?xml version=\"1.0\"?><Error><Code>{code}</Code><Message>{message}</Message></Error>"
+        );
+        let port = start_answering(format!(
+            "HTTP/1.1 {status}\r\nContent-Type: application/xml\r\nContent-Length: {}\r\n\
+             Connection: close\r\n\r\n{body}",
+            body.len()
+        ));
+        let address = format!("http://127.0.0.1:{port}/m.zstn?X-Amz-Signature={signature}");
+        for verb in ["ls", "unpack", "verify"] {
+            let (code, said) = run(&[verb, &address], &[]);
+            assert_eq!(code, Some(3), "{said}");
+            assert!(said.contains(shown), "{verb} {status}: {said}");
+            assert!(!said.contains(signature), "{said}");
+        }
+    }
+}
+
+#[test]
+fn a_server_that_misreads_if_range_is_asked_without_it() {
+    // A file whose head is not all of it, so that later requests follow.
+    let bytes: Vec<u8> = (0..400_000_u32).map(|i| (i % 251) as u8).collect();
+    let model = zstn_tests::checkpoint(&[("a", "U8", &bytes), ("b", "U8", &bytes)]);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}/m.safetensors", listener.local_addr().unwrap());
+    thread::spawn(move || {
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            let Some(lines) = head(&mut stream) else {
+                continue;
+            };
+            let find = |name: &str| {
+                let mut lines = lines.iter().filter_map(|line| line.split_once(": "));
+                lines.find(|(known, _)| known.eq_ignore_ascii_case(name))
+            };
+            let range = find("range").filter(|_| find("if-range").is_none());
+            let range = range.and_then(|(_, range)| {
+                let (first, last) = range.strip_prefix("bytes=")?.split_once('-')?;
+                Some(first.parse::<usize>().ok()?..last.parse::<usize>().ok()? + 1)
+            });
+            let (status, line, body) = match range {
+                None => ("200 OK", String::new(), &model[..]),
+                Some(range) => {
+                    let end = range.end.min(model.len());
+                    let line = format!(
+                        "Content-Range: bytes {}-{}/{}\r\n",
+                        range.start,
+                        end - 1,
+                        model.len()
+                    );
+                    ("206 Partial Content", line, &model[range.start..end])
+                }
+            };
+            let head = format!(
+                "HTTP/1.1 {status}\r\n{line}ETag: \"abc\"\r\nContent-Length: {}\r\n\
+                 Connection: close\r\n\r\n",
+                body.len()
+            );
+            let _ = stream.write_all(&[head.as_bytes(), body].concat());
+        }
+    });
+    let (status, said) = run(&["get", &address, "b", "--summary"], &[]);
+    assert_eq!(status, Some(0), "{said}");
+}

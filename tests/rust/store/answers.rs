@@ -52,7 +52,19 @@ fn content(request: &Request) -> Vec<u8> {
 #[test]
 fn refusals_are_one_sentence_each() {
     type Check = fn(&Error) -> bool;
-    let cases: [(&str, &str, Check, &str); 9] = [
+    let cases: [(&str, &str, Check, &str); 11] = [
+        (
+            "403 Forbidden",
+            "RequestTimeTooSkewed",
+            |e| matches!(e, Error::Server { .. }),
+            "the clock of this machine",
+        ),
+        (
+            "403 Forbidden",
+            "InvalidObjectState",
+            |e| matches!(e, Error::Server { .. }),
+            "is archived",
+        ),
         (
             "403 Forbidden",
             "AccessDenied",
@@ -138,6 +150,34 @@ fn refusals_are_one_sentence_each() {
         }
         let requests = proxy.requests();
         assert_eq!(requests.len(), 1, "{status}");
+    }
+}
+
+#[test]
+fn a_store_without_conditions_gets_an_object_once_and_the_error_says_what_helps() {
+    for status in ["501 Not Implemented", "405 Method Not Allowed"] {
+        let proxy = Proxy::answering(move |request| match request.header("if-none-match") {
+            Some(_) => s3_error(status, "NotImplemented"),
+            None if request.method == "PUT" => answer("200 OK", &["ETag: \"a\""], b""),
+            None => s3_error("404 Not Found", "NoSuchKey"),
+        });
+        let mut settings = UploadOptions::default();
+        settings.store = options(&proxy);
+        let upload = |settings: &UploadOptions| {
+            let mut upload = Upload::begin(&address(), settings)?;
+            upload.write(BODY)?;
+            upload.finish()
+        };
+        let error = upload(&settings).unwrap_err().to_string();
+        assert!(error.contains("AWS_CONDITIONAL_PUT=disabled"), "{error}");
+        let puts = |proxy: &Proxy| {
+            let requests = proxy.requests().into_iter();
+            requests.filter(|request| request.method == "PUT").count()
+        };
+        assert_eq!(puts(&proxy), 1, "{status}");
+        settings.replace = true;
+        upload(&settings).unwrap();
+        assert_eq!(puts(&proxy), 2, "{status}");
     }
 }
 

@@ -11,7 +11,9 @@ const VARIABLES: [&str; 2] = ["HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"];
 /// # Errors
 /// [`Error::Usage`].
 pub(crate) fn check(what: &str) -> Result<()> {
-    match VARIABLES.iter().find(|name| is_true(name)) {
+    let is_set = |name: &&&str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    // The first that is set decides.
+    match VARIABLES.iter().find(is_set).filter(|name| is_true(name)) {
         None => Ok(()),
         Some(name) => Err(Error::Usage(format!(
             "{what} cannot be reached, since {name} is set; unset it, or name a local file"

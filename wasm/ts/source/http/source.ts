@@ -193,7 +193,10 @@ export class HttpSource implements Source {
     if (pinned.ifRange !== undefined) headers["If-Range"] = pinned.ifRange;
     await this.#client.request("GET", headers, limits, async (pending) => {
       const { response } = pending;
-      this.#checkResponse(response, pinned);
+      if (!this.#checkResponse(response, pinned)) {
+        await response.body?.cancel();
+        return;
+      }
       const range = this.#check.contentRange(response);
       if (range?.sizeBytes !== undefined && range.sizeBytes !== pinned.sizeBytes) {
         throw this.#check.changed(`: it had ${pinned.sizeBytes} bytes, now it has ${range.sizeBytes}`);
@@ -207,18 +210,23 @@ export class HttpSource implements Source {
     });
   }
 
-  /** Checks status and version of a response to a later request. */
-  #checkResponse(response: Response, pinned: Pinned): void {
+  /** Checks status and version of a response to a later request. Returns `false` if it has to be made again without `If-Range`. */
+  #checkResponse(response: Response, pinned: Pinned): boolean {
     const answered = validatorsOf(response);
     const comparedByServer = pinned.ifRange !== undefined;
     if (response.status === 206) {
       if (!sameVersion(pinned.validators, answered, comparedByServer)) throw this.#check.changed();
       this.#check.refuseEncoded(response);
-      return;
+      return true;
     }
     if (response.status === 200) {
       // With If-Range the whole file means that it is another one, unless it says otherwise.
       if (!sameVersion(pinned.validators, answered, !comparedByServer)) throw this.#check.changed();
+      if (comparedByServer) {
+        // The server misreads the condition. From now on every answer's version is compared here alone.
+        pinned.ifRange = undefined;
+        return false;
+      }
       throw this.#check.noRanges("sent the whole file instead of a part, although it sent a part before. Try again later.");
     }
     if (response.status === 416) throw this.#check.changed(" and has become shorter");

@@ -40,7 +40,10 @@ export function canDistinguishVersions({ etag, lastModified }: Validators): bool
  */
 export function sameVersion(pinned: Validators, received: Validators, comparedByServer: boolean): boolean {
   // A strong ETag that has become a weak one is another ETag: something on the way may have changed the bytes.
-  if (pinned.etag !== undefined && received.etag !== undefined) return pinned.etag === received.etag;
+  if (pinned.etag !== undefined && received.etag !== undefined) return withoutCoding(pinned.etag) === withoutCoding(received.etag);
   if (pinned.lastModified !== undefined && received.lastModified !== undefined) return pinned.lastModified === received.lastModified;
   return comparedByServer || !canDistinguishVersions(pinned);
 }
+
+/** Returns an ETag without what some servers append to it when they might compress the file. A file that comes compressed is refused in any case. */
+const withoutCoding = (etag: string): string => etag.replace(/(?:--gzip|-gzip|;gzip|-br|-zstd)"$/, '"');
