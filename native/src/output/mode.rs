@@ -43,10 +43,12 @@ impl Mode {
     pub(crate) fn add(&self, files: &[FileId]) {
         for bits in files.iter().filter_map(FileId::mode) {
             let bits = bits & BITS;
+            // Whoever may read a further file loses no right to run the first.
+            let shared = bits | OWNER | ((bits & 0o044) >> 2);
             let _ = self.0.fetch_update(Relaxed, Relaxed, |known| {
                 Some(match known {
                     UNKNOWN => bits,
-                    known => known & (bits | OWNER),
+                    known => known & shared,
                 })
             });
         }

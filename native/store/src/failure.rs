@@ -74,6 +74,14 @@ impl Failure {
                 _ => Kind::Other,
             },
         };
+        // Some answers say with status 200 what went wrong.
+        let find = |name| {
+            texts
+                .iter()
+                .find_map(|text| element(text, name))
+                .map(str::to_owned)
+        };
+        let (code, region) = (find("Code"), find("Region"));
         let reason = match transport {
             Some(HttpErrorKind::Timeout) => "nothing came from it for too long".into(),
             _ => texts.pop().unwrap_or_default(),
@@ -81,8 +89,8 @@ impl Failure {
         Self {
             kind,
             status,
-            code: element(&answer, "Code").map(str::to_owned),
-            region: element(&answer, "Region").map(str::to_owned),
+            code,
+            region,
             reason,
         }
     }
@@ -167,8 +175,9 @@ impl Failure {
         match (self.status, &self.code) {
             (Some(status), Some(code)) => format!("{status} ({code}){advice}"),
             (Some(status), None) => format!("{status}{advice}"),
+            (None, Some(code)) => format!("with the error {code}; try again later"),
             // Not an answer, or one that the library cannot read.
-            (None, _) => format!("in a way that cannot be used: {}", self.reason),
+            (None, None) => format!("in a way that cannot be used: {}", self.reason),
         }
     }
 }

@@ -315,13 +315,13 @@ fn one_tensor_costs_the_index_and_its_shard() {
 #[cfg(unix)]
 fn many_shards_on_a_server_need_few_descriptors() {
     let server = RoundServer::start();
-    let url = add_shards(&server, 200);
+    let url = add_shards(&server, 400);
     let out = std::process::Command::new("sh")
-        .args(["-c", "ulimit -n 64 && exec \"$0\" ls \"$1\""])
+        .args(["-c", "ulimit -n 180 && exec \"$0\" ls \"$1\""])
         .arg(zstn_tests::command::program())
         .arg(&url)
         .output()
         .unwrap();
     assert!(out.status.success(), "{}", text(&out.stderr));
-    assert!(text(&out.stdout).contains("t199"));
+    assert!(text(&out.stdout).contains("t399"));
 }

@@ -20,6 +20,7 @@ mod body;
 mod client;
 mod content_range;
 mod failure;
+mod forward;
 mod observer;
 mod opening;
 mod options;

@@ -7,14 +7,15 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use ureq::config::{Config, ConfigBuilder};
-use ureq::http::uri::{Parts, PathAndQuery};
-use ureq::http::{HeaderValue, Request, Response, Uri, header};
+use ureq::http::{Request, Response, header};
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
 use ureq::typestate::{AgentScope, HttpCrateScope};
+use ureq::unversioned::transport::{Connector, DefaultConnector};
 use ureq::{Agent, AsSendBody, Body};
 use zstn_net::proxy::{Proxies, Proxy};
 use zstn_net::tls::Roots;
 
+use super::forward::{Forwarding, ToProxy};
 use crate::{Error, Result};
 
 /// Connections to servers, each by the way that its address takes.
@@ -24,11 +25,13 @@ pub(crate) struct Transport(Arc<Ways>);
 struct Ways {
     proxies: Proxies,
     configure: fn() -> ConfigBuilder<AgentScope>,
-    /// Without encryption, to servers and to proxies.
+    /// Without encryption, to servers.
     plain: OnceLock<Agent>,
-    /// With encryption, to servers and to proxies.
+    /// With encryption, to servers.
     secure: OnceLock<Agent>,
-    /// With encryption, to servers through a proxy.
+    /// Through a proxy that sees the requests.
+    forwarded: OnceLock<Agent>,
+    /// Through a proxy that sees nothing.
     tunnelled: OnceLock<Agent>,
     /// True once any server has answered.
     answered: AtomicBool,
@@ -61,6 +64,7 @@ impl Transport {
             configure,
             plain: OnceLock::new(),
             secure: OnceLock::new(),
+            forwarded: OnceLock::new(),
             tunnelled: OnceLock::new(),
             answered: AtomicBool::new(false),
         }))
@@ -77,17 +81,19 @@ impl Transport {
         let proxy = ways.proxies.find(request.uri());
         let proxy = proxy.map_err(Unanswered::Unsendable)?;
         let agent = match proxy {
-            None if is_secure => ways.secure.get_or_init(|| ways.agent(true, None)),
-            None => ways.plain.get_or_init(|| ways.agent(false, None)),
-            Some(proxy) if is_secure => {
+            // To a proxy that is encrypted itself there is only a tunnel.
+            Some(proxy) if is_secure || proxy.url().scheme() == "https" => {
                 ways.tunnelled.get_or_init(|| ways.agent(true, Some(proxy)))
             }
+            None if is_secure => ways.secure.get_or_init(|| ways.agent(true, None)),
+            None => ways.plain.get_or_init(|| ways.agent(false, None)),
             Some(proxy) => {
-                forward(&mut request, proxy).map_err(Unanswered::Unsendable)?;
-                match proxy.url().scheme() {
-                    "https" => ways.secure.get_or_init(|| ways.agent(true, None)),
-                    _ => ways.plain.get_or_init(|| ways.agent(false, None)),
+                if let Some(value) = proxy.authorization() {
+                    request
+                        .headers_mut()
+                        .insert(header::PROXY_AUTHORIZATION, value);
                 }
+                ways.forwarded.get_or_init(|| ways.forwarding(proxy))
             }
         };
         let request = limits(agent.configure_request(request)).build();
@@ -107,6 +113,15 @@ impl Transport {
 }
 
 impl Ways {
+    /// Returns connections to a proxy, for requests without encryption.
+    fn forwarding(&self, proxy: &Proxy) -> Agent {
+        let config = (self.configure)().proxy(None).build();
+        let address = format!("http://{}/", proxy.authority()).parse();
+        let resolver = ToProxy::new(address.unwrap_or_default());
+        let connector = DefaultConnector::default().chain(Forwarding);
+        Agent::with_parts(config, connector, resolver)
+    }
+
     fn agent(&self, is_secure: bool, proxy: Option<&Proxy>) -> Agent {
         let proxy = proxy.and_then(|proxy| ureq::Proxy::new(proxy.url().as_str()).ok());
         let mut config = (self.configure)().proxy(proxy);
@@ -132,36 +147,6 @@ impl Ways {
 pub fn trust_certificates(file: &Path) -> Result<()> {
     let fail = Error::file("use the certificates in", file);
     zstn_net::tls::trust(file).map_err(fail)
-}
-
-/// Directs a request to a proxy, which receives the whole address (RFC 9112,
-/// section 3.2.2).
-fn forward<S>(request: &mut Request<S>, proxy: &Proxy) -> Result<(), String> {
-    let unusable = |error: &dyn fmt::Display| {
-        format!(
-            "{} cannot be used for this address: {error}",
-            proxy.describe()
-        )
-    };
-    let target = request.uri();
-    let host = target
-        .authority()
-        .map_or("", |authority| authority.as_str());
-    let host = HeaderValue::try_from(host).map_err(|error| unusable(&error))?;
-    let whole = PathAndQuery::try_from(target.to_string()).map_err(|error| unusable(&error))?;
-    let scheme = proxy.url().scheme().parse();
-    let authority = proxy.authority().parse();
-    let mut parts = Parts::default();
-    parts.scheme = Some(scheme.map_err(|error| unusable(&error))?);
-    parts.authority = Some(authority.map_err(|error| unusable(&error))?);
-    parts.path_and_query = Some(whole);
-    *request.uri_mut() = Uri::from_parts(parts).map_err(|error| unusable(&error))?;
-    let headers = request.headers_mut();
-    headers.entry(header::HOST).or_insert(host);
-    if let Some(value) = proxy.authorization() {
-        headers.insert(header::PROXY_AUTHORIZATION, value);
-    }
-    Ok(())
 }
 
 /// Returns the certificates that are trusted, which agents share.
