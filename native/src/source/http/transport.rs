@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use ureq::config::{Config, ConfigBuilder};
-use ureq::http::{Request, Response, header};
+use ureq::http::{Request, Response, Uri, header};
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
 use ureq::typestate::{AgentScope, HttpCrateScope};
 use ureq::unversioned::transport::{Connector, DefaultConnector};
@@ -31,8 +31,8 @@ struct Ways {
     secure: OnceLock<Agent>,
     /// Through a proxy that sees the requests.
     forwarded: OnceLock<Agent>,
-    /// Through a proxy that sees nothing.
-    tunnelled: OnceLock<Agent>,
+    /// Through a proxy that sees nothing, to servers without and with encryption.
+    tunnelled: [OnceLock<Agent>; 2],
     /// True once any server has answered.
     answered: AtomicBool,
 }
@@ -65,7 +65,7 @@ impl Transport {
             plain: OnceLock::new(),
             secure: OnceLock::new(),
             forwarded: OnceLock::new(),
-            tunnelled: OnceLock::new(),
+            tunnelled: Default::default(),
             answered: AtomicBool::new(false),
         }))
     }
@@ -83,7 +83,8 @@ impl Transport {
         let agent = match proxy {
             // To a proxy that is encrypted itself there is only a tunnel.
             Some(proxy) if is_secure || proxy.url().scheme() == "https" => {
-                ways.tunnelled.get_or_init(|| ways.agent(true, Some(proxy)))
+                let tunnelled = &ways.tunnelled[usize::from(is_secure)];
+                tunnelled.get_or_init(|| ways.agent(true, Some(proxy)))
             }
             None if is_secure => ways.secure.get_or_init(|| ways.agent(true, None)),
             None => ways.plain.get_or_init(|| ways.agent(false, None)),
@@ -116,7 +117,7 @@ impl Ways {
     /// Returns connections to a proxy, for requests without encryption.
     fn forwarding(&self, proxy: &Proxy) -> Agent {
         let config = (self.configure)().proxy(None).build();
-        let address = format!("http://{}/", proxy.authority()).parse();
+        let address: Result<Uri, _> = format!("http://{}/", proxy.authority()).parse();
         let resolver = ToProxy::new(address.unwrap_or_default());
         let connector = DefaultConnector::default().chain(Forwarding);
         Agent::with_parts(config, connector, resolver)
