@@ -91,7 +91,7 @@ def _pack_repository(options: Namespace) -> None:
             if entry.step is Step.INDEX:
                 target.write_bytes(packed_index(entry.name, Path(local).read_bytes(), names))
             else:
-                shutil.copyfile(local, target)
+                shutil.copy(local, target)
     _say_sizes(output, before, after, options.quiet)
     print(output)
 

@@ -57,7 +57,7 @@ def _restore(packed: str, recorded: str | None, threads: int, progress: Any) -> 
             )
         # All repositories with this file share it, by links that a program
         # could write through.
-        part.chmod(0o444)
+        part.chmod(part.stat().st_mode & 0o444)
         place = _place(digest)
         place.parent.mkdir(exist_ok=True)
         os.replace(part, place)

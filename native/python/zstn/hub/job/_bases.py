@@ -69,5 +69,5 @@ def _fetch(location: str, place: Path, sha256: str) -> None:
                 "and run the plan again",
                 "differs",
             )
-        part.chmod(0o444)
+        part.chmod(part.stat().st_mode & 0o444)
         os.replace(part, place)
