@@ -2,7 +2,7 @@
 
 import type { Figures, PackReport, Stats, TensorInfo, TensorStatistics } from "zstn";
 import type { BandLevel } from "./bands.js";
-import type { ChangesRequest, ChangesResult } from "./tensor-change.js";
+import type { ChangesRequest, ChangesResult, StatedChange } from "./tensor-change.js";
 
 /** The model that is viewed, and the second one: its base, or the one it is compared with. */
 export type Slot = "first" | "second";
@@ -220,6 +220,7 @@ export interface Calls {
   thumbnail: { request: { of: Reference; width: number; height: number; maxBytes: number }; result: Thumbnail };
   values: { request: { of: Reference; minus?: Reference | undefined; area: Area }; result: Values };
   breakdown: { request: { slot: Slot; tensor?: string | undefined; generation?: number | undefined }; result: ByteBreakdown };
+  stated: { request: { tensors: readonly string[] }; result: readonly StatedChange[] };
   changes: { request: ChangesRequest; result: ChangesResult };
   statistics: { request: { slot: Slot }; result: ReadonlyMap<string, TensorStatistics> | undefined };
   save: { request: { of: Reference; format: SaveFormat }; result: Blob };
