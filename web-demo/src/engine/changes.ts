@@ -123,32 +123,53 @@ class ComparedTensor {
     const byteLength = Math.max(...this.#sides.map(({ info }) => info.byteLength));
     const wholeBytes = this.#sides.reduce((sum, { info }) => sum + info.storedLength, 0);
     if (wholeBytes <= maxBytes && byteLength <= MAX_UNPACKED_BYTES) return this.readRest(context);
-    const strip = this.#hasRows ? await this.#strip(context.signal) : undefined;
-    if (!strip || strip.bytes >= wholeBytes) return void (this.#neededBytes = wholeBytes);
-    if (strip.bytes > maxBytes) return void (this.#neededBytes = strip.bytes);
-    const { rows, bytes } = strip.isInBlocks ? strip : { rows: Math.max(1, Math.floor((maxBytes / MAX_STRIPS / strip.bytes) * strip.rows)), bytes: strip.bytes * Math.max(1, Math.floor(maxBytes / MAX_STRIPS / strip.bytes)) };
-    const count = Math.max(1, Math.min(MAX_STRIPS, Math.floor(maxBytes / bytes), Math.floor(this.#rows / rows)));
-    const strips = Array.from({ length: count }, (_, i) => middle(this.#rows, rows, i, count));
-    await Promise.all(strips.map((range) => this.#compare(range, context, Math.ceil(MIN_GROUPS / count))));
+    const row = this.#hasRows ? await this.#costOfRows(middle(this.#rows, 1, 0, 1), context.signal) : undefined;
+    if (row === undefined || row >= wholeBytes) return void (this.#neededBytes = wholeBytes);
+    const rowBytes = this.#sides.reduce((sum, { info }) => sum + info.byteLength / this.#rows, 0);
+    // A packed tensor fetches all blocks that a row is in, which hold more rows.
+    const strips = row > 2 * rowBytes ? await this.#blocks(row, maxBytes, context.signal) : this.#evenStrips(row, maxBytes);
+    if (strips.length === 0) return void (this.#neededBytes = row * (1 + WIDENING_SHARE));
+    await Promise.all(strips.map((range) => this.#compare(range, context, Math.ceil(MIN_GROUPS / strips.length))));
   }
 
-  /** Returns the smallest strip of rows worth reading, and what it fetches: blocks of a packed tensor hold more rows than one. `undefined` if reading some rows fetches all. */
-  async #strip(signal: AbortSignal): Promise<{ rows: number; bytes: number; isInBlocks: boolean } | undefined> {
-    const cost = async (rows: number): Promise<number | undefined> => {
-      const plans = await this.#plans(middle(this.#rows, rows, 0, 1), signal);
-      return plans.some(({ whole }) => whole) ? undefined : plans.reduce((sum, { bytes }) => sum + bytes, 0);
-    };
-    const bytes = await cost(1);
-    if (bytes === undefined) return undefined;
-    const rowBytes = this.#sides.reduce((sum, { info }) => sum + info.byteLength / this.#rows, 0);
-    if (bytes <= 2 * rowBytes) return { rows: 1, bytes, isInBlocks: false };
-    let [rows, all] = [1, bytes];
-    for (let more = 2; more <= this.#rows; more *= 2) {
-      const next = await cost(more);
-      if (next === undefined || next > bytes * (1 + WIDENING_SHARE)) break;
-      [rows, all] = [more, next];
+  /** Returns evenly spread strips of equal length, of which a row fetches `rowCost` bytes. */
+  #evenStrips(rowCost: number, maxBytes: number): RowRange[] {
+    const count = Math.min(MAX_STRIPS, Math.floor(maxBytes / rowCost), this.#rows);
+    const rows = Math.max(1, Math.floor(maxBytes / Math.max(1, count) / rowCost));
+    return Array.from({ length: count }, (_, i) => middle(this.#rows, rows, i, count));
+  }
+
+  /** Returns evenly spread strips of the rows that come with one row, which fetches about `rowCost` bytes. */
+  async #blocks(rowCost: number, maxBytes: number, signal: AbortSignal): Promise<RowRange[]> {
+    const count = Math.min(MAX_STRIPS, Math.floor(maxBytes / (rowCost * (1 + WIDENING_SHARE)) + 1e-6));
+    const strips: RowRange[] = [];
+    for (let i = 0; i < count; i++) {
+      const [begin, end] = await this.#widened(middle(this.#rows, 1, i, count), signal);
+      const from = Math.max(begin, strips.at(-1)?.[1] ?? 0);
+      if (from < end) strips.push([from, end]);
     }
-    return { rows, bytes: all, isInBlocks: true };
+    return strips;
+  }
+
+  /** Extends a strip by the rows that reading it fetches anyway, or nearly so. */
+  async #widened([first, last]: RowRange, signal: AbortSignal): Promise<RowRange> {
+    let [begin, end] = [first, last];
+    const mostBytes = ((await this.#costOfRows([begin, end], signal)) ?? 0) * (1 + WIDENING_SHARE);
+    const fits = async (from: number, to: number): Promise<boolean> => {
+      const bytes = await this.#costOfRows([from, to], signal);
+      return bytes !== undefined && bytes <= mostBytes;
+    };
+    for (let step = 2 ** Math.ceil(Math.log2(this.#rows)); step >= 1; step /= 2) {
+      if (begin - step >= 0 && (await fits(begin - step, end))) begin -= step;
+      if (end + step <= this.#rows && (await fits(begin, end + step))) end += step;
+    }
+    return [begin, end];
+  }
+
+  /** Returns what rows fetch from both models, in bytes; `undefined` if that is all of a tensor. */
+  async #costOfRows(rows: RowRange, signal: AbortSignal): Promise<number | undefined> {
+    const plans = await this.#plans(rows, signal);
+    return plans.some(({ whole }) => whole) ? undefined : plans.reduce((sum, { bytes }) => sum + bytes, 0);
   }
 
   #plans(rows: RowRange, signal: AbortSignal): Promise<{ whole: boolean; bytes: number }[]> {

@@ -2,11 +2,11 @@
 
 /** Fewer groups than these say nothing about a margin. */
 const MIN_GROUPS = 4;
-/** Half the width of a 95 % interval in standard errors, by Student's distribution: of few groups and of more. */
-const FEW = { groups: 8, errors: 3.2, ofMore: 2.4 };
+/** Half the width of an interval in standard errors, by Student's distribution: at least 95 % for few groups and for more. */
+const FEW = { groups: 8, errors: 4, ofMore: 3 };
 
 /**
- * Returns the margin of `estimate` over all `groups`: half the width of a 95 % interval, as far as groups that were not
+ * Returns the margin of `estimate` over all `groups`: half the width of an interval of at least 95 %, as far as groups that were not
  * read are like those that were. `share` is that of the whole that was read. `undefined` if there are too few groups.
  */
 export function marginOf<Group>(groups: readonly Group[], share: number, estimate: (groups: readonly Group[]) => number): number | undefined {

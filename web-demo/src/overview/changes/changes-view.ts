@@ -220,7 +220,7 @@ export class ChangesView {
     if (sampler.state === "failed") return this.#say([`${errorText(sampler.error)} ${so}.`, integers], ...more, all);
     if (sampler.state === "stopped") return this.#say([`Cancelled. ${so}.`, integers], ...more, all);
     const untouched = sampler.state === "over budget" ? "Some tensors were skipped: reading them would exceed the budget." : "";
-    return this.#say([`Estimated from a sample of rows: ${so}.`, "± is the margin that 95 % of such samples stay within.", untouched, integers], ...more, all);
+    return this.#say([`Estimated from a sample of rows: ${so}.`, "± is a 95 % margin, as far as the other rows are like these.", untouched, integers], ...more, all);
   }
 
   #estimate(): void {
@@ -241,7 +241,7 @@ export class ChangesView {
     const verdicts = integers.map((tensor) => this.#measured.verdict(tensor));
     const changed = verdicts.filter((verdict) => verdict === "changed").length;
     const found = changed > 0 ? `${formatCount(changed)} changed` : verdicts.every((verdict) => verdict === "same") ? "unchanged" : "not compared in full";
-    return `${plural(integers.length, "integer or mask tensor")} not counted (${found}).`;
+    return `${plural(integers.length, integers.some(({ dtype }) => dtype === "BOOL") ? "integer or mask tensor" : "integer tensor")} not counted (${found}).`;
   }
 
   #say(words: readonly string[], ...buttons: HTMLElement[]): void {

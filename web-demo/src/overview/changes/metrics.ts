@@ -1,7 +1,7 @@
 /** The metrics of a comparison. */
 
 import type { TensorInfo } from "zstn";
-import { formatShare } from "../../page/format.js";
+import { approximately, formatShare } from "../../page/format.js";
 import type { Mark, Metric } from "../picture/metric.js";
 import type { Figure, MeasuredChanges } from "./measured.js";
 
@@ -99,7 +99,7 @@ function describeSize(tensors: readonly TensorInfo[], measured: MeasuredChanges)
 /** "2.21 %", or "≈ 2.21 % ± 0.30 %" for an estimate; `undefined` if there is none. */
 export function figureText(figure: Figure | undefined, format: (value: number) => string): string | undefined {
   if (!figure) return undefined;
-  return figure.margin === undefined ? format(figure.value) : `≈ ${format(figure.value)} ± ${format(figure.margin)}`;
+  return figure.margin === undefined ? format(figure.value) : `${approximately(format(figure.value))} ± ${format(figure.margin)}`;
 }
 
 /** Formats a relative change. Where everything was zero before, it has no size. */

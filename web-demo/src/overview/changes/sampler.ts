@@ -12,8 +12,10 @@ const NETWORK_BUDGET_BYTES = 24e6;
 const LOCAL_BUDGET_BYTES = 256e6;
 /** How many tensors are sampled in one call, and how long those are that are read whole, in bytes, if there are several. */
 const BATCH = 16;
+/** What block tables and the gaps between merged reads may add to the bytes of a sample, as a share. */
+const OVERHEAD_SHARE = 0.1;
 const BATCH_BYTES = 8e6;
-/** The least that a tensor may cost while the budget lasts, in bytes. */
+/** Tensors that cost less are read whole, in bytes. */
 const MIN_SHARE_BYTES = 32 << 10;
 
 /** What is read: a sample within the budget, or all values of all tensors. */
@@ -104,31 +106,35 @@ export class ChangeSampler {
     }
   }
 
-  /** Shares the budget among all tensors. The cheapest come first, and what they do not need is left for the others. */
+  /** Shares the budget: every tensor gets its smallest sample, the cheapest first, and what is left is divided among all. */
   async #sampleAll(signal: AbortSignal, report: (done: number, of: number) => void): Promise<void> {
     const { measured } = this.#options;
     const end = measured.fetchedBytes + this.budgetBytes;
+    const untouched = this.#left().filter((tensor) => this.#isUntouched(tensor));
+    // What is read for that is small: the tables of blocks.
+    const planned = untouched.filter((tensor) => this.#costOf(tensor) > MIN_SHARE_BYTES && measured.of(tensor)?.neededBytes === undefined);
+    for (let begin = 0; begin < planned.length; begin += BATCH) await this.#compare(planned.slice(begin, begin + BATCH), 0, signal);
+    const least = new Map(untouched.map((tensor) => [tensor, (measured.of(tensor)?.neededBytes ?? this.#costOf(tensor)) * (1 + OVERHEAD_SHARE)]));
+    const needed = (tensor: TensorInfo): number => least.get(tensor)!;
     const isWeight = ({ dtype }: TensorInfo): number => (isFloat(dtype) ? 0 : 1);
-    const cheapest = this.#left().filter((tensor) => this.#isUntouched(tensor)).sort((a, b) => isWeight(a) - isWeight(b) || this.#costOf(a) - this.#costOf(b));
-    let done = 0;
-    const sample = async (some: readonly TensorInfo[], bytesOf: (left: number) => number): Promise<void> => {
-      for (let begin = 0; begin < some.length; ) {
-        const left = end - measured.fetchedBytes;
-        const share = Math.max(MIN_SHARE_BYTES, bytesOf(some.length - begin));
-        const length = Math.min(BATCH, Math.floor(left / share), some.length - begin);
-        if (length < 1) return;
-        await this.#compare(some.slice(begin, begin + length), share, signal);
-        begin += length;
-        report((done += length), Math.max(done, cheapest.length));
+    const cheapest = untouched.sort((a, b) => isWeight(a) - isWeight(b) || needed(a) - needed(b));
+    let reserved = cheapest.reduce((sum, tensor) => sum + needed(tensor), 0);
+    for (let done = 0; done < cheapest.length; ) {
+      const left = end - measured.fetchedBytes;
+      const extra = Math.max(0, (left - reserved) / (cheapest.length - done));
+      const batch: TensorInfo[] = [];
+      let bytes = 0;
+      for (const tensor of cheapest.slice(done, done + BATCH)) {
+        bytes += needed(tensor) + extra;
+        if (bytes > left) break;
+        batch.push(tensor);
       }
-    };
-    await sample(cheapest, (count) => (end - measured.fetchedBytes) / count);
-    // Those whose smallest part exceeded their share, while there is room for them.
-    const needed = (tensor: TensorInfo): number => measured.of(tensor)?.neededBytes ?? Number.POSITIVE_INFINITY;
-    const deferred = cheapest.filter((tensor) => needed(tensor) < Number.POSITIVE_INFINITY).sort((a, b) => isWeight(a) - isWeight(b) || needed(a) - needed(b));
-    for (const tensor of deferred) {
-      if (needed(tensor) > end - measured.fetchedBytes) break;
-      await sample([tensor], () => needed(tensor));
+      if (batch.length === 0) return;
+      // Of one batch all get what its dearest one needs at least, since most cost about the same.
+      const share = Math.min(left / batch.length, needed(batch.at(-1)!) + extra);
+      await this.#compare(batch, share / (1 + OVERHEAD_SHARE), signal);
+      reserved -= batch.reduce((sum, tensor) => sum + needed(tensor), 0);
+      report((done += batch.length), cheapest.length);
     }
   }
 
