@@ -188,15 +188,21 @@ export class ChangesView {
     const floats = shared.filter(({ dtype }) => isFloat(dtype));
     const weights = floats.length > 0 ? floats : shared;
     const kind = floats.length > 0 ? "floating-point values" : "values";
-    const sum = this.#measured.sum(weights);
     const missing = weights.filter((tensor) => !this.#measured.has(tensor)).length;
+    const sum = this.#measured.sum(weights, missing > 0);
     const isNothing = weights.every((tensor) => this.#measured.verdict(tensor) === "same");
     // Before anything changed has been measured, there is no figure.
-    const isMeasured = sum !== undefined && (isNothing || weights.some((tensor) => this.#measured.has(tensor) && !(this.#measured.verdict(tensor) === "same")));
-    const shown = (found: Figure | undefined, format: (value: number) => string): HTMLElement | string => (!isMeasured || !found ? "–" : dataValue(found.value, figureText(found, format)!));
-    const left = `without ${plural(missing, "tensor")} not measured`;
-    const basis = !isMeasured ? "not measured" : missing > 0 ? left : sum.isExact ? `all ${kind}` : `from ${formatShare(sum.comparedShare)} of the ${kind}`;
-    const norm = !isMeasured ? "not measured" : sum.isOfChanged ? "by norm, of the changed tensors" : missing > 0 ? left : "by norm";
+    const isMeasured = sum !== undefined && (isNothing || weights.some((tensor) => this.#measured.has(tensor) && this.#measured.verdict(tensor) !== "same"));
+    const shown = (found: Figure | undefined, format: (value: number) => string): HTMLElement | string => {
+      // Nothing in a sample is no figure of the whole.
+      if (!isMeasured || !found || (found.value === 0 && found.margin !== undefined)) return "–";
+      const least = Math.max(0, found.value - (found.margin ?? 0));
+      return missing > 0 ? dataValue(least, `≥ ${format(least).replace(/^< /, "")}`) : dataValue(found.value, figureText(found, format)!);
+    };
+    const left = `${plural(missing, "tensor")} not measured`;
+    const isUnseen = sum !== undefined && !sum.isExact && sum.changedShare?.value === 0;
+    const basis = !isMeasured ? "not measured" : isUnseen ? `no change in ${formatShare(sum.comparedShare)} of the ${kind}` : missing > 0 ? left : sum.isExact ? `all ${kind}` : `from ${formatShare(sum.comparedShare)} of the ${kind}`;
+    const norm = !isMeasured ? "not measured" : missing > 0 ? left : sum.isOfChanged ? "by norm, of the changed tensors" : "by norm";
     return [figure("Weights changed", shown(sum?.changedShare, formatShare), basis), figure("Relative change", shown(sum?.relative, formatChange), norm)];
   }
 

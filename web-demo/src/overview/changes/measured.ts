@@ -101,11 +101,12 @@ export class MeasuredChanges {
 
   /**
    * Sums over those of `tensors` that were compared; `undefined` if none was. Integers and masks count only where there
-   * are no floats: the squares of positions would hide any change of weights. Tied data counts once.
+   * are no floats: the squares of positions would hide any change of weights. Tied data counts once. With `others`, those
+   * that were not compared count as unchanged, so that figures are lower bounds.
    */
-  sum(tensors: readonly TensorInfo[]): ChangeSum | undefined {
+  sum(tensors: readonly TensorInfo[], others = false): ChangeSum | undefined {
     const floats = tensors.filter(({ dtype }) => isFloat(dtype));
-    const counted = this.#withoutTied(floats.length > 0 ? floats : tensors).filter((tensor) => this.has(tensor));
+    const counted = this.#withoutTied(floats.length > 0 ? floats : tensors).filter((tensor) => others || this.has(tensor));
     if (counted.length === 0) return undefined;
     const parts = counted.map((tensor) => this.#part(tensor));
     const [values, compared] = [total(parts, ({ count }) => count), total(parts, ({ change, count }) => (change.exact ? count : change.compared))];
@@ -117,14 +118,15 @@ export class MeasuredChanges {
     const normed = numeric.filter(({ change }) => !Number.isNaN(change.baseSquares));
     const nothing = isExact && parts.every(({ change }) => change.changed === 0);
     const squared = normed.length > 0 ? figureOf(normed, ({ squares }) => squares, ({ baseSquares }) => baseSquares, () => total(normed, ({ change, scale }) => change.baseSquares * scale)) : undefined;
-    const relative = nothing ? { value: 0 } : squared && rootOf(squared);
+    // A bound needs the norms of all tensors.
+    const relative = nothing ? { value: 0 } : others && normed.length < numeric.length ? undefined : squared && rootOf(squared);
     return { changedShare, relative, isExact, isOfChanged, comparedShare };
   }
 
   #part(tensor: TensorInfo): Part {
     const count = countValues([tensor]) * (tensor.dtype === "C64" ? 2 : 1);
     const measured = this.of(tensor);
-    const change = measured && (measured.exact || measured.changed > 0 || this.verdict(tensor) !== "same") ? measured : sameChange(tensor, count, this.#statedOf(tensor)?.baseSquares);
+    const change = measured && this.has(tensor) && (measured.exact || measured.changed > 0 || this.verdict(tensor) !== "same") ? measured : sameChange(tensor, count, this.#statedOf(tensor)?.baseSquares);
     return { change, count, scale: change.exact ? 1 : count / Math.max(1, change.compared) };
   }
 

@@ -126,7 +126,8 @@ export class ChangeSampler {
       let bytes = 0;
       for (const tensor of cheapest.slice(done, done + BATCH)) {
         bytes += needed(tensor) + extra;
-        if (bytes > left) break;
+        // A little more than is left, for rounding.
+        if (bytes > left + 1) break;
         batch.push(tensor);
       }
       if (batch.length === 0) return;
