@@ -7,7 +7,8 @@ import type { StatedChange } from "./tensor-change.js";
 export async function statedChanges(first: Model, second: Model, names: readonly string[]): Promise<StatedChange[]> {
   const models = [first, second];
   const [digests, statistics] = await Promise.all([
-    Promise.all(models.map((model) => model.digests())),
+    // Plain files have none.
+    Promise.all(models.map(async (model) => (model.kind === "safetensors" ? new Map<string, string>() : model.digests()))),
     // Damaged statistics are as good as none.
     Promise.all(models.map((model) => model.statistics().catch(() => undefined))),
   ]);
