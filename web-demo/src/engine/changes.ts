@@ -13,6 +13,8 @@ const MIN_GROUPS = 8;
 const MAX_UNPACKED_BYTES = 64 << 20;
 /** How many elements of each side are compared in one step. */
 const STEP_ELEMENTS = 2 << 20;
+/** The least distance of strips, in bytes. The package fetches shorter gaps to save a request. */
+const MIN_GAP_BYTES = 96 << 10;
 /** How much more a strip may fetch to hold more rows. */
 const WIDENING_SHARE = 0.15;
 
@@ -87,7 +89,7 @@ class ComparedTensor {
   }
 
   get #isWhole(): boolean {
-    return this.#done.reduce((sum, [begin, end]) => sum + end - begin, 0) >= this.#rows;
+    return this.#left.length === 0;
   }
 
   async change({ signal }: Context): Promise<TensorChange> {
@@ -134,9 +136,16 @@ class ComparedTensor {
 
   /** Returns evenly spread strips of equal length, of which a row fetches `rowCost` bytes. */
   #evenStrips(rowCost: number, maxBytes: number): RowRange[] {
-    const count = Math.min(MAX_STRIPS, Math.floor(maxBytes / rowCost), this.#rows);
+    // Shorter gaps would be fetched to save requests, and once more when all is compared.
+    const gapBytes = Math.max(0, this.#rows * rowCost - maxBytes) / this.#sides.length;
+    const count = Math.min(MAX_STRIPS, Math.floor(maxBytes / rowCost), this.#rows, 1 + Math.floor(gapBytes / MIN_GAP_BYTES));
     const rows = Math.max(1, Math.floor(maxBytes / Math.max(1, count) / rowCost));
-    return Array.from({ length: count }, (_, i) => middle(this.#rows, rows, i, count));
+    const strips: RowRange[] = [];
+    for (let i = 0; i < count; i++) {
+      const [begin, end] = middle(this.#rows, rows, i, count);
+      strips.push([Math.max(begin, strips.at(-1)?.[1] ?? 0), end]);
+    }
+    return strips;
   }
 
   /** Returns evenly spread strips of the rows that come with one row, which fetches about `rowCost` bytes. */
