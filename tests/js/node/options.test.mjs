@@ -39,7 +39,7 @@ test("an unknown option is refused by every call, with those that it has", async
       [() => configure(wrong), /has no option `row`/],
       [() => configure({ wasm: wrong }), /has no option `row`/],
       [() => workerPool(wrong), /has no option `row`.* size/],
-      [() => threadPool(wrong), /has no option `row`.* size/],
+      [() => threadPool(wrong), /has no option `row`.* threads/],
       [() => withRetry(source, wrong), /has no option `row`.* retries/],
       [() => withCoalescing(source, wrong), /has no option `row`/],
       [() => folderCache("/nowhere", wrong), /has no option `row`.* maxBytes/],
