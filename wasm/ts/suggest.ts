@@ -14,43 +14,37 @@ interface Suggestion {
   name: string;
 }
 
-/** A name whose distance is not known yet, but is at least `least`. */
-interface Candidate {
-  least: number;
-  place: number;
-  name: string;
-  text: string;
-}
-
 /** Returns the names most like `wanted`, best first; only those that are really like it. */
 export function suggestNames(wanted: string, names: Iterable<string>): string[] {
   const targetText = comparedText(wanted);
   const target = compared(targetText);
-  const wantedText = target.join("");
+  const wantedText = joined(target);
   const letters = new Letters(targetText);
   const best: Suggestion[] = [];
-  const candidates: Candidate[] = [];
-  let place = 0;
-  for (const name of names) {
-    const text = comparedText(name);
+  const all = [...names];
+  const texts = all.map(comparedText);
+  /** The places of names by a number that their distance is not below. */
+  const byLeast: number[][] = [];
+  for (let place = 0; place < all.length; place++) {
+    const text = texts[place]!;
     // A part of a name ("wte" for "transformer.wte.weight") counts as near.
-    if (target.length >= 3 && (text.length <= MAX_COMPARED_CHARS ? text : compared(text).join("")).includes(wantedText)) {
-      insert(best, { distance: 1, lengthChars: lengthChars(name), place, name });
-    } else {
-      const least = letters.leastDistance(text);
-      // No name has more characters than units.
-      if (least <= allowedFor(text.length, target.length)) candidates.push({ least, place, name, text });
+    if (target.length >= 3 && (text.length <= MAX_COMPARED_CHARS ? text : joined(compared(text))).includes(wantedText)) {
+      insert(best, { distance: 1, lengthChars: lengthChars(all[place]!), place, name: all[place]! });
+      continue;
     }
-    place += 1;
+    const least = letters.leastDistance(text);
+    // No name has more characters than units.
+    if (least <= allowedFor(text.length, target.length)) (byLeast[least] ??= []).push(place);
   }
   // The nearest first, so that most of the others need not be compared.
-  candidates.sort((a, b) => a.least - b.least);
-  for (const { least, place, name, text } of candidates) {
-    const worst = best[MAX_SUGGESTIONS - 1]?.distance ?? Number.POSITIVE_INFINITY;
-    if (least > worst) break;
-    const candidate = compared(text);
-    const distance = editDistance(target, candidate, Math.min(allowedFor(candidate.length, target.length), worst));
-    if (distance !== undefined) insert(best, { distance, lengthChars: lengthChars(name), place, name });
+  for (let least = 0; least < byLeast.length; least++) {
+    for (const place of byLeast[least] ?? []) {
+      const worst = best[MAX_SUGGESTIONS - 1]?.distance ?? Number.POSITIVE_INFINITY;
+      if (least > worst) break;
+      const candidate = compared(texts[place]!);
+      const distance = editDistance(target, candidate, Math.min(allowedFor(candidate.length, target.length), worst));
+      if (distance !== undefined) insert(best, { distance, lengthChars: lengthChars(all[place]!), place, name: all[place]! });
+    }
   }
   return best.map(({ name }) => name);
 }
@@ -60,8 +54,13 @@ const allowedFor = (length: number, other: number): number => Math.max(2, Math.f
 /** Returns the beginning of a name that counts, in lower case. No character takes more than two units; what lies beyond need not be turned into lower case. */
 const comparedText = (name: string): string => name.slice(0, 2 * MAX_COMPARED_CHARS).toLowerCase();
 
+/** The characters of a text by their index: the text itself where each takes one unit. */
+type Characters = string | readonly string[];
+
 /** Returns the characters that count of such a text. */
-const compared = (text: string): string[] => [...text].slice(0, MAX_COMPARED_CHARS);
+const compared = (text: string): Characters => (isOneUnitEach(text) ? text.slice(0, MAX_COMPARED_CHARS) : [...text].slice(0, MAX_COMPARED_CHARS));
+
+const joined = (characters: Characters): string => (typeof characters === "string" ? characters : characters.join(""));
 
 function lengthChars(name: string): number {
   let chars = 0;
@@ -108,17 +107,25 @@ class Letters {
 
 const isOneUnitEach = (text: string): boolean => !/[\ud800-\udfff]/.test(text);
 
+/** The row of the table that is being computed. */
+const row = /* @__PURE__ */ new Uint16Array(MAX_COMPARED_CHARS + 1);
+
 /** Returns the Levenshtein distance, or `undefined` if it is above `allowed`, mostly without computing all rows. */
-function editDistance(a: readonly string[], b: readonly string[], allowed: number): number | undefined {
+function editDistance(a: Characters, b: Characters, allowed: number): number | undefined {
   if (Math.abs(a.length - b.length) > allowed) return undefined;
-  const row = Uint16Array.from({ length: b.length + 1 }, (_, i) => i);
-  for (let i = 0; i < a.length; i++) {
+  // What both begin and end with needs no edits.
+  let [start, aEnd, bEnd] = [0, a.length, b.length];
+  while (start < aEnd && start < bEnd && a[start] === b[start]) start += 1;
+  while (aEnd > start && bEnd > start && a[aEnd - 1] === b[bEnd - 1]) [aEnd, bEnd] = [aEnd - 1, bEnd - 1];
+  const columns = bEnd - start;
+  for (let i = 0; i <= columns; i++) row[i] = i;
+  for (let i = 0; i < aEnd - start; i++) {
     // Cells further from the diagonal than `allowed` are above it.
-    const [first, last] = [Math.max(0, i - allowed), Math.min(b.length, i + allowed + 1)];
+    const [first, last] = [Math.max(0, i - allowed), Math.min(columns, i + allowed + 1)];
     let diagonal = row[first]!;
     let least = (row[first] = first === 0 ? i + 1 : allowed + 1);
     for (let j = first; j < last; j++) {
-      const substituted = diagonal + (a[i] === b[j] ? 0 : 1);
+      const substituted = diagonal + (a[start + i] === b[start + j] ? 0 : 1);
       diagonal = row[j + 1]!;
       row[j + 1] = Math.min(substituted, diagonal + 1, row[j]! + 1);
       least = Math.min(least, row[j + 1]!);
@@ -126,6 +133,6 @@ function editDistance(a: readonly string[], b: readonly string[], allowed: numbe
     // Distances never become smaller from row to row.
     if (least > allowed) return undefined;
   }
-  const distance = row[b.length]!;
+  const distance = row[columns]!;
   return distance <= allowed ? distance : undefined;
 }
