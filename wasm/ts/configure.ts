@@ -1,5 +1,7 @@
 /** Settings of the whole package. */
 
+import { checkOptions } from "./known-options.js";
+import type { OptionNames } from "./known-options.js";
 import { InvalidInputError } from "./errors.js";
 import type { CoreInput } from "./wasm-input.js";
 
@@ -34,7 +36,10 @@ export const loadedModules = /* @__PURE__ */ new Set<keyof WasmFiles>();
  * Sets where the files of this package are, if they are not next to its scripts. Settings that are not given stay as
  * they are. Throws an `InvalidInputError` for a module that is loaded already.
  */
-export function configure({ wasm = {}, createWorker }: Configuration): void {
+export function configure(configuration: Configuration): void {
+  checkOptions("configure()", configuration, { wasm: 1, createWorker: 1 } satisfies OptionNames<Configuration>);
+  const { wasm = {}, createWorker } = configuration;
+  checkOptions("configure().wasm", wasm, { reader: 1, formats: 1, coder: 1 } satisfies OptionNames<WasmFiles>);
   for (const name of Object.keys(wasm) as (keyof WasmFiles)[]) {
     if (loadedModules.has(name)) throw new InvalidInputError(`The WebAssembly module \`${name}\` is loaded already: call configure() before it is first used.`);
   }

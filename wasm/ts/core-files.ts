@@ -3,7 +3,7 @@
 export { assemble } from "./assemble.js";
 export { openFile } from "./catalog.js";
 export { describe } from "./core-description.js";
-export { checkBase } from "./delta/check-base.js";
+export { checkAttached } from "./delta/attach.js";
 export { decodingOf } from "./decode/worker-pool.js";
 export { loadCore, loadFormats } from "./core-loaders.js";
 export { RowPlanner } from "./row-planner.js";

@@ -62,6 +62,8 @@ export interface CoreModel extends ModelLayout {
   decode(index: number, parts: Uint8Array[], base?: Uint8Array, into?: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer>;
   /** Returns the record of statistics of a file and, after it, the offset at which its bands end as 8 bytes; `undefined` if it has none. */
   statistics(file: number): Uint8Array | undefined;
+  /** Returns the short digests of all tensors one after the other, 16 bytes for each; zeros where a file has none. */
+  digests(): Uint8Array;
   /** Returns whether the stored bytes are the tensor itself, with nothing to decode or verify. */
   isPlain(index: number): boolean;
   /** Returns what another instance needs to decode this tensor: the first argument of `CoreDecode`. */

@@ -1,5 +1,7 @@
 /** Single frames: compressing one buffer, and decompressing it. */
 
+import { checkOptions } from "./known-options.js";
+import type { OptionNames } from "./known-options.js";
 import { InvalidInputError } from "./errors.js";
 import { loadPackModule } from "./pack-module.js";
 
@@ -25,14 +27,21 @@ export interface DecompressOptions {
 
 const LIMIT_BYTES = 2 ** 30;
 
+const COMPRESS_OPTIONS: OptionNames<CompressOptions> = { dtype: 1, effort: 1 };
+const DECOMPRESS_OPTIONS: OptionNames<DecompressOptions> = { maxBytes: 1 };
+
 /** Compresses bytes, such as a tensor, to a frame that `decompress` and z4ai can read. */
-export async function compress(bytes: Uint8Array | ArrayBuffer, { dtype, effort = "balanced" }: CompressOptions = {}): Promise<Uint8Array<ArrayBuffer>> {
+export async function compress(bytes: Uint8Array | ArrayBuffer, options: CompressOptions = {}): Promise<Uint8Array<ArrayBuffer>> {
+  checkOptions("compress()", options, COMPRESS_OPTIONS);
+  const { dtype, effort = "balanced" } = options;
   const input = bytesOf(bytes, "compress");
   return (await loadPackModule()).call((core) => core.compress(input, dtype, effort));
 }
 
 /** Decompresses a frame of `compress`, of `zstn compress`, or of any kind that z4ai writes. Containers (`.zstn`) are for `open`. */
-export async function decompress(frame: Uint8Array | ArrayBuffer, { maxBytes = LIMIT_BYTES }: DecompressOptions = {}): Promise<Uint8Array<ArrayBuffer>> {
+export async function decompress(frame: Uint8Array | ArrayBuffer, options: DecompressOptions = {}): Promise<Uint8Array<ArrayBuffer>> {
+  checkOptions("decompress()", options, DECOMPRESS_OPTIONS);
+  const { maxBytes = LIMIT_BYTES } = options;
   const input = bytesOf(frame, "decompress");
   return (await loadPackModule()).call((core) => core.decompress(input, maxBytes));
 }
@@ -44,8 +53,10 @@ export async function decompress(frame: Uint8Array | ArrayBuffer, { maxBytes = L
 export async function compressDelta(
   bytes: Uint8Array | ArrayBuffer,
   base: Uint8Array | ArrayBuffer,
-  { dtype, effort = "balanced" }: CompressOptions = {},
+  options: CompressOptions = {},
 ): Promise<Uint8Array<ArrayBuffer>> {
+  checkOptions("compressDelta()", options, COMPRESS_OPTIONS);
+  const { dtype, effort = "balanced" } = options;
   const [input, reference] = [bytesOf(bytes, "compressDelta"), bytesOf(base, "compressDelta")];
   return (await loadPackModule()).call((core) => core.compressDelta(input, reference, dtype, effort));
 }
@@ -57,8 +68,10 @@ export async function compressDelta(
 export async function decompressDelta(
   frame: Uint8Array | ArrayBuffer,
   base: Uint8Array | ArrayBuffer,
-  { maxBytes = LIMIT_BYTES }: DecompressOptions = {},
+  options: DecompressOptions = {},
 ): Promise<Uint8Array<ArrayBuffer>> {
+  checkOptions("decompressDelta()", options, DECOMPRESS_OPTIONS);
+  const { maxBytes = LIMIT_BYTES } = options;
   const [input, reference] = [bytesOf(frame, "decompressDelta"), bytesOf(base, "decompressDelta")];
   return (await loadPackModule()).call((core) => core.decompressDelta(input, reference, maxBytes));
 }

@@ -1,20 +1,28 @@
 /** Inputs whose URL is found when they are opened. */
 
+import { InvalidInputError } from "./errors.js";
 import type { HubInput, LocateOptions, ModelInput } from "./model-input.js";
 import { platform } from "./platform.js";
 
 /** Returns whether `input` is a model in a repository. */
 export const isHubInput = (input: unknown): input is HubInput => typeof (input as Partial<HubInput> | null | undefined)?.locate === "function";
 
-/** Returns `input`, with an address that begins with `hf://` as a model in a repository. */
-export async function withHub<Input>(input: Input): Promise<Input | HubInput> {
-  if ((typeof input !== "string" && !(input instanceof URL)) || !/^hf:/i.test(String(input))) return input;
-  return (await platform.loadHub()).hub(String(input));
+const isHubAddress = (input: unknown): boolean => (typeof input === "string" || input instanceof URL) && /^hf:/i.test(String(input));
+
+/** Throws if an `endpoint` is given and none of `inputs` is an address that it could be of. */
+export function checkEndpoint(endpoint: string | undefined, inputs: readonly unknown[]): void {
+  if (endpoint !== undefined && !inputs.some(isHubAddress)) throw new InvalidInputError("The option `endpoint` is for hf:// addresses.");
+}
+
+/** Returns `input`, with an address that begins with `hf://` as a model in a repository of the hub at `endpoint`. */
+export async function withHub<Input>(input: Input, endpoint: string | undefined): Promise<Input | HubInput> {
+  if (!isHubAddress(input)) return input;
+  return (await platform.loadHub()).hub(String(input), endpoint === undefined ? {} : { endpoint });
 }
 
 /** Returns `input` and the options to read it with; if it is a model in a repository, its URL. */
 export async function located<Options extends LocateOptions>(input: ModelInput, options: Options): Promise<[ModelInput, Options]> {
-  const wanted = await withHub(input);
+  const wanted = await withHub(input, options.endpoint);
   if (!isHubInput(wanted)) return [wanted, options];
   const { url, options: ofHub } = await wanted.locate(options);
   return [url, { ...options, ...ofHub }];

@@ -6,7 +6,8 @@ import { loadCoreFiles } from "./core-files-loader.js";
 import type { Decoding } from "./decode/pool.js";
 import { outputView } from "./decode/output-buffer.js";
 import { typedArray } from "./dtype.js";
-import { FormatError, InvalidInputError, ModelClosedError, type ZstnError } from "./errors.js";
+import { FormatError, ModelClosedError, type ZstnError } from "./errors.js";
+import { checkOptions } from "./known-options.js";
 import { missingTensor } from "./missing-tensor.js";
 import { totalBytes, readRanges } from "./byte-ranges.js";
 import { ProgressMeter } from "./progress.js";
@@ -16,8 +17,7 @@ import { rowsInfo } from "./rows.js";
 import type { ReadPlan, RowRange } from "./rows.js";
 import { abortSiblingsOnFailure } from "./abort-siblings.js";
 import type { StatisticsOptions, StoredStatistics, TensorStatistics } from "./statistics.js";
-import { DEFAULT_READ_AHEAD_BYTES, checkAhead, inOrder } from "./stream.js";
-import type { Ahead, StreamOptions } from "./stream.js";
+import type { StreamOptions } from "./stream.js";
 import { PlainModel } from "./safetensors/plain-model.js";
 import { plainRows, readPlainRows } from "./safetensors/plain-rows.js";
 import type { Source } from "./source/source.js";
@@ -27,6 +27,7 @@ import { createTensor } from "./tensor.js";
 import type { ModelKind } from "./model-kind.js";
 import type { StoredPlane, Tensor, TensorInfo } from "./tensor.js";
 import type { OpenedModel } from "./opened-model.js";
+import { ONLY_SIGNAL, PLAN_OPTIONS, TENSOR_OPTIONS } from "./tensor-options.js";
 import type { PlanOptions, TensorOptions } from "./tensor-options.js";
 import type { SafetensorsBlob } from "./safetensors-view/blob.js";
 import { modelBlob } from "./safetensors-view/model-file.js";
@@ -56,7 +57,6 @@ export class Model {
   readonly unreadable: ReadonlyMap<string, ZstnError>;
   /** Live counters of what reading has cost. Reads of the base count in `base.stats`. */
   readonly stats: Stats;
-
   readonly #opened: OpenedModel;
   readonly #sources: readonly Source[];
   readonly #instance: ModelInstance;
@@ -72,11 +72,10 @@ export class Model {
 
   /** @internal */
   constructor(opened: OpenedModel, description: Description, traffic: Traffic, decoding: Decoding | undefined) {
-    const { files, instance, model } = opened;
-    this.#opened = opened;
+    const { files } = (this.#opened = opened);
     this.#sources = files.map(({ source }) => source);
-    this.#instance = instance;
-    this.#core = model;
+    this.#instance = opened.instance;
+    this.#core = opened.model;
     this.#decoding = decoding;
     this.size = files.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0);
     this.fileCount = files.length;
@@ -84,12 +83,8 @@ export class Model {
     this.kind = description.kind;
     this.originalSize = description.originalSize;
     this.metadata = Object.freeze(description.metadata);
-    const tensors = new Map<string, TensorInfo>();
-    for (const [index, info] of description.tensors.entries()) {
-      tensors.set(info.name, Object.freeze(info));
-      this.#indices.set(info.name, index);
-    }
-    this.tensors = tensors;
+    this.tensors = new Map(description.tensors.map((info) => [info.name, Object.freeze(info)]));
+    for (const name of this.tensors.keys()) this.#indices.set(name, this.#indices.size);
     this.unreadable = new Map(description.refused.map((error) => [("tensor" in error && error.tensor) || "", error] as [string, ZstnError]));
   }
 
@@ -112,14 +107,7 @@ export class Model {
 
   /** @internal */
   async attach(base: Model, ownsBase: boolean): Promise<void> {
-    const delta = this.#core;
-    if (!this.needsBase || delta instanceof PlainModel) {
-      throw new InvalidInputError("`base` is for deltas (Z4DM), and this file is not a delta.");
-    }
-    const { checkBase } = await loadCoreFiles();
-    base.#closing.signal.throwIfAborted();
-    base.#instance.check();
-    checkBase(this.#instance as CoreInstance, delta, base.#opened, base.kind);
+    (await loadCoreFiles()).checkAttached(this.#opened, this.needsBase, base.#opened, base.kind, base.#closing.signal);
     this.#base = base;
     this.#ownsBase = ownsBase;
   }
@@ -129,9 +117,10 @@ export class Model {
    * at the same time if it is needed.
    */
   async tensor(name: string, options: TensorOptions = {}): Promise<Tensor> {
+    checkOptions("tensor()", options, TENSOR_OPTIONS);
     const info = this.tensors.get(name) ?? (await this.#missing(name));
     const meter = new ProgressMeter(options.onProgress, { stage: "tensor", tensor: name });
-    if (options.rows) return this.#readRows(info, options.rows, options, meter);
+    if (options.rows !== undefined) return this.#readRows(info, options.rows, options, meter);
     meter.expect(this.#costBytes(info));
     const into = options.into && outputView(info, options.into);
     return createTensor(info, typedArray(info.dtype, name, await this.#raw(info, options.signal, meter, into)));
@@ -142,9 +131,10 @@ export class Model {
    * the tensor's block table, which is small and often already known. `undefined` for tensors without a table: short
    * ones, those with mostly zeros or few values, deltas, files of z4ai, and uncompressed ones.
    */
-  async planes(name: string, { signal }: Pick<TensorOptions, "signal"> = {}): Promise<readonly StoredPlane[] | undefined> {
+  async planes(name: string, options: Pick<TensorOptions, "signal"> = {}): Promise<readonly StoredPlane[] | undefined> {
+    checkOptions("planes()", options, ONLY_SIGNAL);
     if (!this.tensors.has(name)) await this.#missing(name);
-    return this.#whileOpen(signal, async (signal) => {
+    return this.#whileOpen(options.signal, async (signal) => {
       const core = this.#core;
       if (core instanceof PlainModel || this.tensors.get(name)!.base) return undefined;
       return (await this.#rowPlanner(core)).planes(this.#indices.get(name)!, { signal });
@@ -159,10 +149,11 @@ export class Model {
    */
   statistics(): Promise<ReadonlyMap<string, TensorStatistics> | undefined>;
   statistics(name: string, options?: StatisticsOptions): Promise<TensorStatistics | undefined>;
-  async statistics(name?: string, { signal }: StatisticsOptions = {}): Promise<ReadonlyMap<string, TensorStatistics> | TensorStatistics | undefined> {
+  async statistics(name?: string, options: StatisticsOptions = {}): Promise<ReadonlyMap<string, TensorStatistics> | TensorStatistics | undefined> {
+    checkOptions("statistics()", options, ONLY_SIGNAL);
     if (name !== undefined && !this.tensors.has(name)) await this.#missing(name);
     if (this.kind !== "zstn") return undefined;
-    return this.#whileOpen(signal, async (signal) => {
+    return this.#whileOpen(options.signal, async (signal) => {
       const { StoredStatistics } = await import("./statistics.js");
       signal.throwIfAborted();
       // Models of this kind are read by the core.
@@ -171,10 +162,23 @@ export class Model {
     });
   }
 
+  /**
+   * Returns the digests that the files state of their tensors, by name, without reading any: the first 16 bytes of the
+   * BLAKE3 of the decoded bytes, in hexadecimal digits. Tensors of equal dtype, shape and digest are the same, as far as
+   * the files are right: `verify: "full"` compares digests when tensors are read. Packed files and deltas have them;
+   * tensors without one are missing.
+   */
+  async digests(): Promise<ReadonlyMap<string, string>> {
+    const { digestsOf } = await import("./digests.js");
+    return this.#whileOpen(undefined, async () => digestsOf(this.#instance, this.#core, this.tensors.keys()));
+  }
+
   /** Returns what `model.tensor` would fetch. Reads at most the tensor's small block table, or the head of its difference. */
-  async plan(name: string, { rows, signal }: PlanOptions = {}): Promise<ReadPlan> {
+  async plan(name: string, options: PlanOptions = {}): Promise<ReadPlan> {
+    checkOptions("plan()", options, PLAN_OPTIONS);
+    const { rows, signal } = options;
     const info = this.tensors.get(name) ?? (await this.#missing(name));
-    if (rows) {
+    if (rows !== undefined) {
       rowsInfo(info, rows);
       const core = this.#core;
       const parts = await this.#whileOpen(signal, async (signal) =>
@@ -190,17 +194,12 @@ export class Model {
    * caller works, so that adjacent ones share a request. Leaving the loop, an error or an abort stops all reads.
    */
   async *stream(names: Iterable<string> = this.tensors.keys(), options: StreamOptions = {}): AsyncGenerator<Tensor, void, undefined> {
-    const { readAheadBytes = DEFAULT_READ_AHEAD_BYTES, signal } = options;
-    checkAhead(readAheadBytes);
-    const tensors: Ahead[] = [];
-    for (const name of names) {
-      const info = this.tensors.get(name) ?? (await this.#missing(name));
-      checkSize(info);
-      tensors.push({ info, heldBytes: this.#costBytes(info) + info.byteLength });
-    }
-    const meter = new ProgressMeter(options.onProgress, { stage: "stream" });
-    meter.expect(tensors.reduce((sum, { info }) => sum + this.#costBytes(info), 0));
-    yield* inOrder(tensors, readAheadBytes, signal, async (info, signal) => createTensor(info, typedArray(info.dtype, info.name, await this.#raw(info, signal, meter))));
+    const { streamOf } = await import("./stream.js");
+    yield* streamOf(names, options, {
+      info: async (name) => this.tensors.get(name) ?? this.#missing(name),
+      costBytes: (info) => this.#costBytes(info),
+      read: async (info, signal, meter) => createTensor(info, typedArray(info.dtype, info.name, await this.#raw(info, signal, meter))),
+    });
   }
 
   /**
@@ -256,7 +255,7 @@ export class Model {
         return this.#raw(whole, signal, meter);
       };
       const context = { signal, meter, base: this.#base, readWhole };
-      const raw = await (core instanceof PlainModel ? readPlainRows(core, whole, range, context) : (await this.#rowPlanner(core)).read(this.#indices.get(info.name)!, info.name, range, context));
+      const raw = core instanceof PlainModel ? await readPlainRows(core, whole, range, context) : await (await this.#rowPlanner(core)).read(this.#indices.get(info.name)!, info.name, range, context);
       into?.set(raw);
       return createTensor(info, typedArray(info.dtype, info.name, into ?? raw));
     });

@@ -9,7 +9,9 @@ import { openFiles } from "./shards.js";
 import type { OpenContext } from "./shards.js";
 import { loadCoreFiles } from "./core-files-loader.js";
 import { Instance } from "./instance.js";
-import { isHubInput, located, withHub } from "./locate.js";
+import { HTTP_OPTIONS, checkOptions } from "./known-options.js";
+import type { OptionNames } from "./known-options.js";
+import { checkEndpoint, isHubInput, located, withHub } from "./locate.js";
 import { Model } from "./model.js";
 import type { BytesInput, LocalInput, ModelInput } from "./model-input.js";
 import { isPlain } from "./opened-file.js";
@@ -77,9 +79,14 @@ export type Verify = "stored" | "full";
 
 type AllOptions = OpenOptions & HttpOptions;
 
+const OPTIONS: OptionNames<AllOptions> = { signal: 1, onProgress: 1, base: 1, siblings: 1, config: 1, workers: 1, verify: 1, coalesce: 1, ...HTTP_OPTIONS };
+
 /** Opens a model for reading tensors: recognises its format and lists its tensors, usually in two round trips. See `ModelInput` for what it takes. */
 export async function open<Input extends ModelInput>(source: Input, options?: OpenOptionsFor<Input>): Promise<Model> {
-  return openWithBase(source, withOneCache(options ?? {}));
+  checkOptions("open()", options, OPTIONS);
+  const all: AllOptions = options ?? {};
+  checkEndpoint(all.endpoint, [source, all.base, all.config]);
+  return openWithBase(source, withOneCache(all));
 }
 
 /** Returns what decodes the tensors of a packed model: loaded, and its workers made, when the first one is opened. */
@@ -91,7 +98,7 @@ function lazyDecoding(workers: number | WorkerPool | undefined): LazyDecoding {
 }
 
 async function openWithBase(given: ModelInput, options: AllOptions, decoding = lazyDecoding(options.workers)): Promise<Model> {
-  const [input, base] = await Promise.all([withHub(given), withHub(options.base)]);
+  const [input, base] = await Promise.all([withHub(given, options.endpoint), withHub(options.base, options.endpoint)]);
   if (base === undefined) return withoutBase(await openOne(input, options, decoding));
   if (base instanceof Model) return withBase(await openOne(input, options, decoding), base, false);
   const optionsOfBase = optionsFor(base, input, options);
@@ -171,7 +178,7 @@ async function openOne(given: ModelInput, givenOptions: AllOptions, decoding: La
   const resolveSibling = siblingResolver(input, options.siblings);
   const openSource = async (other: ModelInput) => {
     // Only then is its origin known.
-    const wanted = await withHub(other);
+    const wanted = await withHub(other, options.endpoint);
     return sourceOf(...(await located(wanted, optionsFor(wanted, input, options))), traffic);
   };
   const first = sourceOf(input, options, traffic);

@@ -6,7 +6,9 @@ import { packDelta } from "./delta/pack.js";
 import { FormatError, InvalidInputError } from "./errors.js";
 import { describeNonModel } from "./not-a-model.js";
 import type { Instance } from "./instance.js";
-import { located } from "./locate.js";
+import { HTTP_OPTIONS, checkOptions } from "./known-options.js";
+import type { OptionNames } from "./known-options.js";
+import { checkEndpoint, located } from "./locate.js";
 import type { Model } from "./model.js";
 import type { ModelInput } from "./model-input.js";
 import type { AllPackOptions, PackDeltaOptionsFor, PackOptionsFor } from "./pack-options.js";
@@ -19,6 +21,8 @@ import { withReadAhead } from "./source/with-read-ahead.js";
 import { isRemote, sourceOf } from "./model-source.js";
 import { Traffic } from "./source/traffic.js";
 import { writePieces } from "./write-pieces.js";
+
+const OPTIONS: OptionNames<AllPackOptions & { base: unknown }> = { base: 1, signal: 1, onProgress: 1, effort: 1, extended: 1, to: 1, allowTruncated: 1, statistics: 1, sha256: 1, ...HTTP_OPTIONS };
 
 /**
  * Packs a safetensors file into a `.zstn` container, or with a `base` into a delta (`.z4dm`), one tensor at a time. Takes
@@ -34,7 +38,10 @@ export async function pack<Input extends ModelInput, Base extends ModelInput | M
   source: Input,
   options: PackDeltaOptionsFor<Input, Base> & { base: Base; to?: undefined },
 ): Promise<Packed>;
-export async function pack(given: ModelInput, { base, ...givenOptions }: AllPackOptions & { base?: ModelInput | Model | undefined } = {}): Promise<PackReport | Packed> {
+export async function pack(given: ModelInput, all: AllPackOptions & { base?: ModelInput | Model | undefined } = {}): Promise<PackReport | Packed> {
+  checkOptions("pack()", all, OPTIONS);
+  const { base, ...givenOptions } = all;
+  checkEndpoint(all.endpoint, [given, base]);
   if (base !== undefined && givenOptions.sha256 !== undefined) throw new InvalidInputError("A difference from a `base` has no place for a `sha256`: leave it out.");
   const [input, options] = await located(given, givenOptions);
   // One read at a time has nothing to be merged with.

@@ -29,7 +29,7 @@ export interface Platform {
   /** Returns the path of the file of that name in the same folder, for addresses that are not URLs. */
   siblingPath?: (address: string | URL, name: string) => string;
   /** Loads what reads `hf://` addresses. */
-  loadHub: () => Promise<{ hub: (address: string) => HubInput }>;
+  loadHub: () => Promise<{ hub: (address: string, options: { endpoint?: string }) => HubInput }>;
 }
 
 /** The platform that this runs on, as the entry has set it. */

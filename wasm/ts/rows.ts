@@ -17,7 +17,9 @@ export interface ReadPlan {
 }
 
 /** Returns the description of some rows. Throws if the tensor does not have them. */
-export function rowsInfo(info: TensorInfo, [begin, end]: RowRange): TensorInfo {
+export function rowsInfo(info: TensorInfo, rows: RowRange): TensorInfo {
+  if (!Array.isArray(rows) || rows.length !== 2) throw new InvalidInputError(`\`rows\` is a pair [begin, end], not ${JSON.stringify(rows)}.`);
+  const [begin, end] = rows;
   const [count, ...rest] = info.shape;
   if (count === undefined) throw new InvalidInputError(`${info.name} is a scalar and has no rows.`);
   if (!Number.isInteger(begin) || !Number.isInteger(end) || begin < 0 || begin > end || end > count) {

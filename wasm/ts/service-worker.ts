@@ -5,11 +5,15 @@
  * @module zstn/service-worker
  */
 
+import { HTTP_OPTIONS, checkOptions } from "./known-options.js";
+import type { OptionNames } from "./known-options.js";
 import { configure as configureAll } from "./configure.js";
 import type { WasmFiles } from "./configure.js";
 import * as formatsGlue from "./core/zstn_formats.js";
 import * as coreFiles from "./core-files.js";
 import { bundleCoreFiles } from "./core-files-loader.js";
+import * as generatedFile from "./safetensors-view/generated-file.js";
+import { bundleGeneratedFile } from "./safetensors-view/generated-file-loader.js";
 import { InvalidInputError, UnsupportedError } from "./errors.js";
 import { open } from "./open.js";
 import type { OpenOptions } from "./open.js";
@@ -24,6 +28,8 @@ export type { CoreInput } from "./wasm-input.js";
 /** Options for reading the packed models. */
 export type ServeOptions = Omit<OpenOptions, "signal" | "onProgress" | "workers"> & HttpOptions & SafetensorsBlobOptions;
 
+const SERVE_OPTIONS: OptionNames<ServeOptions> = { base: 1, siblings: 1, config: 1, verify: 1, coalesce: 1, cacheBytes: 1, ...HTTP_OPTIONS };
+
 /** Settings for `configure`. */
 export interface ServiceWorkerConfiguration {
   /** The WebAssembly modules that are not next to the scripts. Each has to be set before it is first needed. */
@@ -32,6 +38,7 @@ export interface ServiceWorkerConfiguration {
 
 // Service workers may not use import(): all scripts are bundled, and modules fetched when they are needed. Nor can they start workers.
 bundleCoreFiles(coreFiles);
+bundleGeneratedFile(generatedFile);
 if (!platform) setPlatform({ readModule: (address) => fetch(address), formatsGlue, coreCount: () => 1, resolve: pageAddress, loadHub });
 
 async function loadHub(): Promise<never> {
@@ -67,6 +74,7 @@ export function serveSafetensors(files: Readonly<Record<string, string | URL>>, 
   if (scope.clients === undefined || !scope.addEventListener) {
     throw new InvalidInputError("serveSafetensors() must be called in a service worker; elsewhere use model.asSafetensorsBlob().");
   }
+  checkOptions("serveSafetensors()", options, SERVE_OPTIONS);
   const { cacheBytes, ...openOptions } = options;
   const served = new Map<string, FileServer>();
   for (const [address, packed] of Object.entries(files)) {

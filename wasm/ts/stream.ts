@@ -1,6 +1,10 @@
 /** Streaming tensors: the next ones are read while the caller works on one. */
 
 import { InvalidInputError } from "./errors.js";
+import { checkOptions } from "./known-options.js";
+import type { OptionNames } from "./known-options.js";
+import { checkSize } from "./limits.js";
+import { ProgressMeter } from "./progress.js";
 import type { OnProgress } from "./progress.js";
 import type { Tensor, TensorInfo } from "./tensor.js";
 
@@ -18,10 +22,35 @@ export interface StreamOptions {
 }
 
 /** Enough to keep a fast connection busy while the caller works, and not too much for a page. */
-export const DEFAULT_READ_AHEAD_BYTES = 128 << 20;
+const DEFAULT_READ_AHEAD_BYTES = 128 << 20;
+
+/** What a stream needs of its model. */
+interface Streamed {
+  /** Returns the description of a tensor; throws if there is none. */
+  info: (name: string) => Promise<TensorInfo>;
+  /** Returns the number of bytes to fetch for a tensor. */
+  costBytes: (info: TensorInfo) => number;
+  read: (info: TensorInfo, signal: AbortSignal, meter: ProgressMeter) => Promise<Tensor>;
+}
+
+/** Yields tensors in the order of their `names`. */
+export async function* streamOf(names: Iterable<string>, options: StreamOptions, { info, costBytes, read }: Streamed): AsyncGenerator<Tensor, void, undefined> {
+  checkOptions("stream()", options, { signal: 1, onProgress: 1, readAheadBytes: 1 } satisfies OptionNames<StreamOptions>);
+  const { readAheadBytes = DEFAULT_READ_AHEAD_BYTES, signal, onProgress } = options;
+  checkAhead(readAheadBytes);
+  const tensors: Ahead[] = [];
+  for (const name of names) {
+    const found = await info(name);
+    checkSize(found);
+    tensors.push({ info: found, heldBytes: costBytes(found) + found.byteLength });
+  }
+  const meter = new ProgressMeter(onProgress, { stage: "stream" });
+  meter.expect(tensors.reduce((sum, { info }) => sum + costBytes(info), 0));
+  yield* inOrder(tensors, readAheadBytes, signal, (info, signal) => read(info, signal, meter));
+}
 
 /** A tensor to be read. */
-export interface Ahead {
+interface Ahead {
   info: TensorInfo;
   /** The memory it takes until it is yielded, in bytes. */
   heldBytes: number;
@@ -33,7 +62,7 @@ interface UnderWay {
 }
 
 /** Throws unless the limit is a number of bytes. */
-export function checkAhead(readAheadBytes: number): void {
+function checkAhead(readAheadBytes: number): void {
   if (!(readAheadBytes >= 0)) throw new InvalidInputError(`\`readAheadBytes\` is a number of bytes, not ${String(readAheadBytes)}.`);
 }
 
@@ -42,7 +71,7 @@ export function checkAhead(readAheadBytes: number): void {
  * that several tensors are requested in the same turn and can be coalesced. The first failure stops all reads; tensors
  * before it in the order are still yielded, then the error is thrown.
  */
-export async function* inOrder(
+async function* inOrder(
   tensors: readonly Ahead[],
   readAheadBytes: number,
   given: AbortSignal | undefined,

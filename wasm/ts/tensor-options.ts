@@ -1,5 +1,6 @@
 /** The options of reading one tensor. */
 
+import type { OptionNames } from "./known-options.js";
 import type { OnProgress } from "./progress.js";
 import type { RowRange } from "./rows.js";
 
@@ -24,3 +25,7 @@ export interface TensorOptions {
 
 /** Options of `model.plan`. */
 export type PlanOptions = Pick<TensorOptions, "rows" | "signal">;
+
+export const ONLY_SIGNAL: OptionNames<Pick<TensorOptions, "signal">> = { signal: 1 };
+export const PLAN_OPTIONS: OptionNames<PlanOptions> = { ...ONLY_SIGNAL, rows: 1 };
+export const TENSOR_OPTIONS: OptionNames<TensorOptions> = { ...PLAN_OPTIONS, onProgress: 1, into: 1 };

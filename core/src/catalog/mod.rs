@@ -65,6 +65,9 @@ pub struct FileCatalog {
     tensors: Vec<FileTensor>,
     #[serde(skip)]
     by_name: BTreeMap<String, usize>,
+    /// Tensors of the file that cannot be read, with the reason.
+    #[serde(skip)]
+    refused: BTreeMap<String, Error>,
 }
 
 impl FileCatalog {
@@ -89,7 +92,15 @@ impl FileCatalog {
             metadata,
             tensors,
             by_name,
+            refused: BTreeMap::new(),
         })
+    }
+
+    /// Returns the tensors of the file that cannot be read, each with the reason:
+    /// those of a plain safetensors file whose dtype this version does not know.
+    #[must_use]
+    pub fn refused(&self) -> &BTreeMap<String, Error> {
+        &self.refused
     }
 
     /// Returns the kind of the file.

@@ -29,7 +29,7 @@ impl Opener for FormatOpener {
         let file_len_bytes = fetched.len_bytes();
         let data_start = PREFIX_BYTES + header_len_bytes(fetched.head(), file_len_bytes)?;
         let header_json = fetched.have(PREFIX_BYTES..data_start);
-        let header = Header::parse(&header_json, file_len_bytes - data_start)?;
+        let (header, unknown) = Header::parse_known(&header_json, file_len_bytes - data_start)?;
         let tensors = header
             .tensors
             .into_iter()
@@ -43,14 +43,16 @@ impl Opener for FormatOpener {
                 alias_of: None,
             })
             .collect();
-        FileCatalog::new(
+        let mut catalog = FileCatalog::new(
             AnyContents::Safetensors(FormatContents),
             file_len_bytes,
             file_len_bytes - data_start,
             Some(header_json.into_owned()),
             header.metadata,
             tensors,
-        )
+        )?;
+        catalog.refused = unknown.into_iter().collect();
+        Ok(catalog)
     }
 }
 

@@ -20,6 +20,7 @@ impl FileCatalog {
             .into(),
             metadata: BTreeMap::new(),
             by_name: BTreeMap::new(),
+            refused: BTreeMap::new(),
             original_header: None,
             ..*self
         }

@@ -1,6 +1,6 @@
 //! Builds a [`Model`] from opened files.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -138,6 +138,8 @@ impl ModelBuilder {
                 (tensors.collect(), BTreeMap::new())
             }
         };
+        let mut refused: BTreeMap<String, Error> = refused;
+        refused.extend(self.refused_by_files());
         // With a million tensors, memory that is no longer needed matters.
         self.locations.clear();
         let tensors = sort::sorted(tensors, |((file, number), _)| {
@@ -174,6 +176,14 @@ impl ModelBuilder {
         })
     }
 
+    /// Returns the tensors that their files refuse, unless another file has a
+    /// tensor of that name which the index, or their order, prefers.
+    fn refused_by_files(&self) -> BTreeMap<String, Error> {
+        let all = self.files.iter().flat_map(FileCatalog::refused);
+        let missing = all.filter(|(name, _)| !self.locations.contains_key(*name));
+        missing.map(|(name, error)| (name.clone(), error.clone())).collect()
+    }
+
     fn stored(&self, (file, number): TensorLocation) -> Range<u64> {
         self.files[file].tensors()[number].stored.clone()
     }
@@ -208,8 +218,15 @@ fn locations(
     shards: Option<&ShardIndex>,
 ) -> Result<BTreeMap<String, TensorLocation>> {
     let mut locations = BTreeMap::new();
+    // Tensors of the index that their file refuses. Another file may have the name too.
+    let mut refused = BTreeSet::new();
     for (tensor, file) in shards.into_iter().flat_map(ShardIndex::weights) {
-        let number = files.get(file).and_then(|file| file.find(tensor).ok());
+        let of_index = files.get(file);
+        if of_index.is_some_and(|file| file.refused().contains_key(tensor)) {
+            refused.insert(tensor);
+            continue;
+        }
+        let number = of_index.and_then(|file| file.find(tensor).ok());
         let number = number.ok_or_else(|| {
             let name = shards.map_or("", |shards| &shards.files()[file]);
             Error::malformed(
@@ -222,6 +239,9 @@ fn locations(
     }
     for (file, catalog) in files.iter().enumerate() {
         for (number, tensor) in catalog.tensors().iter().enumerate() {
+            if refused.contains(tensor.name.as_str()) {
+                continue;
+            }
             let entry = locations.entry(tensor.name.clone());
             entry.or_insert((file, number));
         }

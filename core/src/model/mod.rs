@@ -11,6 +11,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use crate::catalog::{BaseUse, FileCatalog, Kind};
+use crate::container::model_delta::ShortDigest;
 use crate::dtype::Dtype;
 use crate::engine::Engine;
 use crate::tensor::element_count;
@@ -193,6 +194,15 @@ impl Model {
     /// reason. Their parts are among the tensors.
     pub fn refused(&self) -> impl Iterator<Item = (&str, &Error)> {
         self.refused.iter().map(|(name, e)| (name.as_str(), e))
+    }
+
+    /// Returns the short digest that its file holds of tensor `number`
+    /// ([`FileCatalog::tensor_digest`]). The file claims it: nothing is compared
+    /// before the tensor is read.
+    #[must_use]
+    pub fn tensor_digest(&self, number: usize) -> Option<ShortDigest> {
+        let part = self.tensors.get(number)?.only_part()?;
+        self.files[part.file].tensor_digest(part.number)
     }
 
     /// Returns whether weights were rotated before they were quantised: what is

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import subprocess
 import sys
@@ -77,9 +78,25 @@ class TestRestored:
         inode = first.stat().st_ino
         second = Path(snapshot_download("org/max"), "model.safetensors")
         assert first.resolve() == second.resolve()
-        # Found by its digest rather than restored again.
+        # Restored as well, and found to be the same.
         assert second.stat().st_ino == inode
         assert len(list(cache.glob("*/model.safetensors"))) == 1
+
+    def test_a_digest_that_a_file_claims_gives_no_other_file(
+        self, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        good = write_checkpoint(tmp_path / "good")
+        snapshot_download(pack_checkpoint(good))
+        digest = hashlib.sha256((good / "model.safetensors").read_bytes()).hexdigest()
+        evil = tmp_path / "evil"
+        evil.mkdir()
+        other = write_checkpoint(tmp_path / "other", seed=1) / "model.safetensors"
+        zstn.pack(other, evil / "model.zstn")
+        # A forged file records the digest of the other one.
+        monkeypatch.setattr("zstn.hub._restore._recorded", lambda packed: digest)
+        with pytest.raises(zstn.ZstnError, match="has the SHA-256") as error:
+            snapshot_download(evil)
+        assert error.value.code == "differs"
 
     def test_a_file_without_digests_is_restored_once(self, cache: Path, tmp_path: Path) -> None:
         plain = write_checkpoint(tmp_path / "plain") / "model.safetensors"

@@ -101,22 +101,22 @@ inBrowser("two small models are compared whole: figures, matrix and list are the
   const [tuned, base] = [small(true), small(false)];
   const shared = Object.keys(base).filter((name) => name in tuned && name !== "classes.weight");
   const shown = await figures(page);
-  assert.equal(shown["Shared tensors"][0], String(shared.length));
-  assert.match(shown["Shared tensors"][2], /1 not comparable/);
-  assert.equal(shown["Only here"][0], "1");
-  assert.equal(shown["Only there"][0], "1");
+  assert.equal(shown["Tensors changed"][0], `3 of ${shared.length}`);
+  assert.match(shown["Tensors changed"][2], /1 not comparable/);
+  assert.equal(shown["Only in A"][0], "1");
+  assert.equal(shown["Only in B"][0], "1");
   const weights = shared.filter((name) => name !== "positions");
   const all = truth(tuned, base, weights);
   assert.ok(near(shown["Relative change"][1], all.relative), `${shown["Relative change"][1]}, should be ${all.relative}`);
   assert.ok(near(shown["Weights changed"][1], all.changed), `${shown["Weights changed"][1]}, should be ${all.changed}`);
   assert.ok(!/≈/.test(shown["Weights changed"][0] + shown["Relative change"][0]), "exact figures are not called estimates");
-  assert.match(await page.locator(".progress-line").innerText(), /leave out 1 integer or mask tensor, of which 1 changed\./);
+  assert.match(await page.locator(".progress-line").innerText(), /1 integer tensor not counted \(1 changed\)\./);
   for (const name of weights) {
     const value = Number(await cell(page, name).getAttribute("data-value"));
     assert.ok(near(value, truth(tuned, base, [name]).relative), `${name}: ${value}`);
   }
   const list = await ranks(page);
-  assert.deepEqual(list.map(([name]) => name), ["layers.2.attn.q.weight", "layers.3.mlp.up.weight"]);
+  assert.deepEqual(list.map(([name]) => name), ["layers.2.attn.q.weight", "layers.3.mlp.up.weight", "positions"]);
   assert.ok(near(list[0][1], 2));
   assert.match(await page.locator(".card", { hasText: "Only in small-tuned.safetensors" }).innerText(), /adapter\.weight/);
   assert.match(await page.locator(".card", { hasText: "Only in small.safetensors" }).innerText(), /pooler\.weight/);
@@ -162,21 +162,28 @@ inBrowser("large models are compared by a sample that says so; all values are co
   await goTo(page, server, { src: "models/large-tuned.safetensors", with: "models/large.safetensors" });
   await settled(page);
   const sampled = await figures(page);
-  assert.match(sampled["Relative change"][0], /^≈ /);
-  assert.match(sampled["Weights changed"][2], /from .* % of the float weights/);
-  assert.ok((await counters(page)).fetched < 24e6);
+  const [, shown, margin] = /^≈ ([\d.]+) % ± ([\d.]+) %$/.exec(sampled["Relative change"][0]);
+  const whole = 100 * truth(large.tuned, large.base, Object.keys(large.base)).relative;
+  assert.ok(Math.abs(shown - whole) <= Number(margin) + 0.05, `${shown} ± ${margin}, should be ${whole}`);
+  assert.equal(sampled["Tensors changed"][0], `≥ 2 of ${Object.keys(large.base).length}`, "a sample proves changes, and nothing else");
+  assert.match(sampled["Weights changed"][2], /from .* % of the floating-point values/);
+  assert.ok((await counters(page)).fetched < 24.2e6, "24 MB, and what opening both takes");
   const list = await ranks(page);
   assert.deepEqual(list.map(([name]) => name), Object.keys(SCALED));
   for (const [name, value, text] of list) {
     const { relative } = truth(large.tuned, large.base, [name]);
     assert.ok(near(value, relative, 0.05), `${name}: ${value}, should be about ${relative}`);
-    assert.match(text, /^≈ /);
+    assert.match(text, /^≈ .* ± /);
   }
   const unchanged = cell(page, "transformer.h.0.attn.c_attn.weight");
   assert.match(await unchanged.getAttribute("aria-label"), /no change in a sample/, "a sample does not prove that nothing changed");
 
+  const [, announced] = /\(([\d.]+) MB\)/.exec(await page.getByRole("button", { name: /^Compare all values/ }).innerText());
+  const before = (await counters(page)).fetched;
   await page.getByRole("button", { name: /^Compare all values/ }).click();
   await page.locator(".progress-line", { hasText: "All values compared" }).waitFor({ timeout: 20_000 });
+  const cost = ((await counters(page)).fetched - before) / 1e6;
+  assert.ok(Math.abs(cost - announced) < 0.02 * announced, `${cost} MB were read, ${announced} announced: the sample is not read again`);
   const exact = await figures(page);
   const names = Object.keys(large.base);
   const all = truth(large.tuned, large.base, names);
@@ -203,20 +210,21 @@ inBrowser("comparing can be cancelled and continued", async (page, complaints) =
   assert.deepEqual(complaints, []);
 });
 
-inBrowser("a delta shows what it stores, which costs nothing and is called that", async (page, complaints) => {
+inBrowser("a delta names what changed, and only that is read", async (page, complaints) => {
   await goTo(page, server, { src: "models/large-tuned.z4dm", with: "models/large.safetensors" });
-  await page.locator(".ranks li").first().waitFor();
+  await settled(page);
+  const shown = await figures(page);
+  assert.equal(shown["Tensors changed"][0], `2 of ${Object.keys(large.base).length}`);
+  const { changed } = truth(large.tuned, large.base, Object.keys(large.base));
+  assert.ok(near(shown["Weights changed"][1], changed, 1e-4), `${shown["Weights changed"][1]}, should be ${changed}`);
+  // The base is plain, so that the norms of its other tensors are not known.
+  const { relative } = truth(large.tuned, large.base, Object.keys(SCALED));
+  assert.ok(near(shown["Relative change"][1], relative, 1e-4), `${shown["Relative change"][1]}, should be ${relative}`);
+  assert.match(shown["Relative change"][2], /of the changed tensors/);
   const { fetched } = await counters(page);
-  assert.ok(fetched < 200_000, `${fetched} bytes`);
-  assert.equal(await page.getByLabel("Colour by").inputValue(), "stored");
+  assert.ok(fetched < 12e6, `${fetched} bytes`);
+  await page.getByLabel("Colour by").selectOption("stored");
   assert.match(await page.locator(".picture-legend").innerText(), /Stored change/);
   assert.deepEqual((await ranks(page)).map(([name]) => name).sort(), Object.keys(SCALED).sort());
-  assert.equal((await figures(page))["Relative change"][0], "–", "no figure that was not measured");
-  await page.getByRole("button", { name: /^Estimate relative change/ }).click();
-  await page.locator(".progress-line button", { hasText: "Compare all values" }).click();
-  await page.locator(".progress-line", { hasText: "All values compared" }).waitFor({ timeout: 20_000 });
-  const { relative } = truth(large.tuned, large.base, Object.keys(large.base));
-  const shown = (await figures(page))["Relative change"][1];
-  assert.ok(near(shown, relative, 1e-4), `${shown}, should be ${relative}`);
   assert.deepEqual(complaints, []);
 });

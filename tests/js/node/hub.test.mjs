@@ -119,6 +119,27 @@ test("hf:// addresses are read from the hub of the environment", async () => {
   }
 });
 
+test("an endpoint is the hub that hf:// addresses mean, and the token goes to it alone", async () => {
+  const elsewhere = await answering((_, response) => response.writeHead(404).end());
+  process.env.HF_ENDPOINT = elsewhere.endpoint;
+  try {
+    for (const work of [
+      () => open("hf://me/private", { endpoint: server.endpoint, token: TOKEN }),
+      () => open(new URL("hf://me/private"), { endpoint: `${server.endpoint}/`, token: TOKEN }),
+      () => pack("hf://me/both/model.safetensors", { endpoint: server.endpoint, token: TOKEN, base: "hf://me/both/unet/model.safetensors" }),
+      () => open("hf://me/sharded", { endpoint: server.endpoint, token: TOKEN }),
+    ]) {
+      await work();
+      assert.deepEqual(await tokensSent(), [`Bearer ${TOKEN}`]);
+    }
+    assert.deepEqual(elsewhere.asked, [], "no request to the hub of the environment");
+    await assert.rejects(open("hf://me/private", { endpoint: "ftp://hub.example" }), { code: "invalid_input", message: /address of a hub is an http/ });
+  } finally {
+    delete process.env.HF_ENDPOINT;
+    await elsewhere[Symbol.asyncDispose]();
+  }
+});
+
 test("a refusal of the base blames the base's repository, and none of another server is the hub's", async () => {
   const elsewhere = await answering((_, response) => response.writeHead(404).end());
   const gated = { reason: "gated", repository: "me/gated" };

@@ -32,3 +32,35 @@ test("the same names as the command line suggests", () => {
   assert.deepEqual(suggestNames("a", ["b"]), ["b"]);
   assert.deepEqual(suggestNames("\u{1F600}".repeat(3), ["\u{1F601}".repeat(3), "\u{1F600}\u{1F600}"]), ["\u{1F600}\u{1F600}"], "a character is one, however it is stored");
 });
+
+/** The same by comparing every name in full. */
+function plainly(wanted, all) {
+  const distance = (a, b) => {
+    let row = Array.from({ length: b.length + 1 }, (_, i) => i);
+    for (let i = 0; i < a.length; i++) {
+      const next = [i + 1];
+      for (let j = 0; j < b.length; j++) next.push(Math.min(row[j] + (a[i] === b[j] ? 0 : 1), row[j + 1] + 1, next[j] + 1));
+      row = next;
+    }
+    return row[b.length];
+  };
+  const target = [...wanted.toLowerCase()];
+  const found = all.flatMap((name, place) => {
+    const text = [...name.toLowerCase()];
+    const near = target.length >= 3 && text.join("").includes(target.join("")) ? 1 : distance(target, text);
+    return near <= Math.max(2, Math.floor(Math.max(text.length, target.length) / 3)) ? [{ name, near, length: [...name].length, place }] : [];
+  });
+  return found.sort((a, b) => a.near - b.near || a.length - b.length || a.place - b.place).slice(0, 3).map(({ name }) => name);
+}
+
+test("names that are left out early would not have been suggested", () => {
+  let state = 7;
+  const below = (limit) => Math.floor(((state = (Math.imul(state, 1664525) + 1013904223) >>> 0) / 2 ** 32) * limit);
+  const letters = [..."abAB.01\u{1F600}\u{1F601}é"];
+  const word = () => Array.from({ length: below(9) }, () => letters[below(letters.length)]).join("");
+  for (let round = 0; round < 300; round++) {
+    const all = [...new Set(Array.from({ length: 1 + below(30) }, word))];
+    const wanted = word();
+    assert.deepEqual(suggestNames(wanted, all), plainly(wanted, all), JSON.stringify([wanted, all]));
+  }
+});

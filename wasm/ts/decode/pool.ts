@@ -36,6 +36,9 @@ const IDLE_MS = 10_000;
 /** The same for workers that keep a program from ending (Deno). */
 const HOLDING_IDLE_MS = 500;
 
+/** Returns the most workers or threads that a pool may have: a small multiple of the cores, each of which takes memory of its own. */
+export const mostWorkers = (cores: number): number => Math.max(16, 4 * cores);
+
 /** A pool of decoding workers for one or more models, created by `workerPool`. Workers start when they are needed and stop when they have been idle for ten seconds. */
 export class WorkerPool {
   /** The maximum number of workers. */
@@ -55,7 +58,8 @@ export class WorkerPool {
   /** @internal */
   constructor({ size, minBytes = DEFAULT_MIN_BYTES }: WorkerPoolOptions, cores: number, start: StartWorker) {
     this.size = size ?? Math.min(cores, DEFAULT_MAX_WORKERS);
-    if (!Number.isInteger(this.size) || this.size < 0) throw new InvalidInputError(`The number of workers is a whole number, not ${String(size)}.`);
+    const most = mostWorkers(cores);
+    if (!Number.isInteger(this.size) || this.size < 0 || this.size > most) throw new InvalidInputError(`The number of workers is a whole number from 0 to ${most} on this machine, not ${String(size)}.`);
     if (!(minBytes >= 0)) throw new InvalidInputError(`\`minBytes\` is a number of bytes, not ${String(minBytes)}.`);
     this.#maxSize = this.size;
     this.#minBytes = minBytes;

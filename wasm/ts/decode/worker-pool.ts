@@ -1,5 +1,7 @@
 /** Creating pools of workers, and choosing what decodes the tensors of a model. */
 
+import { checkOptions } from "../known-options.js";
+import type { OptionNames } from "../known-options.js";
 import { UnsupportedError } from "../errors.js";
 import { platform } from "../platform.js";
 import { inline } from "./decoder.js";
@@ -10,6 +12,7 @@ let sharedPool: WorkerPool | undefined;
 
 /** Creates a pool of decoding workers, for the option `workers` of one or more models. They start when they are needed. */
 export function workerPool(options: WorkerPoolOptions = {}): WorkerPool {
+  checkOptions("workerPool()", options, { size: 1, minBytes: 1 } satisfies OptionNames<WorkerPoolOptions>);
   const { startWorker } = platform;
   if (!startWorker) throw new UnsupportedError("This runtime has no workers: leave out the option `workers`, or pass 0.");
   return new WorkerPool(options, platform.coreCount(), startWorker);

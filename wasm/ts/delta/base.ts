@@ -29,7 +29,7 @@ const OPENING_BRACE = 0x7b;
 /** Opens the base of `input`. A model that was passed stays open. */
 export async function openBase(given: ModelInput | Model, input: ModelInput, options: AllPackOptions, signal: AbortSignal): Promise<Base> {
   if (given instanceof Model) return { ...originalOf(given), close: () => {} };
-  const wanted = await withHub(given);
+  const wanted = await withHub(given, options.endpoint);
   const [base, optionsOfBase] = await located(wanted, { ...optionsFor(wanted, input, options), signal });
   const source = sourceOf(base, { ...optionsOfBase, coalesce: false }, new Traffic());
   const sizeBytes = await source.size({ signal });

@@ -1,5 +1,7 @@
 /** Models in repositories as inputs of `open` and `pack`. */
 
+import { checkOptions } from "../known-options.js";
+import type { OptionNames } from "../known-options.js";
 import { InvalidInputError } from "../errors.js";
 import type { HubInput, HubLocation, LocateOptions } from "../model-input.js";
 import { fileUrl, hasOddComponent } from "./address.js";
@@ -25,6 +27,7 @@ export interface HubOptions extends RepositoryOptions {
  * before others. All files that are read are of one commit. Throws an `InvalidInputError` for a text that names no repository.
  */
 export function hub(repository: string | HubAddress, options: HubOptions = {}): HubInput {
+  checkOptions("hub()", options, { file: 1, revision: 1, endpoint: 1, token: 1 } satisfies OptionNames<HubOptions>);
   const { file, token } = options;
   const parsed = addressOf(repository, options);
   if (file !== undefined && parsed.file !== undefined && file !== parsed.file) {

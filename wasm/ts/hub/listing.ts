@@ -1,5 +1,7 @@
 /** Listing the model files of a repository. */
 
+import { HTTP_OPTIONS, checkOptions } from "../known-options.js";
+import type { OptionNames } from "../known-options.js";
 import { FormatError, InvalidInputError } from "../errors.js";
 import type { LocateOptions } from "../model-input.js";
 import { fileUrl } from "./address.js";
@@ -44,6 +46,7 @@ interface Entry {
  * order of their paths. Takes the same texts as `hub`; with a folder in it, only the files in there.
  */
 export async function listModelFiles(repository: string | HubAddress, options: ListOptions = {}): Promise<ModelFile[]> {
+  checkOptions("listModelFiles()", options, { revision: 1, signal: 1, ...HTTP_OPTIONS } satisfies OptionNames<ListOptions>);
   const { revision: _revision, endpoint: _endpoint, ...rest } = options;
   const asked = addressOf(repository, options);
   const request = await withToken(asked, undefined, rest);

@@ -1,5 +1,7 @@
 /** A stored cache in a folder on disk. */
 
+import { checkOptions } from "../known-options.js";
+import type { OptionNames } from "../known-options.js";
 import { mkdir, open, readFile, readdir, rename, rm, stat, utimes } from "node:fs/promises";
 import { join } from "node:path";
 import { InvalidInputError } from "../errors.js";
@@ -9,6 +11,7 @@ import type { StoredEntry, CacheBackend, StoredCache, StoredCacheOptions } from 
 
 /** Creates a cache in a folder, which is created if necessary. Several programs may share it. Node only. */
 export function folderCache(path: string, options: StoredCacheOptions = {}): StoredCache {
+  checkOptions("folderCache()", options, { maxBytes: 1 } satisfies OptionNames<StoredCacheOptions>);
   if (typeof path !== "string" || path === "") throw new InvalidInputError("`folderCache` needs the path of a folder.");
   return storedCache(new FolderBackend(path), options);
 }

@@ -2,12 +2,13 @@
 
 import type { ModelInstance, CoreUnpacked } from "../core.js";
 import { InvalidInputError } from "../errors.js";
-import type { ReadOptions, Source } from "../source/source.js";
+import { checkOptions } from "../known-options.js";
+import type { OptionNames } from "../known-options.js";
+import type { Source } from "../source/source.js";
 import { withSignal } from "../source/with-signal.js";
 import type { TensorInfo } from "../tensor.js";
 import { SafetensorsBlob } from "./blob.js";
-import { TensorCache } from "./tensor-cache.js";
-import { VirtualFile } from "./virtual-file.js";
+import { loadGeneratedFile } from "./generated-file-loader.js";
 
 /** Options of `model.asSafetensorsBlob`. */
 export interface SafetensorsBlobOptions {
@@ -29,7 +30,9 @@ export interface Readable {
 }
 
 /** Returns the file as a Blob, whose reads end with `signal`. */
-export function modelBlob(model: Readable, { cacheBytes = DEFAULT_DECODED_BYTES }: SafetensorsBlobOptions, signal: AbortSignal): SafetensorsBlob {
+export function modelBlob(model: Readable, options: SafetensorsBlobOptions, signal: AbortSignal): SafetensorsBlob {
+  checkOptions("asSafetensorsBlob()", options, { cacheBytes: 1 } satisfies OptionNames<SafetensorsBlobOptions>);
+  const { cacheBytes = DEFAULT_DECODED_BYTES } = options;
   if (!(cacheBytes >= 0)) throw new InvalidInputError(`\`cacheBytes\` is a number of bytes, not ${String(cacheBytes)}.`);
   const file = withSignal(modelFile(model, cacheBytes), signal);
   const isOriginal = model.instance.call(() => model.unpacked.isOriginal());
@@ -38,25 +41,20 @@ export function modelBlob(model: Readable, { cacheBytes = DEFAULT_DECODED_BYTES 
 
 /** Returns the file. A single plain safetensors file is returned as it is. */
 function modelFile(model: Readable, cacheBytes: number): Source {
-  const { kind, tensors, files, instance, unpacked } = model;
-  const plain = kind === "safetensors";
-  if (plain && files.length === 1) {
-    const sizeBytes = instance.call(() => unpacked.sizeBytes());
+  const { kind, files, instance, unpacked } = model;
+  const sizeBytes = instance.call(() => unpacked.sizeBytes());
+  if (kind === "safetensors" && files.length === 1) {
     return { size: () => sizeBytes, read: async (offset, length, options) => copyOf(await files[0]!.read(offset, length, options)) };
   }
-  const infos = [...tensors.values()];
-  if (plain) return new VirtualFile(instance, unpacked, (index, begin, end, signal) => readStored(files, infos[index]!, begin, end, signal && { signal }));
-  const decoded = new TensorCache(cacheBytes, (index, signal) => model.decode(infos[index]!, signal));
-  return new VirtualFile(instance, unpacked, async (index, begin, end, signal) => {
-    const bytes = await decoded.get(index, infos[index]!.byteLength, signal);
-    return bytes.subarray(begin, end);
-  });
-}
-
-/** Reads a part of an uncompressed tensor, and nothing else. */
-function readStored(files: readonly Source[], info: TensorInfo, begin: number, end: number, options: ReadOptions | undefined): Promise<Uint8Array> {
-  const { file, offset } = info.parts[0]!;
-  return files[file]!.read(offset + begin, end - begin, options);
+  let file: Source | undefined;
+  return {
+    size: () => sizeBytes,
+    async read(offset, length, options) {
+      const { generatedFile } = await loadGeneratedFile();
+      options?.signal?.throwIfAborted(); // The core of a closed model has been freed.
+      return (file ??= generatedFile(model, cacheBytes)).read(offset, length, options);
+    },
+  };
 }
 
 /** Returns a copy: the bytes of a source may belong to a cache, or to the caller. */

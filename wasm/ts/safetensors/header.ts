@@ -11,6 +11,9 @@ export const PREFIX_BYTES = 8;
 /** The longest header, in bytes. */
 export const MAX_HEADER_BYTES = 100_000_000;
 
+/** How much of the name of an unknown dtype is told, in characters. */
+const UNKNOWN_DTYPE_CHARS = 40;
+
 /** The most dimensions of a tensor. */
 const MAX_DIMENSIONS = 255;
 
@@ -39,6 +42,8 @@ export interface Header {
   tensors: HeaderTensor[];
   /** Sorted by name. */
   metadata: [name: string, text: string][];
+  /** Tensors that cannot be read, by name, with the reason. */
+  refused: Map<string, string>;
 }
 
 /** Returns the length of the header from the first bytes of a file. */
@@ -67,20 +72,26 @@ export function parseHeader(json: Uint8Array, dataBytes: number): Header {
     throw malformed("safetensors.truncated", `the tensors cover ${covered} bytes of data, but the file has only ${dataBytes}: it was cut off`);
   }
   if (covered < dataBytes) throw malformed("safetensors.coverage", `the tensors cover ${covered} bytes of data, the file has ${dataBytes}`);
-  const excess = sorted.find(([, { shape }]) => shape.length > MAX_DIMENSIONS);
+  const excess = sorted.find(([, { dtype, shape }]) => isKnown(dtype) && shape.length > MAX_DIMENSIONS);
   if (excess) {
     throw refusal("limit", `its shape has over ${MAX_DIMENSIONS} dimensions, the most that are read`, { rule: "tensor.dimensions", tensor: excess[0] });
   }
-  const tensors = sorted.map(([name, { dtype, shape, begin, end }]) => {
+  const refused = new Map<string, string>();
+  for (const [tensor, { dtype }] of sorted) {
+    if (!isKnown(dtype)) refused.set(tensor, `its dtype \`${dtype.slice(0, UNKNOWN_DTYPE_CHARS)}\` is unknown to this version: use a newer one`);
+  }
+  const known = sorted.filter(([name]) => !refused.has(name)) as [string, Entry & { dtype: Dtype }][];
+  const tensors = known.map(([name, { dtype, shape, begin, end }]) => {
     if (shape.some((dimension) => dimension > Number.MAX_SAFE_INTEGER)) throw tooLarge(name);
     return { name, dtype, shape: shape.map(Number), begin: Number(begin), end: Number(end) };
   });
-  return { tensors, metadata: [...metadata].sort(([a], [b]) => compareText(a, b)) };
+  return { tensors, metadata: [...metadata].sort(([a], [b]) => compareText(a, b)), refused };
 }
 
 /** An entry as it is written. */
 interface Entry {
-  dtype: Dtype;
+  /** The name of a dtype, which may be none that is known. */
+  dtype: string;
   /** The first dimensions, at most one more than are read: a header can hold 45 million. */
   shape: bigint[];
   /** The product of all dimensions, from left to right; `undefined` if it exceeds 64 bits on the way. */
@@ -146,12 +157,13 @@ function readEntry(scanner: JsonScanner): Entry {
   return entry as Entry;
 }
 
+const isKnown = (dtype: string): dtype is Dtype => Object.hasOwn(DTYPE_BITS, dtype);
+
 /** Reads a dtype: its name, or an object of it and `null`, which the official reader allows as well. */
-function readDtype(scanner: JsonScanner): Dtype {
-  const check = (name: string) => (Object.hasOwn(DTYPE_BITS, name) ? (name as Dtype) : scanner.fail(`unknown dtype \`${name}\``));
-  if (scanner.peek() !== OBJECT) return check(scanner.string());
+function readDtype(scanner: JsonScanner): string {
+  if (scanner.peek() !== OBJECT) return scanner.string();
   scanner.expect("{");
-  const dtype = check(scanner.string());
+  const dtype = scanner.string();
   scanner.expect(":");
   if (!scanner.null()) scanner.fail("expected `null`");
   scanner.expect("}");
@@ -178,6 +190,7 @@ function checkEntry(tensor: string, { dtype, elements, begin, end }: Entry, expe
   if (begin !== expected || end < begin) {
     throw malformed("safetensors.offsets", `data offsets [${begin}, ${end}) where ${expected} should begin`, { tensor });
   }
+  if (!isKnown(dtype)) return;
   const bits = elements === undefined ? undefined : inU64(elements * BigInt(DTYPE_BITS[dtype]));
   if (bits === undefined) throw malformed("safetensors.overflow", "the size computed from shape and dtype exceeds 64 bits", { tensor });
   if (bits % 8n !== 0n) throw malformed("safetensors.sub_byte", `${elements} elements of ${dtype} do not fill whole bytes`, { tensor });

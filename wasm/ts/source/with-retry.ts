@@ -1,5 +1,7 @@
 /** Retries for any source. HTTP has its own, which keep the bytes that have arrived. */
 
+import { checkOptions } from "../known-options.js";
+import type { OptionNames } from "../known-options.js";
 import { ZstnError } from "../errors.js";
 import { systemClock } from "./clock.js";
 import { atLeast } from "./option.js";
@@ -21,7 +23,9 @@ const shouldRetryByDefault = (error: unknown) => !(error instanceof ZstnError) |
  * Returns `source` with failed reads retried: after a random time of up to 0.3 s, then 0.6 s, and so on up to 10 s. A read
  * that returns fewer bytes than it should counts as failed. URLs that are passed to `open` are retried anyway.
  */
-export function withRetry(source: Source, { retries = DEFAULT_RETRIES, shouldRetry = shouldRetryByDefault }: RetryOptions = {}): Source {
+export function withRetry(source: Source, options: RetryOptions = {}): Source {
+  checkOptions("withRetry()", options, { retries: 1, shouldRetry: 1 } satisfies OptionNames<RetryOptions>);
+  const { retries = DEFAULT_RETRIES, shouldRetry = shouldRetryByDefault } = options;
   const limits = { retries: atLeast("retries", retries), idleTimeoutMs: Infinity, giveUpAfterMs: Infinity };
   const valid = withValidation(source);
   const attempt = <T>(options: ReadOptions, work: (options: ReadOptions) => Promise<T> | T): Promise<T> => {

@@ -1,8 +1,10 @@
 /** A pool of one worker whose module has threads with shared memory. */
 
-import { WorkerPool } from "../decode/pool.js";
+import { WorkerPool, mostWorkers } from "../decode/pool.js";
 import type { StartWorker } from "../decode/worker-handle.js";
 import { InvalidInputError } from "../errors.js";
+import { checkOptions } from "../known-options.js";
+import type { OptionNames } from "../known-options.js";
 import type { CoreInput } from "../wasm-input.js";
 import type { InitMessage } from "./message.js";
 
@@ -19,10 +21,13 @@ export interface ThreadPoolOptions {
 }
 
 /** Returns the pool whose worker `start` starts. */
-export function poolOfThreads({ threads, minBytes, module }: ThreadPoolOptions, cores: number, start: StartWorker): WorkerPool {
+export function poolOfThreads(options: ThreadPoolOptions, cores: number, start: StartWorker): WorkerPool {
+  checkOptions("threadPool()", options, { threads: 1, minBytes: 1, module: 1, createWorker: 1 } satisfies OptionNames<ThreadPoolOptions>);
+  const { threads, minBytes, module } = options;
   const message: InitMessage = { threads: threads ?? cores, module };
-  if (!Number.isInteger(message.threads) || message.threads < 1) {
-    throw new InvalidInputError(`The number of threads is a whole number from 1 on, not ${String(threads)}.`);
+  const most = mostWorkers(cores);
+  if (!Number.isInteger(message.threads) || message.threads < 1 || message.threads > most) {
+    throw new InvalidInputError(`The number of threads is a whole number from 1 to ${most} on this machine, not ${String(threads)}.`);
   }
   const startWithMessage: StartWorker = (listener) => {
     const handle = start(listener);

@@ -17,7 +17,7 @@ export type RowsInMemory = Pick<MatrixReader, "columns" | "cached">;
 /** One level per pixel, and the root mean square by row and column of the picture. */
 export interface Aggregate {
   /** The mean or the root mean square of the cells of each pixel. In all arrays, NaN stands for cells that were not read, and infinity for some that are not finite. */
-  readonly levels: Float32Array<ArrayBuffer>;
+  readonly levels: Float64Array<ArrayBuffer>;
   readonly rowRms: Float32Array<ArrayBuffer>;
   readonly columnRms: Float32Array<ArrayBuffer>;
   /** For each line of pixels, 1 if nothing of it was read and its level is that of the bands it is in. */
@@ -35,7 +35,7 @@ export interface Cells {
 
 /** Aggregates `area` to `width` × `height` pixels. Row and column figures are of `view` alone, which the area contains. `stored` fills what was not read. */
 export function aggregate(reader: RowsInMemory, area: Area, view: Area, width: number, height: number, isRms: boolean, stored?: StoredFigures): Aggregate {
-  const levels = new Float32Array(width * height).fill(Number.NaN);
+  const levels = new Float64Array(width * height).fill(Number.NaN);
   const [rows, columns] = [area.rowEnd - area.rowBegin, area.columnEnd - area.columnBegin];
   const columnAt = Int32Array.from({ length: width + 1 }, (_, x) => area.columnBegin + Math.floor((x * columns) / width));
   const rowAt = (y: number) => area.rowBegin + Math.floor((y * rows) / height);
@@ -64,8 +64,9 @@ export function aggregate(reader: RowsInMemory, area: Area, view: Area, width: n
     for (let x = 0; x < width; x++) {
       const [sum, square, count] = [sums[x]!, squares[x]!, counts[x]!];
       if (count === 0) continue;
-      const level = isRms ? Math.sqrt(square / count) : sum / count;
-      levels[y * width + x] = Number.isFinite(square) && Number.isFinite(sum) ? level : Number.POSITIVE_INFINITY;
+      // Squares of finite 64-bit floats may leave their range.
+      const isInRange = Number.isFinite(square) && Number.isFinite(sum) && (square > 0 || sum === 0);
+      levels[y * width + x] = isInRange ? (isRms ? Math.sqrt(square / count) : sum / count) : scaledLevel(begin, end, columnAt[x]!, columnAt[x + 1]!);
       if (inView[x] === 0) continue;
       rowSquares += square;
       rowCount += count;
@@ -76,6 +77,29 @@ export function aggregate(reader: RowsInMemory, area: Area, view: Area, width: n
     rowRms[y] = rms(rowSquares, rowCount);
   }
   return { levels, rowRms, columnRms: Float32Array.from(allSquares, (square, x) => rms(square, allCounts[x]!)), isBanded };
+
+  /** Returns the level of a pixel by values that are divided by the largest one; infinity if one is not finite. */
+  function scaledLevel(begin: number, end: number, columnBegin: number, columnEnd: number): number {
+    let unit = 0;
+    forEachCell(begin, end, columnBegin, columnEnd, (value) => (unit = value - value === 0 ? Math.max(unit, Math.abs(value)) : Number.POSITIVE_INFINITY));
+    if (!Number.isFinite(unit) || unit === 0) return unit;
+    let [count, sum, square] = [0, 0, 0];
+    forEachCell(begin, end, columnBegin, columnEnd, (value) => {
+      count += 1;
+      sum += value / unit;
+      square += (value / unit) ** 2;
+    });
+    return unit * (isRms ? Math.sqrt(square / count) : sum / count);
+  }
+
+  function forEachCell(begin: number, end: number, columnBegin: number, columnEnd: number, use: (value: number) => void): void {
+    for (let row = begin; row < end; row++) {
+      const block = reader.cached(row);
+      if (!block) continue;
+      const start = (row - block.rowBegin) * reader.columns;
+      for (let column = columnBegin; column < columnEnd; column++) use(block.numbers[start + column]!);
+    }
+  }
 
   /** Adds the rows of one line of pixels that are in memory, and returns their number. */
   function addRows(begin: number, end: number): number {

@@ -1,23 +1,22 @@
 /** Measuring how much tensors of the two open models differ, in a sample of their rows or in all of them. */
 
 import type { Model, TensorInfo } from "zstn";
-import type { ChangesRequest, ChangesResult, TensorChange } from "./tensor-change.js";
+import type { ChangesRequest, ChangesResult, ChangeSums, TensorChange } from "./tensor-change.js";
 import type { Context } from "./context.js";
-import { toNumbers } from "./to-numbers.js";
+import { isPacked, toBits, toNumbers, wordsPerValue } from "./to-numbers.js";
 
-/** The number of places in a tensor that a sample takes rows from. */
-const STRIPS = 4;
-/** The maximum cost of one strip of a packed tensor, in bytes; a longer one is left out of a sample. */
-const MAX_STRIP_COST = 1 << 20;
+/** The most places in a tensor that a sample takes rows from. */
+const MAX_STRIPS = 8;
+/** How many groups of rows the margin of an estimate is computed from, at least, as far as there are rows. */
+const MIN_GROUPS = 8;
 /** A tensor that unpacks to more than this is not read whole for a sample, however short it is stored. */
 const MAX_UNPACKED_BYTES = 64 << 20;
 /** How many elements of each side are compared in one step. */
 const STEP_ELEMENTS = 2 << 20;
-
-interface Pair {
-  readonly name: string;
-  readonly sides: readonly [Side, Side];
-}
+/** The least distance of strips, in bytes. The package fetches shorter gaps to save a request. */
+const MIN_GAP_BYTES = 96 << 10;
+/** How much more a strip may fetch to hold more rows. */
+const WIDENING_SHARE = 0.15;
 
 interface Side {
   readonly model: Model;
@@ -26,113 +25,238 @@ interface Side {
 
 type RowRange = readonly [begin: number, end: number];
 
-/** Compares tensors of `first` with those of `second`. */
-export async function changes(first: Model, second: Model, { tensors, sampleBytes }: ChangesRequest, context: Context): Promise<ChangesResult> {
-  const fetched = (): number => first.stats.bytesFetched + second.stats.bytesFetched;
-  const startBytes = fetched();
-  let done = 0;
-  const compare = async (name: string): Promise<TensorChange> => {
-    const pair: Pair = { name, sides: [sideOf(first, name), sideOf(second, name)] };
-    const result = sampleBytes === undefined ? await compareWhole(pair, context) : await compareSample(pair, sampleBytes, context);
-    context.onStep({ loadedBytes: ++done, totalBytes: tensors.length });
-    return result;
-  };
-  // Together, so that adjacent reads share requests. The caller asks for no more whole tensors than fit into memory.
-  const results = await Promise.all(tensors.map(compare));
-  return { changes: results, fetchedBytes: fetched() - startBytes };
-}
+/** Compares tensors of two models, and remembers which rows have been compared, so that no row is read twice. */
+export class ChangeComparison {
+  readonly #models: readonly [Model, Model];
+  readonly #tensors = new Map<string, ComparedTensor>();
 
-function sideOf(model: Model, name: string): Side {
-  const info = model.tensors.get(name);
-  if (!info) throw new Error(`One of the models has no tensor named ${name}.`);
-  return { model, info };
-}
-
-/** Compares all rows: in steps, unless a step would fetch and decode the whole tensor. */
-async function compareWhole(pair: Pair, context: Context): Promise<TensorChange> {
-  const steps = stepsOf(pair);
-  const [first] = steps;
-  if (steps.length > 1 && first) {
-    const plans = await Promise.all(pair.sides.map(({ model, info }) => model.plan(info.name, { rows: first, signal: context.signal })));
-    if (plans.some(({ whole }) => whole)) return compareRows(pair, [[0, pair.sides[0].info.shape[0] ?? 1]], context);
+  constructor(first: Model, second: Model) {
+    this.#models = [first, second];
   }
-  return compareRows(pair, steps, context);
+
+  /** Returns whether it is about these models. */
+  isOf(first: Model, second: Model): boolean {
+    return this.#models[0] === first && this.#models[1] === second;
+  }
+
+  async compare({ tensors, maxBytes }: ChangesRequest, context: Context): Promise<ChangesResult> {
+    const fetched = (): number => this.#models.reduce((sum, { stats }) => sum + stats.bytesFetched, 0);
+    const startBytes = fetched();
+    let done = 0;
+    const one = async (name: string): Promise<TensorChange> => {
+      const tensor = this.#tensor(name);
+      if (maxBytes === undefined) await tensor.readRest(context);
+      else await tensor.sample(maxBytes, context);
+      context.onStep({ loadedBytes: ++done, totalBytes: tensors.length });
+      return tensor.change(context);
+    };
+    // Together, so that adjacent reads share requests. The caller asks for no more whole tensors than fit into memory.
+    const changes = await Promise.all(tensors.map(one));
+    return { changes, fetchedBytes: fetched() - startBytes };
+  }
+
+  #tensor(name: string): ComparedTensor {
+    let tensor = this.#tensors.get(name);
+    if (!tensor) {
+      const sides = this.#models.map((model) => {
+        const info = model.tensors.get(name);
+        if (!info) throw new Error(`One of the models has no tensor named ${name}.`);
+        return { model, info };
+      });
+      this.#tensors.set(name, (tensor = new ComparedTensor(name, sides as [Side, Side])));
+    }
+    return tensor;
+  }
 }
 
-/** Returns ranges that cover all rows, in steps that fit into memory. */
-function stepsOf({ sides: [{ info }] }: Pair): RowRange[] {
-  const rows = info.shape[0] ?? 1;
-  const step = Math.max(1, Math.floor((STEP_ELEMENTS * rows) / Math.max(1, valuesIn(info))));
-  return Array.from({ length: Math.ceil(rows / step) }, (_, i) => [i * step, Math.min(rows, (i + 1) * step)]);
+class ComparedTensor {
+  readonly #name: string;
+  readonly #sides: readonly [Side, Side];
+  readonly #rows: number;
+  /** Whether some rows can be read alone, as far as shape and dtype say. */
+  readonly #hasRows: boolean;
+  /** The rows that have been compared, sorted. */
+  #done: RowRange[] = [];
+  readonly #groups: Sums[] = [];
+  #neededBytes: number | undefined;
+
+  constructor(name: string, sides: readonly [Side, Side]) {
+    this.#name = name;
+    this.#sides = sides;
+    this.#rows = sides[0].info.shape[0] ?? 1;
+    const [{ info }] = sides;
+    this.#hasRows = this.#rows > 1 && sides.every(({ info }) => !isPacked(info.dtype) || Number.isInteger(info.byteLength / this.#rows)) && info.shape.length > 0;
+  }
+
+  get #isWhole(): boolean {
+    return this.#left.length === 0;
+  }
+
+  async change({ signal }: Context): Promise<TensorChange> {
+    const sums = new Sums();
+    for (const group of this.#groups) sums.add(group);
+    const exact = this.#isWhole;
+    const groups = this.#groups.map(({ compared, changed, squares, baseSquares }) => ({ compared, changed, squares, baseSquares }));
+    const { compared, changed, squares, baseSquares, gained, lost } = sums;
+    return {
+      name: this.#name, compared, changed, squares, baseSquares, gained, lost, exact,
+      numeric: this.#sides.every(({ info }) => info.dtype !== "BOOL"),
+      groups: exact ? [] : groups,
+      leftBytes: exact ? 0 : await this.#costOf(this.#left, signal),
+      ...(compared === 0 && !exact && this.#neededBytes !== undefined && { neededBytes: this.#neededBytes }),
+    };
+  }
+
+  /** Compares the rows that are left: in steps, unless a step would fetch and decode the whole tensor. */
+  async readRest(context: Context): Promise<void> {
+    if (this.#isWhole) return;
+    const first = this.#left[0]!;
+    const step = Math.max(1, Math.floor((STEP_ELEMENTS * this.#rows) / Math.max(1, valuesIn(this.#sides[0].info))));
+    const isDivisible = this.#hasRows && step < this.#rows && !(await this.#plans([first[0], Math.min(first[1], first[0] + step)], context.signal)).some(({ whole }) => whole);
+    if (!isDivisible && this.#done.length === 0) return this.#compare([0, this.#rows], context);
+    for (const [begin, end] of this.#left) {
+      for (let row = begin; row < end; row += step) await this.#compare([row, Math.min(end, row + step)], context);
+    }
+  }
+
+  /** Compares rows that fetch at most `maxBytes` from both models, or nothing if there are none. */
+  async sample(maxBytes: number, context: Context): Promise<void> {
+    if (this.#done.length > 0) return;
+    const byteLength = Math.max(...this.#sides.map(({ info }) => info.byteLength));
+    const wholeBytes = this.#sides.reduce((sum, { info }) => sum + info.storedLength, 0);
+    if (wholeBytes <= maxBytes && byteLength <= MAX_UNPACKED_BYTES) return this.readRest(context);
+    const row = this.#hasRows ? await this.#costOfRows(middle(this.#rows, 1, 0, 1), context.signal) : undefined;
+    if (row === undefined || row >= wholeBytes) return void (this.#neededBytes = wholeBytes);
+    const rowBytes = this.#sides.reduce((sum, { info }) => sum + info.byteLength / this.#rows, 0);
+    // A packed tensor fetches all blocks that a row is in, which hold more rows.
+    const strips = row > 2 * rowBytes ? await this.#blocks(row, maxBytes, context.signal) : this.#evenStrips(row, maxBytes);
+    if (strips.length === 0) return void (this.#neededBytes = row * (1 + WIDENING_SHARE));
+    await Promise.all(strips.map((range) => this.#compare(range, context, Math.ceil(MIN_GROUPS / strips.length))));
+  }
+
+  /** Returns evenly spread strips of equal length, of which a row fetches `rowCost` bytes. */
+  #evenStrips(rowCost: number, maxBytes: number): RowRange[] {
+    // Shorter gaps would be fetched to save requests, and once more when all is compared.
+    const gapBytes = Math.max(0, this.#rows * rowCost - maxBytes) / this.#sides.length;
+    const count = Math.min(MAX_STRIPS, Math.floor(maxBytes / rowCost), this.#rows, 1 + Math.floor(gapBytes / MIN_GAP_BYTES));
+    const rows = Math.max(1, Math.floor(maxBytes / Math.max(1, count) / rowCost));
+    const strips: RowRange[] = [];
+    for (let i = 0; i < count; i++) {
+      const [begin, end] = middle(this.#rows, rows, i, count);
+      strips.push([Math.max(begin, strips.at(-1)?.[1] ?? 0), end]);
+    }
+    return strips;
+  }
+
+  /** Returns evenly spread strips of the rows that come with one row, which fetches about `rowCost` bytes. */
+  async #blocks(rowCost: number, maxBytes: number, signal: AbortSignal): Promise<RowRange[]> {
+    const count = Math.min(MAX_STRIPS, Math.floor(maxBytes / (rowCost * (1 + WIDENING_SHARE)) + 1e-6));
+    const strips: RowRange[] = [];
+    for (let i = 0; i < count; i++) {
+      const [begin, end] = await this.#widened(middle(this.#rows, 1, i, count), signal);
+      const from = Math.max(begin, strips.at(-1)?.[1] ?? 0);
+      if (from < end) strips.push([from, end]);
+    }
+    return strips;
+  }
+
+  /** Extends a strip by the rows that reading it fetches anyway, or nearly so. */
+  async #widened([first, last]: RowRange, signal: AbortSignal): Promise<RowRange> {
+    let [begin, end] = [first, last];
+    const mostBytes = ((await this.#costOfRows([begin, end], signal)) ?? 0) * (1 + WIDENING_SHARE);
+    const fits = async (from: number, to: number): Promise<boolean> => {
+      const bytes = await this.#costOfRows([from, to], signal);
+      return bytes !== undefined && bytes <= mostBytes;
+    };
+    for (let step = 2 ** Math.ceil(Math.log2(this.#rows)); step >= 1; step /= 2) {
+      if (begin - step >= 0 && (await fits(begin - step, end))) begin -= step;
+      if (end + step <= this.#rows && (await fits(begin, end + step))) end += step;
+    }
+    return [begin, end];
+  }
+
+  /** Returns what rows fetch from both models, in bytes; `undefined` if that is all of a tensor. */
+  async #costOfRows(rows: RowRange, signal: AbortSignal): Promise<number | undefined> {
+    const plans = await this.#plans(rows, signal);
+    return plans.some(({ whole }) => whole) ? undefined : plans.reduce((sum, { bytes }) => sum + bytes, 0);
+  }
+
+  #plans(rows: RowRange, signal: AbortSignal): Promise<{ whole: boolean; bytes: number }[]> {
+    return Promise.all(this.#sides.map(({ model, info }) => model.plan(info.name, { rows, signal })));
+  }
+
+  /** The rows that have not been compared. */
+  get #left(): RowRange[] {
+    const ends = [0, ...this.#done.map(([, end]) => end)];
+    const begins = [...this.#done.map(([begin]) => begin), this.#rows];
+    return ends.flatMap((end, i) => (end < begins[i]! ? [[end, begins[i]!] as const] : []));
+  }
+
+  async #costOf(ranges: readonly RowRange[], signal: AbortSignal): Promise<number> {
+    if (this.#done.length === 0) return this.#sides.reduce((sum, { info }) => sum + info.storedLength, 0);
+    const plans = (await Promise.all(ranges.map((range) => this.#plans(range, signal)))).flat();
+    return plans.reduce((sum, { bytes }) => sum + bytes, 0);
+  }
+
+  /** Compares rows, in this many groups. */
+  async #compare(range: RowRange, { signal }: Context, groups = 1): Promise<void> {
+    signal.throwIfAborted();
+    const isAll = range[0] === 0 && range[1] === this.#rows;
+    const read = async ({ model, info }: Side) => model.tensor(info.name, isAll ? { signal } : { rows: range, signal });
+    const [left, right] = await Promise.all([read(this.#sides[0]), read(this.#sides[1])]);
+    const values = [toNumbers(left), toNumbers(right)] as const;
+    const bits = left.dtype === right.dtype ? ([toBits(left), toBits(right)] as const) : undefined;
+    const [count, rows] = [Math.min(values[0].length, values[1].length), range[1] - range[0]];
+    const own = Math.min(groups, Math.max(1, rows));
+    for (let i = 0; i < own; i++) {
+      const [begin, end] = [i, i + 1].map((part) => Math.floor((part * rows) / own) * (rows === 0 ? 0 : count / rows)) as [number, number];
+      const sums = new Sums();
+      sums.count(values, bits, wordsPerValue(left.dtype), begin, own === 1 ? count : end);
+      this.#groups.push(sums);
+    }
+    this.#done = [...this.#done, range].sort((a, b) => a[0] - b[0]);
+  }
 }
 
-async function compareSample(pair: Pair, sampleBytes: number, context: Context): Promise<TensorChange> {
-  const { sides } = pair;
-  const byteLength = Math.max(...sides.map(({ info }) => info.byteLength));
-  const storedLength = sides[0].info.storedLength + sides[1].info.storedLength;
-  if (byteLength <= sampleBytes || (storedLength <= sampleBytes && byteLength <= MAX_UNPACKED_BYTES)) return compareWhole(pair, context);
-  const rows = sides[0].info.shape[0] ?? 1;
-  const rowBytes = byteLength / rows;
-  const leftOut = { ...nothingOf(pair), wholeBytes: storedLength };
-  if (rows < 2 || rowBytes > 4 * sampleBytes) return leftOut;
-  const stripRows = Math.max(1, Math.floor(sampleBytes / STRIPS / rowBytes));
-  const affordable = Math.max(1, Math.min(STRIPS, Math.floor(sampleBytes / (stripRows * rowBytes))));
-  const plans = await Promise.all(sides.map(({ model, info }) => model.plan(info.name, { rows: middle(rows, stripRows, 0, 1), signal: context.signal })));
-  if (plans.some(({ whole, bytes }) => bytes > (whole ? sampleBytes : MAX_STRIP_COST))) return leftOut;
-  // A packed tensor fetches all blocks that a strip overlaps. One strip is then what the others would cost together.
-  const strips = plans.some(({ bytes }) => bytes > sampleBytes) ? 1 : affordable;
-  return compareRows(pair, Array.from({ length: strips }, (_, i) => middle(rows, stripRows, i, strips)), context);
+class Sums implements ChangeSums {
+  compared = 0;
+  changed = 0;
+  squares = 0;
+  baseSquares = 0;
+  gained = 0;
+  lost = 0;
+
+  add(other: Sums): void {
+    for (const key of ["compared", "changed", "squares", "baseSquares", "gained", "lost"] as const) this[key] += other[key];
+  }
+
+  /** Counts values from `begin` to `end` of both sides. Those without comparable `bits` differ if their values do. */
+  count([left, right]: readonly [ArrayLike<number>, ArrayLike<number>], bits: readonly [ArrayLike<number>, ArrayLike<number>] | undefined, words: number, begin: number, end: number): void {
+    let [changed, squares, baseSquares, gained, lost] = [0, 0, 0, 0, 0];
+    for (let i = begin; i < end; i++) {
+      const [a, b] = [left[i]!, right[i]!];
+      const differs = bits ? bits[0][words * i] !== bits[1][words * i] || (words === 2 && bits[0][2 * i + 1] !== bits[1][2 * i + 1]) : a !== b && !(Number.isNaN(a) && Number.isNaN(b));
+      if (differs) changed += 1;
+      const [isA, isB] = [a - a === 0, b - b === 0];
+      if (isA && isB) {
+        squares += (a - b) ** 2;
+        baseSquares += b * b;
+      } else if (isB) gained += 1;
+      else if (isA) lost += 1;
+    }
+    this.compared += end - begin;
+    this.changed += changed;
+    this.squares += squares;
+    this.baseSquares += baseSquares;
+    this.gained += gained;
+    this.lost += lost;
+  }
 }
 
 /** Returns rows in the middle of part `i` of `parts` equal parts. */
 function middle(rows: number, length: number, i: number, parts: number): RowRange {
   const begin = Math.max(0, Math.min(rows - length, Math.round(((i + 0.5) * rows) / parts - length / 2)));
   return [begin, begin + Math.min(length, rows)];
-}
-
-async function compareRows(pair: Pair, ranges: readonly RowRange[], context: Context): Promise<TensorChange> {
-  const { sides } = pair;
-  const sum = { compared: 0, changed: 0, squares: 0, baseSquares: 0 };
-  const rows = sides[0].info.shape[0] ?? 1;
-  const isWhole = ranges.length === 1 && ranges[0]![0] === 0 && ranges[0]![1] === rows;
-  // All ranges of a sample at once; the steps of a whole tensor one after the other.
-  const isSample = ranges.reduce((total, [begin, end]) => total + end - begin, 0) < rows;
-  const one = async (range: RowRange) => {
-    context.signal.throwIfAborted();
-    const [left, right] = await Promise.all(sides.map((side) => read(side, isWhole ? undefined : range, context.signal)));
-    add(sum, left!, right!);
-  };
-  if (isSample) await Promise.all(ranges.map(one));
-  else for (const range of ranges) await one(range);
-  return { ...nothingOf(pair), ...sum, exact: !isSample };
-}
-
-async function read({ model, info }: Side, rows: RowRange | undefined, signal: AbortSignal): Promise<ArrayLike<number>> {
-  const whole = rows === undefined || info.shape.length === 0;
-  return toNumbers(await model.tensor(info.name, whole ? { signal } : { rows, signal }));
-}
-
-function add(sum: { compared: number; changed: number; squares: number; baseSquares: number }, left: ArrayLike<number>, right: ArrayLike<number>): void {
-  const length = Math.min(left.length, right.length);
-  let [changed, squares, baseSquares] = [0, 0, 0];
-  for (let i = 0; i < length; i++) {
-    const [a, b] = [left[i]!, right[i]!];
-    if (a !== b && !(Number.isNaN(a) && Number.isNaN(b))) changed += 1;
-    const square = (a - b) ** 2;
-    // Infinities and NaN have no difference; they count as changed or not.
-    if (!Number.isFinite(square)) continue;
-    squares += square;
-    baseSquares += b * b;
-  }
-  sum.compared += length;
-  sum.changed += changed;
-  sum.squares += squares;
-  sum.baseSquares += baseSquares;
-}
-
-function nothingOf({ name, sides: [first, second] }: Pair): TensorChange {
-  const numeric = ![first, second].some(({ info }) => /^F[46](_|$)/.test(info.dtype) || info.dtype === "BOOL");
-  return { name, exact: false, compared: 0, changed: 0, squares: 0, baseSquares: 0, numeric };
 }
 
 const valuesIn = ({ shape }: TensorInfo): number => shape.reduce((product, size) => product * size, 1);

@@ -11,18 +11,23 @@ export interface ColourLimit {
   /** The largest finite level. */
   readonly max: number;
   readonly hasNonFinite: boolean;
+  /** Whether any level is finite. Otherwise the limit means nothing. */
+  readonly hasFinite: boolean;
 }
 
 /** Returns whether levels up to `max` exceed a scale visibly. */
 export const exceeds = (max: number, limit: number): boolean => max > limit * 1.001;
 
 /** Returns the level that nearly all of `levels` are below. NaN stands for unknown levels. */
-export function colourLimit(levels: Float32Array, isRms: boolean): ColourLimit {
-  let [max, hasNonFinite] = [0, false];
+export function colourLimit(levels: Float64Array, isRms: boolean): ColourLimit {
+  let [max, hasNonFinite, hasFinite] = [0, false, false];
   for (let i = 0; i < levels.length; i++) {
     const size = Math.abs(levels[i]!);
     if (size === Number.POSITIVE_INFINITY) hasNonFinite = true;
-    else if (size > max) max = size;
+    else if (size >= 0) {
+      hasFinite = true;
+      if (size > max) max = size;
+    }
   }
   const step = Math.max(1, Math.floor(levels.length / MAX_SORTED));
   const sorted: number[] = [];
@@ -31,5 +36,5 @@ export function colourLimit(levels: Float32Array, isRms: boolean): ColourLimit {
   const quantile = (share: number) => sorted[Math.floor((sorted.length - 1) * share)] ?? 0;
   const common = Math.max(quantile(1 - BEYOND_SHARE), isRms ? MEDIANS * quantile(0.5) : 0);
   const limit = Math.min(max, common > 0 ? common : max) || 1;
-  return { limit, max, hasNonFinite };
+  return { limit, max, hasNonFinite, hasFinite };
 }

@@ -1,8 +1,9 @@
 /** Describing a tensor: statistics of all its rows, or of a sample. */
 
 import { ValueStats } from "./value-stats.js";
-import type { MatrixReader, RowBlock } from "./matrix-reader.js";
-import type { Description } from "./protocol.js";
+import { marginOf } from "./margin.js";
+import type { Compared, MatrixReader, RowBlock } from "./matrix-reader.js";
+import type { Description, FigureMargins } from "./protocol.js";
 import type { Context } from "./context.js";
 
 export async function describe(reader: MatrixReader, whole: boolean, context: Context): Promise<Description> {
@@ -12,11 +13,13 @@ export async function describe(reader: MatrixReader, whole: boolean, context: Co
   let changed = 0;
   let squares = 0;
   let skipped = 0;
+  const groups: Group[] = [];
   const use = (block: RowBlock) => {
     stats.add(block);
     rows.add(block);
-    if (!reader.compare) return;
-    const compared = reader.compare(block);
+    const compared = reader.compare?.(block);
+    groups.push(groupOf(block, compared));
+    if (!compared) return;
     changed += compared.changed;
     squares += compared.squares;
     skipped += compared.skipped;
@@ -34,7 +37,9 @@ export async function describe(reader: MatrixReader, whole: boolean, context: Co
   await Promise.all(visits);
   const { count, zeros, nans, infinities, norm, mean, standardDeviation } = stats;
   const nothing = stats.finite === 0;
+  const margins = rows.rowsRead < reader.rows ? marginsOf(groups, reader.count, count) : undefined;
   return {
+    ...(margins && { margins }),
     rows: reader.rows,
     columns: reader.columns,
     total: reader.count,
@@ -49,6 +54,40 @@ export async function describe(reader: MatrixReader, whole: boolean, context: Co
     ...(reader.bits && { exponents: stats.exponents(reader.bits) }),
     ...(reader.compare && { difference: { changed, relativeNorm: norm / Math.sqrt(squares), skipped } }),
   };
+}
+
+/** Sums over one block of a sample. */
+interface Group {
+  readonly count: number;
+  readonly sum: number;
+  readonly squares: number;
+  readonly changed: number;
+  readonly baseSquares: number;
+}
+
+function groupOf({ numbers }: RowBlock, compared: Compared | undefined): Group {
+  let [finite, sum, squares] = [0, 0, 0];
+  for (let i = 0; i < numbers.length; i++) {
+    const value = numbers[i]!;
+    if (value - value !== 0) continue;
+    finite += 1;
+    sum += value;
+    squares += value * value;
+  }
+  return { count: finite, sum, squares, changed: compared?.changed ?? 0, baseSquares: compared?.squares ?? 0 };
+}
+
+/** Returns the margins of the figures of a sample of `count` values of `total`; `undefined` if it is of too few places. */
+function marginsOf(groups: readonly Group[], total: number, count: number): FigureMargins | undefined {
+  const over = (some: readonly Group[], of: (group: Group) => number): number => some.reduce((sum, group) => sum + of(group), 0);
+  const mean = (some: readonly Group[]): number => over(some, ({ sum }) => sum) / over(some, (group) => group.count);
+  const meanSquare = (some: readonly Group[]): number => over(some, ({ squares }) => squares) / over(some, (group) => group.count);
+  const margin = (estimate: (some: readonly Group[]) => number): number | undefined => marginOf(groups, count / total, estimate);
+  const [ofMean, standardDeviation, norm] = [margin(mean), margin((some) => Math.sqrt(Math.max(0, meanSquare(some) - mean(some) ** 2))), margin((some) => Math.sqrt(meanSquare(some) * total))];
+  if (ofMean === undefined || standardDeviation === undefined || norm === undefined) return undefined;
+  const changed = margin((some) => over(some, (group) => group.changed) / over(some, (group) => group.count));
+  const relativeNorm = margin((some) => Math.sqrt(over(some, ({ squares }) => squares) / over(some, ({ baseSquares }) => baseSquares)));
+  return { mean: ofMean, standardDeviation, norm, ...(changed !== undefined && { changed }), ...(relativeNorm !== undefined && { relativeNorm }) };
 }
 
 /** Counts rows, and those that are all zeros. */

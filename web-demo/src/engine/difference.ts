@@ -98,7 +98,8 @@ export class Difference implements MatrixReader {
     const fromLeft = (rowBegin - left.rowBegin) * this.columns;
     const fromRight = (rowBegin - right.rowBegin) * this.columns;
     const length = Math.min((rowEnd - rowBegin) * this.columns, left.numbers.length - fromLeft, right.numbers.length - fromRight);
-    const numbers = new Float32Array(length);
+    const isWide = left.numbers instanceof Float64Array || right.numbers instanceof Float64Array;
+    const numbers = isWide ? new Float64Array(length) : new Float32Array(length);
     for (let i = 0; i < length; i++) {
       const [a, b] = [left.numbers[fromLeft + i]!, right.numbers[fromRight + i]!];
       // Equal infinities, and NaN on both sides, are unchanged.

@@ -4,7 +4,7 @@ import type { Model, TensorInfo } from "zstn";
 import type { MatrixReader, FloatBits, RowBlock } from "./matrix-reader.js";
 import { storedFigures } from "./bands.js";
 import type { StoredFigures } from "./bands.js";
-import { floatBits, toNumbers } from "./to-numbers.js";
+import { floatBits, isPacked, toNumbers } from "./to-numbers.js";
 import { matrixShape } from "./shape.js";
 import type { Context } from "./context.js";
 
@@ -70,12 +70,12 @@ export class Matrix implements MatrixReader {
     this.#budget = budget;
     this.#model = model;
     this.#info = info;
-    const complex = info.dtype === "C64" ? 2 : 1;
-    const packed = /^F[46](_|$)/.test(info.dtype);
-    const shape = packed ? [info.byteLength] : complex === 2 ? [...info.shape, 2] : info.shape;
+    const shape = info.dtype === "C64" ? [...info.shape, 2] : info.shape;
     ({ rows: this.rows, columns: this.columns } = matrixShape(shape));
     this.count = shape.reduce((product, size) => product * size, 1);
-    const outermost = packed || info.shape.length === 0 ? 1 : info.shape[0]!;
+    const [first = 1] = info.shape;
+    // Rows of packed elements may end within a byte; then nothing less than all of them can be read.
+    const outermost = isPacked(info.dtype) && !Number.isInteger(info.byteLength / first) ? 1 : first;
     this.#stride = outermost === 0 ? 0 : this.count / outermost;
     this.bits = floatBits(info.dtype);
     this.isSmall = info.byteLength <= budget.wholeBytes;
@@ -87,7 +87,7 @@ export class Matrix implements MatrixReader {
   async prepare({ signal }: Context): Promise<void> {
     if (this.isSmall || this.#indivisible !== undefined) return;
     this.stored = await storedFigures(this.#model, this.#info, this.columns, signal);
-    const plan = this.#info.shape.length === 0 ? undefined : await this.#model.plan(this.#info.name, { rows: [0, 1], signal });
+    const plan = this.#info.shape.length === 0 || this.#stride === this.count ? undefined : await this.#model.plan(this.#info.name, { rows: [0, 1], signal });
     this.#indivisible = plan?.whole ?? true;
     if (plan && !plan.whole) {
       this.sample = this.#strata(plan.bytes);

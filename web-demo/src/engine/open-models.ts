@@ -3,6 +3,7 @@
 import { memoryCache, open } from "zstn";
 import type { HttpOptions, Model, ModelInput, OpenOptions } from "zstn";
 import { serializeError } from "./serialized-error.js";
+import { ChangeComparison } from "./changes.js";
 import { Matrix } from "./matrix.js";
 import { Difference } from "./difference.js";
 import type { MatrixReader } from "./matrix-reader.js";
@@ -26,6 +27,7 @@ export class OpenModels {
   readonly #generations = new Map<Slot, number>();
   #lastGeneration = 0;
   #matrices: { key: string; matrix: Matrix }[] = [];
+  #comparison: ChangeComparison | undefined;
 
   constructor(onUpdate: (stats: NetworkStats) => void) {
     this.#log = new NetworkLog(() => this.#models.values(), onUpdate);
@@ -87,7 +89,7 @@ export class OpenModels {
     if (context.signal.aborted || this.#models.get("first") !== first) {
       model.close();
       context.signal.throwIfAborted();
-      throw new DOMException("Another model was opened meanwhile.", "AbortError");
+      throw new DOMException("You opened another model.", "AbortError");
     }
     this.closeSecond();
     this.#log.beginSecond(log);
@@ -112,6 +114,13 @@ export class OpenModels {
     for (const model of this.#models.values()) model.close();
     this.#models.clear();
     this.#matrices = [];
+  }
+
+  /** Returns the comparison of the open models, which remembers what it has read. */
+  comparison(): ChangeComparison {
+    const [first, second] = [this.model("first"), this.model("second")];
+    if (!this.#comparison?.isOf(first, second)) this.#comparison = new ChangeComparison(first, second);
+    return this.#comparison;
   }
 
   /** Returns a tensor, or the difference of two, as a matrix. */

@@ -2,7 +2,7 @@
 
 import type { Figures, PackReport, Stats, TensorInfo, TensorStatistics } from "zstn";
 import type { BandLevel } from "./bands.js";
-import type { ChangesRequest, ChangesResult } from "./tensor-change.js";
+import type { ChangesRequest, ChangesResult, StatedChange } from "./tensor-change.js";
 
 /** The model that is viewed, and the second one: its base, or the one it is compared with. */
 export type Slot = "first" | "second";
@@ -92,6 +92,8 @@ export interface Raster {
   readonly ownLimit: number;
   /** Whether a cell in view is NaN or infinite. Such pixels are marked. */
   readonly hasNonFinite: boolean;
+  /** Whether a pixel in view is finite. Otherwise the limits mean nothing. */
+  readonly hasFinite: boolean;
   /** The root mean square by row and column of the image, of the cells in view that were read. NaN where there are none. */
   readonly rowRms: Float32Array<ArrayBuffer>;
   readonly columnRms: Float32Array<ArrayBuffer>;
@@ -126,7 +128,7 @@ export interface Thumbnail {
   readonly width: number;
   readonly height: number;
   /** The levels of the rows that were read, one after the other. */
-  readonly levels: Float32Array<ArrayBuffer>;
+  readonly levels: Float64Array<ArrayBuffer>;
   readonly rowsRead: number;
   readonly rows: number;
   readonly min: number;
@@ -162,8 +164,20 @@ export interface Description {
   readonly exponents?: Exponents;
   /** Figures of the whole tensor that were stored when it was packed. Absent where it was read whole. */
   readonly stored?: Figures;
+  /** Margins of figures of a sample: half the width of a 95 % interval. Absent where all was read, or too few places to have one. */
+  readonly margins?: FigureMargins;
   /** Present for a difference. `skipped` is the number of pairs with NaN or infinity, which norms leave out. */
   readonly difference?: { readonly changed: number; readonly relativeNorm: number; readonly skipped: number };
+}
+
+export interface FigureMargins {
+  readonly mean: number;
+  readonly standardDeviation: number;
+  /** Of the norm of the whole tensor. */
+  readonly norm: number;
+  /** Of the share of changed values, and of the relative norm of a difference. */
+  readonly changed?: number;
+  readonly relativeNorm?: number;
 }
 
 export interface Histogram {
@@ -220,6 +234,7 @@ export interface Calls {
   thumbnail: { request: { of: Reference; width: number; height: number; maxBytes: number }; result: Thumbnail };
   values: { request: { of: Reference; minus?: Reference | undefined; area: Area }; result: Values };
   breakdown: { request: { slot: Slot; tensor?: string | undefined; generation?: number | undefined }; result: ByteBreakdown };
+  stated: { request: { tensors: readonly string[] }; result: readonly StatedChange[] };
   changes: { request: ChangesRequest; result: ChangesResult };
   statistics: { request: { slot: Slot }; result: ReadonlyMap<string, TensorStatistics> | undefined };
   save: { request: { of: Reference; format: SaveFormat }; result: Blob };

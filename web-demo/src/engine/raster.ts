@@ -19,7 +19,7 @@ export async function raster(reader: MatrixReader, request: RasterRequest, conte
   const height = Math.max(1, Math.min(request.height, area.rowEnd - area.rowBegin));
   const isRms = request.shading === "rms";
   const { levels, rowRms, columnRms, isBanded } = aggregate(reader, area, view, width, height, isRms, reader.stored);
-  const { limit: ownLimit, max, hasNonFinite } = colourLimit(inView(levels, area, view, width, height), isRms);
+  const { limit: ownLimit, max, hasNonFinite, hasFinite } = colourLimit(inView(levels, area, view, width, height), isRms);
   const limit = request.limit ?? ownLimit;
   const colours = palette(request.shading, request.dark);
   const rgba = new Uint8ClampedArray(width * height * 4);
@@ -27,7 +27,7 @@ export async function raster(reader: MatrixReader, request: RasterRequest, conte
   for (let i = 0; i < levels.length; i++) pixels[i] = colours(levels[i]! / limit);
   for (let y = 0; y < height; y++) if (isBanded[y] === 1) for (let x = 0; x < width; x++) rgba[4 * (y * width + x) + 3] = BAND_ALPHA;
   const bandRows = isBanded.includes(1) ? reader.stored?.bandRows : undefined;
-  return { area, width, height, rgba, limit, ownLimit, isExceeded: exceeds(max, limit), hasNonFinite, rowRms, columnRms, isComplete: isRead(reader, view), ...(bandRows !== undefined && { bandRows }) };
+  return { area, width, height, rgba, limit, ownLimit, isExceeded: exceeds(max, limit), hasNonFinite, hasFinite, rowRms, columnRms, isComplete: isRead(reader, view), ...(bandRows !== undefined && { bandRows }) };
 }
 
 /** Returns the sums of the cells in memory of an area, and the level of its bands where its pixels show that. */
@@ -40,12 +40,12 @@ export function probe(reader: MatrixReader, asked: Area): Probe {
 }
 
 /** Returns the levels of the pixels in view, since those around it must not change the colours. */
-function inView(levels: Float32Array, area: Area, view: Area, width: number, height: number): Float32Array {
+function inView(levels: Float64Array, area: Area, view: Area, width: number, height: number): Float64Array {
   const across = (column: number) => Math.round(((column - area.columnBegin) / (area.columnEnd - area.columnBegin)) * width);
   const down = (row: number) => Math.round(((row - area.rowBegin) / (area.rowEnd - area.rowBegin)) * height);
   const [left, right, top, bottom] = [across(view.columnBegin), across(view.columnEnd), down(view.rowBegin), down(view.rowEnd)];
   if (right - left >= width && bottom - top >= height) return levels;
-  const some = new Float32Array((right - left) * (bottom - top));
+  const some = new Float64Array((right - left) * (bottom - top));
   for (let y = top; y < bottom; y++) some.set(levels.subarray(y * width + left, y * width + right), (y - top) * (right - left));
   return some;
 }

@@ -3,6 +3,7 @@
 import type { Model, Tensor } from "zstn";
 import type { SaveFormat } from "./protocol.js";
 import type { Context } from "./context.js";
+import { toNumbers } from "./to-numbers.js";
 
 /** NumPy's names of dtypes. Those that it lacks are converted to 32-bit floats. */
 const NUMPY: Readonly<Record<string, string>> = {
@@ -18,7 +19,7 @@ export async function save(model: Model, name: string, format: SaveFormat, { sig
 /** The .npy format, version 1.0: a magic, the length of a Python literal padded to a multiple of 64, the data. */
 function npy(tensor: Tensor): BlobPart[] {
   const type = NUMPY[tensor.dtype];
-  const numbers = type ? tensor.bytes : tensor.toFloat32();
+  const numbers = type ? tensor.bytes : Float32Array.from(toNumbers(tensor));
   const shape = `(${tensor.shape.join(", ")}${tensor.shape.length === 1 ? "," : ""})`;
   const literal = `{'descr': '${type ?? "<f4"}', 'fortran_order': False, 'shape': ${shape}, }`;
   const filled = `${literal.padEnd(Math.ceil((10 + literal.length + 1) / 64) * 64 - 11)}\n`;

@@ -23,7 +23,7 @@ export async function thumbnail(matrix: Matrix, width: number, height: number, c
   const rowsRead = blocks.reduce((sum, block) => sum + block.rowEnd - block.rowBegin, 0);
   const { min, max, mean, zeros, nans, infinities, count, finite, norm } = stats;
   const figures = { min, max, mean, zeros, count, nonFinite: nans + infinities, rms: norm / Math.sqrt(finite), rowsRead, rows: matrix.rows };
-  if (rowsRead === 0) return { ...figures, width: 0, height: 0, levels: new Float32Array(0) };
+  if (rowsRead === 0) return { ...figures, width: 0, height: 0, levels: new Float64Array(0) };
   const joined = matrix.columns === 1 ? across(blocks, rowsRead) : stacked(blocks, rowsRead, matrix.columns);
   const area = { rowBegin: 0, rowEnd: joined.rows, columnBegin: 0, columnEnd: joined.columns };
   const [pixelsAcross, pixelsDown] = [Math.min(width, joined.columns), Math.min(height, joined.rows)];

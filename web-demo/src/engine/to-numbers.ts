@@ -12,13 +12,56 @@ const FLOATS: Readonly<Record<string, FloatBits>> = {
   F8_E5M2: { exponentBits: 5, bias: 15, allBits: 8 },
   F8_E4M3FNUZ: { exponentBits: 4, bias: 8, allBits: 8 },
   F8_E5M2FNUZ: { exponentBits: 5, bias: 16, allBits: 8 },
+  F6_E2M3: { exponentBits: 2, bias: 1, allBits: 6 },
+  F6_E3M2: { exponentBits: 3, bias: 3, allBits: 6 },
+  F4: { exponentBits: 2, bias: 1, allBits: 4 },
 };
 
 export const floatBits = (dtype: string): FloatBits | undefined => (Object.hasOwn(FLOATS, dtype) ? FLOATS[dtype] : undefined);
 
-/** Returns all elements as numbers: C64 as alternating real and imaginary parts, F4 and F6 as their stored bytes. */
+/** Returns whether elements of a dtype share bytes. */
+export const isPacked = (dtype: string): boolean => /^F[46](_|$)/.test(dtype);
+
+/** Returns all elements as numbers: C64 as alternating real and imaginary parts. */
 export function toNumbers(tensor: Tensor): ArrayLike<number> {
   const { data, dtype } = tensor;
   if (data instanceof BigInt64Array || data instanceof BigUint64Array) return Float64Array.from(data, Number);
+  if (isPacked(dtype)) return valuesOfCodes(dtype, unpacked(dtype, tensor.bytes));
   return /^(F16|BF16|F8_)/.test(dtype) ? tensor.toFloat32() : data;
+}
+
+/** Returns the bits of each element, two words for those of 64 bits. Equal bits are equal elements. */
+export function toBits(tensor: Tensor): ArrayLike<number> {
+  const { data, dtype } = tensor;
+  if (isPacked(dtype)) return unpacked(dtype, tensor.bytes);
+  return data.BYTES_PER_ELEMENT >= 4 ? new Uint32Array(data.buffer, data.byteOffset, data.byteLength / 4) : (data as Exclude<typeof data, BigInt64Array | BigUint64Array>);
+}
+
+/** Returns how many words `toBits` has for each value. */
+export const wordsPerValue = (dtype: string): number => (/^[FIU]64$/.test(dtype) ? 2 : 1);
+
+/** Unpacks elements of less than a byte, of which the first one has the lowest bits. */
+function unpacked(dtype: string, bytes: Uint8Array): Uint8Array {
+  const { allBits } = FLOATS[dtype]!;
+  const codes = new Uint8Array(Math.floor((8 * bytes.length) / allBits));
+  const mask = (1 << allBits) - 1;
+  for (let i = 0; i < codes.length; i++) {
+    const bit = i * allBits;
+    const pair = bytes[bit >> 3]! | ((bytes[(bit >> 3) + 1] ?? 0) << 8);
+    codes[i] = (pair >> (bit & 7)) & mask;
+  }
+  return codes;
+}
+
+/** Returns the values of such elements (OCP microscaling formats, 5.3). None of them is infinite or NaN. */
+function valuesOfCodes(dtype: string, codes: Uint8Array): Float32Array {
+  const { exponentBits, bias, allBits } = FLOATS[dtype]!;
+  const mantissaBits = allBits - 1 - exponentBits;
+  const table = Float32Array.from({ length: 1 << allBits }, (_, code) => {
+    const [exponent, mantissa] = [(code >> mantissaBits) & ((1 << exponentBits) - 1), code & ((1 << mantissaBits) - 1)];
+    const steps = exponent === 0 ? mantissa : mantissa + (1 << mantissaBits);
+    const magnitude = steps * 2 ** (Math.max(exponent, 1) - bias - mantissaBits);
+    return code >> (allBits - 1) === 1 ? -magnitude : magnitude;
+  });
+  return Float32Array.from(codes, (code) => table[code]!);
 }

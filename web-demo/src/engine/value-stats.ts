@@ -3,12 +3,27 @@
 import type { Exponents, Histogram } from "./protocol.js";
 import type { FloatBits, RowBlock } from "./matrix-reader.js";
 
-/** Values are counted by the upper half of the 32-bit float: sign, exponent and seven bits of mantissa. */
-const KEYS = 1 << 16;
-const NEGATIVE_ZERO = KEYS / 2;
 const LINEAR_BINS = 96;
 /** The fraction of values that may be outside the histogram. Otherwise an outlier would squeeze the rest into one bar. */
 const OUTSIDE_SHARE = 5e-5;
+/** Squares of larger values, or of smaller ones alone, may leave the range of a double. */
+const SQUARABLE = 2 ** 400;
+
+/** How values are counted: by the upper bits of a float of 32 or 64 bits, which are its sign, its exponent and a few bits of mantissa. */
+interface KeyLayout {
+  /** The number of keys. The first half is of values from zero on, the second one of those from negative zero down. */
+  readonly keys: number;
+  /** The bits of a key after sign and exponent, and of the upper word after those. */
+  readonly mantissaBits: number;
+  readonly shift: number;
+  readonly exponents: number;
+  readonly bias: number;
+  /** Returns the range of values with a key; not finite for infinity and NaN. */
+  readonly range: (key: number) => [number, number];
+}
+
+const NARROW: KeyLayout = { keys: 1 << 16, mantissaBits: 7, shift: 16, exponents: 256, bias: 127, range: (key) => rangeOf(narrowValue, key, 1 << 15) };
+const WIDE: KeyLayout = { keys: 1 << 20, mantissaBits: 8, shift: 12, exponents: 2048, bias: 1023, range: (key) => rangeOf(wideValue, key, 1 << 19) };
 
 export class ValueStats {
   count = 0;
@@ -18,24 +33,32 @@ export class ValueStats {
   infinities = 0;
   min = Number.POSITIVE_INFINITY;
   max = Number.NEGATIVE_INFINITY;
+  /** Mean and spread, the sum of the squares of the distances from the mean, are of values divided by this power of two. */
+  #unit = 1;
   #mean = 0;
-  /** Sum of the squares of the distances from the mean. */
   #spread = 0;
   #negativeZeros = 0;
-  readonly #keys = new Float64Array(KEYS);
-  /** Exponents of 64-bit floats, which a 32-bit float does not have. */
-  readonly #wideExponents = new Float64Array(1 << 11);
+  #layout = NARROW;
+  #keys = new Float64Array(NARROW.keys);
   readonly #one = new Float32Array(1);
   readonly #oneBits = new Uint32Array(this.#one.buffer);
 
   add({ numbers }: RowBlock): void {
+    if (numbers instanceof Float64Array && this.#layout !== WIDE) {
+      // All blocks of a tensor have one type.
+      this.#layout = WIDE;
+      this.#keys = new Float64Array(WIDE.keys);
+    }
+    const [one, oneBits, keys] = [this.#one, this.#oneBits, this.#keys];
+    const halves = numbers instanceof Float64Array ? new Uint32Array(numbers.buffer, numbers.byteOffset, 2 * numbers.length) : undefined;
     let [finite, sum, min, max] = [0, 0, this.min, this.max];
-    const keys = this.#keys;
-    const [one, oneBits] = [this.#one, this.#oneBits];
     for (let i = 0; i < numbers.length; i++) {
       const value = numbers[i]!;
-      one[0] = value;
-      keys[oneBits[0]! >>> 16]! += 1;
+      if (halves) keys[halves[2 * i + 1]! >>> WIDE.shift]! += 1;
+      else {
+        one[0] = value;
+        keys[oneBits[0]! >>> NARROW.shift]! += 1;
+      }
       if (value - value !== 0) {
         if (Number.isNaN(value)) this.nans += 1;
         else this.infinities += 1;
@@ -45,68 +68,83 @@ export class ValueStats {
       sum += value;
       if (value === 0) {
         this.zeros += 1;
-        if (oneBits[0] !== 0) this.#negativeZeros += 1;
+        if (Object.is(value, -0)) this.#negativeZeros += 1;
       }
       if (value < min) min = value;
       if (value > max) max = value;
     }
     this.count += numbers.length;
-    if (numbers instanceof Float64Array) {
-      const halves = new Uint32Array(numbers.buffer, numbers.byteOffset, 2 * numbers.length);
-      for (let i = 1; i < halves.length; i += 2) this.#wideExponents[(halves[i]! >>> 20) & 0x7ff]! += 1;
-    }
     [this.min, this.max] = [min, max];
-    if (finite > 0) this.#merge(finite, sum / finite, numbers);
+    if (finite === 0) return;
+    this.#scaleTo(Math.max(Math.abs(min), Math.abs(max)));
+    // Only a sum of huge values leaves the range.
+    const mean = Number.isFinite(sum) && this.#unit === 1 ? sum / finite : meanOf(numbers, finite, this.#unit);
+    this.#merge(finite, mean, numbers);
+  }
+
+  /** Chooses the unit so that squares of values up to `most` are in the range of a double. */
+  #scaleTo(most: number): void {
+    if (most === 0 || (most <= SQUARABLE && most >= 1 / SQUARABLE)) return this.#setUnit(most === 0 ? this.#unit : 1);
+    this.#setUnit(2 ** Math.floor(Math.log2(most)));
+  }
+
+  #setUnit(unit: number): void {
+    const factor = this.finite === 0 ? 1 : this.#unit / unit;
+    this.#mean *= factor;
+    this.#spread *= factor * factor;
+    this.#unit = unit;
   }
 
   get mean(): number {
-    return this.finite > 0 ? this.#mean : Number.NaN;
+    return this.finite > 0 ? this.#mean * this.#unit : Number.NaN;
   }
 
   get standardDeviation(): number {
-    return this.finite > 0 ? Math.sqrt(this.#spread / this.finite) : Number.NaN;
+    return this.finite > 0 ? Math.sqrt(this.#spread / this.finite) * this.#unit : Number.NaN;
   }
 
-  /** Root of the sum of all squares. */
+  /** Root of the sum of the squares of all finite values; NaN if there is none. */
   get norm(): number {
-    return Math.sqrt(this.#spread + this.finite * this.#mean ** 2);
+    return this.finite > 0 ? Math.sqrt(this.#spread + this.finite * this.#mean ** 2) * this.#unit : Number.NaN;
   }
 
   /** Returns the histogram of the values other than zero, with bins of equal width over the range of nearly all of them. */
   histogram(): Histogram {
     const [low, high] = this.#reach();
-    const width = (high - low) / LINEAR_BINS || 1;
+    // The range itself may be beyond that of a double.
+    const width = high / LINEAR_BINS - low / LINEAR_BINS || 1;
     const counts = new Float64Array(LINEAR_BINS);
     let outside = 0;
-    for (let key = 0; key < KEYS; key++) {
+    for (let key = 0; key < this.#layout.keys; key++) {
       const count = this.#nonZero(key);
       if (count === 0) continue;
-      const [from, to] = keyRange(key);
+      const [from, to] = this.#layout.range(key);
       if (!Number.isFinite(from)) continue;
       // A key is a range of values, which are assumed to be uniform.
       const [begin, end] = [Math.max(from, this.min), Math.max(Math.min(to, this.max), Math.max(from, this.min))];
-      outside += spread(counts, (begin - low) / width, (end - low) / width, count);
+      outside += spread(counts, begin / width - low / width, end / width - low / width, count);
     }
     return { edges: Float64Array.from(counts, (_, i) => low + i * width), counts, outside };
   }
 
   /** Returns the histogram of |value| without zeros, with a bin for each power of two. */
   magnitudes(): Histogram {
-    const byPower = new Float64Array(256);
-    for (let key = 0; key < KEYS; key++) byPower[(key >> 7) & 255]! += this.#keys[key]!;
+    const { bias, exponents } = this.#layout;
+    const byPower = this.#byExponent();
     const first = Math.max(1, byPower.findIndex((count, power) => power > 0 && count > 0));
-    const last = Math.max(first, byPower.subarray(0, 255).findLastIndex((count) => count > 0));
-    const edges = Float64Array.from({ length: last - first + 1 }, (_, i) => first + i - 127);
+    const last = Math.max(first, byPower.subarray(0, exponents - 1).findLastIndex((count) => count > 0));
+    const edges = Float64Array.from({ length: last - first + 1 }, (_, i) => first + i - bias);
     return { edges, counts: byPower.slice(first, last + 1), outside: 0 };
   }
 
   /** Returns the histogram of the stored exponents. */
   exponents({ exponentBits, bias, allBits }: FloatBits): Exponents {
-    const counts = allBits === 64 ? this.#wideExponents.slice() : new Float64Array(1 << exponentBits);
-    for (let key = 0; key < (allBits === 64 ? 0 : KEYS); key++) {
-      const count = this.#keys[key]!;
+    const isWide = this.#layout === WIDE;
+    const byExponent = this.#byExponent();
+    const counts = isWide ? byExponent : new Float64Array(1 << exponentBits);
+    for (let wide = 0; wide < (isWide ? 0 : byExponent.length); wide++) {
+      const count = byExponent[wide]!;
       if (count === 0) continue;
-      const wide = (key >> 7) & 255;
       // Subnormals of a narrower float are normal in 32 bits.
       const stored = wide === 255 ? counts.length - 1 : wide === 0 ? 0 : Math.max(0, Math.min(counts.length - 1, wide - 127 + bias));
       counts[stored]! += count;
@@ -118,11 +156,20 @@ export class ValueStats {
     return { first: first - bias, counts: counts.slice(first, last + 1), entropyBits, exponentBits, otherBits: allBits - exponentBits };
   }
 
+  /** Returns the number of values by exponent, as their layout stores it. */
+  #byExponent(): Float64Array<ArrayBuffer> {
+    const { keys, mantissaBits, exponents } = this.#layout;
+    const counts = new Float64Array(exponents);
+    for (let key = 0; key < keys; key++) counts[(key >> mantissaBits) & (exponents - 1)]! += this.#keys[key]!;
+    return counts;
+  }
+
   /** Merges mean and variance of two sets (Chan, Golub, LeVeque 1979), which is numerically stable. */
   #merge(finite: number, mean: number, numbers: ArrayLike<number>): void {
     let spread = 0;
+    const unit = this.#unit;
     for (let i = 0; i < numbers.length; i++) {
-      const distance = numbers[i]! - mean;
+      const distance = numbers[i]! / unit - mean;
       if (distance - distance === 0) spread += distance * distance;
     }
     const all = this.finite + finite;
@@ -135,25 +182,26 @@ export class ValueStats {
   /** Returns the number of values with this key that are not zero. Zero shares its keys with the smallest subnormals. */
   #nonZero(key: number): number {
     const count = this.#keys[key]!;
-    return key === 0 ? Math.max(0, count - this.zeros + this.#negativeZeros) : key === NEGATIVE_ZERO ? count - this.#negativeZeros : count;
+    return key === 0 ? Math.max(0, count - this.zeros + this.#negativeZeros) : key === this.#layout.keys / 2 ? count - this.#negativeZeros : count;
   }
 
   #reach(): [number, number] {
     if (this.finite === 0) return [0, 1];
     if (this.min === this.max) return [this.min - 0.5, this.max + 0.5];
     const most = (this.finite - this.zeros) * OUTSIDE_SHARE;
+    const { keys } = this.#layout;
     let [low, high, seen] = [this.min, this.max, 0];
-    for (let rank = 0; rank < KEYS && seen <= most; rank++) {
-      const key = rank < KEYS / 2 ? KEYS - 1 - rank : rank - KEYS / 2;
-      const [from, to] = keyRange(key);
+    for (let rank = 0; rank < keys && seen <= most; rank++) {
+      const key = rank < keys / 2 ? keys - 1 - rank : rank - keys / 2;
+      const [from, to] = this.#layout.range(key);
       if (!Number.isFinite(from) || this.#nonZero(key) === 0) continue;
       seen += this.#nonZero(key);
       low = Math.max(this.min, Math.min(from, to));
     }
     seen = 0;
-    for (let rank = KEYS - 1; rank >= 0 && seen <= most; rank--) {
-      const key = rank < KEYS / 2 ? KEYS - 1 - rank : rank - KEYS / 2;
-      const [from, to] = keyRange(key);
+    for (let rank = keys - 1; rank >= 0 && seen <= most; rank--) {
+      const key = rank < keys / 2 ? keys - 1 - rank : rank - keys / 2;
+      const [from, to] = this.#layout.range(key);
       if (!Number.isFinite(from) || this.#nonZero(key) === 0) continue;
       seen += this.#nonZero(key);
       high = Math.min(this.max, Math.max(from, to));
@@ -162,17 +210,39 @@ export class ValueStats {
   }
 }
 
-const keyBits = new Uint32Array(1);
-const keyValue = new Float32Array(keyBits.buffer);
+/** Returns the mean of the finite values, divided by `unit`. */
+function meanOf(numbers: ArrayLike<number>, finite: number, unit: number): number {
+  let mean = 0;
+  for (let i = 0; i < numbers.length; i++) {
+    const value = numbers[i]!;
+    if (value - value === 0) mean += value / unit / finite;
+  }
+  return mean;
+}
 
-/** Returns the range of values with this upper half; not finite for infinity and NaN. */
-function keyRange(key: number): [number, number] {
-  keyBits[0] = key << 16;
-  const from = keyValue[0]!;
+const keyBits = new Uint32Array(2);
+const narrow = new Float32Array(keyBits.buffer, 4, 1);
+const wide = new Float64Array(keyBits.buffer);
+
+/** Returns the least or the greatest magnitude with these upper bits. */
+type ValueOf = (key: number, end: 0 | 1) => number;
+
+const narrowValue: ValueOf = (key, end) => {
+  keyBits[1] = (key << NARROW.shift) | (end * ((1 << NARROW.shift) - 1));
+  return narrow[0]!;
+};
+
+const wideValue: ValueOf = (key, end) => {
+  keyBits[0] = end * 0xffffffff;
+  keyBits[1] = (key << WIDE.shift) | (end * ((1 << WIDE.shift) - 1));
+  return wide[0]!;
+};
+
+/** Returns the range of values with a key, of which those from `negative` on are negative. */
+function rangeOf(value: ValueOf, key: number, negative: number): [number, number] {
+  const [from, to] = [value(key, 0), value(key, 1)];
   if (from - from !== 0) return [Number.NaN, Number.NaN];
-  keyBits[0] = (key << 16) | 0xffff;
-  const to = keyValue[0]!;
-  return from <= to && key < KEYS / 2 ? [from, to] : [to, from];
+  return key < negative ? [from, to] : [to, from];
 }
 
 /** Distributes `count` evenly over the bins from `begin` to `end`. Returns what falls outside. */

@@ -1,7 +1,6 @@
 /** The page's worker: it holds the models, reads and computes, so that the page stays responsive. */
 
 import { pack } from "zstn";
-import { changes } from "./changes.js";
 import type { Context } from "./context.js";
 import { describe } from "./describe.js";
 import { serializeError } from "./serialized-error.js";
@@ -10,6 +9,7 @@ import type { CallName, Calls, FromWorker, Step, ToWorker } from "./protocol.js"
 import { probe, raster } from "./raster.js";
 import { save } from "./save.js";
 import { thumbnail } from "./thumbnail.js";
+import { statedChanges } from "./stated-changes.js";
 import { vectorSeries } from "./vector.js";
 import { byteBreakdown } from "./byte-breakdown.js";
 import { valuesOf } from "./values.js";
@@ -30,7 +30,8 @@ const handlers: Handlers = {
   thumbnail: ({ of, width, height, maxBytes }, context) => thumbnail(models.sampledMatrix(of, maxBytes), width, height, context),
   values: (request, context) => valuesOf(models.matrix(request.of, request.minus), request.area, context),
   breakdown: ({ slot, tensor, generation }, context) => byteBreakdown(models.model(slot, generation), tensor, context),
-  changes: (request, context) => changes(models.model("first"), models.model("second"), request, context),
+  stated: ({ tensors }) => statedChanges(models.model("first"), models.model("second"), tensors),
+  changes: (request, context) => models.comparison().compare(request, context),
   statistics: ({ slot }) => models.model(slot).statistics(),
   save: ({ of, format }, context) => save(models.model(of.slot, of.generation), of.tensor, format, context),
   pack: ({ file, base, effort, extended }, { signal, onStep }) => {

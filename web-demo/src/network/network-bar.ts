@@ -68,7 +68,7 @@ export class NetworkBar {
     const again = bytesFetched - unique;
     const entries: [string, string, number, string, string?][] = [
       ["Fetched", "fetched", unique, formatBytes(unique) + ofAll],
-      ...(again > 0 ? [["Read again", "again", again, formatBytes(again)] satisfies [string, string, number, string]] : []),
+      ...(again > 0 ? [["Fetched twice", "again", again, formatBytes(again)] satisfies [string, string, number, string]] : []),
       ["", "requests", requests, plural(requests, "request"), `, ${plural(roundTrips, "round trip")}`],
       ["Network", "busy", busyMs, formatDuration(busyMs)],
     ];

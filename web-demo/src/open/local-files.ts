@@ -67,7 +67,7 @@ function show(sentence: string, ...buttons: HTMLElement[]): void {
 }
 
 async function fileOf(handle: PermittedHandle): Promise<File> {
-  if ((await handle.requestPermission?.({ mode: "read" })) === "denied") throw new Error("The file may not be read.");
+  if ((await handle.requestPermission?.({ mode: "read" })) === "denied") throw new Error("You can't read this file.");
   const file = await handle.getFile();
   keepHandle(file, handle);
   return file;

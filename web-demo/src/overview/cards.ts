@@ -13,7 +13,7 @@ export function tied({ tensors }: ModelSummary, onPick: (tensor: TensorInfo) => 
   if (tiedTensors.length === 0) return undefined;
   const saved = tiedTensors.reduce((sum, { storedLength }) => sum + storedLength, 0);
   const items = tiedTensors.slice(0, MAX_LISTED).map((tensor) =>
-    element("li", {}, button(tensor.name, () => onPick(tensor), { class: "link" }), element("span", { class: "quiet" }, ` same data as ${tensor.aliasOf}`)),
+    element("li", {}, button(tensor.name, () => onPick(tensor), { class: "link" }), element("span", { class: "quiet" }, ` same data as ${tensor.aliasOf || "(no name)"}`)),
   );
   return card(`Tied tensors`, `${plural(tiedTensors.length, "tied tensor")} ${tiedTensors.length === 1 ? "is" : "are"} stored once, saving ${formatBytes(saved)}.`, element("ul", { class: "plain" }, ...items));
 }

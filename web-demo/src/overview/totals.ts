@@ -10,7 +10,7 @@ import { dtypeChip } from "../tree/row.js";
 
 export const valuesOf = ({ shape }: Pick<TensorInfo, "shape">): number => shape.reduce((product, size) => product * size, 1);
 
-/** Size, original, ratio, values. */
+/** Size, original, ratio, parameters. */
 export function totals(model: ModelSummary): HTMLElement {
   const { sizeBytes, originalBytes, tensors, fileCount, kind } = model;
   const own = tensors.filter(({ aliasOf }) => aliasOf === undefined);
@@ -24,7 +24,7 @@ export function totals(model: ModelSummary): HTMLElement {
     entry(fileCount === 1 ? "File" : `${formatCount(fileCount)} files`, formatBytes(sizeBytes), KINDS[kind] ?? kind),
     entry("Original", formatBytes(originalBytes), plain ? "uncompressed" : "as safetensors"),
     entry("Ratio", formatRatio(ratio), saved),
-    entry("Values", formatMagnitude(values), floats === values || floats === 0 ? formatCount(values) : `${formatMagnitude(floats)} float, ${formatMagnitude(values - floats)} others`),
+    entry("Parameters", formatMagnitude(values), floats === values || floats === 0 ? formatCount(values) : `${formatMagnitude(floats)} floating-point, ${formatMagnitude(values - floats)} integer`),
     entry("Tensors", formatCount(tensors.length), tiedNote(tensors, plain)),
   );
 }

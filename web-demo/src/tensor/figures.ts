@@ -3,7 +3,7 @@
 import type { TensorInfo } from "zstn";
 import type { Description } from "../engine/protocol.js";
 import { element, dataValue } from "../page/element.js";
-import { formatCount, formatShare, formatValue, plural } from "../page/format.js";
+import { approximately, formatCount, formatShare, formatValue, plural } from "../page/format.js";
 
 /** Returns whether every value was read. */
 export const isComplete = ({ rowsRead, rows }: Description): boolean => rowsRead >= rows;
@@ -20,25 +20,27 @@ interface Shown {
 }
 
 export function figures(description: Description): HTMLElement {
-  const { total, count, zeroRows, rowsRead, difference, stored } = description;
+  const { total, count, zeroRows, rowsRead, difference, stored, margins } = description;
   const exact = isComplete(description);
   // Stored figures are those of the whole tensor.
   const known = exact || stored !== undefined;
-  const about = known ? "" : "≈ ";
+  // An estimate without a margin could be anything.
+  const estimate = (text: string, margin: number | undefined, format: (value: number) => string, isKnown = known): string => (isKnown ? text : margin === undefined ? "–" : `${approximately(text)} ± ${format(margin)}`);
+  const short = (value: number): string => formatValue(value, 2);
   const { min, max, mean, standardDeviation, norm, zeroShare, nans, infinities } = stored ? storedFigures(stored) : sampledFigures(description);
   const entries: [string, number, string][] = [
     ["min", min, `${known ? "" : "≤ "}${formatValue(min)}`],
     ["max", max, `${known ? "" : "≥ "}${formatValue(max)}`],
-    ["mean", mean, about + formatValue(mean)],
-    ["std. dev.", standardDeviation, about + formatValue(standardDeviation)],
-    ["norm", norm, about + formatValue(norm)],
+    ["mean", mean, estimate(formatValue(mean), margins?.mean, short)],
+    ["std. dev.", standardDeviation, estimate(formatValue(standardDeviation), margins?.standardDeviation, short)],
+    ["norm", norm, estimate(formatValue(norm), margins?.norm, short)],
     // Zeros come in whole rows, which a sample can miss or overstate.
     [known ? "zeros" : "zeros in the sample", zeroShare, formatShare(zeroShare)],
   ];
   if (difference) {
     const changed = difference.changed / Math.max(1, count);
-    entries.push(["changed", exact ? difference.changed : changed * total, `${exact ? "" : "≈ "}${formatShare(changed)}`]);
-    entries.push(["relative norm", difference.relativeNorm, `${exact ? "" : "≈ "}${formatRelative(difference.relativeNorm)}`]);
+    entries.push(["changed", exact ? difference.changed : changed * total, estimate(formatShare(changed), margins?.changed, formatShare, exact)]);
+    entries.push(["relative norm", difference.relativeNorm, estimate(formatRelative(difference.relativeNorm), margins?.relativeNorm, formatShare, exact)]);
   }
   const sampled = known ? "" : " in the sample";
   const odd = [
@@ -72,14 +74,15 @@ export function bitsLine(description: Description, info: TensorInfo): HTMLElemen
   if (!exponents || count === 0 || info.base === "copy") return undefined;
   const { entropyBits, exponentBits, otherBits } = exponents;
   const stored = (8 * info.storedLength) / count;
-  const about = isComplete(description) ? "" : "≈ ";
-  const part = (label: string, value: number, digits = 2, before = "") => element("div", {}, element("dt", {}, label), element("dd", {}, dataValue(value, before + value.toFixed(digits))));
+  // Of a sample these are exact figures of the sample, and no estimates.
+  const of = isComplete(description) ? "" : " of the sample";
+  const part = (label: string, value: number, digits = 2) => element("div", {}, element("dt", {}, label), element("dd", {}, dataValue(value, value.toFixed(digits))));
   return element(
     "dl",
     { class: "bits", "aria-label": "Bits per value" },
-    part(`Exponent entropy (of ${exponentBits} bits)`, entropyBits, 2, about),
+    part(`Exponent entropy${of} (of ${exponentBits} bits)`, entropyBits),
     part("Sign and mantissa", otherBits, 0),
-    part("Exponents at entropy, rest raw", entropyBits + otherBits, 2, about),
+    part(`Ideal bits per weight${of}`, entropyBits + otherBits),
     part(info.aliasOf === undefined ? "Actual bits per weight" : "Actual bits per weight (tied)", stored),
   );
 }

@@ -231,7 +231,8 @@ export class Heatmap {
     const limit = largest(rowRms, columnRms) || 1;
     drawMarginal(this.rowMarginal, { values: rowRms, begin: of.rowBegin, end: of.rowEnd }, area.rowBegin, area.rowEnd, limit, "down");
     drawMarginal(this.columnMarginal, { values: columnRms, begin: of.columnBegin, end: of.columnEnd }, area.columnBegin, area.columnEnd, limit, "across");
-    this.#scale.replaceChildren("RMS to", element("br"), formatValue(limit, 2));
+    // Nothing finite has no scale.
+    this.#scale.replaceChildren(...(largest(rowRms, columnRms) > 0 ? ["RMS to", element("br"), formatValue(limit, 2)] : []));
     this.rowMarginal.setAttribute("aria-label", `RMS by row, of the cells in view, up to ${formatValue(largest(rowRms))}`);
     this.columnMarginal.setAttribute("aria-label", `RMS by column, of the cells in view, up to ${formatValue(largest(columnRms))}`);
   }

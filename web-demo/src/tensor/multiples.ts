@@ -77,7 +77,7 @@ class Multiples {
     const { members, pattern } = this.#family;
     const bytes = members.reduce((sum, { info }) => sum + Math.min(info.storedLength, this.#bytesEach), 0);
     this.#body.replaceChildren(
-      element("p", { class: "quiet" }, `${formatCount(members.length)} tensors named `, element("code", {}, pattern), `, each as a small picture of a sample. Fetches at most ${formatBytes(bytes)}.`),
+      element("p", { class: "quiet" }, `${formatCount(members.length)} tensors named `, element("code", {}, pattern), `: a sampled thumbnail of each. Fetches at most ${formatBytes(bytes)}.`),
       button("Show all layers", () => void this.#show(), { class: "button small" }),
     );
   }
@@ -134,7 +134,7 @@ class Multiples {
   #paint(): void {
     const all = [...this.#found.values()];
     if (all.length === 0) return;
-    const levels = new Float32Array(all.reduce((sum, { levels }) => sum + levels.length, 0));
+    const levels = new Float64Array(all.reduce((sum, { levels }) => sum + levels.length, 0));
     let at = 0;
     for (const thumbnail of all) {
       levels.set(thumbnail.levels, at);
@@ -168,8 +168,8 @@ class Multiples {
     }
     const ratio = median > 0 ? rms / median : 1;
     const isUnusual = nonFinite > 0 || ratio > UNUSUAL || ratio < 1 / UNUSUAL;
-    const about = rowsRead < rows ? "≈ " : "";
-    note.textContent = nonFinite > 0 ? `${formatCount(nonFinite)} NaN or ∞${rowsRead < rows ? " in the sample" : ""}` : `RMS ${about}${formatValue(rms, 3)}`;
+    const inSample = rowsRead < rows ? " in the sample" : "";
+    note.textContent = nonFinite > 0 ? `${formatCount(nonFinite)} NaN or ∞${inSample}` : `RMS ${formatValue(rms, 3)}${inSample}`;
     cell.querySelector(".factor")?.remove();
     if (isUnusual && nonFinite === 0) cell.append(element("span", { class: "factor", title: "RMS relative to the median of all layers" }, `${formatValue(ratio, 2)}×`));
     cell.classList.toggle("unusual", isUnusual);

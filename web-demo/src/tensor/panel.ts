@@ -1,6 +1,5 @@
 /** The panel of one tensor, or of the difference of two. */
 
-import type { TensorInfo } from "zstn";
 import type { Description } from "../engine/protocol.js";
 import { button, element, dataValue } from "../page/element.js";
 import { formatBytes, formatCount, formatShare, plural } from "../page/format.js";
@@ -80,9 +79,7 @@ export class TensorPanel {
   #sampleNote(description: Description): HTMLElement[] {
     const { info } = this.#options;
     const { rowsRead, rows, columns, stored } = description;
-    const notes: HTMLElement[] = [];
-    if (isPacked(info)) notes.push(element("p", { class: "notice" }, `${info.dtype} packs several values into a byte; the stored bytes are shown.`));
-    if (isComplete(description)) return notes;
+    if (isComplete(description)) return [];
     // Only the base knows the stored length of a copy.
     const size = formatBytes(info.base === "copy" ? info.byteLength : info.storedLength);
     const all = button(`Load all (${size})`, () => void this.show(true));
@@ -90,8 +87,8 @@ export class TensorPanel {
     const words =
       rowsRead === 0
         ? [`This tensor can only be loaded whole (${size}).`]
-        : [stored ? "The figures are exact, from the file. Charts are estimated from " : "Estimated from ", dataValue(rowsRead, `${formatCount(rowsRead)} of ${plural(rows, unit)}`, { "data-sampled": "rows" }), ` (${formatShare(rowsRead / rows)}).`];
-    return [...notes, element("p", { class: "notice" }, element("span", {}, ...words), all)];
+        : [stored ? "The figures are exact, from the file. Charts are estimated from " : "Estimated from ", dataValue(rowsRead, `${formatCount(rowsRead)} of ${plural(rows, unit)}`, { "data-sampled": "rows" }), ` (${formatShare(rowsRead / rows)}).${stored ? "" : " ± is a 95 % margin, as far as the other rows are like these."}`];
+    return [element("p", { class: "notice" }, element("span", {}, ...words), all)];
   }
 
   #showPlot({ rows, columns }: Description): void {
@@ -108,6 +105,3 @@ export class TensorPanel {
     table.go(row, column);
   }
 }
-
-/** Returns whether several values share a byte. */
-const isPacked = ({ dtype }: TensorInfo): boolean => /^F[46](_|$)/.test(dtype);

@@ -66,7 +66,7 @@ export function matrixCard(options: PlotCardOptions): PlotCard {
     return { title, facts: [factsOf(options), ...(fold === undefined ? [] : [fold]), withoutAdvice(heatmap.caption)], plot: heatmap.node.querySelector(".plot")!, scale: { name: SHADING_NAMES[shading], low, high, colours: tones.map(colour) }, notes, address: plotAddress(readRoute()) };
   };
   const fold = foldText(options);
-  const help = [fold, "Drag to pan. Click to pin values. With focus, scroll to zoom; F fits."].filter(Boolean).join(" ");
+  const help = [fold, "Drag to pan. Click to pin values, then scroll to zoom. Press F to fit."].filter(Boolean).join(" ");
   const refresh = () => {
     heatmap.refresh();
     // The lens fits the width that the heatmap has on the page.
@@ -82,7 +82,7 @@ export function vectorCard(options: PlotCardOptions): PlotCard {
   restore(options);
   const plot = new VectorPlot({ engine, activities, of, minus, viewport, maxValues: affordable(options, viewport.columns), label: `Values of ${title} by index`, signal, onPick: (index) => onPick(index, 0), onSettle: () => onState({ at: areaText(viewport) }) });
   const image = (): PlotImage => ({ title, facts: [factsOf(options), withoutAdvice(plot.caption)], plot: plot.node.querySelector(".plot")!, notes: [], address: plotAddress(readRoute()) });
-  const help = "Drag to pan. Click to list the values from there on. With focus, scroll to zoom; F fits.";
+  const help = "Drag to pan. Click to list values from here, then scroll to zoom. Press F to fit.";
   const node = card("Values by index", plot.node, [...zoomButtons(viewport), saveButton(info.name, image)], help);
   return { node, start: [0, 0], refresh: () => plot.refresh() };
 }

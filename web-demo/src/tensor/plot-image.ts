@@ -83,5 +83,5 @@ function fitted(ctx: CanvasRenderingContext2D, text: string, width: number): str
 
 /** Returns the canvas as a PNG file. */
 export function pngOf(canvas: HTMLCanvasElement): Promise<Blob> {
-  return new Promise((resolve, reject) => canvas.toBlob((blob) => (blob ? resolve(blob) : reject(new Error("The image could not be made. Make the window smaller and try again."))), "image/png"));
+  return new Promise((resolve, reject) => canvas.toBlob((blob) => (blob ? resolve(blob) : reject(new Error("Couldn't create the image. Make the window smaller and try again."))), "image/png"));
 }

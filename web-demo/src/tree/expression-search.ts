@@ -59,7 +59,7 @@ export class ExpressionSearch {
       if (data === "begun") this.#timer = setTimeout(() => this.#end({ found: new Set(), problem: "This expression takes too long." }), LIMIT_MS);
       else this.#end({ found: new Set(data.map((i) => this.#tensors[i]!)) });
     };
-    worker.onerror = () => this.#end({ found: new Set(), problem: "This expression cannot be searched for." });
+    worker.onerror = () => this.#end({ found: new Set(), problem: "Can't search for this pattern." });
     worker.postMessage({ expression, names: this.#tensors.map(({ name }) => name) } satisfies ExpressionRequest);
   }
 

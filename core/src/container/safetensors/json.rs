@@ -17,9 +17,58 @@ use crate::{Error, Result, Rule, sort};
 /// the fields in this order.
 #[derive(Debug, serde::Deserialize)]
 pub struct Entry {
-    pub dtype: Dtype,
+    pub dtype: WrittenDtype,
     pub shape: Shape,
     pub data_offsets: (u64, u64),
+}
+
+/// A dtype as written: its name or, as the derived reader allows, an object of
+/// that name and `null`.
+#[derive(Debug)]
+pub enum WrittenDtype {
+    Known(Dtype),
+    /// A name that is not in the list of dtypes. Only its first characters.
+    Unknown(String),
+}
+
+/// How much of an unknown name is kept for the message about it, in characters.
+const UNKNOWN_DTYPE_CHARS: usize = 40;
+
+impl From<&str> for WrittenDtype {
+    fn from(name: &str) -> Self {
+        match Dtype::ALL.into_iter().find(|dtype| dtype.name() == name) {
+            Some(dtype) => Self::Known(dtype),
+            None => Self::Unknown(name.chars().take(UNKNOWN_DTYPE_CHARS).collect()),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for WrittenDtype {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Written;
+
+        impl<'de> Visitor<'de> for Written {
+            type Value = WrittenDtype;
+
+            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+                f.write_str("a dtype")
+            }
+
+            fn visit_str<E>(self, name: &str) -> Result<WrittenDtype, E> {
+                Ok(name.into())
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<WrittenDtype, A::Error> {
+                let Some((name, ())) = map.next_entry::<String, ()>()? else {
+                    return Err(A::Error::custom("expected the name of a dtype"));
+                };
+                // The deserializer refuses further entries.
+                Ok(name.as_str().into())
+            }
+        }
+
+        deserializer.deserialize_any(Written)
+    }
 }
 
 /// A shape. It keeps no more dimensions than it takes to report that there are

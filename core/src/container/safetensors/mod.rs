@@ -20,6 +20,8 @@ mod json;
 mod lenient;
 mod shards;
 
+use json::WrittenDtype;
+
 pub use head::head;
 pub use lenient::{LenientTensor, parse as parse_lenient};
 pub use shards::{SHARD_INDEX_SUFFIX, ShardIndex};
@@ -80,8 +82,23 @@ pub fn header_len_bytes(head: &[u8], file_len_bytes: u64) -> Result<u64> {
 
 impl Header {
     /// Reads the header `json` of a file whose data buffer is `data_len_bytes`
-    /// long.
+    /// long. Refuses a header with a dtype that this version does not know, as
+    /// the official reader does.
     pub fn parse(json: &[u8], data_len_bytes: u64) -> Result<Self> {
+        let (header, unknown) = Self::parse_known(json, data_len_bytes)?;
+        match unknown.into_iter().next() {
+            None => Ok(header),
+            Some((name, error)) => Err(error.tensor(&name)),
+        }
+    }
+
+    /// Reads a header like [`Header::parse`]. Tensors whose dtype this version does
+    /// not know are left out of the header and returned with the reason: their
+    /// spans are checked, but not their lengths.
+    pub fn parse_known(
+        json: &[u8],
+        data_len_bytes: u64,
+    ) -> Result<(Self, Vec<(String, Error)>)> {
         if json.len() as u64 > HEADER_LEN_BYTES {
             return Err(Error::malformed(
                 Rule::SafetensorsHeaderCap,
@@ -91,19 +108,31 @@ impl Header {
         let json::Document { metadata, entries } = json::parse(json)?;
         let entries = sort::sorted(entries, |(_, entry)| entry.data_offsets);
         let mut end = 0;
-        let tensors = entries.into_iter().map(|(name, entry)| {
+        let mut tensors = Vec::with_capacity(entries.len());
+        let mut unknown = Vec::new();
+        for (name, entry) in entries {
+            let span = entry.data_offsets.0..entry.data_offsets.1;
+            check_span(&span, end).map_err(|error| error.tensor(&name))?;
+            end = span.end;
+            let dtype = match entry.dtype {
+                WrittenDtype::Known(dtype) => dtype,
+                WrittenDtype::Unknown(dtype) => {
+                    let detail =
+                        format!("its dtype `{dtype}` is unknown to this version: use a newer one");
+                    unknown.push((name, Error::unsupported(detail)));
+                    continue;
+                }
+            };
             let tensor = Tensor {
                 name,
-                dtype: entry.dtype,
+                dtype,
                 shape: entry.shape.dimensions,
-                span: entry.data_offsets.0..entry.data_offsets.1,
+                span,
             };
-            check_tensor(&tensor, entry.shape.elements, end)
+            check_len(&tensor, entry.shape.elements)
                 .map_err(|error| error.tensor(&tensor.name))?;
-            end = tensor.span.end;
-            Ok(tensor)
-        });
-        let tensors = tensors.collect::<Result<Vec<_>>>()?;
+            tensors.push(tensor);
+        }
         if end > data_len_bytes {
             return Err(Error::malformed(
                 Rule::SafetensorsTruncated,
@@ -119,20 +148,31 @@ impl Header {
                 format!("the tensors cover {end} bytes of data, the file has {data_len_bytes}"),
             ));
         }
-        Ok(Self { tensors, metadata })
+        Ok((Self { tensors, metadata }, unknown))
     }
 }
 
 /// Checks a tensor of `elements` elements (`None` if they exceed 64 bits),
 /// whose bytes should begin where those of the previous tensor end.
 fn check_tensor(tensor: &Tensor, elements: Option<u64>, expected_begin: u64) -> Result<()> {
-    let Range { start, end } = tensor.span;
+    check_span(&tensor.span, expected_begin)?;
+    check_len(tensor, elements)
+}
+
+fn check_span(&Range { start, end }: &Range<u64>, expected_begin: u64) -> Result<()> {
     if start != expected_begin || end < start {
         return Err(Error::malformed(
             Rule::SafetensorsOffsets,
             format!("data offsets [{start}, {end}) where {expected_begin} should begin"),
         ));
     }
+    Ok(())
+}
+
+/// Compares the length of a tensor's span with its dtype and its number of
+/// elements.
+fn check_len(tensor: &Tensor, elements: Option<u64>) -> Result<()> {
+    let Range { start, end } = tensor.span;
     let overflow = || {
         Error::malformed(
             Rule::SafetensorsOverflow,

@@ -19,22 +19,27 @@ NAME = "model.safetensors"
 
 def restored(packed: str | os.PathLike[str], threads: int = 0, progress: Any = None) -> Path:
     """Returns the path of the file that `packed` restores. It is unpacked
-    unless a file of its SHA-256 is there already.
+    unless this same file has been unpacked before: the SHA-256 that a packed
+    file records is a claim, which anybody can write, until it is compared.
 
     Raises:
         ZstnError: with the code ``"differs"`` if the restored bytes do not have
             the SHA-256 that the packed file records.
     """
     packed = os.path.realpath(packed)
-    recorded = _recorded(packed)
-    known = recorded or _remembered(packed)
-    if known is not None and (place := _place(known)).is_file():
+    if (place := _known_place(packed)) is not None:
         return place
-    with locked(known or _identity(packed)):
-        known = recorded or _remembered(packed)
-        if known is not None and (place := _place(known)).is_file():
+    with locked(_identity(packed)):
+        if (place := _known_place(packed)) is not None:
             return place
-        return _restore(packed, recorded, threads, progress)
+        return _restore(packed, _recorded(packed), threads, progress)
+
+
+def _known_place(packed: str) -> Path | None:
+    """Returns the restored file of a packed file that was restored before."""
+    digest = _remembered(packed)
+    place = None if digest is None else _place(digest)
+    return place if place is not None and place.is_file() else None
 
 
 def _place(digest: str) -> Path:
@@ -60,9 +65,10 @@ def _restore(packed: str, recorded: str | None, threads: int, progress: Any) -> 
         part.chmod(part.stat().st_mode & 0o444)
         place = _place(digest)
         place.parent.mkdir(exist_ok=True)
-        os.replace(part, place)
-    if recorded is None:
-        _remember(packed, digest)
+        # Another packed file may have restored the same bytes.
+        if not place.is_file():
+            os.replace(part, place)
+    _remember(packed, digest)
     return place
 
 
@@ -82,7 +88,7 @@ def _recorded(packed: str) -> str | None:
 def _identity(packed: str) -> str:
     """Returns a name for this file as it is now."""
     status = os.stat(packed)
-    facts = f"{packed}\0{status.st_size}\0{status.st_mtime_ns}\0{status.st_ino}"
+    facts = f"{packed}\0{status.st_size}\0{status.st_mtime_ns}\0{status.st_ctime_ns}\0{status.st_ino}"
     return hashlib.sha256(facts.encode(errors="surrogateescape")).hexdigest()
 
 
@@ -91,7 +97,7 @@ def _memory(packed: str) -> Path:
 
 
 def _remembered(packed: str) -> str | None:
-    """Returns the SHA-256 of what a file without digests restored before."""
+    """Returns the SHA-256 of the bytes that this file restored before."""
     try:
         text = _memory(packed).read_text()
     except OSError:

@@ -1,5 +1,7 @@
 /** A stored cache in the origin private file system of a browser. */
 
+import { checkOptions } from "../../known-options.js";
+import type { OptionNames } from "../../known-options.js";
 import { UnsupportedError } from "../../errors.js";
 import { isEntryName } from "./entry.js";
 import { storedCache } from "./stored.js";
@@ -16,7 +18,9 @@ export interface OpfsCacheOptions extends StoredCacheOptions {
  * writes there from pages (Chromium 86, Firefox 111, Safari 26); an `UnsupportedError` otherwise. Browsers that refuse
  * only when something is stored, as some do in private windows, are seen in `storeError` of the cache.
  */
-export function opfsCache({ folder = "zstn-cache", ...options }: OpfsCacheOptions = {}): StoredCache {
+export function opfsCache(all: OpfsCacheOptions = {}): StoredCache {
+  checkOptions("opfsCache()", all, { folder: 1, maxBytes: 1 } satisfies OptionNames<OpfsCacheOptions>);
+  const { folder = "zstn-cache", ...options } = all;
   if (typeof globalThis.navigator?.storage?.getDirectory !== "function") {
     const reason = globalThis.isSecureContext === false ? "A page has one on https: or localhost only" : "This runtime has none";
     throw new UnsupportedError(`There is no origin private file system here. ${reason}; use \`memoryCache\` instead.`);

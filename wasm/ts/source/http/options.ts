@@ -32,6 +32,8 @@ export interface HttpOptions {
   giveUpAfterMs?: number;
   /** The longest file that is downloaded whole into memory if its server does not support ranges, in bytes. 64 MiB by default; 0 for never. */
   maxFullDownloadBytes?: number;
+  /** The URL of the hub that `hf://` addresses mean. In Node `HF_ENDPOINT` by default, otherwise Hugging Face. */
+  endpoint?: string;
   /** A cache for the bytes read: a number of bytes of memory, or a cache from `memoryCache`, `opfsCache` or `folderCache`. None by default. */
   cache?: number | ByteCache;
 }
@@ -75,7 +77,7 @@ export function cacheOf(bytes: number): ByteCache {
 
 /** Returns the options for a file that belongs to another one. Secrets are kept only if both have the same origin. */
 export function optionsForRelatedFile(options: HttpOptions, sameOrigin: boolean): HttpOptions {
-  const { headers, token, fetch, retries, idleTimeoutMs, giveUpAfterMs, maxFullDownloadBytes, cache } = options;
+  const { headers, token, fetch, retries, idleTimeoutMs, giveUpAfterMs, maxFullDownloadBytes, cache, endpoint } = options;
   const secrets = { ...(headers && { headers }), ...(token !== undefined && { token }) };
   return {
     ...(sameOrigin && secrets),
@@ -85,6 +87,7 @@ export function optionsForRelatedFile(options: HttpOptions, sameOrigin: boolean)
     ...(giveUpAfterMs !== undefined && { giveUpAfterMs }),
     ...(maxFullDownloadBytes !== undefined && { maxFullDownloadBytes }),
     ...(cache !== undefined && { cache }),
+    ...(endpoint !== undefined && { endpoint }),
   };
 }
 

@@ -1,5 +1,7 @@
 /** Coalescing: reads that begin together and lie close together become one request. */
 
+import { checkOptions } from "../../known-options.js";
+import type { OptionNames } from "../../known-options.js";
 import { queueMacrotask } from "../macrotask.js";
 import { mergeRanges } from "./merge-ranges.js";
 import type { MergedRange } from "./merge-ranges.js";
@@ -26,6 +28,7 @@ const DEFAULT_MAX_MERGED_BYTES = 16 << 20;
  * aborted. `open` does this with every source.
  */
 export function withCoalescing(source: Source, options: CoalesceOptions = {}): Source {
+  checkOptions("coalesce", options, { maxGapBytes: 1, maxMergedBytes: 1 } satisfies OptionNames<CoalesceOptions>);
   const maxGapBytes = atLeast("coalesce.maxGapBytes", options.maxGapBytes ?? DEFAULT_MAX_GAP_BYTES);
   const maxMergedBytes = atLeast("coalesce.maxMergedBytes", options.maxMergedBytes ?? DEFAULT_MAX_MERGED_BYTES);
   let waiting: SharedRead[] = [];

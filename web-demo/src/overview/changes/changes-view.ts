@@ -5,14 +5,15 @@ import type { Engine } from "../../engine/client.js";
 import type { Activities } from "../../network/activity.js";
 import { button, dataValue, element, select } from "../../page/element.js";
 import { errorText } from "../../page/error-text.js";
-import { approximately, formatBytes, formatCount, formatShare, plural } from "../../page/format.js";
+import { formatBytes, formatCount, formatShare, plural } from "../../page/format.js";
 import { isFloat } from "../../tree/dtype-family.js";
 import { ownBytes } from "../../tree/node.js";
 import { LayerMatrix } from "../layers/matrix.js";
 import { capitalised } from "../picture/legend.js";
 import type { Metric } from "../picture/metric.js";
 import { MeasuredChanges } from "./measured.js";
-import { changeMetrics, formatChange, isUnchanged } from "./metrics.js";
+import type { Figure } from "./measured.js";
+import { changeMetrics, figureText, formatChange } from "./metrics.js";
 import type { DeltaTensors } from "./metrics.js";
 import { pairingOf } from "./pairing.js";
 import type { Pairing } from "./pairing.js";
@@ -58,6 +59,11 @@ export class ChangesView {
   readonly #by = element("div", {});
   #metric: Metric;
   #frame = 0;
+  readonly #closing = new AbortController();
+  /** The request for what the files state, and whether it has been answered. */
+  #stated: Promise<void> | undefined;
+  #isStated = false;
+  #colour: string | undefined;
 
   constructor(options: ChangesOptions) {
     this.#options = options;
@@ -68,12 +74,10 @@ export class ChangesView {
     this.#others = others;
     this.#measured = new MeasuredChanges(owners);
     this.#delta = first.kind === "z4dm" ? new Map(first.tensors.map((tensor) => [tensor.name, tensor])) : second.kind === "z4dm" ? others : undefined;
-    const storedBytes = this.#storedBytes(shared);
     this.#sampler = new ChangeSampler({
       engine,
       activities,
       shared,
-      storedBytes,
       storedBytesOf: (tensor) => this.#storedBytes([tensor]),
       isLocal: first.isLocal && second.isLocal,
       measured: this.#measured,
@@ -81,19 +85,32 @@ export class ChangesView {
     });
     this.metrics = changeMetrics(this.#measured, this.#delta);
     this.#metric = this.#metricOf(undefined);
-    const isEstimate = (tensor: TensorInfo): boolean => this.#metric.key !== "stored" && !isUnchanged([tensor], this.#delta) && this.#measured.of(tensor)?.exact !== true;
     this.#matrix = new LayerMatrix({ tensors: shared, onPick, unknown: "not compared" });
-    this.#ranking = new Ranking({ tensors: shared, onPick, isEstimate });
+    this.#ranking = new Ranking({ tensors: shared, measured: this.#measured, onPick });
     this.#build();
   }
 
-  /** Begins to read, unless it has begun. A large delta is shown by what it stores, which costs nothing: reading is then up to the user. */
+  /** Begins with what the files state, which costs nothing, and then reads. A large delta is shown by what it stores: reading is then up to the user. */
   start(): void {
-    if (this.#sampler.state === "new" && this.#startsAlone && this.#pairing.shared.length > 0) void this.#sampler.run();
+    if (this.#stated !== undefined || this.#pairing.shared.length === 0) return;
+    const { engine } = this.#options;
+    const tensors = this.#pairing.shared.map(({ name }) => name);
+    this.#stated = engine
+      .call("stated", { tensors }, { signal: this.#closing.signal })
+      // Without it everything is compared by reading, which will tell what is wrong.
+      .catch(() => [])
+      .then((all) => {
+        if (this.#closing.signal.aborted) return;
+        this.#measured.state(all);
+        this.#isStated = true;
+        this.show(this.#colour);
+        if (this.#startsAlone) void this.#sampler.run();
+      });
   }
 
   /** Colours everything by the metric of that key; `undefined` for the best one. */
   show(colour: string | undefined): void {
+    this.#colour = colour;
     this.#metric = this.#metricOf(colour);
     const focused = this.#by.contains(document.activeElement);
     this.#by.replaceChildren(select("Colour by", this.metrics.map(({ key, label }) => [key, label] as const), this.#metric.key, this.#options.onColour));
@@ -104,6 +121,7 @@ export class ChangesView {
   /** Stops reading. */
   close(): void {
     cancelAnimationFrame(this.#frame);
+    this.#closing.abort();
     this.#sampler.close();
   }
 
@@ -144,57 +162,76 @@ export class ChangesView {
   }
 
   #showFigures(): void {
-    const { shared, onlyFirst, onlySecond, unlike } = this.#pairing;
+    const { onlyFirst, onlySecond } = this.#pairing;
+    this.#figures.replaceChildren(
+      this.#changedTensors(),
+      ...this.#changedWeights(),
+      figure("Only in A", formatCount(onlyFirst.length), this.#options.first.name),
+      figure("Only in B", formatCount(onlySecond.length), this.#options.second.name),
+    );
+  }
+
+  /** Returns the number of changed tensors, which is exact where the files state digests. */
+  #changedTensors(): HTMLElement {
+    const { shared, unlike } = this.#pairing;
+    const verdicts = shared.map((tensor) => this.#measured.verdict(tensor));
+    const count = (verdict: string): number => verdicts.filter((each) => each === verdict).length;
+    const [changed, undecided] = [count("changed"), count("undecided")];
+    const least = undecided > 0 ? "≥ " : "";
+    const notes = [undecided > 0 && `${formatCount(undecided)} not compared in full`, unlike.length > 0 && `${formatCount(unlike.length)} not comparable`];
+    const value = element("span", {}, dataValue(changed, `${least}${formatCount(changed)}`), ` of ${formatCount(shared.length)}`);
+    return figure("Tensors changed", value, notes.filter((note) => note !== false).join(", ") || "of the same name and shape");
+  }
+
+  #changedWeights(): HTMLElement[] {
+    const { shared } = this.#pairing;
     const floats = shared.filter(({ dtype }) => isFloat(dtype));
     const weights = floats.length > 0 ? floats : shared;
-    const kind = floats.length > 0 ? "float weights" : "values";
-    const sum = this.#measured.sum(weights);
-    const measuredTensors = weights.filter((tensor) => this.#measured.has(tensor)).length;
-    const basis = !sum ? "not compared yet" : measuredTensors < weights.length ? `${kind} of ${plural(measuredTensors, "compared tensor")}` : sum.isExact ? `all ${kind} compared` : `from ${formatShare(sum.comparedShare)} of the ${kind}`;
-    const percent = (value: number | undefined, format: (value: number) => string): HTMLElement | string => (value === undefined ? "–" : dataValue(value, sum?.isExact ? format(value) : approximately(format(value))));
-    this.#figures.replaceChildren(
-      figure("Shared tensors", formatCount(shared.length), unlike.length > 0 ? `${formatCount(unlike.length)} not comparable` : "by name"),
-      figure("Only here", formatCount(onlyFirst.length), this.#options.first.name),
-      figure("Only there", formatCount(onlySecond.length), this.#options.second.name),
-      figure("Weights changed", percent(sum?.changedShare, formatShare), basis),
-      figure("Relative change", percent(sum?.relative, formatChange), floats.length > 0 ? "by norm, of float weights" : "by norm"),
-    );
+    const kind = floats.length > 0 ? "floating-point values" : "values";
+    const missing = weights.filter((tensor) => !this.#measured.has(tensor)).length;
+    const sum = this.#measured.sum(weights, missing > 0);
+    const isNothing = weights.every((tensor) => this.#measured.verdict(tensor) === "same");
+    // Before anything changed has been measured, there is no figure.
+    const isMeasured = sum !== undefined && (isNothing || weights.some((tensor) => this.#measured.has(tensor) && this.#measured.verdict(tensor) !== "same"));
+    const shown = (found: Figure | undefined, format: (value: number) => string): HTMLElement | string => {
+      // Nothing in a sample is no figure of the whole.
+      if (!isMeasured || !found || (found.value === 0 && found.margin !== undefined)) return "–";
+      const least = Math.max(0, found.value - (found.margin ?? 0));
+      return missing > 0 ? dataValue(least, `≥ ${format(least).replace(/^< /, "")}`) : dataValue(found.value, figureText(found, format)!);
+    };
+    const left = `${plural(missing, "tensor")} not measured`;
+    const isUnseen = sum !== undefined && !sum.isExact && sum.changedShare?.value === 0;
+    const basis = !isMeasured ? "not measured" : isUnseen ? `no change in ${formatShare(sum.comparedShare)} of the ${kind}` : missing > 0 ? left : sum.isExact ? `all ${kind}` : `from ${formatShare(sum.comparedShare)} of the ${kind}`;
+    const norm = !isMeasured ? "not measured" : missing > 0 ? left : sum.isOfChanged ? "by norm, of the changed tensors" : "by norm";
+    return [figure("Weights changed", shown(sum?.changedShare, formatShare), basis), figure("Relative change", shown(sum?.relative, formatChange), norm)];
   }
 
   #showProgress(): void {
     const sampler = this.#sampler;
     const { shared } = this.#pairing;
-    const compared = shared.filter((tensor) => this.#measured.has(tensor)).length;
-    const isWhole = compared === shared.length && shared.every((tensor) => this.#measured.of(tensor)?.exact);
-    const read = formatBytes(this.#measured.fetchedBytes);
-    const left = shared.filter((tensor) => this.#measured.of(tensor)?.wholeBytes !== undefined && !this.#measured.has(tensor)).length;
-    const wholeBytes = this.#wholeBytes();
-    const all = button(`Compare all values (${formatBytes(wholeBytes)})`, () => void sampler.run("whole"), { class: "button small" });
-    const more = button("Continue", () => void sampler.run("sample"), { class: "button small" });
-    const so = `${formatCount(compared)} of ${plural(shared.length, "tensor")} compared, ${read} read`;
-    const integers = this.#integers;
     if (shared.length === 0) return this.#say(["The models have no tensors in common."]);
+    const settled = shared.filter((tensor) => this.#measured.isSettled(tensor)).length;
+    const read = formatBytes(this.#measured.fetchedBytes);
+    const all = button(`Compare all values (${formatBytes(sampler.leftBytes)})`, () => void sampler.run("whole"), { class: "button small" });
+    const more = sampler.hasUntouched ? [button("Continue", () => void sampler.run("sample"), { class: "button small" })] : [];
+    const so = `${formatCount(settled)} of ${plural(shared.length, "tensor")} compared in full, ${read} read`;
+    const integers = this.#integers;
+    if (!this.#isStated) return this.#say(["Comparing the digests of the tensors …"]);
+    if (settled === shared.length && sampler.state !== "running") return this.#say([`All values compared, ${read} read.`, integers]);
     if (sampler.state === "new" && !this.#startsAlone) {
       const estimate = button(`Estimate relative change (at most ${formatBytes(sampler.budgetBytes)})`, () => this.#estimate(), { class: "button small" });
-      return this.#say(["Stored change: the delta's bytes per byte of the tensor. It says where the delta is large, and costs no reading."], estimate);
+      return this.#say(["Stored change: the delta's bytes per byte of the tensor. It shows where the delta is large, and needs no download."], estimate);
     }
-    if (sampler.state === "running" || sampler.state === "new") return this.#say([`${so}${sampler.isSmall ? "" : `, at most ${formatBytes(sampler.budgetBytes)}`} …`], button("Cancel", () => sampler.stop(), { class: "button small", "aria-label": "Cancel comparing" }));
-    if (isWhole) return this.#say([`All values compared, ${read} read.`, integers]);
-    if (sampler.state === "failed") return this.#say([`${errorText(sampler.error)} ${so}.`, integers], more, all);
-    if (sampler.state === "stopped") return this.#say([`Cancelled. ${so}.`, integers], more, all);
-    if (sampler.state === "over budget") return this.#say([`Estimated from a sample: ${so}.`, integers], more, all);
-    const whole = left > 0 ? ` ${plural(left, "tensor")} can only be loaded whole and ${left === 1 ? "is" : "are"} left out.` : "";
-    return this.#say([`Estimated from a sample of rows: ${so}.${whole}`, integers], all);
+    if (sampler.state === "running" || sampler.state === "new") return this.#say([`${so} …`], button("Cancel", () => sampler.stop(), { class: "button small", "aria-label": "Cancel comparing" }));
+    if (sampler.state === "failed") return this.#say([`${errorText(sampler.error)} ${so}.`, integers], ...more, all);
+    if (sampler.state === "stopped") return this.#say([`Cancelled. ${so}.`, integers], ...more, all);
+    const untouched = sampler.state === "over budget" ? "Some tensors were skipped: reading them would exceed the budget." : "";
+    return this.#say([`Estimated from a sample of rows: ${so}.`, "± is a 95 % margin, as far as the other rows are like these.", untouched, integers], ...more, all);
   }
 
   #estimate(): void {
     this.#options.onColour(this.metrics[0]!.key);
     void this.#sampler.run("sample");
-  }
-
-  /** Returns the cost of comparing all values, in bytes. */
-  #wholeBytes(): number {
-    return this.#storedBytes(this.#pairing.shared.filter((tensor) => this.#measured.of(tensor)?.exact !== true));
   }
 
   /** Returns the stored bytes of tensors in both models. Tied data is read once. */
@@ -207,10 +244,10 @@ export class ChangesView {
     const { shared } = this.#pairing;
     const integers = shared.filter(({ dtype }) => !isFloat(dtype));
     if (integers.length === 0 || integers.length === shared.length) return "";
-    const compared = integers.filter((tensor) => this.#measured.has(tensor));
-    const differ = compared.filter((tensor) => this.#measured.of(tensor)!.changed > 0).length;
-    const found = compared.length === 0 ? "" : differ > 0 ? `, of which ${formatCount(differ)} changed` : compared.length === integers.length ? ", no change seen" : "";
-    return `The figures leave out ${plural(integers.length, "integer or mask tensor")}${found}.`;
+    const verdicts = integers.map((tensor) => this.#measured.verdict(tensor));
+    const changed = verdicts.filter((verdict) => verdict === "changed").length;
+    const found = changed > 0 ? `${formatCount(changed)} changed` : verdicts.every((verdict) => verdict === "same") ? "unchanged" : "not compared in full";
+    return `${plural(integers.length, integers.some(({ dtype }) => dtype === "BOOL") ? "integer or mask tensor" : "integer tensor")} not counted (${found}).`;
   }
 
   #say(words: readonly string[], ...buttons: HTMLElement[]): void {

@@ -2,18 +2,25 @@
 
 import type { TensorInfo } from "zstn";
 import { button, dataValue, element } from "../../page/element.js";
-import { approximately, formatCount } from "../../page/format.js";
+import { formatCount, plural } from "../../page/format.js";
 import type { Metric } from "../picture/metric.js";
 import { colourAt, paletteColours, scaleFor } from "../picture/scale.js";
+import type { MeasuredChanges } from "./measured.js";
 
 /** How many tensors are listed at first. */
 const FIRST_ROWS = 20;
 
 export interface RankingOptions {
   readonly tensors: readonly TensorInfo[];
+  readonly measured: MeasuredChanges;
   readonly onPick: (tensor: TensorInfo) => void;
-  /** Returns whether the value of a tensor is an estimate. */
-  readonly isEstimate: (tensor: TensorInfo) => boolean;
+}
+
+interface Ranked {
+  readonly tensor: TensorInfo;
+  readonly value: number | undefined;
+  /** How many values became NaN or infinite, or ceased to be. */
+  readonly nonFinite: number;
 }
 
 export class Ranking {
@@ -34,42 +41,52 @@ export class Ranking {
     this.node.append(element("h2", {}, "Most changed first"), this.#note, this.#list, this.#more);
   }
 
-  /** Sorts the tensors by a metric. Tensors without a value are left out, and counted. */
+  /** Sorts the changed tensors by a metric. A change of what is finite comes first, a change of unknown size last. */
   show(metric: Metric): void {
     this.#metric = metric;
-    const { tensors } = this.#options;
-    const known = tensors.flatMap((tensor) => {
-      const value = metric.value([tensor]);
-      return value === undefined ? [] : [{ tensor, value }];
+    const { tensors, measured } = this.#options;
+    const changed = tensors.flatMap((tensor): Ranked[] => {
+      const nonFinite = measured.finiteness(tensor)?.count ?? 0;
+      return measured.verdict(tensor) === "changed" || nonFinite > 0 ? [{ tensor, value: metric.value([tensor]), nonFinite }] : [];
     });
-    const changed = known.filter(({ value }) => value > 0).sort((a, b) => b.value - a.value);
-    const scale = scaleFor("root", changed.map(({ value }) => value));
-    const most = changed.reduce((largest, { value }) => (Number.isFinite(value) ? Math.max(largest, value) : largest), 0);
+    changed.sort((a, b) => b.nonFinite - a.nonFinite || (b.value ?? -1) - (a.value ?? -1));
+    const values = changed.flatMap(({ value }) => (value === undefined ? [] : [value]));
+    const scale = scaleFor("root", values);
+    const most = values.reduce((largest, value) => (Number.isFinite(value) ? Math.max(largest, value) : largest), 0);
     const shown = this.#isLong ? changed : changed.slice(0, FIRST_ROWS);
     const colours = paletteColours(metric.palette);
-    this.#list.replaceChildren(...shown.map(({ tensor, value }) => this.#row(tensor, value, Math.min(1, value / most), colourAt(scale.at(value), colours), metric)));
+    this.#list.replaceChildren(...shown.map((ranked) => this.#row(ranked, most, (value) => colourAt(scale.at(value), colours), metric)));
     const rest = changed.length - shown.length;
     this.#more.hidden = rest === 0;
     this.#more.textContent = `Show ${formatCount(rest)} more`;
-    const same = known.length - changed.length;
-    this.#note.textContent = [
-      known.length === 0 ? "Nothing compared yet." : changed.length === 0 ? "No tensor changed." : "",
-      same > 0 && changed.length > 0 ? `${formatCount(same)} of ${formatCount(known.length)} tensors show no change.` : "",
-    ].join("");
+    this.#note.textContent = this.#words(changed.length);
     this.#note.hidden = this.#note.textContent === "";
   }
 
-  #row(tensor: TensorInfo, value: number, length: number, colour: string, metric: Metric): HTMLElement {
-    const fill = element("i");
-    fill.style.width = `${Math.max(0.5, 100 * length)}%`;
-    fill.style.background = colour;
-    const text = metric.format(value);
+  /** Says what is known about the tensors that are not listed. */
+  #words(changed: number): string {
+    const { tensors, measured } = this.#options;
+    const same = tensors.filter((tensor) => measured.verdict(tensor) === "same").length;
+    const undecided = tensors.length - same - changed;
+    if (tensors.length === 0) return "";
+    if (undecided === 0) return changed === 0 ? "No tensor changed." : same === 0 ? "" : `${formatCount(same)} of ${plural(tensors.length, "tensor")} did not change.`;
+    const found = changed === 0 ? "No change found so far. " : "";
+    return `${found}${plural(undecided, "tensor")} ${undecided === 1 ? "has" : "have"} not been compared in full, and may have changed.`;
+  }
+
+  #row({ tensor, value, nonFinite }: Ranked, most: number, colourOf: (value: number) => string, metric: Metric): HTMLElement {
+    const fill = element("i", nonFinite > 0 ? { class: "non-finite" } : {});
+    const known = value ?? 0;
+    fill.style.width = `${nonFinite > 0 ? 100 : Math.max(0.5, most === 0 ? 100 : 100 * Math.min(1, known / most))}%`;
+    if (nonFinite === 0 && value !== undefined) fill.style.background = colourOf(known);
+    const size = value === undefined ? "changed, not measured" : (metric.text?.([tensor]) ?? metric.format(value));
+    const text = nonFinite > 0 ? this.#options.measured.finiteness(tensor)!.text : size;
     return element(
       "li",
       {},
       button(tensor.name, () => this.#options.onPick(tensor), { class: "link", title: tensor.name }),
       element("span", { class: "rank-bar", "aria-hidden": "true" }, fill),
-      dataValue(value, this.#options.isEstimate(tensor) ? approximately(text) : text),
+      value === undefined || nonFinite > 0 ? element("data", { value: nonFinite > 0 ? "NaN" : "" }, text) : dataValue(value, text),
     );
   }
 }

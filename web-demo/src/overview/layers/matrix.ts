@@ -4,7 +4,8 @@ import type { TensorInfo } from "zstn";
 import { button, element } from "../../page/element.js";
 import { formatCount, formatShape, plural } from "../../page/format.js";
 import { legend } from "../picture/legend.js";
-import type { Metric } from "../picture/metric.js";
+import { MARK_TEXTS } from "../picture/metric.js";
+import type { Mark, Metric } from "../picture/metric.js";
 import { colourAt, paletteColours, scaleOf } from "../picture/scale.js";
 import type { Scale } from "../picture/scale.js";
 import { CellGrid } from "./cell-grid.js";
@@ -17,6 +18,9 @@ const MIN_ROW_PX = 6;
 const MAX_ROW_PX = 24;
 /** Rows lower than this have no room for a number each. */
 const LABEL_ROW_PX = 13;
+const MARKS: readonly Mark[] = ["non-finite", "changed", "sampled"];
+/** How many cells with NaN or infinite values are named. */
+const MAX_WARNINGS = 3;
 /** The maximum number of tensors shown outside the layers. */
 const MAX_OUTSIDE = 24;
 
@@ -35,6 +39,7 @@ export class LayerMatrix {
   readonly #cells = new Map<HTMLElement, Cell>();
   readonly #readOut = element("p", { class: "caption", role: "status" });
   readonly #legend = element("div", {});
+  readonly #warning = element("p", { class: "odd", hidden: true });
   readonly #stacks: readonly Stack[];
   readonly #stacksNode = element("div", {});
   /** Shows biases and norms too, which are not matrices. */
@@ -51,7 +56,7 @@ export class LayerMatrix {
     this.#showStacks();
     this.node.append(this.#vectors, this.#stacksNode);
     if (outside.length > 0) this.node.append(this.#outside(outside));
-    this.node.append(this.#readOut, this.#legend);
+    this.node.append(this.#readOut, this.#legend, this.#warning);
     this.node.addEventListener("pointerover", (event) => this.#point(event.target));
     this.node.addEventListener("focusin", (event) => this.#point(event.target));
     this.node.addEventListener("pointerleave", () => this.#point(undefined));
@@ -82,8 +87,13 @@ export class LayerMatrix {
     const scale = scaleOf(metric.scale, [...values].flatMap(([node, value]) => (value === undefined ? [] : [{ value, isOutlier: isOutlier(this.#cells.get(node)!) }])));
     const colours = paletteColours(metric.palette);
     for (const [node, value] of values) this.#colour(node, value, scale, colours);
-    const isPartly = [...values.values()].includes(undefined);
-    this.#legend.replaceChildren(legend(metric, scale, isPartly ? [["hatched", this.#options.unknown]] : []));
+    const marks = new Map([...this.#cells].map(([node, cell]) => [node, metric.mark?.(cell)]));
+    for (const [node, mark] of marks) this.#mark(node, mark);
+    const isPartly = [...values].some(([node, value]) => value === undefined && marks.get(node) === undefined);
+    const kinds = new Set(marks.values());
+    const notes = MARKS.filter((mark) => kinds.has(mark)).map((mark) => [mark, MARK_TEXTS[mark]] as const);
+    this.#legend.replaceChildren(legend(metric, scale, [...notes, ...(isPartly ? [["hatched", this.#options.unknown] as const] : [])]));
+    this.#warn(metric);
     this.#point(document.activeElement ?? undefined);
   }
 
@@ -94,6 +104,21 @@ export class LayerMatrix {
     else node.dataset["value"] = String(value);
     const cell = this.#cells.get(node)!;
     node.setAttribute("aria-label", `${nameOf(cell)}: ${this.#describe(cell)}`);
+  }
+
+  /** Marks a cell by a pattern, and where it has room by a sign, so that nobody needs to see colours. */
+  #mark(node: HTMLElement, mark: Mark | undefined): void {
+    for (const each of MARKS) node.classList.toggle(each, each === mark);
+    if (mark !== undefined) node.classList.remove("unknown");
+  }
+
+  /** Names the tensors with NaN or infinite values, which a small cell could hide. */
+  #warn(metric: Metric): void {
+    const found = [...this.#cells.values()].filter((cell) => metric.mark?.(cell) === "non-finite");
+    this.#warning.hidden = found.length === 0;
+    const items = found.slice(0, MAX_WARNINGS).flatMap((cell, i) => [i > 0 ? "; " : "", button(nameOf(cell), () => this.#open(cell), { class: "link" }), ` (${this.#describe(cell)})`]);
+    const rest = found.length - MAX_WARNINGS;
+    this.#warning.replaceChildren(element("b", {}, "NaN or ∞: "), ...items, rest > 0 ? ` and ${plural(rest, "more cell")}.` : ".");
   }
 
   #describe(cell: Cell): string {
@@ -147,7 +172,10 @@ export class LayerMatrix {
   #pick(target: EventTarget | null): void {
     if (!(target instanceof HTMLElement) || !target.matches("[role=gridcell]")) return;
     const cell = this.#cells.get(target);
-    if (!cell) return;
+    if (cell) this.#open(cell);
+  }
+
+  #open(cell: Cell): void {
     const valueOf = (tensor: TensorInfo): number => this.#metric?.value([tensor]) ?? Number.NEGATIVE_INFINITY;
     this.#options.onPick(cell.reduce((best, tensor) => (valueOf(tensor) > valueOf(best) ? tensor : best)));
   }

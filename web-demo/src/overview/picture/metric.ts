@@ -1,7 +1,7 @@
 /** Metrics: what a picture of the model shows by colour. */
 
 import type { TensorInfo, TensorStatistics } from "zstn";
-import { formatBytes, formatShare, formatValue } from "../../page/format.js";
+import { formatBytes, formatCount, formatShare, formatValue } from "../../page/format.js";
 import { ownBytes } from "../../tree/node.js";
 import type { Palette, ScaleKind } from "./scale.js";
 
@@ -16,9 +16,19 @@ export interface Metric {
   readonly format: (value: number) => string;
   /** Whether the scale is that of matrices. Vectors, such as norms near 1, would take most of it. */
   readonly isOfMatrices?: boolean;
-  /** Returns the text of a value that is more than a number: an estimate, or one that is not known. */
+  /** Returns the text of a value, with its margin if it is an estimate. */
+  readonly text?: (tensors: readonly TensorInfo[]) => string | undefined;
+  /** Returns a sentence about tensors, where their value is more than a number, or not known. */
   readonly describe?: (tensors: readonly TensorInfo[]) => string;
+  /** Returns what tensors are marked as, besides their colour. */
+  readonly mark?: (tensors: readonly TensorInfo[]) => Mark | undefined;
 }
+
+/** A mark by a pattern: NaN or infinite values, a change of unknown size, or a sample without a change. */
+export type Mark = "non-finite" | "changed" | "sampled";
+
+/** What marks mean in pictures of one model and of two. */
+export const MARK_TEXTS: Readonly<Record<Mark, string>> = { "non-finite": "NaN or ∞", changed: "changed, size not measured", sampled: "no change in a sample" };
 
 export const countValues = (tensors: readonly Pick<TensorInfo, "shape">[]): number => tensors.reduce((sum, { shape }) => sum + shape.reduce((product, size) => product * size, 1), 0);
 
@@ -47,7 +57,23 @@ const BITS: Metric = {
 
 /** Returns the metrics that need no tensor bytes. */
 export function metricsOf(statistics: ReadonlyMap<string, TensorStatistics> | undefined): Metric[] {
-  return statistics ? [SIZE, BITS, ...fromStatistics(statistics)] : [SIZE, BITS];
+  if (!statistics) return [SIZE, BITS];
+  const nonFinite = (tensors: readonly TensorInfo[]): string => nonFiniteText(tensors, statistics);
+  return [SIZE, BITS, ...fromStatistics(statistics)].map((metric) => ({
+    ...metric,
+    mark: (tensors) => (nonFinite(tensors) === "" ? undefined : "non-finite"),
+    describe: (tensors) => {
+      const value = metric.value(tensors);
+      return [`${metric.label} ${value === undefined ? "not known" : metric.format(value)}`, nonFinite(tensors)].filter((part) => part !== "").join(", ");
+    },
+  }));
+}
+
+/** "1,536 NaN, 2 ∞" for tensors that have such values; empty for others. */
+export function nonFiniteText(tensors: readonly TensorInfo[], statistics: ReadonlyMap<string, TensorStatistics>): string {
+  const all = tensors.flatMap(({ name }) => statistics.get(name) ?? []);
+  const [nans, infinities] = [total(all, (one) => one.nans), total(all, (one) => one.infinities)];
+  return [nans > 0 && `${formatCount(nans)} NaN`, infinities > 0 && `${formatCount(infinities)} ∞`].filter((part) => part !== false).join(", ");
 }
 
 function fromStatistics(statistics: ReadonlyMap<string, TensorStatistics>): Metric[] {

@@ -8,6 +8,8 @@ import { dtypeChip } from "../../tree/row.js";
 import { ownBytes } from "../../tree/node.js";
 import type { Branch, Node } from "../../tree/node.js";
 import { legend } from "./legend.js";
+import { markPatterns } from "./mark-patterns.js";
+import { MARK_TEXTS } from "./metric.js";
 import type { Metric } from "./metric.js";
 import { orderedLayout } from "./ordered-layout.js";
 import type { Rectangle } from "./ordered-layout.js";
@@ -63,7 +65,7 @@ export class Treemap {
     this.#measure = measure;
     this.#metric = metric;
     const dtypes = [...new Set(this.#tensors.map(({ dtype }) => dtype))].sort();
-    this.#legend.replaceChildren(metric ? legend(metric, this.#scale(metric)) : element("div", { class: "picture-legend" }, ...dtypes.map(dtypeChip)));
+    this.#legend.replaceChildren(metric ? legend(metric, this.#scale(metric), this.#marks(metric)) : element("div", { class: "picture-legend" }, ...dtypes.map(dtypeChip)));
     this.#point(this.#under, true);
     this.draw();
   }
@@ -85,6 +87,7 @@ export class Treemap {
     ctx.strokeStyle = colour("line");
     ctx.lineWidth = 1;
     const fill = this.#metric ? this.#byMetric(this.#metric) : byDtype();
+    const patterns = markPatterns(ctx);
     for (const { x, y, width: across, height: down, tensor } of this.#cells) {
       ctx.fillStyle = fill(tensor);
       ctx.globalAlpha = this.#metric ? 1 : tensor.shape.length < 2 ? 0.55 : 0.82;
@@ -92,6 +95,11 @@ export class Treemap {
       ctx.fillRect(x, y, Math.max(0.5, across - gap), Math.max(0.5, down - gap));
       // The least colour of a metric may be that of the ground.
       if (this.#metric && across > 5 && down > 5) ctx.strokeRect(x + 0.5, y + 0.5, across - gap - 1, down - gap - 1);
+      const mark = this.#metric?.mark?.([tensor]);
+      if (mark === undefined) continue;
+      ctx.fillStyle = patterns[mark];
+      ctx.globalAlpha = 1;
+      ctx.fillRect(x, y, Math.max(0.5, across - gap), Math.max(0.5, down - gap));
     }
     ctx.globalAlpha = 1;
     this.#label(ctx, fill);
@@ -111,6 +119,12 @@ export class Treemap {
     ctx.clearRect(0, 0, width, height);
     ctx.drawImage(this.#picture, 0, 0, width, height);
     if (this.#under) this.#outline(ctx, this.#under);
+  }
+
+  /** Returns the marks that some tensors have, with what they mean. */
+  #marks({ mark }: Metric): (readonly [string, string])[] {
+    const kinds = new Set(this.#tensors.map((tensor) => mark?.([tensor])));
+    return [...kinds].flatMap((kind) => (kind === undefined ? [] : [[kind, MARK_TEXTS[kind]] as const]));
   }
 
   #scale(metric: Metric): Scale {
@@ -182,7 +196,7 @@ export class Treemap {
 
   /** Returns what the colour of a tensor means, to follow its sizes. */
   #about(tensor: TensorInfo): string {
-    if (!this.#metric || this.#metric.key === "size") return "";
+    if (!this.#metric || (this.#metric.key === "size" && !this.#metric.mark?.([tensor]))) return "";
     const value = this.#metric.value([tensor]);
     return `: ${this.#metric.describe?.([tensor]) ?? (value === undefined ? "" : `${this.#metric.label} ${this.#metric.format(value)}`)}`;
   }

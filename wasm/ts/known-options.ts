@@ -1,0 +1,15 @@
+/** Refusing options that a call does not have: plain JavaScript and misspelt names would otherwise be ignored. */
+
+import { InvalidInputError } from "./errors.js";
+
+/** The names of all options in `Options`. */
+export type OptionNames<Options> = Readonly<Record<keyof Options, 1>>;
+
+/** The options that every call has that reads from web servers. */
+export const HTTP_OPTIONS = { headers: 1, token: 1, fetch: 1, retries: 1, idleTimeoutMs: 1, giveUpAfterMs: 1, maxFullDownloadBytes: 1, cache: 1, endpoint: 1 } as const;
+
+/** Throws an `InvalidInputError` unless `options` is `undefined` or an object with no other keys than `known`. */
+export function checkOptions(call: string, options: unknown, known: Readonly<Record<string, 1>>): void {
+  const unknown = Object(options) === options ? Object.keys(options as object).find((name) => !Object.hasOwn(known, name)) : options;
+  if (unknown !== undefined) throw new InvalidInputError(`${call} has no option \`${String(unknown)}\`. Its options are ${Object.keys(known).join(", ")}.`);
+}

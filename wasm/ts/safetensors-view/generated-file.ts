@@ -1,0 +1,24 @@
+/** The safetensors file of a model that is not one itself: its tensors are read, and decoded, when their bytes are. */
+
+import type { ReadOptions, Source } from "../source/source.js";
+import type { TensorInfo } from "../tensor.js";
+import type { Readable } from "./model-file.js";
+import { TensorCache } from "./tensor-cache.js";
+import { VirtualFile } from "./virtual-file.js";
+
+/** Returns the file. It keeps up to `cacheBytes` of decoded tensors. */
+export function generatedFile({ kind, tensors, files, instance, unpacked, decode }: Readable, cacheBytes: number): Source {
+  const infos = [...tensors.values()];
+  if (kind === "safetensors") return new VirtualFile(instance, unpacked, (index, begin, end, signal) => readStored(files, infos[index]!, begin, end, signal && { signal }));
+  const decoded = new TensorCache(cacheBytes, (index, signal) => decode(infos[index]!, signal));
+  return new VirtualFile(instance, unpacked, async (index, begin, end, signal) => {
+    const bytes = await decoded.get(index, infos[index]!.byteLength, signal);
+    return bytes.subarray(begin, end);
+  });
+}
+
+/** Reads a part of an uncompressed tensor, and nothing else. */
+function readStored(files: readonly Source[], info: TensorInfo, begin: number, end: number, options: ReadOptions | undefined): Promise<Uint8Array> {
+  const { file, offset } = info.parts[0]!;
+  return files[file]!.read(offset + begin, end - begin, options);
+}

@@ -1,0 +1,20 @@
+/** Margins of estimates from a sample, by leaving out one group of rows after the other (the jackknife). */
+
+/** Fewer groups than these say nothing about a margin. */
+const MIN_GROUPS = 4;
+/** Half the width of an interval in standard errors, by Student's distribution: at least 95 % for few groups and for more. */
+const FEW = { groups: 8, errors: 4, ofMore: 3 };
+
+/**
+ * Returns the margin of `estimate` over all `groups`: half the width of an interval of at least 95 %, as far as groups that were not
+ * read are like those that were. `share` is that of the whole that was read. `undefined` if there are too few groups.
+ */
+export function marginOf<Group>(groups: readonly Group[], share: number, estimate: (groups: readonly Group[]) => number): number | undefined {
+  if (groups.length < MIN_GROUPS) return undefined;
+  const without = groups.map((_, left) => estimate(groups.filter((_, i) => i !== left)));
+  const mean = without.reduce((sum, value) => sum + value / without.length, 0);
+  const squares = without.reduce((sum, value) => sum + (value - mean) ** 2, 0);
+  const error = Math.sqrt(squares * (1 - 1 / groups.length) * Math.max(0, 1 - share));
+  const margin = error * (groups.length < FEW.groups ? FEW.errors : FEW.ofMore);
+  return Number.isFinite(margin) ? margin : undefined;
+}
