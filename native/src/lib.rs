@@ -63,6 +63,8 @@ pub mod model_delta;
 mod output;
 mod pack;
 mod progress;
+#[cfg(any(feature = "lfs", feature = "manifest"))]
+pub mod proof;
 mod reader;
 mod report;
 mod safetensors_view;

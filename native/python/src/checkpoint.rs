@@ -37,7 +37,7 @@ pub fn effort(name: &str) -> PyResult<Effort> {
 #[pyo3(from_item_all)]
 pub struct Common {
     pub threads: usize,
-    memory: Option<u64>,
+    pub memory: Option<u64>,
     pub overwrite: bool,
     pub progress: Option<Py<PyAny>>,
     pub http: Http,

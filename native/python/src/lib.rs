@@ -50,7 +50,8 @@ mod _native {
     };
     #[pymodule_export]
     use super::manifest::{
-        Results, copy_sha256, list_objects, plan_key, read_plan, stream_sha256, work_row,
+        Results, check_restores, copy_sha256, list_objects, plan_key, read_plan, stream_sha256,
+        work_row,
     };
     #[pymodule_export]
     use super::reader::Reader;

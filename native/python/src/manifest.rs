@@ -11,10 +11,11 @@ use zstn::core::frame::select::EncodeOptions;
 use zstn::core::sketch::MAX_FILE_BYTES;
 use zstn::hub::Hub;
 use zstn::manifest::{Class, Done, Failed, ListedResult, Row, key_against};
+use zstn::proof::StoredFile;
 use zstn::source::HttpOptions;
 use zstn::work::{Origin, RowOutcome, RowWork, WorkerOptions};
 
-use crate::checkpoint::effort;
+use crate::checkpoint::{Common, effort};
 use crate::engine;
 use crate::error::to_python;
 use crate::interrupt::{run, run_short};
@@ -56,6 +57,37 @@ pub fn stream_sha256(py: Python<'_>, location: &str) -> PyResult<(u64, String)> 
     })
 }
 
+/// Checks that a stored packed file restores the original with this SHA-256, and raises
+/// the reason why it does not.
+#[pyfunction]
+pub fn check_restores(
+    py: Python<'_>,
+    stored: &str,
+    stored_sha256: Option<String>,
+    bases: Vec<String>,
+    original_sha256: String,
+    common: Common,
+) -> PyResult<()> {
+    let stored = location(stored);
+    let watch = Watch::new(common.progress);
+    run(py, &watch, move |watch| {
+        let address = stored.to_string();
+        let address = Location::is_url(&address).then_some(&*address);
+        let mut file = StoredFile::new(&stored).http(common.http.options(address)?);
+        if let Some(sha256) = stored_sha256 {
+            file = file.sha256(sha256);
+        }
+        if let Some(bytes) = common.memory {
+            file = file.memory_bytes(bytes);
+        }
+        for base in &bases {
+            file = file.base(location(base));
+        }
+        let engine = engine::with_threads(common.threads)?;
+        zstn::proof::check_restores(&engine, &file, &original_sha256, watch)
+    })
+}
+
 /// Copies a file to a path. Returns its length and its SHA-256.
 #[pyfunction]
 pub fn copy_sha256(py: Python<'_>, location: &str, path: PathBuf) -> PyResult<(u64, String)> {
@@ -78,10 +110,16 @@ pub struct Results(zstn::manifest::Results);
 
 #[pymethods]
 impl Results {
+    /// Opens a folder, which is made if it is missing; with `existing`, it has to hold
+    /// results.
     #[new]
-    fn new(py: Python<'_>, root: &str) -> PyResult<Self> {
-        let root = location(root);
-        let open = || zstn::manifest::Results::open(&root, &HttpOptions::default());
+    #[pyo3(signature = (root, existing=false))]
+    fn new(py: Python<'_>, root: &str, existing: bool) -> PyResult<Self> {
+        let (root, http) = (location(root), HttpOptions::default());
+        let open = || match existing {
+            true => zstn::manifest::Results::existing(&root, &http),
+            false => zstn::manifest::Results::open(&root, &http),
+        };
         run_short(py, open).map(Self)
     }
 
@@ -92,6 +130,13 @@ impl Results {
 
     fn done(&self, py: Python<'_>, key: &str) -> PyResult<Option<String>> {
         let done = run_short(py, || self.0.done(key))?;
+        done.as_ref().map(to_json).transpose()
+    }
+
+    /// Returns the entry of a row that is done, if its packed file is there.
+    fn packed(&self, py: Python<'_>, row: &str) -> PyResult<Option<String>> {
+        let row: Row = from_json(row)?;
+        let done = run_short(py, || self.0.packed(&row))?;
         done.as_ref().map(to_json).transpose()
     }
 
@@ -186,13 +231,13 @@ pub fn work_row(
         RowOutcome::Failed {
             class,
             reason,
-            is_known,
+            is_unread,
         } => {
             let state = match class {
                 Class::Retry => "retry",
                 Class::Refused => "refused",
             };
-            (state, reason, if is_known { 0 } else { len_bytes }, 0)
+            (state, reason, if is_unread { 0 } else { len_bytes }, 0)
         }
         _ => return Err(PyValueError::new_err("an outcome of another version")),
     })

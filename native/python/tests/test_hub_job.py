@@ -99,7 +99,8 @@ def test_a_file_that_changed_since_the_plan_is_refused(source: Path, tmp_path: P
     make_plan(source, plan, "--repo", "a/m0")
     write(source, "a/m0/model.safetensors", weights(99, 20_000))
     outcomes, _ = run(plan, source, store, status=1)
-    assert "other bytes than those that were listed" in outcomes[0]["reason"]
+    assert "has changed since it was listed" in outcomes[0]["reason"]
+    assert outcomes[0]["reason"].endswith("plan again")
     assert not files(store)
 
 
@@ -280,7 +281,13 @@ def test_every_json_key_is_documented(source: Path, tmp_path: Path) -> None:
     found: set[str] = set()
     report = json.loads(hub("report", store, "--plan", plan, "--json")[0])
     garbage = json.loads(hub("gc", store, "--plan", plan, "--json")[0])
-    for values in [*outcomes, summary, report, report["saved"], *report["failed"], garbage]:
+    next((store / "packed").iterdir()).write_bytes(b"damaged")
+    checked = json.loads(hub("check", store, "--plan", plan, "--json", status=1)[0])
+    assert checked["damaged"]
+    for values in [
+        *outcomes, summary, report, report["saved"], *report["failed"], garbage, checked,
+        *checked["damaged"],
+    ]:  # fmt: skip
         found |= values.keys()
     text = (Path(__file__).parents[3] / "docs/json.md").read_text(encoding="utf-8")
     table = text.split("\n## A whole hub\n")[1].split("\n## ")[0]

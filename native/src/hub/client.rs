@@ -10,6 +10,7 @@ use ureq::http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri};
 use ureq::typestate::AgentScope;
 use ureq::{Agent, AsSendBody, Body};
 
+use super::refusal::Permission;
 use super::{Refusal, Repository};
 use zstn_net::{shown, target};
 
@@ -127,7 +128,8 @@ impl Hub {
         HttpOptions::default().with_hub(&self.given, self.token.as_deref())
     }
 
-    /// Makes a request to the hub, with the token, and parses its answer.
+    /// Makes a request to the hub, with the token, and parses its answer. A request
+    /// that fails for a reason that may pass is repeated.
     pub(super) fn call(
         &self,
         repository: &Repository,
@@ -135,36 +137,47 @@ impl Hub {
         path: &str,
         body: Option<(&str, &[u8])>,
     ) -> Result<(Value, HeaderMap)> {
+        retrying(|| self.call_once(repository, method, path, body))
+    }
+
+    /// Makes a request to the hub once, with the token, and parses its answer.
+    pub(super) fn call_once(
+        &self,
+        repository: &Repository,
+        method: &str,
+        path: &str,
+        body: Option<(&str, &[u8])>,
+    ) -> Result<(Value, HeaderMap), Failure> {
         let url = format!("{}{path}", self.endpoint);
-        retrying(|| {
-            let mut request = self.authorised(Request::builder().method(method).uri(&url));
-            if let Some((kind, _)) = body {
-                request = request
-                    .header("content-type", kind)
-                    .header("accept", kind_of_answer(kind));
-            }
-            let answer = match body {
-                Some((_, bytes)) => self.send(&url, request, bytes)?,
-                None => self.send(&url, request, ())?,
+        let mut request = self.authorised(Request::builder().method(method).uri(&url));
+        if let Some((kind, _)) = body {
+            request = request
+                .header("content-type", kind)
+                .header("accept", kind_of_answer(kind));
+        }
+        let answer = match body {
+            Some((_, bytes)) => self.send(&url, request, bytes)?,
+            None => self.send(&url, request, ())?,
+        };
+        let (parts, mut body) = answer.into_parts();
+        if !parts.status.is_success() {
+            let (status, headers) = (parts.status, &parts.headers);
+            let permission = Permission::of_method(method);
+            let has_token = self.token.is_some();
+            return match Refusal::of(repository, status, headers, has_token, permission) {
+                Some(refusal) => Err(refusal.into()),
+                None => Err(refused(&url, status, headers)),
             };
-            let (parts, mut body) = answer.into_parts();
-            if !parts.status.is_success() {
-                let has_token = self.token.is_some();
-                return match Refusal::of(repository, parts.status, &parts.headers, has_token) {
-                    Some(refusal) => Err(refusal.into()),
-                    None => Err(refused(&url, parts.status, &parts.headers)),
-                };
-            }
-            let read = body.with_config().limit(MAX_ANSWER_BYTES).read_to_vec();
-            let bytes = read.map_err(|error| unanswered(&url, &error))?;
-            let value = match bytes.is_empty() {
-                true => Ok(Value::Null),
-                false => serde_json::from_slice(&bytes),
-            };
-            let value = value
-                .map_err(|error| problem(&url, format!("the answer is not JSON: {error}"), None))?;
-            Ok((value, parts.headers))
-        })
+        }
+        let read = body.with_config().limit(MAX_ANSWER_BYTES).read_to_vec();
+        let bytes = read.map_err(|error| unanswered(&url, &error))?;
+        let value = match bytes.is_empty() {
+            true => Ok(Value::Null),
+            false => serde_json::from_slice(&bytes),
+        };
+        let value = value
+            .map_err(|error| problem(&url, format!("the answer is not JSON: {error}"), None))?;
+        Ok((value, parts.headers))
     }
 
     /// Adds the token to a request to the hub.

@@ -15,7 +15,7 @@ mod upload;
 
 pub use client::Hub;
 pub use commit::{Addition, NewCommit};
-pub use refusal::Refusal;
+pub use refusal::{Permission, Refusal};
 pub use repository::{RepoKind, Repository};
 #[cfg(feature = "worker")]
 pub(crate) use revision::is_commit;

@@ -1,8 +1,38 @@
 //! Refusals of a hub.
 
+use std::fmt;
+
 use ureq::http::{HeaderMap, StatusCode};
 
 use super::Repository;
+
+/// The permission that a request needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Permission {
+    /// To read a repository.
+    Read,
+    /// To write to it.
+    Write,
+}
+
+impl Permission {
+    /// Returns the permission that a request with this method needs.
+    pub(super) fn of_method(method: &str) -> Self {
+        match method {
+            "GET" | "HEAD" => Self::Read,
+            _ => Self::Write,
+        }
+    }
+}
+
+impl fmt::Display for Permission {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Read => "read",
+            Self::Write => "write to",
+        })
+    }
+}
 
 /// The reason why a hub refuses a request, as a sentence with what to do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -10,12 +40,14 @@ use super::Repository;
 pub enum Refusal {
     /// There is no token, and the request needs one.
     #[error(
-        "{repository}: the hub asks for a login; set HF_TOKEN to a token that may write to the \
-         repository"
+        "{repository}: the hub asks for a login; set HF_TOKEN to a token that may {permission} \
+         the repository"
     )]
     NoToken {
         /// The repository.
         repository: String,
+        /// The permission that is missing.
+        permission: Permission,
     },
     /// Status 401 in spite of a token.
     #[error(
@@ -27,10 +59,15 @@ pub enum Refusal {
         repository: String,
     },
     /// Status 403.
-    #[error("{repository}: the token may not do this; give it the permission to write there{said}")]
+    #[error(
+        "{repository}: the token may not do this; give it the permission to {permission} the \
+         repository{said}"
+    )]
     Forbidden {
         /// The repository.
         repository: String,
+        /// The permission that is missing.
+        permission: Permission,
         /// The words of the hub, in parentheses, or nothing.
         said: String,
     },
@@ -83,6 +120,7 @@ impl Refusal {
         status: StatusCode,
         headers: &HeaderMap,
         has_token: bool,
+        permission: Permission,
     ) -> Option<Self> {
         let header = |name: &str| headers.get(name)?.to_str().ok();
         let said = header("x-error-message").filter(|said| !said.is_empty());
@@ -93,8 +131,15 @@ impl Refusal {
         }
         Some(match status.as_u16() {
             401 if has_token => Self::Unauthorized { repository },
-            401 => Self::NoToken { repository },
-            403 => Self::Forbidden { repository, said },
+            401 => Self::NoToken {
+                repository,
+                permission,
+            },
+            403 => Self::Forbidden {
+                repository,
+                permission,
+                said,
+            },
             404 => Self::NotFound { repository, said },
             _ => return None,
         })

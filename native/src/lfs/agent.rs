@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::channel::{Channel, Replies, receive};
 use super::fault::Fault;
 use super::message::{Problem, Request, Response, Transfer};
-use super::meter::Meter;
+use super::meter::{Meter, Stage};
 use super::object::Workshop;
 use super::oid::Oid;
 use super::repository::Repository;
@@ -189,24 +189,50 @@ impl Agent {
         if let Some(store) = store
             && store.contains(oid, &self.http)?
         {
-            return Ok(());
+            let stages = (meter.stage(0, 1, 2), meter.stage(1, 2, 2));
+            return self.check_stored(workshop, store, oid, transfer.size, stages);
         }
         let original = Path::new(&transfer.path);
         check_local(original, oid, transfer.size)?;
-        let (packing, checking) = (meter.stage(0, 2, 4), meter.stage(2, 3, 4));
+        let (packing, checking) = (meter.stage(0, 2, 6), meter.stage(2, 3, 6));
         let (stored, sending) = match workshop.pack(original, Some(oid), &packing, &checking)? {
-            Some(stored) => (stored, meter.stage(3, 4, 4)),
-            None => (workshop.plain(original)?, meter.stage(0, 4, 4)),
+            Some(stored) => (stored, meter.stage(3, 4, 6)),
+            None => (workshop.plain(original)?, meter.stage(0, 4, 6)),
         };
         match (&transfer.action, store) {
             (Some(action), _) => {
                 server::send(action, &stored.file, stored.len_bytes, &self.http, &sending)
             }
             (None, Some(store)) => {
-                store.create(oid, &stored.file, stored.len_bytes, &self.http, &sending)
+                store.create(oid, &stored.file, stored.len_bytes, &self.http, &sending)?;
+                let stages = (meter.stage(4, 5, 6), meter.stage(5, 6, 6));
+                self.check_stored(workshop, store, oid, transfer.size, stages)
             }
             (None, None) => Ok(()),
         }
+    }
+
+    /// Reads an object from the store and compares the bytes that it restores with its
+    /// name. git-lfs takes an uploaded object for safe, and may prune the local one.
+    fn check_stored(
+        &self,
+        workshop: &Workshop<'_>,
+        store: &Store,
+        oid: &Oid,
+        size: u64,
+        (fetching, restoring): (Stage<'_>, Stage<'_>),
+    ) -> Result<()> {
+        let location = store.location(oid);
+        let checked = workshop
+            .fetch(&location, &self.http, size, &fetching)
+            .and_then(|fetched| workshop.check(fetched, size, oid, &restoring));
+        checked.map_err(|fault| {
+            let gone = match fault {
+                Fault::Missing => store.check_folder().err(),
+                _ => None,
+            };
+            gone.unwrap_or_else(|| fault.describe(&location, oid, size))
+        })
     }
 
     fn download(

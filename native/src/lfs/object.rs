@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
+use sha2::{Digest, Sha256};
 use zstn_core::catalog::{Kind, recognise};
 use zstn_core::container::zstn::{Prefix, parse_sha256};
 
@@ -12,11 +13,12 @@ use super::meter::Stage;
 use super::oid::Oid;
 use super::scratch::Scratch;
 use super::stored_form::{ENVELOPE, HEAD_BYTES, StoredForm};
+use crate::proof::{hex, restored};
 use crate::source::{HttpOptions, Map, Source};
 use crate::unpack::unpack_file;
 use crate::{
-    Engine, Error, Location, Output, PackOptions, Progress, Result, Sink, VerifyOptions, pack,
-    verify,
+    Engine, Error, Location, Output, PackOptions, Progress, Result, Sink, UnpackOptions,
+    VerifyOptions, pack, verify,
 };
 
 /// The number of first bytes that say whether a file is safetensors.
@@ -154,16 +156,46 @@ impl Workshop<'_> {
     ) -> Result<PathBuf, Fault> {
         let restored = self.restore_unchecked(fetched, len_bytes, oid.as_str(), progress);
         let checked = restored.and_then(|path| {
-            let found = Oid::of_file(&path)?;
-            match found == *oid {
-                true => Ok(path),
-                false => Err(Fault::Digest(found)),
-            }
+            same(&Oid::of_file(&path)?, oid)?;
+            Ok(path)
         });
         if checked.is_err() {
             self.scratch.remove(oid.as_str());
         }
         checked
+    }
+
+    /// Checks that a stored object restores the original, as [`Self::restore`] does, and
+    /// writes no file.
+    ///
+    /// # Errors
+    /// Those of [`Self::restore`].
+    pub(super) fn check(
+        &self,
+        fetched: Fetched,
+        len_bytes: u64,
+        oid: &Oid,
+        progress: &dyn Progress,
+    ) -> Result<(), Fault> {
+        let map = fetched.map;
+        let start = match form(&map, len_bytes)? {
+            StoredForm::Packed => {
+                let options = UnpackOptions::default()
+                    .memory_bytes(self.memory_bytes)
+                    .progress(progress);
+                let found = restored(self.engine, map, &options)?;
+                return same(&found.parse()?, oid);
+            }
+            StoredForm::Plain => 0,
+            StoredForm::Enveloped => ENVELOPE.len(),
+        };
+        let mut sum = Sha256::new();
+        for piece in map.pieces(start..map.len()) {
+            sum.update(piece);
+            progress.advance(piece.len() as u64);
+        }
+        map.check_unchanged()?;
+        same(&hex(&sum.finalize()).parse()?, oid)
     }
 
     /// Does the same without looking at the digest, and may leave a file after an
@@ -177,11 +209,8 @@ impl Workshop<'_> {
     ) -> Result<PathBuf, Fault> {
         let Fetched { map, path } = fetched;
         let target = self.scratch.path(name);
-        let start = match StoredForm::of(&map[..map.len().min(HEAD_BYTES)])? {
+        let start = match form(&map, len_bytes)? {
             StoredForm::Packed => {
-                let prefix = Prefix::parse(&map, map.len_bytes());
-                let prefix = prefix.map_err(Error::place(map.name()))?;
-                check_len(prefix.original_len_bytes(), len_bytes)?;
                 let output = Output::create(&target)?;
                 unpack_file(self.engine, &map, output, self.memory_bytes, progress)?;
                 return Ok(target);
@@ -189,7 +218,6 @@ impl Workshop<'_> {
             StoredForm::Plain => 0,
             StoredForm::Enveloped => ENVELOPE.len(),
         };
-        check_len((map.len() - start) as u64, len_bytes)?;
         if let (Some(path), 0) = (path, start) {
             return match std::fs::rename(&path, &target) {
                 Ok(()) => Ok(target),
@@ -233,6 +261,29 @@ fn head(path: &Path) -> Result<(Vec<u8>, u64)> {
         Ok((head, len_bytes))
     };
     read().map_err(Error::file("read", path))
+}
+
+/// Returns the form of a stored object that has the length of the original.
+fn form(map: &Map, len_bytes: u64) -> Result<StoredForm, Fault> {
+    let form = StoredForm::of(&map[..map.len().min(HEAD_BYTES)])?;
+    let found = match form {
+        StoredForm::Packed => {
+            let prefix = Prefix::parse(map, map.len_bytes());
+            let prefix = prefix.map_err(Error::place(map.name()))?;
+            prefix.original_len_bytes()
+        }
+        StoredForm::Plain => map.len_bytes(),
+        StoredForm::Enveloped => map.len_bytes() - ENVELOPE.len() as u64,
+    };
+    check_len(found, len_bytes)?;
+    Ok(form)
+}
+
+fn same(found: &Oid, expected: &Oid) -> Result<(), Fault> {
+    match found == expected {
+        true => Ok(()),
+        false => Err(Fault::Digest(found.clone())),
+    }
 }
 
 fn check_len(found: u64, expected: u64) -> Result<(), Fault> {

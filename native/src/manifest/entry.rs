@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Row;
+use super::key::is_digest;
 
 /// A file that was packed and verified.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,6 +28,16 @@ impl Done {
             packed_bytes,
             packed_sha256,
         }
+    }
+
+    /// Returns whether this is the entry of the row: of the same work on the same
+    /// content, with the digest of the packed file.
+    #[must_use]
+    pub fn is_of(&self, row: &Row) -> bool {
+        self.row.key == row.key
+            && self.row.sha256 == row.sha256
+            && self.row.packed_name() == row.packed_name()
+            && is_digest(&self.packed_sha256)
     }
 }
 

@@ -3,6 +3,8 @@
 use sha2::{Digest, Sha256};
 use zstn_core::frame::select::EncodeOptions;
 
+pub(crate) use crate::proof::hex;
+
 /// The version of what the packer writes. It changes with the packed bytes of the
 /// same input, so that results of an older packer are not taken for those of this
 /// one.
@@ -37,11 +39,6 @@ pub fn key_against(sha256: &str, options: impl Into<EncodeOptions>, bases: &[Str
 /// Returns the SHA-256 of bytes in lower-case hex.
 pub(crate) fn hex_digest(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes))
-}
-
-/// Returns bytes in lower-case hex.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Returns whether a text is a SHA-256 or a key in lower-case hex.

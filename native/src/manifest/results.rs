@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{Done, Failed};
+use super::{Done, Failed, Row};
 use crate::source::{HttpOptions, store};
 use crate::{Error, Location, Output, Result};
 
@@ -54,6 +54,32 @@ impl Results {
         Ok(results)
     }
 
+    /// Opens a folder that holds results, and creates nothing.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for a folder without any; a store that cannot be read.
+    pub fn existing(root: &Location, http: &HttpOptions) -> Result<Self> {
+        let results = Self {
+            root: root.clone(),
+            http: http.clone(),
+        };
+        let mut has_any = false;
+        for folder in ["done", "failed", "packed"] {
+            has_any |= match results.at(folder, "") {
+                // A run that has only begun has made the folders.
+                Location::Path(path) => path.is_dir(),
+                Location::Url(url) => !has_any && !list_stored(&url, http)?.is_empty(),
+                Location::Stdin => false,
+            };
+        }
+        match has_any {
+            true => Ok(results),
+            false => Err(Error::Usage(format!(
+                "there are no results in {root}; correct the name, or run a plan with it first"
+            ))),
+        }
+    }
+
     /// Returns the location of a file in one of the folders.
     #[must_use]
     pub fn at(&self, folder: &str, name: &str) -> Location {
@@ -89,6 +115,54 @@ impl Results {
     /// I/O errors.
     pub fn put_done(&self, done: &Done) -> Result<bool> {
         self.write("done", &done.row.key, done, false)
+    }
+
+    /// Writes the entry of work that is done in the place of one that describes another
+    /// packed file.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub fn replace_done(&self, done: &Done) -> Result<()> {
+        self.write("done", &done.row.key, done, true)?;
+        Ok(())
+    }
+
+    /// Returns the entry of a row that is done, if its packed file is there with the
+    /// recorded length. The bytes of the packed file are not read.
+    ///
+    /// # Errors
+    /// An entry that is none; a store that cannot be read.
+    pub fn packed(&self, row: &Row) -> Result<Option<Done>> {
+        let Some(done) = self.done(&row.key)? else {
+            return Ok(None);
+        };
+        let is_sound = done.is_of(row) && self.has_packed(&done)?;
+        Ok(is_sound.then_some(done))
+    }
+
+    /// Returns whether the packed file of an entry is there with the recorded length.
+    ///
+    /// # Errors
+    /// A store that cannot be read.
+    pub(crate) fn has_packed(&self, done: &Done) -> Result<bool> {
+        let opened = match self.at("packed", &done.row.packed_name()) {
+            Location::Path(path) => match fs::metadata(&path) {
+                Ok(metadata) => Ok(Some(metadata)
+                    .filter(fs::Metadata::is_file)
+                    .map(|m| m.len())),
+                Err(error) => Err(Error::file("read", &path)(error)),
+            },
+            location => location.open(&self.http).map(|s| Some(s.len_bytes())),
+        };
+        match opened {
+            Ok(len_bytes) => Ok(len_bytes == Some(done.packed_bytes)),
+            Err(Error::Http {
+                status: Some(404 | 410),
+                ..
+            }) => Ok(false),
+            Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     /// Writes the entry of work that failed, in the place of an earlier one.

@@ -19,7 +19,6 @@ pub use row_work::{RowOutcome, RowWork};
 pub(crate) use failure::Failure;
 #[cfg(feature = "worker")]
 pub(crate) use failure::class;
-use packer::digest;
 #[cfg(feature = "worker")]
 pub(crate) use packer::{Packed, Packer};
 use workspace::Workspace;

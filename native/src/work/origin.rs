@@ -2,15 +2,10 @@
 
 use std::path::Path;
 
-use sha2::{Digest, Sha256};
-
 use crate::hub::{Hub, Repository};
-use crate::manifest::{Row, hex};
+use crate::manifest::Row;
 use crate::source::HttpOptions;
-use crate::{Location, Output, Result};
-
-/// Bytes that are read at a time.
-const PIECE_BYTES: u64 = 8 << 20;
+use crate::{Location, Result, proof};
 
 /// The place of the originals of a plan.
 #[derive(Debug, Clone)]
@@ -81,7 +76,7 @@ pub fn list_objects(url: &str) -> Result<Vec<(String, u64, Option<String>)>> {
 /// # Errors
 /// A file that cannot be read, or that changed meanwhile.
 pub fn stream_sha256(location: &Location, http: &HttpOptions) -> Result<(u64, String)> {
-    stream(location, http, |_| Ok(()))
+    proof::stream(location, http, |_| Ok(()))
 }
 
 /// Copies a file to `path`, which must not exist. Returns its length and its SHA-256 in
@@ -92,28 +87,5 @@ pub fn stream_sha256(location: &Location, http: &HttpOptions) -> Result<(u64, St
 ///
 /// [`Error::Exists`]: crate::Error::Exists
 pub fn copy_sha256(location: &Location, path: &Path, http: &HttpOptions) -> Result<(u64, String)> {
-    let mut output = Output::create_new(path)?;
-    let copied = stream(location, http, |bytes| output.write(bytes))?;
-    output.finish()?;
-    Ok(copied)
-}
-
-fn stream(
-    location: &Location,
-    http: &HttpOptions,
-    mut each: impl FnMut(&[u8]) -> Result<()>,
-) -> Result<(u64, String)> {
-    let source = location.open(http)?;
-    let len_bytes = source.len_bytes();
-    let mut sum = Sha256::new();
-    let mut start = 0;
-    while start < len_bytes {
-        let end = len_bytes.min(start + PIECE_BYTES);
-        let piece = source.read(start..end)?;
-        sum.update(&piece);
-        each(&piece)?;
-        start = end;
-    }
-    source.check_unchanged()?;
-    Ok((len_bytes, hex(&sum.finalize())))
+    proof::copy(location, http, path)
 }

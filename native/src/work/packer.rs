@@ -1,17 +1,16 @@
 //! Packing one file, and comparing what it restores with the original.
 
-use std::fs::File;
-use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-use sha2::{Digest, Sha256};
 use zstn_core::container::zstn::parse_sha256;
 use zstn_core::frame::select::Effort;
 
 use super::{Failure, Workspace};
-use crate::manifest::{Done, Row, hex};
+use crate::manifest::{Done, Row};
 use crate::source::HttpOptions;
-use crate::{Engine, Error, Input, Location, PackOptions, Progress, Result, Sink, UnpackOptions};
+use crate::{
+    Engine, Error, Input, Location, PackOptions, Progress, Result, Sink, UnpackOptions, proof,
+};
 
 /// Options for workers.
 #[derive(Debug, Clone, Copy, Default)]
@@ -70,6 +69,7 @@ impl Packer {
         allowance_bytes: u64,
         progress: &dyn Progress,
     ) -> Result<Packed, Failure> {
+        let location = input.location().cloned();
         let path = self.workspace.path(&row.packed_name());
         let mut packed = Packed {
             path,
@@ -105,48 +105,39 @@ impl Packer {
                 packed.done.packed_bytes
             )));
         }
-        let mut restored = Digested::default();
-        let sink = Sink::writer(&mut restored);
-        crate::unpack(&self.engine, &packed.path, sink, &unpacking).map_err(Failure::Error)?;
-        let restored = hex(&restored.0.finalize());
+        let restored = proof::restored(&self.engine, &packed.path, &unpacking);
+        let restored = restored.map_err(Failure::Error)?;
         if restored != row.sha256 {
-            let detail = format!(
-                "{} of {} was packed into a file that restores other bytes than those that were \
-                 listed: their SHA-256 is {restored}, not {}",
-                row.path, row.repo, row.sha256
-            );
-            return Err(Failure::from(Error::Differs { detail }));
+            return Err(self.differs(row, location.as_ref(), &restored));
         }
         packed.done.packed_sha256 = digest(&packed.path)?;
         Ok(packed)
     }
-}
 
-/// A writer that keeps the SHA-256 alone.
-#[derive(Default)]
-struct Digested(Sha256);
-
-impl Write for Digested {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.update(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
+    /// Returns the failure for a packed file that restores bytes with another SHA-256
+    /// than the row lists. The file is read once more, to tell a file that has changed
+    /// from a packer that has lost bytes.
+    fn differs(&self, row: &Row, location: Option<&Location>, restored: &str) -> Failure {
+        let read = location.map(|location| proof::stream(location, &self.http, |_| Ok(())));
+        let detail = match read {
+            Some(Err(error)) => return Failure::Error(error),
+            Some(Ok((_, found))) if found != row.sha256 => format!(
+                "{} of {} has changed since it was listed: the SHA-256 of its bytes is {found}, \
+                 not {}; plan again",
+                row.path, row.repo, row.sha256
+            ),
+            _ => format!(
+                "{} of {} was packed into a file that restores other bytes, with the SHA-256 \
+                 {restored}; this is a defect of zstn, please report it",
+                row.path, row.repo
+            ),
+        };
+        Failure::from(Error::Differs { detail })
     }
 }
 
 /// Returns the SHA-256 of a local file.
-pub(super) fn digest(path: &Path) -> Result<String> {
-    let mut file = File::open(path).map_err(Error::file("open", path))?;
-    let mut sum = Sha256::new();
-    let mut buffer = vec![0; 1 << 20];
-    loop {
-        let len = file.read(&mut buffer).map_err(Error::file("read", path))?;
-        match buffer.get(..len) {
-            Some(bytes) if len > 0 => sum.update(bytes),
-            _ => return Ok(hex(&sum.finalize())),
-        }
-    }
+fn digest(path: &Path) -> Result<String> {
+    let (_, digest) = proof::stream(&path.into(), &HttpOptions::default(), |_| Ok(()))?;
+    Ok(digest)
 }

@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
+use super::Origin;
 use super::failure::{Failure, class};
 use super::packer::{Packed, Packer, WorkerOptions};
-use super::{Origin, store};
+use super::store::Store;
 use crate::manifest::{Class, Done, Failed, Results, Row};
 use crate::{Engine, Error, Location, Progress, Result};
 
@@ -31,8 +32,8 @@ pub enum RowOutcome {
         class: Class,
         /// The reason, as a sentence.
         reason: String,
-        /// Whether it was refused before, and nothing was read now.
-        is_known: bool,
+        /// Whether nothing of the original was read.
+        is_unread: bool,
     },
 }
 
@@ -44,7 +45,7 @@ impl RowOutcome {
         Self::Failed {
             class: class(error),
             reason: error.to_string(),
-            is_known: true,
+            is_unread: true,
         }
     }
 }
@@ -96,7 +97,7 @@ impl RowWork {
         bases: Option<&[Location]>,
         progress: &dyn Progress,
     ) -> Result<RowOutcome> {
-        if let Some(done) = self.results.done(&row.key)? {
+        if let Some(done) = self.results.packed(row)? {
             return Ok(RowOutcome::Known(done));
         }
         let failed = self.results.failed(&row.key)?;
@@ -105,30 +106,47 @@ impl RowWork {
             return Ok(RowOutcome::Failed {
                 class,
                 reason,
-                is_known: true,
+                is_unread: true,
             });
         }
-        let packed = self.pack(row, bases, progress).and_then(|packed| {
-            store::store(&packed, &self.results, self.origin.http())?;
-            Ok(packed)
-        });
-        let (class, reason) = match packed {
+        let is_unread;
+        let (class, reason) = match self.pack(row, bases, progress) {
             Ok(packed) => {
-                self.results.put_done(&packed.done)?;
+                // An entry may describe another packed file, which is gone.
+                let is_first = self.results.put_done(&packed.done)?;
+                if !is_first && !self.is_recorded(&packed.done)? {
+                    self.results.replace_done(&packed.done)?;
+                }
                 return Ok(RowOutcome::Packed(packed.done.clone()));
             }
             #[cfg(feature = "worker")]
-            Err(Failure::Stopped) => (Class::Retry, "the work was stopped".to_owned()),
-            Err(Failure::File(reason)) => (Class::Refused, reason),
-            Err(Failure::Error(error)) => (class(&error), error.to_string()),
+            Err(Failure::Stopped) => {
+                is_unread = true;
+                (Class::Retry, "the work was stopped".to_owned())
+            }
+            Err(Failure::File(reason)) => {
+                is_unread = false;
+                (Class::Refused, reason)
+            }
+            Err(Failure::Error(error)) => {
+                is_unread = is_missing(&error);
+                (class(&error), error.to_string())
+            }
         };
         let failed = Failed::new(row.clone(), class, reason.clone());
         self.results.put_failed(&failed)?;
         Ok(RowOutcome::Failed {
             class,
             reason,
-            is_known: false,
+            is_unread,
         })
+    }
+
+    /// Returns whether an entry describes this packed file. The row may be that of another
+    /// place with the same content.
+    fn is_recorded(&self, done: &Done) -> Result<bool> {
+        let recorded = self.results.packed(&done.row)?;
+        Ok(recorded.is_some_and(|recorded| recorded.packed_sha256 == done.packed_sha256))
     }
 
     fn pack(
@@ -137,7 +155,15 @@ impl RowWork {
         bases: Option<&[Location]>,
         progress: &dyn Progress,
     ) -> Result<Packed, Failure> {
-        let input = self.origin.location(row)?.into();
+        let location = self.origin.location(row)?;
+        if let Location::Path(path) = &location {
+            let metadata = path.metadata().map_err(Error::file("open", path))?;
+            if !metadata.is_file() {
+                let detail = format!("{} is not a regular file", path.display());
+                return Err(Failure::File(detail));
+            }
+        }
+        let input = location.into();
         let stored: Vec<Location>;
         let bases = match bases {
             Some(bases) => bases,
@@ -151,13 +177,24 @@ impl RowWork {
                 &stored
             }
         };
-        self.packer.pack_input(row, input, bases, 0, progress)
+        let mut packed = self.packer.pack_input(row, input, bases, 0, progress)?;
+        let store = Store {
+            results: &self.results,
+            http: self.origin.http(),
+            engine: &self.packer.engine,
+            memory_bytes: self.packer.options.memory_bytes,
+        };
+        store.store(&mut packed, bases)?;
+        Ok(packed)
     }
 
     /// Refuses a row whose bases are not packed, for now or for good.
     fn check_bases(&self, row: &Row) -> Result<(), Failure> {
         for key in &row.bases {
-            if self.results.done(key).map_err(Failure::Error)?.is_some() {
+            let done = self.results.done(key).map_err(Failure::Error)?;
+            if let Some(done) = done
+                && self.results.has_packed(&done).map_err(Failure::Error)?
+            {
                 continue;
             }
             let failed = self.results.failed(key).map_err(Failure::Error)?;
@@ -176,5 +213,14 @@ impl RowWork {
             );
         }
         Ok(())
+    }
+}
+
+/// Returns whether an error says that a file is not there.
+fn is_missing(error: &Error) -> bool {
+    match error {
+        Error::Io { source, .. } => source.kind() == std::io::ErrorKind::NotFound,
+        Error::Http { status, .. } => matches!(status, Some(404 | 410)),
+        _ => false,
     }
 }

@@ -2,49 +2,94 @@
 
 use std::fs::File;
 
-use super::{Failure, digest, stream_sha256};
+use super::{Failure, stream_sha256};
 use crate::manifest::Results;
+use crate::proof::{StoredFile, check_restores};
 use crate::source::HttpOptions;
 use crate::work::packer::Packed;
-use crate::{Error, Location, Output, Result};
+use crate::{Engine, Error, Location, Output, Result};
 
-/// Copies a packed file to where results are. It has been compared with the original,
-/// so that nothing else ever appears there. A file that is there already has to be the
-/// same: whoever wrote it did not live to say so.
-pub(super) fn store(packed: &Packed, results: &Results, http: &HttpOptions) -> Result<(), Failure> {
-    let location = results.at("packed", &packed.done.row.packed_name());
-    match create(packed, &location, http) {
-        Err(Error::Exists { .. }) => compare(packed, &location, http),
-        other => other,
+/// A folder of results, and the means of reading from it.
+pub(super) struct Store<'a> {
+    pub(super) results: &'a Results,
+    pub(super) http: &'a HttpOptions,
+    pub(super) engine: &'a Engine,
+    pub(super) memory_bytes: Option<u64>,
+}
+
+impl Store<'_> {
+    /// Copies a packed file to the folder of results, and compares the stored bytes with
+    /// it. The packed file has been compared with the original before, so equal bytes
+    /// restore the original too.
+    ///
+    /// A file may be there already: a process ended before it wrote its entry, or the
+    /// file was damaged later. If it restores the original, it stays and `packed.done`
+    /// describes it. Otherwise the packed file replaces it.
+    pub(super) fn store(&self, packed: &mut Packed, bases: &[Location]) -> Result<(), Failure> {
+        let location = self.results.at("packed", &packed.done.row.packed_name());
+        self.stored(packed, &location, bases)
+            // The original is never the reason.
+            .map_err(Failure::Error)
     }
-    // Never the fault of the original.
-    .map_err(Failure::Error)
-}
 
-fn create(packed: &Packed, location: &Location, http: &HttpOptions) -> Result<()> {
-    let path = &packed.path;
-    let mut output = match location {
-        Location::Path(path) => Output::create_new(path),
-        Location::Url(url) => Output::to_url(url, false, http),
-        Location::Stdin => Err(Error::Usage("results need a folder".into())),
-    }?;
-    let mut file = File::open(path).map_err(Error::file("open", path))?;
-    output.copy(&mut file)?;
-    output.finish()
-}
+    fn stored(&self, packed: &mut Packed, location: &Location, bases: &[Location]) -> Result<()> {
+        match self.create(packed, location, false) {
+            Err(Error::Exists { .. }) => {}
+            Err(error) => return Err(error),
+            Ok(()) => return self.compare(packed, location),
+        }
+        let (len_bytes, sha256) = stream_sha256(location, self.http)?;
+        if sha256 == packed.done.packed_sha256 {
+            return Ok(());
+        }
+        let mut stored = StoredFile::new(location).http(self.http.clone());
+        if let Some(bytes) = self.memory_bytes {
+            stored = stored.memory_bytes(bytes);
+        }
+        for base in bases {
+            stored = stored.base(base);
+        }
+        let stored = stored.sha256(&sha256);
+        match check_restores(self.engine, &stored, &packed.done.row.sha256, &()) {
+            Ok(()) => {
+                packed.done.packed_bytes = len_bytes;
+                packed.done.packed_sha256 = sha256;
+                Ok(())
+            }
+            Err(error) if error.may_pass() => Err(error),
+            Err(_) => {
+                self.create(packed, location, true)?;
+                self.compare(packed, location)
+            }
+        }
+    }
 
-fn compare(packed: &Packed, location: &Location, http: &HttpOptions) -> Result<()> {
-    let sha256 = match location {
-        Location::Path(path) => digest(path)?,
-        other => stream_sha256(other, http)?.1,
-    };
-    match sha256 == packed.done.packed_sha256 {
-        true => Ok(()),
-        false => Err(Error::Differs {
-            detail: format!(
-                "{location} is there already with other bytes than those that this version writes; \
-                 remove it"
-            ),
-        }),
+    fn create(&self, packed: &Packed, location: &Location, replace: bool) -> Result<()> {
+        let path = &packed.path;
+        let mut output = match location {
+            Location::Path(path) if replace => Output::create(path),
+            Location::Path(path) => Output::create_new(path),
+            Location::Url(url) => Output::to_url(url, replace, self.http),
+            Location::Stdin => Err(Error::Usage("results need a folder".into())),
+        }?;
+        let mut file = File::open(path).map_err(Error::file("open", path))?;
+        output.copy(&mut file)?;
+        output.finish()
+    }
+
+    /// Compares the bytes that have been stored with those of the packed file.
+    fn compare(&self, packed: &Packed, location: &Location) -> Result<()> {
+        let (_, sha256) = stream_sha256(location, self.http)?;
+        if sha256 == packed.done.packed_sha256 {
+            return Ok(());
+        }
+        Err(Error::io(
+            format!("store {location}"),
+            std::io::Error::other(format!(
+                "the bytes that can be read there have the SHA-256 {sha256}, and those that were \
+                 written have {}",
+                packed.done.packed_sha256
+            )),
+        ))
     }
 }

@@ -302,6 +302,12 @@ fn write(path: &Path, job: &Job, replace: bool) -> Result<bool> {
 }
 
 fn read(path: &Path) -> Result<Option<Job>> {
+    // Opening a pipe would wait for a writer.
+    let is_special = |file: fs::Metadata| !file.is_file() && !file.is_dir();
+    if fs::metadata(path).is_ok_and(is_special) {
+        let detail = format!("{} is not a regular file; remove it", path.display());
+        return Err(Error::Usage(detail));
+    }
     let bytes = match fs::read(path) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),

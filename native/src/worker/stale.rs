@@ -2,23 +2,43 @@
 
 use std::collections::HashMap;
 
+use serde::{Deserialize, Serialize};
+use zstn_core::ErrorKind;
+use zstn_core::container::zstn::MAGIC;
+
 use super::additions::Revision;
 use super::plan::packed_path;
 use super::run::Runner;
-use crate::catalog::open_catalog;
 use crate::hub::ListedFile;
-use crate::manifest::{hex, key};
+use crate::manifest::key;
+use crate::proof::{StoredFile, restored_sha256};
 use crate::work::Failure;
 use crate::{Error, Location, Result};
+
+/// The folder of results for digests of restored files, by the SHA-256 of the packed
+/// ones.
+const FOLDER: &str = "restored";
+/// The longest entry that is read, in bytes.
+const MAX_ENTRY_BYTES: u64 = 64 << 10;
+
+/// The digest of the file that a packed one restores, found by decoding all of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Restored {
+    /// SHA-256 of the packed file, in lower-case hex.
+    packed_sha256: String,
+    /// SHA-256 of the restored file; `None` if the packed one is damaged.
+    sha256: Option<String>,
+}
 
 /// For files with a packed counterpart, by their paths: true if it restores the file.
 /// Those of which that cannot be known are left out.
 pub(super) type Restores = HashMap<String, bool>;
 
 impl Runner {
-    /// Compares the SHA-256 that the hub has of each file with the one in its packed
-    /// counterpart. Of a counterpart that a worker of this queue has made nothing is
-    /// read, of others the index. Errors of files are added to `failures`.
+    /// Compares the SHA-256 that the hub lists for each file with that of the file that
+    /// its packed counterpart restores. A counterpart that a worker of this queue has
+    /// made is not read, and every other one is decoded once: the digest that it records
+    /// is only a claim. Errors of files are added to `failures`.
     pub(super) fn restores(
         &self,
         revision: &Revision<'_>,
@@ -45,16 +65,13 @@ impl Runner {
                 restores.insert(file.path.clone(), true);
                 continue;
             }
-            match self
-                .original_sha256(revision, packed)
-                .map_err(Failure::from)
-            {
-                Ok(original) => {
-                    let is_same = original.map(|original| original == *sha256);
-                    restores.extend(is_same.map(|is_same| (file.path.clone(), is_same)));
+            match self.restored(revision, packed).map_err(Failure::from) {
+                Ok(Some(restored)) => {
+                    let is_same = restored.sha256.as_ref() == Some(sha256);
+                    restores.insert(file.path.clone(), is_same);
                 }
-                // Not a packed file of zstn.
-                Err(Failure::File(_)) => {}
+                // Not a packed file that this version knows.
+                Ok(None) | Err(Failure::File(_)) => {}
                 Err(Failure::Error(error)) => failures.push(error),
                 Err(Failure::Stopped) => return Err(Failure::Stopped),
             }
@@ -62,16 +79,54 @@ impl Runner {
         Ok(restores)
     }
 
-    /// Returns the SHA-256 of the file that a packed one restores, if that has it.
-    fn original_sha256(
-        &self,
-        revision: &Revision<'_>,
-        packed: &ListedFile,
-    ) -> Result<Option<String>> {
+    /// Returns the digest of the file that a packed one restores; `None` for a file that
+    /// this version does not know.
+    fn restored(&self, revision: &Revision<'_>, packed: &ListedFile) -> Result<Option<Restored>> {
+        let results = revision.results;
+        let name = packed
+            .sha256
+            .as_ref()
+            .map(|sha256| format!("{sha256}.json"));
+        if let Some(name) = &name
+            && let Some(entry) = results.read_file(FOLDER, name, MAX_ENTRY_BYTES)?
+            && let Ok(known) = serde_json::from_slice::<Restored>(&entry)
+            && Some(&known.packed_sha256) == packed.sha256.as_ref()
+        {
+            return Ok(Some(known));
+        }
+        let http = self.hub.http()?;
         let url = revision.repository.file_url(revision.head, &packed.path);
-        let source = Location::url(url).open(&self.hub.http()?)?;
-        let catalog = open_catalog(&self.packer.engine, &*source)?;
-        let integrity = catalog.integrity();
-        Ok(integrity.and_then(|integrity| Some(hex(integrity.original_sha256()?))))
+        let location = Location::url(url);
+        let source = location.open(&http)?;
+        let head = source.read(0..source.len_bytes().min(MAGIC.len() as u64))?;
+        if *head != MAGIC {
+            return Ok(None);
+        }
+        let mut stored = StoredFile::new(location).http(http);
+        if let Some(sha256) = &packed.sha256 {
+            stored = stored.sha256(sha256);
+        }
+        if let Some(bytes) = self.packer.options.memory_bytes {
+            stored = stored.memory_bytes(bytes);
+        }
+        let sha256 = match restored_sha256(&self.packer.engine, &stored, &()) {
+            Ok(sha256) => Some(sha256),
+            Err(Error::Format { source, .. } | Error::Core(source))
+                if source.kind() == ErrorKind::Malformed =>
+            {
+                None
+            }
+            Err(error) => return Err(error),
+        };
+        let restored = Restored {
+            packed_sha256: packed.sha256.clone().unwrap_or_default(),
+            sha256,
+        };
+        if let Some(name) = &name {
+            let entry = serde_json::to_vec(&restored)
+                .map_err(|error| Error::io("write an entry", std::io::Error::other(error)))?;
+            results.create_file(FOLDER, name, &entry)?;
+        }
+        Ok(Some(restored))
     }
 }

@@ -10,6 +10,7 @@ mod delta_bases;
 mod documents;
 mod family;
 mod kinds;
+mod proof;
 mod reader;
 mod readme;
 mod roundtrip;

@@ -18,12 +18,12 @@ _LISTS = frozenset({"cat", "ls"})
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs a command and returns its exit status: 0, 1 after an error, 2 for
-    wrong arguments, 130 after Ctrl-C."""
+    """Runs a command and returns its exit status: 0, 1 after an error or if an original
+    was kept for want of a proof, 2 for wrong arguments, 130 after Ctrl-C."""
     options = parse(arguments)
     try:
         quieten(options.quiet)
-        options.run(options)
+        status: int = options.run(options) or 0
         sys.stdout.flush()
     except KeyboardInterrupt:
         return 130
@@ -38,4 +38,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         print(f"error: {text}", file=sys.stderr)
         return 1
-    return 0
+    return status

@@ -10,8 +10,8 @@ from .._sizes import size
 from . import _cat, _ls, _pack, _pull, _push
 from ._rows import Rows
 
-#: A verb; it prints its result.
-Run = Callable[[argparse.Namespace], None]
+#: A verb; it prints its result, and returns an exit status if that is not 0.
+Run = Callable[[argparse.Namespace], int | None]
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -37,7 +37,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     push.add_argument("--create-pr", action="store_true", help="open a pull request")
     push.add_argument("--keep-original", action="store_true",
                       help="leave files in the repository that the packed ones restore "
-                      "[default: delete them in the same commit]")  # fmt: skip
+                      "[default: remove them after a proof, in a commit of their own]")  # fmt: skip
     push.add_argument("-m", "--message", help="first line of the commit message")
     _packing(push)
 

@@ -16,6 +16,10 @@ ATTRIBUTES = ".gitattributes"
 _ATTRIBUTE = "*.zstn filter=lfs diff=lfs merge=lfs -text\n"
 
 
+class Moved(Exception):
+    """The repository has another last commit than expected. Nothing was committed."""
+
+
 @dataclass
 class Commit:
     """Changes of a repository whose files are `known`. What is there already
@@ -56,22 +60,33 @@ class Commit:
     def send(
         self, hub: Hub, place: Place, parent: str, message: str, create_pr: bool
     ) -> dict[str, Any]:
-        """Commits everything at once. The hub refuses if `parent` is no longer
-        the last commit."""
+        """Commits everything at once.
+
+        Raises:
+            Moved: if `parent` is no longer the last commit.
+        """
         header = {"summary": message, "description": "", "parentCommit": parent}
 
         def lines() -> Iterator[bytes]:
             for line in [{"key": "header", "value": header}, *self._lines]:
                 yield json.dumps(line).encode() + b"\n"
 
-        answer = hub.request(
-            "POST",
-            hub.address(place, "commit"),
-            headers={"Content-Type": "application/x-ndjson"},
-            content=b"".join(lines()),
-            params={"create_pr": "1"} if create_pr else None,
-        )
-        return answer.json()
+        from huggingface_hub import errors
+
+        try:
+            answer = hub.request(
+                "POST",
+                hub.address(place, "commit"),
+                headers={"Content-Type": "application/x-ndjson"},
+                content=b"".join(lines()),
+                params={"create_pr": "1"} if create_pr else None,
+            )
+        except errors.HfHubHTTPError as error:
+            if error.response.status_code == 412:
+                raise Moved from error
+            raise
+        found: dict[str, Any] = answer.json()
+        return found
 
 
 def attributes(hub: Hub, place: Place, commit: Commit, parent: str) -> bytes:

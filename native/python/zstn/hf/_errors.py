@@ -60,7 +60,8 @@ def _refusal(error: Any, has_token: bool) -> str:
     if status == 401:
         return f"{what}: the hub wants to know who you are; {_LOG_IN}"
     if status == 403:
-        return f"{what}: your token may not do this; {said or 'it needs write access'}"
+        access = "read" if error.response.request.method in ("GET", "HEAD") else "write"
+        return f"{what}: your token may not do this; {said or f'it needs {access} access'}"
     if status == 412:
         return (
             f"{what} has had another commit since this began, so nothing was committed; run the "

@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import posixpath
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
-from pathlib import Path
 
 from .._errors import ZstnError
 from ..hub._names import check_name, packed_name, restored_index
-
-_ATTRIBUTES = ".gitattributes"
-
-#: Folders of programs, which are no part of a checkpoint.
-_LEFT_OUT = frozenset({".git", ".cache", "__pycache__"})
 
 
 class Step(Enum):
@@ -57,26 +50,6 @@ def _entry(name: str) -> Entry:
     if path == name:
         return Entry(name, name, Step.COPY)
     return Entry(name, path, Step.INDEX if name.endswith(".json") else Step.PACK)
-
-
-def local_files(source: str) -> dict[str, Path]:
-    """Returns a file, or the files of a folder, by their names in a repository."""
-    root = Path(source)
-    if root.is_file():
-        return {root.name: root}
-    if not root.exists():
-        raise FileNotFoundError(f"{source}: no such file or folder")
-    files: dict[str, Path] = {}
-    for folder, folders, names in os.walk(root):
-        folders[:] = sorted(set(folders) - _LEFT_OUT)
-        for name in names:
-            path = Path(folder) / name
-            relative = path.relative_to(root).as_posix()
-            if path.is_file() and relative != _ATTRIBUTES:
-                files[relative] = path
-    if not files:
-        raise ZstnError(f"{source} has no files")
-    return files
 
 
 def packed_index(name: str, text: bytes, available: Iterable[str]) -> bytes:

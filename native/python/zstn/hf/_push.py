@@ -2,44 +2,55 @@
 
 from __future__ import annotations
 
-import posixpath
-import re
 from argparse import Namespace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from .._checkpoint import pack
+from .._checkpoint import pack, verify
 from .._errors import ZstnError
-from .._reader import open as open_reader
-from ..hub._names import restored_name
-from ._commit import ATTRIBUTES, Commit, attributes
-from ._plan import Entry, Step, local_files, packed_index, plan
+from ._commit import ATTRIBUTES, Commit, Moved, attributes
+from ._files import local_files
+from ._originals import Kept, Proofs, Snapshot, find
+from ._plan import Entry, Step, packed_index, plan
 from ._progress import bar, say
 from ._repository import Hub, Place
-from ._table import ratio, size, table
+from ._table import escaped, ratio, size, table
 from ._upload import SAMPLE_BYTES, Mode, Produce, Uploader
-
-_INDEX = re.compile(r"\.safetensors\.index(\.[^/]+)?\.json$")
-_SHARD = re.compile(r"-\d+-of-\d+\.safetensors$")
 
 #: First bytes of a packed file, as far as a hub needs them to see that it is
 #: not text.
 _PACKED_SAMPLE = b"ZSTN\0"
 
+#: Commits in which originals are looked at, where others commit meanwhile.
+_ATTEMPTS = 5
 
-def run(options: Namespace) -> None:
+
+def run(options: Namespace) -> int:
     place = Place.parse(options.repository, options.revision, options.repo_type)
     if place.path is not None:
         raise ZstnError(f"{options.repository} is a file; name a repository, like {place}")
-    files = local_files(options.source)
-    entries = plan(files)
+    local = local_files(options.source)
+    for name, reason in local.left_out.items():
+        say(f"{escaped(name)}: left out, {reason}", options.quiet)
+    entries = plan(local.paths)
     if not any(entry.path.endswith(".zstn") for entry in entries):
-        raise ZstnError(f"{options.source} has no .safetensors or .zstn files")
-    Push(options, place, files).run(entries)
+        raise ZstnError(f"{options.source} has no .safetensors or .zstn files to push")
+    kept = Push(options, place, local.paths).run(entries)
+    for one in kept:
+        text = f"{one.name}: kept, {one.reason}"
+        say(f"error: {text}" if one.is_failure else text, options.quiet and not one.is_failure)
+    return 1 if any(one.is_failure for one in kept) else 0
 
 
 class Push:
-    """A push of local files to a repository, as one commit."""
+    """A push of local files to a repository.
+
+    One commit adds the packed files. Originals are removed by another one, after the
+    files of the first have been read from the hub and restored: a push that ends in
+    between has removed nothing, and the next one continues there.
+    """
 
     def __init__(self, options: Namespace, place: Place, files: dict[str, Path]) -> None:
         self._options = options
@@ -49,7 +60,9 @@ class Push:
         self._uploader = Uploader(self._hub, place, options.create_pr)
         self._rows: list[tuple[str, ...]] = []
 
-    def run(self, entries: list[Entry]) -> None:
+    def run(self, entries: list[Entry]) -> Sequence[Kept]:
+        """Pushes the files, and returns the originals that stay against the wish of the
+        user."""
         # Before anything is uploaded that could not be committed.
         if not self._options.keep_original:
             self._check_packed(entries)
@@ -77,29 +90,61 @@ class Push:
             else:
                 self._add(commit, entry, modes[entry.path])
             added.add(entry.path)
-        if not self._options.keep_original:
-            self._delete_originals(commit, added)
-        self._finish(commit, info.sha)
+        made = self._finish(commit, info.sha)
+        if self._options.keep_original:
+            return ()
+        place, create_pr = self._place, self._options.create_pr
+        if made is not None:
+            place, create_pr = _branch(place, made), False
+            info = self._hub.info(replace(place, revision=made["commitOid"]))
+        return self._remove_originals(place, info, added, create_pr, made is None)
 
-    def _delete_originals(self, commit: Commit, added: set[str]) -> None:
-        """Deletes the files that those of this push restore."""
-        originals = {name for path in added if (name := restored_name(path)) is not None}
-        # Without one of its shards, a plain checkpoint that stays could not be read.
-        indexes = [name for name in commit.known if _INDEX.search(name)]
-        kept = {posixpath.dirname(name) for name in indexes if name not in originals}
-        for name in sorted(originals):
-            if _SHARD.search(name) and posixpath.dirname(name) in kept:
-                say(f"{name}: kept, its index is not part of this push", self._options.quiet)
-            else:
+    def _remove_originals(
+        self, place: Place, info: Any, added: set[str], create_pr: bool, is_only: bool
+    ) -> Sequence[Kept]:
+        """Removes the originals that files of this push restore, and returns the others.
+        The commit is made on the commit that was looked at, or not at all."""
+        options = self._options
+        proofs = Proofs(options.threads, options.memory)
+        for _ in range(_ATTEMPTS):
+            files = Snapshot(self._hub, place, info)
+            removable, kept = find(files, added, proofs)
+            if not removable:
+                break
+            commit = Commit(files.files)
+            for name in removable:
                 commit.delete(name)
+            message = f"Remove {', '.join(removable)}, which the packed files restore"
+            if len(removable) > 1:
+                message = f"Remove {len(removable)} files that the packed ones restore"
+            try:
+                done = commit.send(self._hub, place, files.commit, message, create_pr)
+            except Moved:
+                info = self._hub.info(place)
+                continue
+            for name in removable:
+                say(f"{name}: removed, the packed file restores it", options.quiet)
+            if is_only:
+                print(done.get("pullRequestUrl") or done["commitUrl"], flush=True)
+            return kept
+        else:
+            reason = f"{place} has had other commits all the time; run the command again"
+            kept = [*kept, *(Kept(name, reason, True) for name in removable)]
+        if is_only:
+            say(f"{place} has all of it already; nothing was committed", options.quiet)
+        return kept
 
     def _check_packed(self, entries: list[Entry]) -> None:
-        """Refuses files with the names of packed ones that are something else,
-        such as pointers of git-lfs: they would take the place of originals."""
+        """Refuses files with the names of packed ones that are damaged, or something else
+        such as pointers of git-lfs. Programs prefer them to originals."""
         for entry in entries:
             if entry.step is Step.COPY and entry.path.endswith(".zstn"):
                 try:
-                    open_reader(self._files[entry.name]).close()
+                    verify(
+                        self._files[entry.name],
+                        threads=self._options.threads,
+                        memory=self._options.memory,
+                    )
                 except ZstnError as error:
                     more = "; --keep-original pushes it as it is"
                     raise ZstnError(f"{error}{more}", error.code) from error
@@ -133,19 +178,31 @@ class Push:
             pack(path, sink, effort=options.effort, extended=options.extended,
                  threads=options.threads, memory=options.memory, progress=progress)  # fmt: skip
 
-    def _finish(self, commit: Commit, parent: str) -> None:
+    def _finish(self, commit: Commit, parent: str) -> dict[str, Any] | None:
+        """Adds the files, and returns the hub's answer; `None` if it has all of them."""
         options, place = self._options, self._place
         rows = table(["file", ">original", ">packed", ">ratio", ">sent"], self._rows)
         if commit.is_empty:
             for line in rows:
                 say(line, options.quiet)
-            say(f"{place} has all of it already; nothing was committed", options.quiet)
-            return
+            if options.keep_original:
+                say(f"{place} has all of it already; nothing was committed", options.quiet)
+            return None
         message = options.message or f"Add {Path(options.source).resolve().name}, packed with zstn"
         done = commit.send(self._hub, place, parent, message, options.create_pr)
         for line in rows:
             say(line, options.quiet)
-        print(done.get("pullRequestUrl") or done["commitUrl"])
+        # Before originals are read: that takes a while.
+        print(done.get("pullRequestUrl") or done["commitUrl"], flush=True)
+        return done
+
+
+def _branch(place: Place, made: dict[str, Any]) -> Place:
+    """Returns the place that a commit was added to: a branch, or a pull request."""
+    url = made.get("pullRequestUrl")
+    if not url:
+        return place
+    return replace(place, revision=f"refs/pr/{url.rpartition('/')[2]}")
 
 
 def _writing(content: bytes) -> Produce:

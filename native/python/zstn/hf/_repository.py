@@ -103,7 +103,7 @@ class Hub:
         return answer
 
     def info(self, place: Place) -> Any:
-        """Returns the commit of a revision and its files with their sizes."""
+        """Returns the commit of a revision and its files with their sizes and digests."""
         return self.api.repo_info(
             place.name,
             repo_type=place.repo_type,

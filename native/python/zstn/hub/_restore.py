@@ -47,6 +47,7 @@ def _place(digest: str) -> Path:
 
 
 def _restore(packed: str, recorded: str | None, threads: int, progress: Any) -> Path:
+    identity = _identity(packed)
     with unfinished() as folder:
         part = folder / NAME
         unpack(packed, part, threads=threads, progress=progress)
@@ -68,7 +69,9 @@ def _restore(packed: str, recorded: str | None, threads: int, progress: Any) -> 
         # Another packed file may have restored the same bytes.
         if not place.is_file():
             os.replace(part, place)
-    _remember(packed, digest)
+    # Only if it is still the file that was unpacked.
+    if _identity(packed) == identity:
+        _remember(packed, digest)
     return place
 
 

@@ -101,10 +101,16 @@ fn damaged_objects_are_named() {
     assert_eq!(made(&folder), Vec::<String>::new());
     std::fs::write(&path, &packed).unwrap();
     assert!(agent.transfer(&download(&model))["error"].is_null());
-    // What is there is not looked into, and not sent again.
-    std::fs::write(&path, b"damaged").unwrap();
+    // What is there is not sent again, but it has to restore the object: git-lfs may
+    // prune the local copy then.
     let local = folder.path().join("object");
     assert!(agent.transfer(&upload(&local, &model))["error"].is_null());
-    assert_eq!(std::fs::read(&path).unwrap(), b"damaged");
+    for damaged in [b"damaged", &flipped[..], &changed, &other] {
+        std::fs::write(&path, damaged).unwrap();
+        let said = agent.fails(&upload(&local, &model));
+        assert!(said.contains("git lfs push --object-id"), "{said}");
+        assert!(std::fs::read(&path).unwrap() == damaged);
+    }
+    assert_eq!(made(&folder), Vec::<String>::new());
     assert_eq!(agent.end(), (0, String::new()));
 }

@@ -26,15 +26,24 @@ fn entries_that_are_no_jobs_hold_up_nothing() {
     std::fs::write(queued.join("strange.json"), of("../etc").to_string()).unwrap();
     std::fs::write(queued.join("renamed.json"), of("me/other").to_string()).unwrap();
     std::fs::create_dir(queued.join("folder.json")).unwrap();
+    // Opening a pipe would wait for a writer.
+    let mut mkfifo = std::process::Command::new("mkfifo");
+    assert!(
+        mkfifo
+            .arg(queued.join("pipe.json"))
+            .status()
+            .unwrap()
+            .success()
+    );
     let before = desk.head();
     let new = desk.push(&[("a.safetensors", &weights("a", 1))]);
     let worker = desk.unnotified_worker();
     post(&worker.url, Some(SECRET), &payload(&before, &new));
     worker.wait(Stage::Committed, 1);
-    worker.wait(Stage::Failed, 4);
+    worker.wait(Stage::Failed, 5);
     // A job is finished after its commit.
     let end = Instant::now() + Duration::from_secs(60);
-    while names(&queued).len() != 4 {
+    while names(&queued).len() != 5 {
         assert!(Instant::now() < end, "{:?}", names(&queued));
         std::thread::sleep(Duration::from_millis(10));
     }

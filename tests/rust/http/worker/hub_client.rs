@@ -1,11 +1,11 @@
 //! Refusals of a hub, as errors.
 
 use zstn::Error;
-use zstn::hub::{Hub, NewCommit, Refusal, Repository};
-use zstn_tests::stub_hub::RepoId;
+use zstn::hub::{Hub, NewCommit, Permission, Refusal, Repository};
+use zstn_tests::stub_hub::{Fault, RepoId};
 
 use super::Desk;
-use super::desk::{REPO, small};
+use super::desk::{REPO, small, weights};
 
 fn refusal<T: std::fmt::Debug>(result: Result<T, Error>) -> Refusal {
     match result.unwrap_err() {
@@ -53,4 +53,86 @@ fn refusals_have_their_kind() {
         refusal(batch),
         Refusal::NoToken { .. } | Refusal::Gated { .. }
     ));
+}
+
+#[test]
+fn a_refusal_names_the_permission_that_is_missing() {
+    let desk = Desk::new();
+    let nobody = Hub::new(desk.stub.url(), None).unwrap();
+    desk.stub.restrict(&RepoId::model(REPO), true, false);
+    let sentence = |result: zstn::Result<()>| refusal(result).to_string();
+    for status in [401, 403] {
+        desk.stub.inject(Fault {
+            path: "/api/models/".into(),
+            status: Some(status),
+            ..Fault::default()
+        });
+        let hub = if status == 401 { &nobody } else { &desk.hub };
+        let read = sentence(hub.files(&desk.repository, "main").map(drop));
+        assert!(read.contains("read the repository"), "{read}");
+        let commit = NewCommit {
+            branch: "main",
+            parent: &"0".repeat(40),
+            summary: "x",
+            description: "",
+            additions: &[small("x", b"x")],
+        };
+        let written = sentence(hub.commit(&desk.repository, &commit).map(drop));
+        assert!(written.contains("write to the repository"), "{written}");
+        desk.stub.heal();
+    }
+    assert_eq!(Permission::Read.to_string(), "read");
+}
+
+/// The answer to a commit may be lost after the hub has made it.
+#[test]
+fn a_commit_whose_answer_is_lost_is_found() {
+    let desk = Desk::new();
+    let large = desk.large("a.safetensors", &weights("a", 1));
+    let additions = [large, small("notes.txt", b"x")];
+    let commit = |parent: &str| {
+        desk.hub.commit(
+            &desk.repository,
+            &NewCommit {
+                branch: "main",
+                parent,
+                summary: "Add a file",
+                description: "More about it.",
+                additions: &additions,
+            },
+        )
+    };
+    let lose = |times, no_history| {
+        desk.stub.inject(Fault {
+            path: "/commit/".into(),
+            times: Some(times),
+            lost: Some(503),
+            ..Fault::default()
+        });
+        if no_history {
+            desk.stub.inject(Fault {
+                path: "/commits/".into(),
+                status: Some(404),
+                ..Fault::default()
+            });
+        }
+    };
+    for no_history in [false, true] {
+        let parent = desk.head();
+        lose(1, no_history);
+        let made = commit(&parent).unwrap();
+        desk.stub.heal();
+        assert_eq!(made, desk.head());
+        assert_ne!(made, parent);
+    }
+    // The commit of somebody else is not taken for this one.
+    let parent = desk.head();
+    let other = desk.commit(&[small("notes.txt", b"other")]);
+    lose(1, false);
+    assert!(matches!(
+        refusal(commit(&parent)),
+        Refusal::ParentMoved { .. }
+    ));
+    desk.stub.heal();
+    assert_eq!(desk.head(), other);
 }

@@ -232,6 +232,44 @@ fn a_packed_file_of_another_file_is_replaced() {
     assert_eq!(worker.count(Stage::Packed), 1);
 }
 
+/// What a packed file records about itself is a claim, and is not acted on.
+#[test]
+fn a_claimed_digest_replaces_no_proof() {
+    let desk = Desk::new();
+    let (first, second) = (weights("a", 1), weights("a", 2));
+    let pack = |bytes: &[u8], options: &PackOptions<'_>| {
+        let mut packed = Vec::new();
+        let sink = Sink::writer(&mut packed);
+        zstn::pack(&Engine::default(), bytes.to_vec(), sink, options).unwrap();
+        packed
+    };
+    let claim = zstn_core::container::zstn::parse_sha256(&zstn_tests::sha256(&second)).unwrap();
+    let forged = pack(&first, &PackOptions::default().sha256(claim));
+    let mut damaged = pack(&second, &PackOptions::default());
+    let middle = damaged.len() / 2;
+    damaged[middle] ^= 1;
+    let worker = desk.worker();
+    desk.push(&[
+        ("forged.safetensors", &second),
+        ("forged.zstn", &forged),
+        ("damaged.safetensors", &second),
+        ("damaged.zstn", &damaged),
+        ("good.safetensors", &first),
+        ("good.zstn", &pack(&first, &PackOptions::default())),
+    ]);
+    worker.wait(Stage::Committed, 1);
+    for path in ["forged.zstn", "damaged.zstn"] {
+        assert!(desk.unpacked(path) == second, "{path}");
+    }
+    worker.wait(Stage::Nothing, 1);
+    // Each packed file is decoded once.
+    desk.stub.clear_log();
+    desk.push(&[("config.json", b"{}")]);
+    worker.wait(Stage::Nothing, 2);
+    let log = desk.stub.log();
+    assert!(!log.iter().any(|request| request.path.contains("good.zstn")));
+}
+
 #[test]
 fn equal_files_are_packed_once() {
     let desk = Desk::new();

@@ -129,6 +129,66 @@ fn what_may_pass_is_tried_by_the_next_run() {
     assert_eq!((status, counts(&summary)), (0, [1, 0, 0, 0]));
 }
 
+/// An entry says that work is done; the packed file has to be there too.
+#[test]
+fn a_result_that_was_lost_is_made_again() {
+    let desk = Desk::new();
+    let a = weights("a", 1);
+    let plan = plan_of(
+        &desk.stub,
+        "me/one",
+        &[("a.safetensors", &a)],
+        desk.folder.path(),
+    );
+    let out = desk.folder.path().join("out");
+    let to = ["--to", out.to_str().unwrap()];
+    run(&desk, &plan, "0/1", &to);
+    let name = names(&out.join("packed")).remove(0);
+    let (packed, done) = (
+        out.join("packed").join(&name),
+        out.join("done").join(name.replace(".zstn", ".json")),
+    );
+    let (good, entry) = (
+        std::fs::read(&packed).unwrap(),
+        std::fs::read(&done).unwrap(),
+    );
+    let mut flipped = good.clone();
+    flipped[good.len() / 2] ^= 1;
+    // Missing, cut, and damaged without an entry.
+    for (bytes, has_entry) in [
+        (None, true),
+        (Some(&good[..good.len() / 2]), true),
+        (Some(&*flipped), false),
+        (Some(&good[..good.len() / 2]), false),
+    ] {
+        match bytes {
+            None => std::fs::remove_file(&packed).unwrap(),
+            Some(bytes) => std::fs::write(&packed, bytes).unwrap(),
+        }
+        if !has_entry {
+            std::fs::remove_file(&done).unwrap();
+        }
+        let (status, summary) = run(&desk, &plan, "0/1", &to);
+        assert_eq!((status, counts(&summary)), (0, [1, 0, 0, 0]));
+        assert!(std::fs::read(&packed).unwrap() == good);
+        assert_eq!(std::fs::read(&done).unwrap(), entry);
+    }
+    // Other packed bytes that restore the original stay, and the entry describes them.
+    let mut fast = Vec::new();
+    let sink = zstn::Sink::writer(&mut fast);
+    let options = zstn::PackOptions::default().effort(zstn::Effort::Fast);
+    zstn::pack(&Engine::default(), a, sink, &options.integrity(false)).unwrap();
+    assert!(fast != good);
+    std::fs::write(&packed, &fast).unwrap();
+    std::fs::remove_file(&done).unwrap();
+    let (_, summary) = run(&desk, &plan, "0/1", &to);
+    assert_eq!(counts(&summary), [1, 0, 0, 0]);
+    assert!(std::fs::read(&packed).unwrap() == fast);
+    let entry: Value = serde_json::from_slice(&std::fs::read(&done).unwrap()).unwrap();
+    assert_eq!(entry["packed_sha256"], zstn_tests::sha256(&fast));
+    assert_eq!(entry["packed_size"], fast.len());
+}
+
 #[test]
 fn bytes_that_are_not_those_of_the_plan_are_not_stored() {
     let desk = Desk::new();

@@ -28,6 +28,8 @@ pub struct Fault {
     pub times: Option<usize>,
     /// The request is answered with this status alone.
     pub status: Option<u16>,
+    /// The request has its effect, and is answered with this status alone.
+    pub lost: Option<u16>,
     /// Time before the answer begins, in milliseconds.
     pub wait_ms: u64,
     /// Time before each piece of the body, in milliseconds.
@@ -80,6 +82,9 @@ impl Fault {
 
     /// Spoils an answer.
     pub(super) fn after(self, mut response: Response) -> Response {
+        if let Some(status) = self.lost {
+            return Refusal::new(status, "", "An answer that a test lost").response();
+        }
         if self.changed {
             for name in ["etag", "x-linked-etag"] {
                 if response.headers().contains_key(name) {

@@ -1,6 +1,7 @@
 """Packing of whole hubs: a plan, a run on one or many machines, a report. The command
 ``python -m zstn.hub`` is made of it."""
 
+from ._check import Checked, Damage, check, repair
 from ._family import with_bases
 from ._gc import Garbage, find_garbage, remove_garbage
 from ._limits import limits
@@ -14,6 +15,8 @@ from ._work import work
 from .executors import Executor, Node
 
 __all__ = [
+    "Checked",
+    "Damage",
     "Executor",
     "Garbage",
     "Limits",
@@ -27,11 +30,13 @@ __all__ = [
     "State",
     "Summary",
     "Task",
+    "check",
     "find_garbage",
     "limits",
     "load_plan",
     "read_plan",
     "remove_garbage",
+    "repair",
     "report",
     "restore",
     "with_bases",

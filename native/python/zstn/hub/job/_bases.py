@@ -48,7 +48,10 @@ def _path(results: _native.Results, key: str, name: str) -> Path:
         raise MissingBaseError(f"its base {key} is not packed yet")
     location = results.at("packed", name)
     if "://" not in location:
-        return Path(location)
+        path = Path(location)
+        if not path.is_file():
+            raise MissingBaseError(f"its base {key} has lost its packed file; run the plan again")
+        return path
     place = cache_folder() / _FOLDER / name
     if place.is_file():
         return place

@@ -15,8 +15,9 @@ from . import _verbs
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs a command and returns its exit status: 0, 1 after an error or if files were
-    refused, 2 for wrong arguments, 3 if another run could do more."""
+    """Runs a command and returns its exit status: 0; 1 after an error, or if files were
+    refused, lost or damaged; 2 for wrong arguments, and for a run whose plan or source is
+    not there; 3 if another run could do more."""
     options = _parse(arguments)
     try:
         status: int = options.run(options)
@@ -24,6 +25,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return status
     except KeyboardInterrupt:
         return 130
+    except _verbs.ConfigurationError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
     except (OSError, ValueError, ZstnError) as error:
         print(f"error: {error}", file=sys.stderr)
         may_pass = isinstance(error, OSError) or getattr(error, "code", None) == "http"
@@ -83,6 +87,12 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     report = _verb(verbs, "report", _verbs.report, "Print what plans have become")
     _store_and_plans(report)
     report.add_argument("--json", action="store_true", help="print JSON")
+
+    check = _verb(verbs, "check", _verbs.check, "Compare packed files with their entries")
+    _store_and_plans(check)
+    check.add_argument("--repair", action="store_true", help="remove the entries of lost and "
+                       "damaged files, so that the next run packs them again")  # fmt: skip
+    check.add_argument("--json", action="store_true", help="print JSON")
 
     gc = _verb(verbs, "gc", _verbs.gc, "Find packed files that no plan names and no difference needs")
     _store_and_plans(gc)

@@ -46,7 +46,7 @@ def find_garbage(store: str, rows: Iterable[Row]) -> Garbage:
     """Finds what can be removed: packed files and entries of keys that none of the
     rows has, and that no difference among them needs, done or to be made. Rows that
     were made with other options or by another version count as well."""
-    results = _native.Results(store)
+    results = _native.Results(store, existing=True)
     # Before the entries: what is written meanwhile is not in the list.
     packed = results.files("packed")
     done, failed = keys(results, "done"), keys(results, "failed")
@@ -87,7 +87,7 @@ def find_garbage(store: str, rows: Iterable[Row]) -> Garbage:
 def remove_garbage(store: str, garbage: Garbage) -> None:
     """Removes it: entries first, so that no entry is without its packed file, then
     differences before what they need."""
-    results = _native.Results(store)
+    results = _native.Results(store, existing=True)
     for path in garbage.entries:
         results.remove(*path.split("/", 1))
     for name in sorted(garbage.packed, key=lambda name: name.endswith(".zstn")):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+import stat
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,10 +39,23 @@ def is_hub(source: str) -> bool:
     return source.startswith(("https://", "http://"))
 
 
-def listing(source: str, repositories: Sequence[str] = ()) -> Iterator[Listed]:
+def check_source(source: str) -> None:
+    """Checks that a source is there, if it is a local folder.
+
+    Raises:
+        ValueError: if it is not.
+    """
+    if "://" not in source and not os.path.isdir(source):
+        raise ValueError(f"{source} is not a folder; a source has files OWNER/NAME/PATH")
+
+
+def listing(
+    source: str, repositories: Sequence[str] = (), note: Callable[[str], None] = lambda _: None
+) -> Iterator[Listed]:
     """Returns the safetensors files of a source: a folder, or one in an object store,
     with ``OWNER/NAME/PATH``; or the named repositories of a hub, at their newest
-    commit, or that after an ``@``.
+    commit, or that after an ``@``. `note` is called with a sentence about each entry of a
+    folder that is left out.
 
     Raises:
         ValueError: for a source that is none of them.
@@ -52,9 +66,8 @@ def listing(source: str, repositories: Sequence[str] = ()) -> Iterator[Listed]:
         return _hub(source, repositories)
     if "://" in source:
         return _chosen(_stored(source), repositories)
-    if not os.path.isdir(source):
-        raise ValueError(f"{source} is not a folder; a source has files OWNER/NAME/PATH")
-    return _chosen(_local(Path(source)), repositories)
+    check_source(source)
+    return _chosen(_local(Path(source), note), repositories)
 
 
 def _chosen(files: Iterable[Listed], repositories: Sequence[str]) -> Iterator[Listed]:
@@ -62,7 +75,23 @@ def _chosen(files: Iterable[Listed], repositories: Sequence[str]) -> Iterator[Li
     return (file for file in files if not wanted or file.repo in wanted)
 
 
-def _local(folder: Path) -> Iterator[Listed]:
+def mistake(source: str, repositories: Sequence[str] = ()) -> str:
+    """Returns a sentence about a source in which no file was found."""
+    if repositories:
+        return f"{source} has no .safetensors files of {', '.join(repositories)}; check the names"
+    if not is_hub(source) and "://" not in source:
+        root = Path(source)
+        inner = [*root.glob("*.safetensors"), *root.glob("*/*.safetensors")]
+        if inner:
+            return (
+                f"{source} has no files OWNER/NAME/PATH, but {inner[0].relative_to(root)}; name "
+                "the folder that contains the owners"
+            )
+    return f"{source} has no .safetensors files OWNER/NAME/PATH"
+
+
+def _local(folder: Path, note: Callable[[str], None]) -> Iterator[Listed]:
+    inside = os.path.realpath(folder).rstrip(os.sep) + os.sep
     for owner, name in _repositories(folder):
         root = folder / owner / name
         for path, _, files in sorted(os.walk(root)):
@@ -70,7 +99,19 @@ def _local(folder: Path) -> Iterator[Listed]:
                 if not file.endswith(".safetensors") or file.startswith("."):
                     continue
                 location = Path(path) / file
-                status = location.stat()
+                reason = None
+                if not os.path.realpath(location).startswith(inside):
+                    reason = "it is a link that leads out of the source"
+                else:
+                    try:
+                        status = location.stat()
+                        if not stat.S_ISREG(status.st_mode):
+                            reason = "it is not a regular file"
+                    except OSError as error:
+                        reason = str(error)
+                if reason is not None:
+                    note(f"left out: {location.relative_to(folder).as_posix()}: {reason}")
+                    continue
                 inner = location.relative_to(root).as_posix()
                 version = f"{status.st_size}-{status.st_mtime_ns}"
                 yield Listed(

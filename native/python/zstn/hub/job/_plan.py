@@ -49,7 +49,8 @@ class Planner:
 
     def rows(self, repositories: Sequence[str] = ()) -> list[Row]:
         """Lists the source and returns its rows, ordered by repository and path."""
-        files = sorted(listing(self.source, repositories), key=lambda file: (file.repo, file.path))
+        listed = listing(self.source, repositories, self.note)
+        files = sorted(listed, key=lambda file: (file.repo, file.path))
         with ThreadPoolExecutor(_READERS) as pool:
             return [row for row in pool.map(self._row, files) if row is not None]
 

@@ -9,6 +9,7 @@ from typing import Any
 from ... import _native
 from ._entries import keys, read
 from ._row import Row, unique
+from ._state import state
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,12 @@ class Report:
     left_bytes: int
     failed_files: int
     failed_bytes: int
+    #: Recorded as done, without their packed file.
+    lost_files: int
+    lost_bytes: int
     failed: list[FailedRows] = field(default_factory=list)
+    #: Reasons, with one file for each.
+    lost: dict[str, str] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """Returns it as plain values, as ``--json`` prints it."""
@@ -77,6 +83,8 @@ class Report:
             ("left", self.left_files, self.left_bytes),
             ("failed", self.failed_files, self.failed_bytes),
         ]
+        if self.lost_files:
+            lines.append(("lost", self.lost_files, self.lost_bytes))
         text = [
             f"{name:<24}{'' if count is None else f'{count:,}':>12}{size:>24,} bytes"
             for name, count, size in lines
@@ -86,22 +94,38 @@ class Report:
             text.append(
                 f"{failed.failure_class}: {failed.files} {files}, {failed.example}: {failed.reason}"
             )
+        text += [f"lost: {place}: {reason}; run the plan again" for place, reason in self.lost.items()]
         return "\n".join(text)
 
 
 def report(rows: Sequence[Row], store: str) -> Report:
-    """Sums up what the entries of a store say of a plan. No packed file is read."""
-    results = _native.Results(store)
+    """Sums up the entries of a store for a plan, and compares them with a list of the
+    packed files, of which none is read.
+
+    Raises:
+        ZstnError: if there are no results in the store.
+    """
+    results = _native.Results(store, existing=True)
     pieces = unique(rows)
     wanted = {row.key for row in pieces}
-    done = read(results.done, wanted & keys(results, "done"))
-    failed = read(results.failed, (wanted & keys(results, "failed")) - done.keys())
-    copies = sum(row.size for row in rows) - sum(row.size for row in pieces)
+    found = state(results, pieces)
+    done, gone = found.done, found.lost
+    failed = read(
+        results.failed, (wanted & keys(results, "failed")) - done.keys() - gone.keys()
+    )
+    # Copies of a file that is not packed save nothing.
+    copies = sum(row.size for row in rows if row.key in done)
+    copies -= sum(row.size for row in pieces if row.key in done)
     packed = {row.key: done[row.key]["packed_size"] for row in pieces if row.key in done}
     based = [row for row in pieces if row.key in done and row.bases]
     plain = [row for row in pieces if row.key in done and not row.bases]
-    left = [row for row in pieces if row.key not in done and row.key not in failed]
-    lost = [row for row in pieces if row.key in failed]
+    left = [
+        row
+        for row in pieces
+        if row.key not in done and row.key not in failed and row.key not in gone
+    ]
+    lost = [row for row in pieces if row.key in gone]
+    refused = [row for row in pieces if row.key in failed]
     return Report(
         repositories=len({row.repo for row in rows}),
         files=len(rows),
@@ -117,9 +141,12 @@ def report(rows: Sequence[Row], store: str) -> Report:
         saved_by_coding=sum(row.size - packed[row.key] for row in plain),
         left_files=len(left),
         left_bytes=sum(row.size for row in left),
-        failed_files=len(lost),
-        failed_bytes=sum(row.size for row in lost),
-        failed=_by_reason(lost, failed),
+        failed_files=len(refused),
+        failed_bytes=sum(row.size for row in refused),
+        lost_files=len(lost),
+        lost_bytes=sum(row.size for row in lost),
+        failed=_by_reason(refused, failed),
+        lost={row.place: gone[row.key] for row in lost},
     )
 
 

@@ -12,6 +12,7 @@ from ... import _native
 from ._entries import keys, read
 from ._limits import limits, unheld
 from ._row import Row, share
+from ._state import state
 from ._task import Outcome, Task
 from ._work import put_failed
 from .executors import Executor, Node
@@ -132,7 +133,12 @@ class Run:
                     self._end(outcome)
             if self._is_stopping:
                 for outcome in self._executor.stop(self._settings.grace):
-                    self._end(self._recorded(outcome))
+                    self._end(outcome)
+                # Of processes that have ended without a word.
+                for key in list(self._running):
+                    outcome = self._recorded(Outcome(key, "given_back"))
+                    if outcome.state != "given_back":
+                        self._end(outcome)
         finally:
             self._executor.close()
         blocked = sum(map(len, self._blocked.values()))
@@ -141,8 +147,10 @@ class Run:
         return self.summary
 
     def _begin(self) -> None:
-        """Finds out what is left to do, from lists of what is there."""
-        self._done = keys(self._results, "done")
+        """Finds out what is left to do, from lists of what is there. A row is done if its
+        packed file is there with the length that its entry records."""
+        found = state(self._results, self._rows)
+        self._done = set(found.done)
         todo = []
         for row in self._rows:
             if row.key in self._done:
@@ -238,6 +246,7 @@ class Run:
 
     def _end(self, outcome: Outcome) -> None:
         """Takes the outcome of an attempt."""
+        outcome = self._recorded(outcome)
         row, attempt = self._running.pop(outcome.key)
         self.summary.read_bytes += outcome.read_bytes
         self.summary.peak_bytes = max(self.summary.peak_bytes, outcome.peak_bytes)
@@ -264,7 +273,7 @@ class Run:
         if outcome.state not in ("given_back", "lost"):
             return outcome
         row, _ = self._running[outcome.key]
-        done = self._results.done(outcome.key)
+        done = self._results.packed(json.dumps(row.to_dict()))
         if done is not None:
             packed_bytes = json.loads(done)["packed_size"]
             return replace(

@@ -13,8 +13,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ..._errors import ZstnError
-from . import _gc, _report, _restore
+from . import _check, _gc, _report, _restore
 from ._family import with_bases
+from ._listing import check_source, is_hub, mistake
 from ._plan import Planner
 from ._progress import Printer, summary_event, summary_text
 from ._row import Row, load_plan, read_plan, write_plan
@@ -28,6 +29,8 @@ def plan(options: argparse.Namespace) -> int:
     known = _rows(options.known)
     planner = Planner(options.source, options.effort, options.extended, known, _say)
     rows = planner.rows(options.repo)
+    if not rows:
+        raise ValueError(mistake(options.source, options.repo))
     if options.base:
         rows = with_bases(rows, planner, options.to, planner.location, known)
     write_plan(options.output, rows)
@@ -41,8 +44,19 @@ def plan(options: argparse.Namespace) -> int:
     return 0
 
 
+class ConfigurationError(Exception):
+    """A command that fails in the same way whenever it is run."""
+
+
 def run(options: argparse.Namespace) -> int:
-    rows = read_plan(options.plan, options.effort, options.extended)
+    try:
+        rows = read_plan(options.plan, options.effort, options.extended)
+        if not is_hub(options.source):
+            check_source(options.source)
+    except (OSError, ValueError, ZstnError) as error:
+        raise ConfigurationError(getattr(error, "strerror", None) or str(error)) from error
+    if not rows:
+        raise ConfigurationError(f"{options.plan} names no files")
     settings = Settings(
         source=options.source,
         store=options.to,
@@ -86,11 +100,27 @@ def _executor(options: argparse.Namespace) -> Executor:
 def report(options: argparse.Namespace) -> int:
     found = _report.report(_rows(options.plan), options.store)
     print(json.dumps(found.to_dict(), indent=2) if options.json else found)
-    return 0
+    return 1 if found.lost_files else 0
+
+
+def check(options: argparse.Namespace) -> int:
+    checked = _check.check(_rows(options.plan), options.store)
+    if options.repair:
+        _check.repair(options.store, checked.damaged)
+    if options.json:
+        print(json.dumps({**checked.to_dict(), "repaired": bool(options.repair)}, indent=2))
+    else:
+        print("\n".join(_check.lines(checked, options.repair)))
+    if checked.unread:
+        return 3
+    return 1 if checked.damaged else 0
 
 
 def gc(options: argparse.Namespace) -> int:
-    garbage = _gc.find_garbage(options.store, _rows(options.plan))
+    rows = _rows(options.plan)
+    if not rows:
+        raise ValueError("the plans name no files, so that everything would be removed")
+    garbage = _gc.find_garbage(options.store, rows)
     if options.delete:
         _gc.remove_garbage(options.store, garbage)
     if options.json:

@@ -68,7 +68,7 @@ def _work(task: Task) -> tuple[State, str, int, int]:
     results = _native.Results(task.store)
     row = Row.from_dict(task.row)
     bases: list[Path] | None = None
-    if row.bases and results.done(row.key) is None:
+    if row.bases and results.packed(json.dumps(task.row)) is None:
         try:
             bases = base_paths(results, row)
         except MissingBaseError as error:

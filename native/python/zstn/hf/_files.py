@@ -1,0 +1,143 @@
+"""The local files that a push uploads."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from .._errors import ZstnError
+from ..hub._cache import cache_folder
+
+_ATTRIBUTES = ".gitattributes"
+
+#: Names of files and folders that are no part of a checkpoint, as for `hf upload`.
+_LEFT_OUT = frozenset({".git", ".cache", "__pycache__"})
+
+#: Folders in which programs keep credentials.
+_SECRET_FOLDERS = frozenset(
+    {".ssh", ".gnupg", ".aws", ".azure", ".gcloud", ".kube", ".docker", ".huggingface"}
+)
+
+#: Names of files that hold credentials, in lower case.
+_SECRET = re.compile(
+    r"""
+    \.env(\..+)? | .+\.env | \.envrc
+    | [._]netrc | \.git-credentials | \.npmrc | \.yarnrc(\.yml)? | \.pypirc | \.pgpass
+    | \.my\.cnf | \.htpasswd | \.boto | \.s3cfg | \.dockercfg | \.dockerconfigjson
+    | \.vault-token | kubeconfig | \.[a-z]*_history
+    | id_(rsa|dsa|ecdsa|ed25519)(_sk)?
+    | .+\.(pem|key|p8|p12|pfx|ppk|jks|keystore|kdbx?)
+    | (client_)?secrets?([._-].*)?\.(json|ya?ml|toml|txt|ini)
+    | (.*[._-])?credentials(\.(json|ya?ml|toml|txt|ini|csv))?
+    | (.*[._-])?service[._-]?account([._-].*)?\.json
+    | (hf_|access_|api_)?token | (hf_|access_|api_)token\.txt | stored_tokens
+    """,
+    re.VERBOSE,
+)
+
+#: Examples of such files that are meant to be shared.
+_EXAMPLE = re.compile(r".*\.(example|sample|template|dist)")
+
+#: First bytes of a file in which a private key is looked for.
+_HEAD_BYTES = 4096
+_PRIVATE_KEY = re.compile(rb"-----BEGIN [A-Z0-9 ]*PRIVATE KEY|PuTTY-User-Key-File-")
+
+
+@dataclass(frozen=True, slots=True)
+class LocalFiles:
+    """The files of a folder, or one file."""
+
+    paths: dict[str, Path] = field(default_factory=dict)
+    """Files by their names in a repository."""
+    left_out: dict[str, str] = field(default_factory=dict)
+    """Reasons why others are not uploaded."""
+
+
+def local_files(source: str) -> LocalFiles:
+    """Returns a file, or the files of a folder, by their names in a repository.
+
+    Links to files are followed within the folder alone, and links to folders never.
+    Files that hold credentials, and entries that are no files, are left out.
+    """
+    root = Path(source)
+    if not root.exists():
+        raise FileNotFoundError(f"{source}: no such file or folder")
+    found = LocalFiles()
+    if not root.is_dir():
+        reason = _refused(root, root.name, [os.path.realpath(root)])
+        if reason is not None:
+            raise ZstnError(f"{source} is not pushed: {reason}")
+        found.paths[root.name] = root
+        return found
+    places = _places(root)
+    for folder, folders, names in os.walk(root):
+        for name in sorted(folders):
+            path = Path(folder) / name
+            relative = path.relative_to(root).as_posix()
+            if path.is_symlink():
+                found.left_out[relative] = "it is a link to a folder"
+            elif name.lower() in _SECRET_FOLDERS:
+                found.left_out[relative] = "such folders hold credentials"
+            elif name not in _LEFT_OUT:
+                continue
+            folders.remove(name)
+        folders.sort()
+        for name in sorted(names):
+            path = Path(folder) / name
+            relative = path.relative_to(root).as_posix()
+            if relative == _ATTRIBUTES or name in _LEFT_OUT:
+                continue
+            reason = _refused(path, name, places)
+            if reason is None:
+                found.paths[relative] = path
+            else:
+                found.left_out[relative] = reason
+    if not found.paths:
+        raise ZstnError(f"{source} has no files to push")
+    return found
+
+
+def _places(root: Path) -> list[str]:
+    """Returns the folders that links in `root` may lead to: itself, and for a folder that
+    a cache shows, the files of that cache."""
+    real = os.path.realpath(root)
+    places = [real]
+    # huggingface_hub: models--OWNER--NAME/snapshots/COMMIT, with links to ../../blobs.
+    snapshots = os.path.dirname(real)
+    if os.path.basename(snapshots) == "snapshots":
+        places.append(os.path.join(os.path.dirname(snapshots), "blobs"))
+    own = os.path.realpath(cache_folder())
+    if _is_below(real, own):
+        # Folders that this package shows have links to restored files, and to those of
+        # huggingface_hub.
+        from huggingface_hub import constants
+
+        places += [own, os.path.realpath(constants.HF_HUB_CACHE)]
+    return places
+
+
+def _is_below(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder.rstrip(os.sep) + os.sep)
+
+
+def _refused(path: Path, name: str, places: list[str]) -> str | None:
+    """Returns why a file is not uploaded."""
+    target = os.path.realpath(path)
+    if path.is_symlink() and not any(_is_below(target, place) for place in places):
+        return "it is a link that leads out of the folder"
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:
+        return "it is a link that leads nowhere" if path.is_symlink() else "it cannot be read"
+    if not stat.S_ISREG(mode):
+        return "it is not a regular file"
+    for one in {name.lower(), os.path.basename(target).lower()}:
+        if _SECRET.fullmatch(one) and not _EXAMPLE.fullmatch(one):
+            return "such files hold credentials"
+    with open(path, "rb") as file:
+        if _PRIVATE_KEY.search(file.read(_HEAD_BYTES)):
+            return "it holds a private key"
+    return None

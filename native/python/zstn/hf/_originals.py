@@ -1,0 +1,213 @@
+"""The originals in a repository that packed files restore, and the proof of it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import posixpath
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+from .. import _native
+from .._checkpoint import _common
+from .._errors import ZstnError
+from ..hub._names import is_index, restored_index, restored_name
+from ._errors import sentence
+from ._repository import Hub, Place
+
+_INDEX = re.compile(r"\.safetensors\.index(\.[^/]+)?\.json$")
+_SHARD = re.compile(r"(?P<stem>.+)-\d+-of-(?P<count>\d+)\.safetensors")
+_DELTA = re.compile(r"(?P<stem>.+)\.z4dm")
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """An original that stays in the repository."""
+
+    name: str
+    reason: str
+    is_failure: bool
+    """Whether a packed file should have restored it, and it is not proved that it does."""
+
+
+class Proofs:
+    """What has been proved about packed files, by the digests that the hub lists."""
+
+    def __init__(self, threads: int = 0, memory: int | None = None) -> None:
+        self.threads = threads
+        self.memory = memory
+        self._known: dict[tuple[object, ...], str | None] = {}
+
+    def reason_to_keep(self, files: Snapshot, name: str, packed: str) -> str | None:
+        """Returns why the original `name` has to stay, or `None` after a proof that
+        `packed` restores it."""
+        key = (*_identity(files[name]), *_identity(files[packed]))
+        if key not in self._known:
+            self._known[key] = self._check(files, name, packed)
+        return self._known[key]
+
+    def _check(self, files: Snapshot, name: str, packed: str) -> str | None:
+        try:
+            if is_index(name):
+                if not _is(files[name], restored_index(files.read(packed))):
+                    return f"{packed} restores another index"
+                return None
+            stored = files[packed].lfs
+            _native.check_restores(
+                files.place.address(packed, files.commit),
+                None if stored is None else stored.sha256,
+                [],
+                files.sha256(name),
+                _common(self.threads, self.memory, True, None, files.hub.token, None),
+            )
+        except Exception as error:
+            reason = sentence(error)
+            if reason is None:
+                raise
+            return reason
+        return None
+
+
+class Snapshot:
+    """The files of one commit, as the hub lists them."""
+
+    def __init__(self, hub: Hub, place: Place, info: Any) -> None:
+        self.hub = hub
+        self.place = place
+        self.commit: str = info.sha
+        self.files: dict[str, Any] = {one.rfilename: one for one in info.siblings or []}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.files
+
+    def __getitem__(self, name: str) -> Any:
+        return self.files[name]
+
+    def read(self, name: str) -> bytes:
+        """Reads a small file, and compares it with the digest that the hub lists."""
+        url = f"{self.hub.endpoint}/{self.place}/resolve/{self.commit}/{quote(name)}"
+        content: bytes = self.hub.request("GET", url, follow_redirects=True).content
+        if not _is(self[name], content):
+            raise ZstnError(f"{name} has other bytes than the hub lists", "differs")
+        return content
+
+    def sha256(self, name: str) -> str:
+        """Returns the SHA-256 of a file. The hub lists that of large files; a small one is
+        read."""
+        listed = self[name]
+        if listed.lfs is not None:
+            return str(listed.lfs.sha256)
+        return hashlib.sha256(self.read(name)).hexdigest()
+
+
+def find(
+    files: Snapshot, pushed: Iterable[str], proofs: Proofs
+) -> tuple[list[str], list[Kept]]:
+    """Returns the originals among the files of a commit that may be removed, and those
+    that stay.
+
+    An original may be removed if a packed file of the push, as the hub stores it,
+    restores bytes with the digest that the hub lists for the original. The files of a
+    checkpoint in several files go together, with their index, or not at all.
+    """
+    pushed = set(pushed)
+    packed = {
+        name: path for path in pushed if (name := restored_name(path)) is not None and name in files
+    }
+    groups = list(_groups(files)) if packed else []
+    kept: dict[str, Kept] = {}
+    for index, members in groups:
+        for name in sorted(members, key=lambda name: (name != index, name)):
+            if name in packed:
+                continue
+            if name == index:
+                reason = "its index is not part of this push"
+            elif name in files:
+                reason = f"{name} of the same checkpoint is not part of this push"
+            else:
+                reason = f"its index names {name}, which is not there"
+            _keep(kept, members & packed.keys(), reason, False)
+            break
+    # An index that cannot be read may name any shard of its folder.
+    named = {name for index, members in groups if index is not None for name in members}
+    others = files.files.keys() - packed.keys()
+    stays = {posixpath.dirname(name) for name in others if _INDEX.search(name)}
+    for name in packed.keys() - named:
+        if _SHARD.fullmatch(name) and posixpath.dirname(name) in stays:
+            _keep(kept, [name], "its index is not part of this push", False)
+    _spread(kept, groups, packed)
+    # Indexes first: they are short.
+    for name, path in sorted(packed.items(), key=lambda one: (not is_index(one[0]), one)):
+        if name in kept:
+            continue
+        unproved: str | None = f"{path} is not in the repository"
+        if path in files:
+            unproved = proofs.reason_to_keep(files, name, path)
+        if unproved is not None:
+            kept[name] = Kept(name, unproved, True)
+            # Nothing of its checkpoint can be removed, so nothing more of it is read.
+            _spread(kept, groups, packed)
+    for path in pushed:
+        match = _DELTA.fullmatch(path)
+        name = f"{match['stem']}.safetensors" if match is not None else ""
+        if name in files and name not in packed:
+            reason = f"{path} is a delta, which does not name its base"
+            kept[name] = Kept(name, reason, False)
+    return sorted(packed.keys() - kept.keys()), [kept[name] for name in sorted(kept)]
+
+
+def _groups(files: Snapshot) -> Iterable[tuple[str | None, set[str]]]:
+    """Returns the files of a commit that form one checkpoint, with the name of their
+    index, if they have one."""
+    numbered: dict[tuple[str, str], set[str]] = {}
+    for name in files.files:
+        shard = _SHARD.fullmatch(name)
+        if shard is not None:
+            numbered.setdefault((shard["stem"], shard["count"]), set()).add(name)
+        if not _INDEX.search(name):
+            continue
+        try:
+            weights = json.loads(files.read(name))["weight_map"]
+            shards = {posixpath.join(posixpath.dirname(name), shard) for shard in weights.values()}
+        except (ValueError, KeyError, TypeError, AttributeError):
+            # No index, so it names no file.
+            shards = set()
+        yield name, {name, *shards}
+    for names in numbered.values():
+        yield None, names
+
+
+def _keep(kept: dict[str, Kept], names: Iterable[str], reason: str, is_failure: bool) -> None:
+    for name in names:
+        kept.setdefault(name, Kept(name, reason, is_failure))
+
+
+def _spread(
+    kept: dict[str, Kept], groups: list[tuple[str | None, set[str]]], packed: dict[str, str]
+) -> None:
+    """Keeps all files of a checkpoint of which one is kept."""
+    changed = True
+    while changed:
+        changed = False
+        for _, members in groups:
+            first = next((name for name in sorted(members) if name in kept), None)
+            if first is None:
+                continue
+            others = members & packed.keys() - kept.keys()
+            changed |= bool(others)
+            _keep(kept, others, f"{first} of the same checkpoint is kept", False)
+
+
+def _identity(listed: Any) -> tuple[object, ...]:
+    return listed.blob_id, None if listed.lfs is None else listed.lfs.sha256
+
+
+def _is(listed: Any, content: bytes) -> bool:
+    """Returns whether a file that the hub lists has this content."""
+    if listed.lfs is not None:
+        return bool(listed.lfs.sha256 == hashlib.sha256(content).hexdigest())
+    header = b"blob %d\0" % len(content)
+    return bool(listed.blob_id == hashlib.sha1(header + content).hexdigest())
