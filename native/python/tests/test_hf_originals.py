@@ -24,6 +24,9 @@ from zstn.hf import _push
 
 REPO = "me/pushed"
 
+# Of huggingface_hub, which uploads by LFS in this process.
+pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")
+
 
 @pytest.fixture
 def api(hub: StubHub) -> HfApi:
