@@ -20,6 +20,7 @@ use upstream::Upstream;
 
 mod answer;
 mod blocks;
+mod checks;
 mod files;
 mod json_array;
 mod listing;
@@ -33,6 +34,9 @@ mod site;
 mod trusted;
 mod turns;
 mod upstream;
+
+#[doc(hidden)]
+pub use checks::check_request;
 
 /// A gateway to a hub, or to a folder of repositories, that is listening but does
 /// not answer yet.

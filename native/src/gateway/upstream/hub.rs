@@ -47,6 +47,8 @@ const MAX_REDIRECTS: usize = 5;
 #[derive(Debug)]
 pub(in super::super) struct Hub {
     pub(super) endpoint: String,
+    /// The address for messages.
+    name: String,
     pub(super) client: reqwest::Client,
     pub(super) http: HttpOptions,
     long_texts: Arc<Semaphore>,
@@ -75,6 +77,7 @@ impl Hub {
             ))
         })?;
         Ok(Self {
+            name: shown::address(&endpoint).into_owned(),
             endpoint,
             client,
             http: http.clone(),
@@ -148,7 +151,7 @@ impl Hub {
         let mut turn = None;
         if body.len() > SHORT_BYTES {
             let too_slow = |_| {
-                let message = format!("{} takes too long for a long answer", self.endpoint);
+                let message = format!("{} takes too long for a long answer", self.name);
                 Refusal::new(StatusCode::GATEWAY_TIMEOUT, message)
             };
             let long_texts = Arc::clone(&self.long_texts).acquire_owned();
@@ -160,10 +163,10 @@ impl Hub {
                 .map_err(too_slow)??;
         }
         if body.len() > MAX_JSON_BYTES {
-            return Err(too_long(&self.endpoint));
+            return Err(too_long(&self.name));
         }
         let value = serde_json::from_slice(&body).map_err(|error| {
-            let message = format!("an answer of {} is not JSON: {error}", self.endpoint);
+            let message = format!("an answer of {} is not JSON: {error}", self.name);
             Refusal::new(StatusCode::BAD_GATEWAY, message)
         })?;
         Ok(Loaded { value, _turn: turn })
@@ -215,7 +218,7 @@ impl Hub {
         let answer = self.read(&path, query, permissions).await?;
         Ok(Page {
             next: self.next(answer.headers())?,
-            entries: PageEntries::Arriving(Box::new(ArrivingList::new(&self.endpoint, answer)?)),
+            entries: PageEntries::Arriving(Box::new(ArrivingList::new(&self.name, answer)?)),
         })
     }
 
@@ -223,7 +226,7 @@ impl Hub {
         match value {
             Value::Array(entries) => Ok(entries),
             _ => {
-                let message = format!("an answer of {} is not a list", self.endpoint);
+                let message = format!("an answer of {} is not a list", self.name);
                 Err(Refusal::new(StatusCode::BAD_GATEWAY, message))
             }
         }
@@ -248,7 +251,7 @@ impl Hub {
         let path = uri.as_ref().and_then(Uri::path_and_query);
         let path = path.map(|path| path.as_str().to_owned());
         path.map(Some).ok_or_else(|| {
-            let message = format!("{} does not say where its list goes on", self.endpoint);
+            let message = format!("{} does not say where its list goes on", self.name);
             Refusal::new(StatusCode::BAD_GATEWAY, message)
         })
     }
@@ -304,13 +307,13 @@ impl Hub {
                 _ => {
                     let len_bytes = len.and_then(|len| len.parse().ok());
                     let known = tag.zip(len_bytes).ok_or_else(|| {
-                        let message = format!("{} does not say how long {path} is", self.endpoint);
+                        let message = format!("{} does not say how long {path} is", self.name);
                         Refusal::new(StatusCode::BAD_GATEWAY, message)
                     });
                     let (tag, len_bytes) = known?;
                     let commit = commit.filter(|commit| commit.len() <= MAX_TAG_BYTES);
                     if tag.len() > MAX_TAG_BYTES {
-                        let message = format!("{} gives {path} too long a tag", self.endpoint);
+                        let message = format!("{} gives {path} too long a tag", self.name);
                         return Err(Refusal::new(StatusCode::BAD_GATEWAY, message));
                     }
                     return Ok(Entry {
@@ -403,7 +406,7 @@ impl Hub {
         match len == Some(entry.len_bytes) && first.is_some_and(|first| !first.is_empty()) {
             true => Ok(()),
             false => {
-                let message = format!("{} has another file than it describes", self.endpoint);
+                let message = format!("{} has another file than it describes", self.name);
                 Err(Refusal::new(StatusCode::BAD_GATEWAY, message))
             }
         }
@@ -417,14 +420,14 @@ impl Hub {
         match uri.is_some_and(|uri| path_rules::check(&uri).is_ok()) {
             true => Ok(location.into()),
             false => {
-                let message = format!("{} redirects to another server", self.endpoint);
+                let message = format!("{} redirects to another server", self.name);
                 Err(Refusal::new(StatusCode::BAD_GATEWAY, message))
             }
         }
     }
 
     fn too_many_redirects(&self) -> Refusal {
-        let message = format!("{} redirects in a circle", self.endpoint);
+        let message = format!("{} redirects in a circle", self.name);
         Refusal::new(StatusCode::BAD_GATEWAY, message)
     }
 
