@@ -20,6 +20,16 @@ use zstn_tests::repository;
 /// Longer inputs make a fuzzer slow.
 const MAX_BYTES: usize = 256 << 10;
 
+/// Requests to the gateway.
+const REQUESTS: [&str; 6] = [
+    "GET /o/n/resolve/main/a%20b/model.safetensors\nHost: localhost\nRange: bytes=0-9,-5\n\n",
+    "HEAD /datasets/o/n/resolve/refs%2Fpr%2F1/f?x=1\nIf-Range: \"tag\"\nIf-None-Match: W/\"tag\"\n\n",
+    "GET /api/models/o/n/tree/main/a/b?recursive=true\nIf-Match: *\nRange: bytes=5-\n\n",
+    "GET /api/models/o/n/revision/v1\nOrigin: http://localhost:1\n\n[{\"a\":\"\\\"]\"}, 1]",
+    "POST /api/models/o/n/paths-info/main\nContent-Type: application/x-www-form-urlencoded\n\npaths=a%2Fb&expand=true",
+    "GET /o/n/resolve/main/%2e%2e/..%5c\n\n{\"paths\": [\"a/../b\"]}",
+];
+
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 struct Seeds {
@@ -53,6 +63,9 @@ fn main() -> Result<()> {
     };
     for path in files(&repository().join("tests/vectors"))? {
         of_vector(&mut seeds, &path)?;
+    }
+    for request in REQUESTS {
+        seeds.add("requests", request.as_bytes())?;
     }
     println!("{} seeds", seeds.count);
     Ok(())

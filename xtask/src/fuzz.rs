@@ -39,6 +39,7 @@ const TARGETS: [&str; 19] = [
     "safetensors",
     "encoders",
     "sketches",
+    "requests",
 ];
 
 /// Targets that run at a time, a core for each.

@@ -11,7 +11,7 @@ use zstn::{Error, Location, Result};
 
 use super::listen::Listen;
 use super::network::Patience;
-use super::{say, size};
+use super::{say, size, stop};
 
 #[derive(Args)]
 pub struct Options {
@@ -39,11 +39,14 @@ pub struct Options {
     /// Ask the upstream again after this time whether a client may read a file
     #[arg(long, default_value_t = 10, value_name = "SECONDS")]
     recheck: u64,
-    /// Connections at a time
+    /// Answers in progress at a time; 64 more connections may wait or be idle
     #[arg(long, default_value_t = 4096, value_name = "N")]
     connections: usize,
+    /// Answers in progress to one address, 0 for three quarters of --connections
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    connections_per_address: usize,
     /// Time for answers under way when the gateway is asked to end (Ctrl-C,
-    /// SIGTERM)
+    /// SIGTERM, SIGHUP)
     #[arg(long, default_value_t = 30, value_name = "SECONDS")]
     grace: u64,
     #[command(flatten)]
@@ -73,10 +76,12 @@ impl Options {
         };
         let mut gateway = bound?
             .with_cache(listen.cache)
+            .with_max_tensor(listen.max_tensor)
             .with_upstream_cache(self.upstream_cache)
             .with_trust(Duration::from_secs(self.recheck))
             .with_limits(Limits {
                 connections: self.connections,
+                connections_per_address: self.connections_per_address,
                 grace: Duration::from_secs(self.grace),
                 ..Limits::default()
             })
@@ -93,6 +98,8 @@ impl Options {
 
 pub fn run(options: &Options) -> Result<()> {
     let gateway = options.gateway()?;
+    let handle = gateway.handle();
+    stop::end_at_second_signal(move || handle.stop());
     let url = gateway.url();
     let what = format!("gateway to {}", zstn::display::address(&options.upstream));
     options.listen.announce(&what, &url);

@@ -4,7 +4,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 
 use clap::Args;
-use zstn::serve::{CACHE_BYTES, Note, Served};
+use zstn::serve::{CACHE_BYTES, MAX_TENSOR_BYTES, Note, Served};
 use zstn::{Error, Result};
 
 use super::{print, say, size};
@@ -25,10 +25,13 @@ pub struct Listen {
     /// * for all; those on this machine always may (repeatable)
     #[arg(long, value_name = "ORIGIN")]
     pub cors: Vec<String>,
-    /// Memory for decoded tensors, like 512M; one tensor may always take what
-    /// it needs [default: 256M]
+    /// Memory for decoded tensors, like 512M [default: 256M]
     #[arg(long, default_value_t = CACHE_BYTES, hide_default_value = true, value_name = "SIZE", value_parser = size::parse)]
     pub cache: u64,
+    /// Refuse tensors above this length that can only be decoded as a whole
+    /// [default: 512M]
+    #[arg(long, default_value_t = MAX_TENSOR_BYTES, hide_default_value = true, value_name = "SIZE", value_parser = size::parse)]
+    pub max_tensor: u64,
     /// Print one JSON object per line: where it listens, then every request
     /// (docs/json.md)
     #[arg(long)]

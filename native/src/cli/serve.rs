@@ -7,7 +7,7 @@ use zstn::Result;
 use zstn::serve::Server;
 
 use super::listen::Listen;
-use super::say;
+use super::{say, stop};
 
 #[derive(Args)]
 pub struct Options {
@@ -27,6 +27,7 @@ impl Options {
         let listen = &self.listen;
         let mut server = Server::bind(&self.folder, listen.address()?)?
             .with_cache(listen.cache)
+            .with_max_tensor(listen.max_tensor)
             .with_host(&listen.host);
         for name in &listen.allow_host {
             server = server.with_host(name);
@@ -48,6 +49,8 @@ impl Options {
 
 pub fn run(options: &Options) -> Result<()> {
     let server = options.server()?;
+    let handle = server.handle();
+    stop::end_at_second_signal(move || handle.stop());
     let what = format!("serving {}", options.folder.display());
     options.listen.announce(&what, &server.url());
     if !options.listen.json {

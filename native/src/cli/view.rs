@@ -9,7 +9,7 @@ use zstn::serve::{Page, View};
 use zstn::{Error, Location, Result};
 
 use super::listen::{announce, request_json};
-use super::{arguments, print, say};
+use super::{arguments, print, say, stop};
 
 #[derive(Args)]
 pub struct Options {
@@ -50,6 +50,8 @@ pub fn run(options: &Options) -> Result<()> {
             }
         };
     }
+    let handle = view.handle();
+    stop::end_at_second_signal(move || handle.stop());
     let url = view.url();
     match options.json {
         true => announce(print(serde_json::json!({"event": "listening", "url": url}))),

@@ -46,14 +46,23 @@ pub(super) fn about(tag: &str, len_bytes: u64, content_type: ContentType) -> Abo
 }
 
 pub(super) fn json(value: &Value) -> Answer {
-    let text = value.to_string();
-    let body_bytes = text.len() as u64;
-    let mut response = Response::new(Body::from(text));
+    json_text(value.to_string())
+}
+
+pub(super) fn json_text(text: String) -> Answer {
+    Answer {
+        body_bytes: text.len() as u64,
+        ..json_body(Body::from(text))
+    }
+}
+
+pub(super) fn json_body(body: Body) -> Answer {
+    let mut response = Response::new(body);
     let kind = HeaderValue::from_static("application/json; charset=utf-8");
     response.headers_mut().insert(header::CONTENT_TYPE, kind);
     Answer {
         response,
-        body_bytes,
+        body_bytes: 0,
         route: Route::List,
     }
 }

@@ -1,18 +1,23 @@
 //! Answers with the bytes of files.
 
+use std::io;
+use std::sync::Arc;
+
 use axum::body::Body;
 use axum::http::request::Parts;
 use axum::http::{HeaderName, Request, StatusCode, header};
+use futures_util::{TryStreamExt, stream};
 use headers::ContentType;
 use hyper::body::Incoming;
+use sha2::{Digest, Sha256};
 use zstn_core::container::safetensors::SHARD_INDEX_SUFFIX;
 
 use super::answer::{Answer, about, insert};
-use super::listing::packed_path;
+use super::listing::{git_sha1, packed_path};
 use super::metrics::Route;
-use super::packed_files::{Named, describe, opaque_tag};
+use super::packed_files::{FALSE_DIGEST, Named, Restored, hex};
 use super::request::Revision;
-use super::site::Site;
+use super::site::{Site, client};
 use super::upstream::{Entry, Permissions, Refusal, Upstream};
 use crate::serve::answer::begin;
 use crate::serve::unpacked;
@@ -48,6 +53,7 @@ impl Site {
                     path: &packed,
                     entry: &entry,
                     permissions,
+                    client: client(parts),
                 };
                 let restored = self.restored(&file, parts).await;
                 let refused = |refusal: Refusal| Answer::of(refusal.answer(), Route::Restored);
@@ -63,7 +69,7 @@ impl Site {
         let (mut response, body_bytes, tag, len_bytes) = if file.path.ends_with(SHARD_INDEX_SUFFIX)
         {
             let text = self.packed.index(file).await?;
-            let tag = opaque_tag(&text);
+            let tag = git_sha1(&text);
             let about = about(&tag, text.len() as u64, ContentType::json());
             let (mut response, range) = begin(&about, parts);
             let body = range.map(|range| zstn_core::bytes::part(&text, range).to_vec());
@@ -73,8 +79,8 @@ impl Site {
             }
             (response, body_bytes, tag, about.len_bytes)
         } else {
-            let packed = self.packed.packed(file).await?;
-            let restored = describe(&packed, file.entry);
+            let (packed, restored) = self.packed.packed(file).await?;
+            let claimed = packed.sha256();
             let about = about(
                 &restored.tag,
                 restored.len_bytes,
@@ -84,7 +90,12 @@ impl Site {
             let sent = sent.map_err(|error| {
                 Refusal::new(StatusCode::BAD_GATEWAY, format!("{}: {error}", file.path))
             });
-            let (response, body_bytes) = sent?;
+            let (mut response, body_bytes) = sent?;
+            let is_whole = response.status() == StatusCode::OK && body_bytes > 0;
+            if is_whole && restored.sha256.is_none() {
+                let body = std::mem::take(response.body_mut());
+                *response.body_mut() = self.hashed(body, file.entry, &restored, claimed);
+            }
             (response, body_bytes, restored.tag, restored.len_bytes)
         };
         insert(&mut response, header::ACCEPT_RANGES, "bytes");
@@ -102,6 +113,40 @@ impl Site {
             body_bytes,
             route: Route::Restored,
         })
+    }
+
+    /// Hashes a restored file while it is sent. Its end is only sent if the file has the
+    /// digest that it claims, and lists show the digest from then on.
+    fn hashed(
+        &self,
+        body: Body,
+        entry: &Entry,
+        restored: &Restored,
+        claimed: Option<String>,
+    ) -> Body {
+        let (packed, identity) = (Arc::clone(&self.packed), entry.identity.clone());
+        let restored = restored.clone();
+        let state = (body.into_data_stream(), Sha256::new(), 0);
+        let parts = stream::try_unfold(state, move |(mut parts, mut hasher, sent_bytes)| {
+            let (packed, identity) = (Arc::clone(&packed), identity.clone());
+            let (restored, claimed) = (restored.clone(), claimed.clone());
+            async move {
+                let Some(part) = parts.try_next().await.map_err(io::Error::other)? else {
+                    return Ok(None);
+                };
+                hasher.update(&part);
+                let sent_bytes = sent_bytes + part.len() as u64;
+                if sent_bytes == restored.len_bytes {
+                    let sha256 = hex(&hasher.clone().finalize());
+                    if claimed.is_some_and(|claimed| claimed != sha256) {
+                        return Err(io::Error::other(FALSE_DIGEST));
+                    }
+                    packed.note_sha256(&identity, &restored, sha256);
+                }
+                Ok(Some((part, (parts, hasher, sent_bytes))))
+            }
+        });
+        Body::from_stream(parts)
     }
 
     async fn as_it_is(

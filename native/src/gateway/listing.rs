@@ -2,13 +2,16 @@
 //! they restore.
 
 use std::collections::{HashMap, HashSet};
+use std::net::IpAddr;
+use std::sync::Arc;
 
 use axum::http::StatusCode;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use serde_json::{Map, Value, json};
+use sha1::{Digest, Sha1};
 use zstn_core::container::safetensors::SHARD_INDEX_SUFFIX;
 
-use super::packed_files::{Named, PackedFiles, Restored, opaque_tag};
+use super::packed_files::{Named, PackedFiles, Restored, hex};
 use super::request::Revision;
 use super::upstream::{Entry, Permissions, Refusal, Upstream};
 use crate::serve::path;
@@ -17,17 +20,18 @@ use crate::serve::path;
 const OPENED_AT_ONCE: usize = 16;
 
 /// The most names that are asked for by one request.
-const NAMES_AT_ONCE: usize = 500;
+pub(super) const NAMES_AT_ONCE: usize = 500;
 
 /// The length that a hub gives for the pointers to large files, in bytes.
 const POINTER_BYTES: u64 = 134;
 
 /// One client's view of the lists of a revision.
-pub(super) struct Listing<'a> {
-    pub(super) upstream: &'a Upstream,
-    pub(super) packed: &'a PackedFiles,
-    pub(super) revision: &'a Revision,
-    pub(super) permissions: &'a Permissions,
+pub(super) struct Listing {
+    pub(super) upstream: Arc<Upstream>,
+    pub(super) packed: Arc<PackedFiles>,
+    pub(super) revision: Revision,
+    pub(super) permissions: Permissions,
+    pub(super) client: IpAddr,
 }
 
 /// Returns the path of the file that the packed one at `path` restores, by its
@@ -52,7 +56,7 @@ fn text<'v>(value: &'v Value, key: &str) -> Option<&'v str> {
     value.get(key)?.as_str()
 }
 
-impl Listing<'_> {
+impl Listing {
     /// Returns a description of the repository with other siblings.
     pub(super) async fn info(&self, mut info: Value) -> Result<Value, Refusal> {
         let Some(siblings) = info.get_mut("siblings").and_then(Value::as_array_mut) else {
@@ -69,7 +73,7 @@ impl Listing<'_> {
         for names in packed.chunks(NAMES_AT_ONCE) {
             let asked = self
                 .upstream
-                .paths_info(self.revision, names, false, self.permissions);
+                .paths_info(&self.revision, names, false, &self.permissions);
             described.extend(asked.await?);
         }
         let described: HashMap<&str, &Value> = described
@@ -125,7 +129,7 @@ impl Listing<'_> {
         for unsure in unsure.chunks(NAMES_AT_ONCE) {
             let asked = self
                 .upstream
-                .paths_info(self.revision, unsure, false, self.permissions);
+                .paths_info(&self.revision, unsure, false, &self.permissions);
             names.extend(asked.await?.iter().filter_map(path));
         }
         stream::iter(entries)
@@ -166,23 +170,24 @@ impl Listing<'_> {
         path: &str,
         described: Option<&Value>,
     ) -> Result<Option<Restored>, Refusal> {
-        let Some(entry) = described.and_then(|value| self.upstream.entry(self.revision, value))
+        let Some(entry) = described.and_then(|value| self.upstream.entry(&self.revision, value))
         else {
             let message = format!("the upstream lists {path} and does not describe it");
             return Err(Refusal::new(StatusCode::BAD_GATEWAY, message));
         };
         let file = Named {
-            revision: self.revision,
+            revision: &self.revision,
             path,
             entry: &entry,
-            permissions: self.permissions,
+            permissions: &self.permissions,
+            client: self.client,
         };
         let restored = match path.ends_with(SHARD_INDEX_SUFFIX) {
             false => self.packed.restored(&file).await,
             true => self.packed.index(&file).await.map(|text| {
                 Some(Restored {
                     len_bytes: text.len() as u64,
-                    tag: opaque_tag(&text),
+                    tag: git_sha1(&text),
                     sha256: None,
                 })
             }),
@@ -194,6 +199,14 @@ impl Listing<'_> {
             restored => restored,
         }
     }
+}
+
+/// Returns the digest by which git, and hubs, know a small file.
+pub(super) fn git_sha1(bytes: &[u8]) -> String {
+    let mut hasher = Sha1::new();
+    hasher.update(format!("blob {}\0", bytes.len()));
+    hasher.update(bytes);
+    hex(&hasher.finalize())
 }
 
 /// Returns whether a file of that name is shown as another, if it can be.

@@ -8,27 +8,35 @@ use std::time::Duration;
 use crate::manifest::Row;
 use crate::serve::access::Access;
 use crate::serve::listening::Listening;
-use crate::serve::{CACHE_BYTES, Handle, Limits, Served};
+use crate::serve::{CACHE_BYTES, Handle, Limits, MAX_TENSOR_BYTES, Served};
 use crate::source::HttpOptions;
 use crate::{Engine, Error, Location, Result};
-use entries::Entries;
 use metrics::Metrics;
-use packed_files::PackedFiles;
-use site::Site;
+use packed_files::{Budget, PackedFiles};
+use site::{MAX_LISTS, Site};
+use trusted::{Entries, Secret};
+use turns::Turns;
 use upstream::Upstream;
 
 mod answer;
 mod blocks;
-mod entries;
+mod checks;
 mod files;
+mod json_array;
 mod listing;
 mod metrics;
 mod packed_files;
+mod path_rules;
 mod paths;
 mod recent;
 mod request;
 mod site;
+mod trusted;
+mod turns;
 mod upstream;
+
+#[doc(hidden)]
+pub use checks::check_request;
 
 /// A gateway to a hub, or to a folder of repositories, that is listening but does
 /// not answer yet.
@@ -59,8 +67,7 @@ pub struct Gateway {
     access: Access,
     listening: Listening,
     engine: Option<Engine>,
-    cache_bytes: u64,
-    upstream_cache_bytes: u64,
+    budget: Budget,
     trust: Duration,
 }
 
@@ -101,7 +108,7 @@ impl Gateway {
     }
 
     fn to(upstream: Upstream, address: SocketAddr) -> Result<Self> {
-        let mut listening = Listening::at(address)?;
+        let mut listening = Listening::at(address)?.with_health("/healthz");
         listening.limits = Limits {
             connections: 4096,
             grace: Duration::from_secs(30),
@@ -112,8 +119,11 @@ impl Gateway {
             access: Access::default(),
             listening,
             engine: None,
-            cache_bytes: CACHE_BYTES,
-            upstream_cache_bytes: CACHE_BYTES,
+            budget: Budget {
+                cache_bytes: CACHE_BYTES,
+                upstream_cache_bytes: CACHE_BYTES,
+                max_tensor_bytes: MAX_TENSOR_BYTES,
+            },
             trust: Duration::from_secs(10),
         })
     }
@@ -126,18 +136,26 @@ impl Gateway {
     }
 
     /// Lets decoded tensors take that many bytes, those kept for the next
-    /// request included; or as many as the largest tensor asked for, if that
-    /// is more.
+    /// request included. A large tensor is decoded in parts. One that can only be
+    /// decoded as a whole may take more, up to [`Gateway::with_max_tensor`], and is then
+    /// not kept.
     #[must_use]
     pub fn with_cache(mut self, cache_bytes: u64) -> Self {
-        self.cache_bytes = cache_bytes;
+        self.budget.cache_bytes = cache_bytes;
+        self
+    }
+
+    /// Refuses tensors that can only be decoded as a whole and are longer than that.
+    #[must_use]
+    pub fn with_max_tensor(mut self, max_tensor_bytes: u64) -> Self {
+        self.budget.max_tensor_bytes = max_tensor_bytes;
         self
     }
 
     /// Keeps up to that many bytes of packed files in memory.
     #[must_use]
     pub fn with_upstream_cache(mut self, cache_bytes: u64) -> Self {
-        self.upstream_cache_bytes = cache_bytes;
+        self.budget.upstream_cache_bytes = cache_bytes;
         self
     }
 
@@ -188,26 +206,31 @@ impl Gateway {
         self.listening.handle()
     }
 
-    /// Answers requests until the process or the gateway is stopped. `log` is
-    /// called with every request whose answer begins.
+    /// Answers requests until [`Handle::stop`] is called. `log` is called with every
+    /// request whose answer begins. No signal handler is installed: a program that
+    /// wants to end on Ctrl-C calls the handle itself.
     ///
     /// # Errors
     /// If threads cannot be started.
     pub fn run(self, log: impl Fn(Served) + Send + Sync + 'static) -> Result<()> {
         let metrics = Arc::new(Metrics::default());
         let upstream = Arc::new(self.upstream);
+        let secret = Arc::new(Secret::new()?);
+        let entries = Arc::new(Entries::new(&secret, self.trust));
         let packed = PackedFiles::new(
             &upstream,
             self.engine.unwrap_or_default(),
-            self.cache_bytes,
-            self.upstream_cache_bytes,
+            self.budget,
+            (&secret, &entries),
+            self.trust,
             &metrics,
         );
         let site = Site {
             upstream,
             access: self.access,
-            entries: Entries::new(self.trust),
-            packed,
+            entries,
+            packed: Arc::new(packed),
+            lists: Arc::new(Turns::new(MAX_LISTS, MAX_LISTS / 2)),
             metrics,
             handle: self.listening.handle(),
         };

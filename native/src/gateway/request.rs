@@ -1,8 +1,10 @@
 //! The requests that a hub's clients make, as far as packed files matter to them.
 
 use axum::http::{Method, Uri};
-use percent_encoding::{percent_decode_str, utf8_percent_encode};
+use percent_encoding::utf8_percent_encode;
 
+use super::path_rules::{check, decoded};
+use super::upstream::Refusal;
 use crate::source::PLAIN;
 
 /// Kinds of repositories besides models, by their names in addresses.
@@ -47,6 +49,16 @@ pub(super) enum Asked {
 }
 
 impl Repository {
+    /// Returns the path of the address of its description, at `revision` if one is
+    /// named.
+    pub(super) fn info(&self, revision: Option<&str>) -> String {
+        let Self { kind, id } = self;
+        match revision {
+            Some(name) => format!("api/{kind}/{id}/revision/{}", component(name)),
+            None => format!("api/{kind}/{id}"),
+        }
+    }
+
     /// Returns what its addresses begin with: `OWNER/NAME`, `datasets/OWNER/NAME`.
     pub(super) fn prefix(&self) -> String {
         match self.kind {
@@ -66,13 +78,23 @@ impl Revision {
     /// Returns the path of the address of the file `path`.
     pub(super) fn file(&self, path: &str) -> String {
         let prefix = self.repository.prefix();
-        let path: Vec<_> = path.split('/').map(component).collect();
-        format!(
-            "{prefix}/resolve/{}/{}",
-            component(&self.name),
-            path.join("/")
-        )
+        let (name, path) = (component(&self.name), components(path));
+        format!("{prefix}/resolve/{name}/{path}")
     }
+
+    /// Returns the path of the address of the list of a folder.
+    pub(super) fn tree(&self, folder: &str) -> String {
+        match folder {
+            "" => self.api("tree"),
+            folder => format!("{}/{}", self.api("tree"), components(folder)),
+        }
+    }
+}
+
+/// Returns a path whose components are encoded one by one.
+fn components(path: &str) -> String {
+    let path: Vec<_> = path.split('/').map(component).collect();
+    path.join("/")
 }
 
 /// Returns a text as a component of a path.
@@ -81,7 +103,12 @@ pub(super) fn component(text: &str) -> String {
 }
 
 impl Asked {
-    pub(super) fn of(method: &Method, uri: &Uri) -> Self {
+    /// Returns what a request asks for.
+    ///
+    /// # Errors
+    /// Those of [`check`]: nothing is asked of the upstream under such a path.
+    pub(super) fn of(method: &Method, uri: &Uri) -> Result<Self, Refusal> {
+        check(uri)?;
         let path = uri.path().trim_start_matches('/');
         let parts: Vec<&str> = path.split('/').collect();
         let reads = [Method::GET, Method::HEAD].contains(method);
@@ -95,7 +122,7 @@ impl Asked {
             },
             _ => None,
         };
-        asked.unwrap_or(Self::Other)
+        Ok(asked.unwrap_or(Self::Other))
     }
 }
 
@@ -129,7 +156,7 @@ fn api(method: &Method, kind: &str, rest: &[&str]) -> Option<Asked> {
     let revision = |name: &str| {
         Some(Revision {
             repository: repository.clone(),
-            name: decoded(name)?,
+            name: decoded(name).ok()?,
         })
     };
     match (method, &rest[..]) {
@@ -138,12 +165,15 @@ fn api(method: &Method, kind: &str, rest: &[&str]) -> Option<Asked> {
             revision: None,
         }),
         (&Method::GET, ["revision", name]) => Some(Asked::Info {
-            revision: Some(decoded(name)?),
+            revision: Some(decoded(name).ok()?),
             repository,
         }),
         (&Method::GET, ["tree", name, folder @ ..]) => Some(Asked::Tree {
             revision: revision(name)?,
-            folder: decoded(&folder.join("/"))?,
+            folder: match folder.join("/").trim_end_matches('/') {
+                "" => String::new(),
+                folder => decoded(folder).ok()?,
+            },
         }),
         (&Method::POST, ["paths-info", name]) => Some(Asked::PathsInfo(revision(name)?)),
         _ => None,
@@ -156,12 +186,11 @@ fn file(kind: &'static str, parts: &[&str]) -> Option<Asked> {
         [owner, name, "resolve", revision, path @ ..] => (&[*owner, *name][..], revision, path),
         _ => return None,
     };
-    let path = decoded(&path.join("/"))?;
-    (!path.is_empty()).then_some(())?;
+    let path = decoded(&path.join("/")).ok()?;
     Some(Asked::File {
         revision: Revision {
             repository: repository(kind, names)?,
-            name: decoded(revision)?,
+            name: decoded(revision).ok()?,
         },
         path,
     })
@@ -178,17 +207,13 @@ fn repository(kind: &'static str, names: &[&str]) -> Option<Repository> {
     })
 }
 
-fn decoded(text: &str) -> Option<String> {
-    let text = percent_decode_str(text).decode_utf8().ok()?;
-    Some(text.into_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn asked(method: &str, path: &str) -> Asked {
-        Asked::of(&method.parse().unwrap(), &path.parse().unwrap())
+        let asked = Asked::of(&method.parse().unwrap(), &path.parse().unwrap());
+        asked.unwrap_or_else(|_| panic!("{path} is refused"))
     }
 
     fn revision(kind: &'static str, id: &str, name: &str) -> Revision {
@@ -259,19 +284,56 @@ mod tests {
             "PUT /o/n/resolve/main/f",
             "GET /o/n/resolve/main",
             "GET /o/n/raw/main/f",
-            "GET /../n/resolve/main/f",
             "GET /o/.n/resolve/main/f",
-            "GET /o/%2e%2e/resolve/main/f",
             "POST /api/models/o/n/commit/main",
             "GET /api/models/o/n/xet-read-token/main",
             "GET /api/models/o/n/refs",
-            "GET /api/models/../n/tree/main",
             "GET /api/whoami-v2",
             "POST /metrics",
             "GET /",
         ] {
             let (method, path) = request.split_once(' ').unwrap();
             assert_eq!(asked(method, path), Asked::Other, "{request}");
+        }
+    }
+
+    #[test]
+    fn paths_that_could_mean_another_place_are_refused() {
+        for (path, status) in [
+            ("/../n/resolve/main/f", 400),
+            ("/o/n/resolve/main/../../x", 400),
+            ("/o/n/resolve/main/%2e%2E/x", 400),
+            ("/o/n/resolve/main/a%2F..%2Fx", 400),
+            ("/o/n/resolve/..%2F..%2Fx/f", 400),
+            ("/o/n/resolve/main/./x", 400),
+            ("/o/n/resolve/main//x", 400),
+            ("//o/n/resolve/main/x", 400),
+            ("/o/n/resolve/main/a%5Cb", 400),
+            ("/o/n/resolve/main/a%00b", 400),
+            ("/o/n/resolve/main/a%0Ab", 400),
+            ("/o/n/resolve/main/%ff", 400),
+            ("/o/n/resolve/main/%zz", 400),
+            ("/o/n/resolve/main/%2", 400),
+            ("/api/models/../n/tree/main", 400),
+            ("/api/models/o/n/tree/main/a/%2e%2e", 400),
+            ("/api/whoami/..", 400),
+        ] {
+            for method in [Method::GET, Method::HEAD, Method::POST] {
+                let refused = Asked::of(&method, &path.parse().unwrap()).unwrap_err();
+                assert_eq!(refused.status.as_u16(), status, "{path}");
+            }
+        }
+        for (len, is_taken) in [(4096, true), (4097, false)] {
+            let path = format!("/o/n/resolve/main/{}", "a".repeat(len - 18));
+            let taken = Asked::of(&Method::GET, &path.parse().unwrap());
+            assert_eq!(taken.is_ok(), is_taken, "{len}");
+        }
+        // A file may be called so.
+        for path in [
+            "/o/n/resolve/main/a..b/...",
+            "/o/n/resolve/main/%252e%252e/x",
+        ] {
+            assert!(matches!(asked("GET", path), Asked::File { .. }), "{path}");
         }
     }
 

@@ -1,6 +1,8 @@
 //! The answer to every request.
 
 use std::collections::BTreeSet;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -8,30 +10,37 @@ use axum::body::{Body, to_bytes};
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, Method, Request, StatusCode, header};
 use axum::response::Response;
+use futures_util::{TryStreamExt, stream};
 use hyper::body::Incoming;
 use serde_json::Value;
 
-use super::answer::{Answer, insert, json, origin};
-use super::entries::Entries;
-use super::listing::{Listing, packed_path};
+use super::answer::{Answer, insert, json, json_body, json_text, origin};
+use super::listing::{Listing, NAMES_AT_ONCE, packed_path};
 use super::metrics::{Metrics, Route};
 use super::packed_files::PackedFiles;
+use super::path_rules::check_name;
 use super::paths::paths;
-use super::request::{Asked, Revision};
+use super::request::{Asked, Repository, Revision};
+use super::trusted::Entries;
+use super::turns::Turns;
 use super::upstream::{Page, Permissions, Refusal, Upstream};
 use crate::serve::access::{Access, Reader};
 use crate::serve::answer as plain_answer;
+use crate::serve::connections::Peer;
 use crate::serve::listening::LoggedSite;
 use crate::serve::{Handle, Note, Served};
 
 /// The longest body of a question about paths, in bytes.
-const MAX_PATHS_BYTES: usize = 4 << 20;
+const MAX_PATHS_BYTES: usize = 1 << 20;
 
 /// The time for such a body.
-const BODY_TIME: Duration = Duration::from_secs(30);
+const BODY_TIME: Duration = Duration::from_secs(10);
 
 /// The most paths in it. Clients ask for at most 1000 at a time.
-const MAX_PATHS: usize = 10_000;
+const MAX_PATHS: usize = 2000;
+
+/// Lists that are worked on at a time: half of them for one address.
+pub(super) const MAX_LISTS: usize = 64;
 
 /// The methods that pages in browsers may use.
 const METHODS: &str = "GET, HEAD, POST";
@@ -44,8 +53,9 @@ const EXPOSED_HEADERS: &str = "accept-ranges, content-length, content-range, eta
 pub(super) struct Site {
     pub(super) upstream: Arc<Upstream>,
     pub(super) access: Access,
-    pub(super) entries: Entries,
-    pub(super) packed: PackedFiles,
+    pub(super) entries: Arc<Entries>,
+    pub(super) packed: Arc<PackedFiles>,
+    pub(super) lists: Arc<Turns>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) handle: Handle,
 }
@@ -92,7 +102,10 @@ impl Site {
             return Answer::of(answer, Route::Own);
         }
         let permissions = Permissions::of(&parts.headers);
-        let asked = Asked::of(&parts.method, &parts.uri);
+        let asked = match Asked::of(&parts.method, &parts.uri) {
+            Ok(asked) => asked,
+            Err(refusal) => return Answer::of(refusal.answer(), Route::Other),
+        };
         let route = match asked {
             Asked::Health | Asked::Metrics => Route::Own,
             Asked::Info { .. } | Asked::Tree { .. } | Asked::PathsInfo(_) => Route::List,
@@ -105,22 +118,7 @@ impl Site {
             Asked::Info {
                 repository,
                 revision,
-            } => {
-                let info =
-                    self.upstream
-                        .info(&repository, revision.as_deref(), &parts.uri, &permissions);
-                match info.await {
-                    Ok(info) => {
-                        // The names of files are those of this commit.
-                        let commit = info.get("sha").and_then(Value::as_str);
-                        let name = commit.or(revision.as_deref()).unwrap_or("main").to_owned();
-                        let revision = Revision { repository, name };
-                        let listing = self.listing(&revision, &permissions);
-                        listing.info(info).await.map(|info| json(&info))
-                    }
-                    Err(refusal) => Err(refusal),
-                }
-            }
+            } => self.info(repository, revision, parts, &permissions).await,
             Asked::Tree { revision, folder } => {
                 self.tree(&revision, &folder, parts, &permissions).await
             }
@@ -150,13 +148,39 @@ impl Site {
         }
     }
 
-    fn listing<'a>(&'a self, revision: &'a Revision, permissions: &'a Permissions) -> Listing<'a> {
+    fn listing(&self, revision: &Revision, parts: &Parts, permissions: &Permissions) -> Listing {
         Listing {
-            upstream: &self.upstream,
-            packed: &self.packed,
-            revision,
-            permissions,
+            upstream: Arc::clone(&self.upstream),
+            packed: Arc::clone(&self.packed),
+            revision: revision.clone(),
+            permissions: permissions.clone(),
+            client: client(parts),
         }
+    }
+
+    async fn info(
+        &self,
+        repository: Repository,
+        revision: Option<String>,
+        parts: &Parts,
+        permissions: &Permissions,
+    ) -> Result<Answer, Refusal> {
+        let query = parts.uri.query();
+        let info = self
+            .upstream
+            .info(&repository, revision.as_deref(), query, permissions);
+        let mut info = info.await?;
+        let turn = self.lists.take(client(parts)).await?;
+        // The names of files are those of this commit.
+        let commit = info.value.get("sha").and_then(Value::as_str);
+        let name = commit.or(revision.as_deref()).unwrap_or("main").to_owned();
+        check_name(&name)?;
+        let revision = Revision { repository, name };
+        let listing = self.listing(&revision, parts, permissions);
+        let shown = listing.info(std::mem::take(&mut info.value)).await?;
+        let answer = json(&shown);
+        drop(turn);
+        Ok(answer)
     }
 
     async fn tree(
@@ -166,12 +190,24 @@ impl Site {
         parts: &Parts,
         permissions: &Permissions,
     ) -> Result<Answer, Refusal> {
-        let page = self
-            .upstream
-            .tree(revision, folder, &parts.uri, permissions);
-        let Page { entries, next } = page.await?;
-        let entries = self.listing(revision, permissions).entries(entries).await?;
-        let mut answer = json(&entries.into());
+        let query = parts.uri.query();
+        let page = self.upstream.tree(revision, folder, query, permissions);
+        let mut page = page.await?;
+        let next = page.next.take();
+        let mut list = ShownList {
+            page,
+            listing: self.listing(revision, parts, permissions),
+            turns: Arc::clone(&self.lists),
+            has_entries: false,
+        };
+        let first = list.group().await?;
+        let mut answer = match list.page.is_over() {
+            true => json_text(format!("[{first}]")),
+            false => Answer {
+                body_bytes: 0,
+                ..json_body(list.body(format!("[{first}")))
+            },
+        };
         if let Some(next) = next {
             let link = format!("<{}{next}>; rel=\"next\"", origin(parts));
             insert(&mut answer.response, header::LINK, &link);
@@ -186,6 +222,7 @@ impl Site {
         body: Incoming,
         permissions: &Permissions,
     ) -> Result<Answer, Refusal> {
+        let _turn = self.lists.take(client(parts)).await?;
         let body = tokio::time::timeout(BODY_TIME, to_bytes(Body::new(body), MAX_PATHS_BYTES));
         let body = body
             .await
@@ -197,17 +234,21 @@ impl Site {
             let message = format!("at most {MAX_PATHS} paths can be asked for");
             return Err(Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, message));
         }
+        let asked: Vec<_> = asked.iter().map(|path| path.trim_matches('/')).collect();
+        let asked = asked.into_iter().filter(|path| !path.is_empty());
+        let asked: BTreeSet<String> = asked.map(ToOwned::to_owned).collect();
+        asked.iter().try_for_each(|path| check_name(path))?;
         let packed = asked.iter().filter_map(|path| packed_path(path));
         let all: BTreeSet<String> = asked.iter().cloned().chain(packed).collect();
         let all: Vec<String> = all.into_iter().collect();
-        let found = self
-            .upstream
-            .paths_info(revision, &all, is_expanded, permissions);
-        let shown = self
-            .listing(revision, permissions)
-            .entries(found.await?)
-            .await?;
-        let asked: BTreeSet<&str> = asked.iter().map(|path| path.trim_matches('/')).collect();
+        let listing = self.listing(revision, parts, permissions);
+        let mut shown = Vec::new();
+        for paths in all.chunks(NAMES_AT_ONCE) {
+            let found = self
+                .upstream
+                .paths_info(revision, paths, is_expanded, permissions);
+            shown.extend(listing.entries(found.await?).await?);
+        }
         let was_asked = |entry: &Value| {
             let path = entry.get("path").and_then(Value::as_str);
             path.is_some_and(|path| asked.contains(path))
@@ -231,5 +272,56 @@ impl Site {
                 }
             },
         }
+    }
+}
+
+/// Returns the address of a client.
+pub(super) fn client(parts: &Parts) -> IpAddr {
+    let peer = parts.extensions.get::<Peer>();
+    peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.0)
+}
+
+/// A list that is made while the client reads it.
+struct ShownList {
+    page: Page,
+    listing: Listing,
+    turns: Arc<Turns>,
+    has_entries: bool,
+}
+
+impl ShownList {
+    /// Returns the text of the next entries.
+    async fn group(&mut self) -> Result<String, Refusal> {
+        let entries = self.page.group().await?;
+        let _turn = self.turns.take(self.listing.client).await?;
+        let mut text = String::new();
+        for entry in self.listing.entries(entries).await? {
+            if std::mem::replace(&mut self.has_entries, true) {
+                text.push(',');
+            }
+            text += &entry.to_string();
+        }
+        Ok(text)
+    }
+
+    /// Returns the body of an answer that begins with `first`. An error ends it early.
+    fn body(self, first: String) -> Body {
+        let state = (Some(first), Some(self));
+        let texts = stream::try_unfold(state, |(first, list)| async move {
+            if let Some(first) = first {
+                return Ok(Some((first, (None, list))));
+            }
+            let Some(mut list) = list else {
+                return Ok(None);
+            };
+            if list.page.is_over() {
+                return Ok(Some(("]".to_owned(), (None, None))));
+            }
+            let text = list.group().await;
+            let text = text.map_err(|_| io::Error::other("the list cannot be continued"))?;
+            Ok::<_, io::Error>(Some((text, (None, Some(list)))))
+        });
+        // An empty piece would end nothing, but a client need not see it.
+        Body::from_stream(texts.try_filter(|text| std::future::ready(!text.is_empty())))
     }
 }

@@ -2,19 +2,19 @@
 //! come from.
 
 use std::ops::Range;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use axum::body::Body;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::Response;
 use headers::{
-    ContentLength, ContentType, ETag, HeaderMapExt, IfMatch, IfNoneMatch, IfRange,
+    ContentLength, ContentType, ETag, HeaderMapExt, IfMatch, IfModifiedSince, IfNoneMatch,
     IfUnmodifiedSince, LastModified,
 };
 
 use super::access::Reader;
-use super::range::{Wanted, part};
+use super::range::{Wanted, wanted};
 
 /// The methods by which files are read.
 pub(crate) const METHODS: &str = "GET, HEAD";
@@ -26,6 +26,9 @@ pub(crate) const REQUEST_HEADERS: &str =
 /// The headers of answers that pages may read.
 pub(crate) const EXPOSED_HEADERS: &str =
     "accept-ranges, content-length, content-range, etag, last-modified";
+
+/// A file has only one version with a date of change that is longer ago than that.
+const STRONG_DATE: Duration = Duration::from_secs(2);
 
 /// The headers about a file.
 pub(crate) struct About {
@@ -49,24 +52,19 @@ pub(crate) fn begin(about: &About, request: &Parts) -> (Response, Option<Range<u
         response.headers_mut().typed_insert(about.tag.clone());
         return (response, None);
     }
-    if asked
-        .typed_get::<IfNoneMatch>()
-        .is_some_and(|header| !header.precondition_passes(&about.tag))
-    {
+    if is_known(about, asked) {
         let mut response = empty(StatusCode::NOT_MODIFIED);
         response.headers_mut().typed_insert(about.tag.clone());
         return (response, None);
     }
-    let unchanged = asked
-        .typed_get::<IfRange>()
-        .is_none_or(|header| !header.is_modified(Some(&about.tag), modified.as_ref()));
-    let range = asked
-        .typed_get::<headers::Range>()
-        .filter(|_| unchanged && request.method == Method::GET);
+    let wanted = match request.method == Method::GET && may_be_part(about, asked) {
+        true => wanted(asked, len),
+        false => Wanted::Whole,
+    };
     let mut response = empty(StatusCode::OK);
-    let range = match range.map(|range| part(&range, len)) {
-        None | Some(Wanted::Whole) => 0..len,
-        Some(Wanted::None) => {
+    let range = match wanted {
+        Wanted::Whole => 0..len,
+        Wanted::None => {
             *response.status_mut() = StatusCode::RANGE_NOT_SATISFIABLE;
             insert(
                 &mut response,
@@ -75,11 +73,11 @@ pub(crate) fn begin(about: &About, request: &Parts) -> (Response, Option<Range<u
             );
             return (response, None);
         }
-        Some(Wanted::Some(start, end)) => {
+        Wanted::Some(range) => {
             *response.status_mut() = StatusCode::PARTIAL_CONTENT;
-            let part = format!("bytes {start}-{}/{len}", end - 1);
+            let part = format!("bytes {}-{}/{len}", range.start, range.end - 1);
             insert(&mut response, header::CONTENT_RANGE, &part);
-            start..end
+            range
         }
     };
     let headers = response.headers_mut();
@@ -106,6 +104,50 @@ fn is_the_one(about: &About, asked: &HeaderMap) -> bool {
         .typed_get::<IfUnmodifiedSince>()
         .zip(about.modified)
         .is_none_or(|(header, modified)| header.precondition_passes(modified))
+}
+
+/// Returns whether the client has the file already. Dates count only without tags.
+fn is_known(about: &About, asked: &HeaderMap) -> bool {
+    if asked.contains_key(header::IF_NONE_MATCH) {
+        return asked
+            .typed_get::<IfNoneMatch>()
+            .is_some_and(|header| !header.precondition_passes(&about.tag));
+    }
+    asked
+        .typed_get::<IfModifiedSince>()
+        .zip(about.modified)
+        .is_some_and(|(header, modified)| !header.is_modified(modified))
+}
+
+/// Returns whether a part of the file may be sent, as `If-Range` demands: its tag has to
+/// be the file's, and a strong one. A date has to be exactly that of the last change,
+/// which has to be so long ago that no other version can have the same date. A header
+/// that cannot be understood forbids parts.
+fn may_be_part(about: &About, asked: &HeaderMap) -> bool {
+    let mut values = asked.get_all(header::IF_RANGE).iter();
+    let value = match (values.next(), values.next()) {
+        (None, _) => return true,
+        (Some(value), None) => value,
+        _ => return false,
+    };
+    let Ok(text) = value.to_str() else {
+        return false;
+    };
+    if text.starts_with('"') || text.starts_with("W/") {
+        let mut tag = HeaderMap::new();
+        tag.typed_insert(about.tag.clone());
+        return !text.starts_with("W/") && tag.get(header::ETAG) == Some(value);
+    }
+    let (Ok(date), Some(modified)) = (httpdate::parse_http_date(text), about.modified) else {
+        return false;
+    };
+    let seconds = |time: SystemTime| {
+        let since = time.duration_since(SystemTime::UNIX_EPOCH);
+        since.map_or(0, |since| since.as_secs())
+    };
+    let age = SystemTime::now().duration_since(modified);
+    let is_strong = age.is_ok_and(|age| age >= STRONG_DATE);
+    is_strong && seconds(date) == seconds(modified)
 }
 
 fn insert(response: &mut Response, name: HeaderName, value: &str) {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,7 +11,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::body::{Body, Bytes, HttpBody};
-use axum::http::Request;
+use axum::http::{HeaderValue, Request, StatusCode, header};
 use axum::response::Response;
 use hyper::body::{Frame, Incoming, SizeHint};
 use hyper::server::conn::http1;
@@ -20,11 +21,24 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{sleep, timeout};
 
+use super::answer::plain;
+use super::slots::{Claim, RESERVE, Slot, Slots};
 use super::stall::Stalling;
 
 /// The most that is buffered of a request's head, and about what is buffered
 /// of an answer for a client that is slow.
 const BUFFER_BYTES: usize = 64 << 10;
+
+/// Bytes of an answer that the system may hold back in addition to those that the
+/// network takes, so that a slow client is seen as one and costs little memory.
+const UNSENT_BYTES: u32 = 128 << 10;
+
+/// The time that an idle connection has for the end of its last answer when its place
+/// is needed.
+const LAST_BYTES: Duration = Duration::from_secs(5);
+
+/// The largest number of connections that is counted.
+const MAX_CONNECTIONS: usize = 1 << 20;
 
 /// Pause before another attempt when no connection can be accepted, for lack of
 /// descriptors for instance.
@@ -36,11 +50,21 @@ pub struct Limits {
     /// Within this time of a connection's beginning, or of the last answer on
     /// it, the head of a request has to be complete.
     pub head: Duration,
-    /// A client that takes nothing for this long is dropped.
+    /// The time that a client has to take bytes that are there for it. Waiting for it
+    /// uses the time up; every 4 kB that it takes give it a second back. A client
+    /// without any time left is dropped.
     pub write: Duration,
-    /// Connections at a time. One more takes the place of the one that has
-    /// been idle longest; if all have answers under way, it waits.
+    /// Answers in progress at a time. A further request waits for up to 30 seconds,
+    /// and is then refused with the status 503. In addition there may be 64 connections
+    /// that are idle or wait; one more takes the place of the one that has been idle
+    /// longest.
     pub connections: usize,
+    /// Answers in progress to one address (of IPv6, a network of 64 bits); 0 for three
+    /// quarters of [`Limits::connections`].
+    pub connections_per_address: usize,
+    /// While requests wait, the client that is furthest behind is dropped if it has
+    /// used up this much of the time [`Limits::write`].
+    pub give_way: Duration,
     /// The time that a stopping server gives to answers that are under way.
     pub grace: Duration,
 }
@@ -49,18 +73,38 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             head: Duration::from_secs(20),
-            // Sockets take megabytes before a slow client has taken one.
-            write: Duration::from_secs(120),
+            write: Duration::from_secs(60),
             connections: 512,
+            connections_per_address: 0,
+            give_way: Duration::from_secs(5),
             grace: Duration::from_secs(3),
         }
     }
 }
 
+impl Limits {
+    /// Returns the number of answers to one address.
+    pub(super) fn of_an_address(&self) -> usize {
+        match self.connections_per_address {
+            0 => (self.connections / 4 * 3)
+                .max(self.connections.min(4))
+                .max(1),
+            limit => limit,
+        }
+    }
+}
+
+/// The client of a request.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Peer(pub(crate) IpAddr);
+
 /// All connections of a server.
 pub(super) struct Connections {
     limits: Limits,
+    /// The path of requests that need no slot.
+    health: Option<&'static str>,
     places: Arc<Semaphore>,
+    slots: Arc<Slots>,
     idle: Mutex<Idle>,
     open: Arc<AtomicUsize>,
 }
@@ -73,11 +117,20 @@ struct Idle {
 }
 
 impl Connections {
-    /// `open` is kept as their number.
-    pub(super) fn new(limits: Limits, open: Arc<AtomicUsize>) -> Arc<Self> {
+    /// `open` is kept as their number. Requests for the path `health` are answered also
+    /// when all slots are taken.
+    pub(super) fn new(
+        mut limits: Limits,
+        health: Option<&'static str>,
+        open: Arc<AtomicUsize>,
+    ) -> Arc<Self> {
+        // Semaphores count no further.
+        limits.connections = limits.connections.clamp(1, MAX_CONNECTIONS);
         Arc::new(Self {
             limits,
-            places: Arc::new(Semaphore::new(limits.connections.max(1))),
+            health,
+            places: Arc::new(Semaphore::new(limits.connections + RESERVE)),
+            slots: Slots::new(limits),
             idle: Mutex::default(),
             open,
         })
@@ -99,7 +152,7 @@ impl Connections {
             () = self.accept(&listener, stopped, answer) => {}
         }
         drop(listener);
-        let all = u32::try_from(self.limits.connections.max(1)).unwrap_or(u32::MAX);
+        let all = u32::try_from(self.limits.connections + RESERVE).unwrap_or(u32::MAX);
         let _ = timeout(self.limits.grace, self.places.acquire_many(all)).await;
     }
 
@@ -114,9 +167,9 @@ impl Connections {
     {
         loop {
             match listener.accept().await {
-                Ok((stream, _)) => {
+                Ok((stream, address)) => {
                     let place = self.place().await;
-                    let one = Connection::new(Arc::clone(self), place);
+                    let one = Connection::new(Arc::clone(self), address, place);
                     tokio::spawn(one.run(stream, stop.clone(), answer.clone()));
                 }
                 Err(error) if is_of_the_client(&error) => {}
@@ -162,21 +215,30 @@ fn is_of_the_client(error: &io::Error) -> bool {
 
 struct Connection {
     all: Arc<Connections>,
+    address: SocketAddr,
     close: Arc<Notify>,
     /// Its key among the idle ones.
     idle_as: Mutex<Option<u64>>,
     was_asked: AtomicBool,
+    /// Answers in progress: one, or more where requests follow each other at once.
+    busy: AtomicUsize,
     _place: Option<OwnedSemaphorePermit>,
 }
 
 impl Connection {
-    fn new(all: Arc<Connections>, place: Option<OwnedSemaphorePermit>) -> Arc<Self> {
+    fn new(
+        all: Arc<Connections>,
+        address: SocketAddr,
+        place: Option<OwnedSemaphorePermit>,
+    ) -> Arc<Self> {
         all.open.fetch_add(1, Ordering::SeqCst);
         let one = Arc::new(Self {
             all,
+            address,
             close: Arc::default(),
             idle_as: Mutex::default(),
             was_asked: AtomicBool::new(false),
+            busy: AtomicUsize::new(0),
             _place: place,
         });
         one.becomes_idle();
@@ -189,33 +251,62 @@ impl Connection {
         mut stop: watch::Receiver<bool>,
         answer: A,
     ) where
-        A: Fn(Request<Incoming>) -> F + Send + Sync + 'static,
+        A: Fn(Request<Incoming>) -> F + Clone + Send + Sync + 'static,
         F: Future<Output = Response> + Send + 'static,
     {
         // The last piece of an answer need not wait for others.
         let _ = stream.set_nodelay(true);
-        let service = service_fn(|request| {
-            let busy = Busy::new(Arc::clone(&self));
-            let response = answer(request);
+        #[cfg(any(target_os = "android", target_os = "linux"))]
+        let _ = socket2::SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT_BYTES);
+        let limits = self.all.limits;
+        let stream = Stalling::new(stream, limits.write);
+        let claim = Claim {
+            address: self.address.ip(),
+            progress: stream.progress(),
+            end: Arc::default(),
+        };
+        let end = Arc::clone(&claim.end);
+        let service = service_fn(|mut request: Request<Incoming>| {
+            self.was_asked.store(true, Ordering::SeqCst);
+            request.extensions_mut().insert(Peer(self.address.ip()));
+            let (connection, claim) = (Arc::clone(&self), claim.clone());
+            let answer = answer.clone();
             async move {
-                let response = response.await;
-                Ok::<_, Infallible>(response.map(|body| Guarded { body, _busy: busy }))
+                // Such an answer is short: the connection counts as idle.
+                if connection.all.health == Some(request.uri().path()) {
+                    return Ok::<_, Infallible>(answer(request).await.map(Guarded::idle));
+                }
+                let busy = Busy::new(connection);
+                let Ok(slot) = busy.0.all.slots.take(&claim).await else {
+                    return Ok(full().map(Guarded::idle));
+                };
+                let response = answer(request).await;
+                Ok(response.map(|body| Guarded {
+                    body,
+                    _busy: Some((slot, busy)),
+                }))
             }
         });
-        let limits = self.all.limits;
-        let stream = TokioIo::new(Stalling::new(stream, limits.write));
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(limits.head)
             .max_buf_size(BUFFER_BYTES)
-            .serve_connection(stream, service);
+            .serve_connection(TokioIo::new(stream), service);
         let mut connection = pin!(connection);
-        let mut is_ending = false;
+        let (mut is_ending, mut is_closing) = (false, false);
         loop {
             tokio::select! {
                 // A failed connection is the client's affair.
                 _ = connection.as_mut() => return,
-                () = self.close.notified() => {}
+                // The client is too slow.
+                () = end.notified() => return,
+                () = self.close.notified() => is_closing = true,
+                () = sleep(LAST_BYTES), if is_closing => {
+                    if self.busy.load(Ordering::SeqCst) == 0 {
+                        return;
+                    }
+                    continue;
+                }
                 _ = stop.wait_for(|stop| *stop), if !is_ending => is_ending = true,
             }
             if !self.was_asked.load(Ordering::SeqCst) {
@@ -252,12 +343,24 @@ impl Drop for Connection {
     }
 }
 
-/// An answer under way.
+/// Refuses a request for which there is no slot.
+fn full() -> Response {
+    let (mut response, _) = plain(
+        StatusCode::SERVICE_UNAVAILABLE,
+        "the server sends as many answers as it may; try again soon",
+    );
+    let headers = response.headers_mut();
+    headers.insert(header::RETRY_AFTER, HeaderValue::from_static("5"));
+    headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    response
+}
+
+/// A request that is answered, or waits for it.
 struct Busy(Arc<Connection>);
 
 impl Busy {
     fn new(connection: Arc<Connection>) -> Self {
-        connection.was_asked.store(true, Ordering::SeqCst);
+        connection.busy.fetch_add(1, Ordering::SeqCst);
         connection.is_idle_no_more();
         Self(connection)
     }
@@ -265,6 +368,7 @@ impl Busy {
 
 impl Drop for Busy {
     fn drop(&mut self) {
+        self.0.busy.fetch_sub(1, Ordering::SeqCst);
         self.0.becomes_idle();
     }
 }
@@ -272,7 +376,14 @@ impl Drop for Busy {
 /// A body that keeps its connection busy.
 struct Guarded {
     body: Body,
-    _busy: Busy,
+    _busy: Option<(Slot, Busy)>,
+}
+
+impl Guarded {
+    /// Takes a body that is short.
+    fn idle(body: Body) -> Self {
+        Self { body, _busy: None }
+    }
 }
 
 impl HttpBody for Guarded {

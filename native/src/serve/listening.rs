@@ -20,6 +20,7 @@ pub(crate) struct Listening {
     listener: std::net::TcpListener,
     address: SocketAddr,
     pub(crate) limits: Limits,
+    health: Option<&'static str>,
     handle: Handle,
 }
 
@@ -73,11 +74,19 @@ impl Listening {
             address: listener.local_addr().map_err(fail)?,
             listener,
             limits: Limits::default(),
+            health: None,
             handle: Handle {
                 stop: Arc::new(watch::Sender::new(false)),
                 open: Arc::default(),
             },
         })
+    }
+
+    /// Answers requests for the path `health` also when there is no slot for another
+    /// answer. Those answers have to be short.
+    pub(crate) fn with_health(mut self, health: &'static str) -> Self {
+        self.health = Some(health);
+        self
     }
 
     /// Returns the address of the root, with a slash at its end.
@@ -110,7 +119,8 @@ impl Listening {
         })
     }
 
-    /// Answers requests until the handle, Ctrl-C or SIGTERM says otherwise.
+    /// Answers requests until the handle stops the server. Signals are left to the
+    /// program.
     ///
     /// # Errors
     /// If threads cannot be started.
@@ -120,18 +130,13 @@ impl Listening {
         F: Future<Output = Response> + Send + 'static,
     {
         let fail = |error| Error::io("serve", error);
-        let connections = Connections::new(self.limits, Arc::clone(&self.handle.open));
+        let connections = Connections::new(self.limits, self.health, Arc::clone(&self.handle.open));
         let stop = self.handle.stop.subscribe();
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .build()
             .map_err(fail)?;
         let served = runtime.block_on(async {
-            tokio::spawn(async move {
-                if asked_to_end().await.is_ok() {
-                    self.handle.stop();
-                }
-            });
             let listener = tokio::net::TcpListener::from_std(self.listener)?;
             connections.serve(listener, stop, answer).await;
             Ok(())
@@ -140,19 +145,4 @@ impl Listening {
         runtime.shutdown_background();
         served.map_err(fail)
     }
-}
-
-/// Waits for a signal that asks the process to end.
-async fn asked_to_end() -> io::Result<()> {
-    #[cfg(unix)]
-    {
-        use tokio::signal::unix::{SignalKind, signal};
-        let mut terminate = signal(SignalKind::terminate())?;
-        tokio::select! {
-            result = tokio::signal::ctrl_c() => result,
-            _ = terminate.recv() => Ok(()),
-        }
-    }
-    #[cfg(not(unix))]
-    tokio::signal::ctrl_c().await
 }

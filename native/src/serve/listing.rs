@@ -13,6 +13,9 @@ use super::root::{Absent, Root};
 use crate::display::{escaped as printable, size};
 use crate::source::PLAIN;
 
+/// The most lines of a page.
+const MAX_LINES: usize = 10_000;
+
 /// A line of the page.
 struct Line {
     name: String,
@@ -25,7 +28,11 @@ struct Line {
 /// files.
 pub(super) fn page(root: &Root, folder: &Path, address: &str) -> std::io::Result<String> {
     let mut lines = Vec::new();
-    for entry in folder.read_dir()? {
+    let mut entries = folder.read_dir()?;
+    for entry in entries.by_ref() {
+        if lines.len() >= MAX_LINES {
+            break;
+        }
         let name = entry?.file_name();
         if let Some(name) = name.to_str().filter(|name| !name.starts_with('.')) {
             list(root, &folder.join(name), name, &mut lines);
@@ -54,6 +61,12 @@ pub(super) fn page(root: &Root, folder: &Path, address: &str) -> std::io::Result
         };
     }
     html.push_str("</ul>\n");
+    if entries.next().is_some() {
+        let _ = writeln!(
+            html,
+            "<p>There are more files than the {MAX_LINES} names above.</p>"
+        );
+    }
     Ok(html)
 }
 

@@ -11,11 +11,11 @@ use access::Access;
 use listening::Listening;
 use root::Root;
 use site::Site;
-use unpacked::Unpacked;
+use unpacked::{DecodedTensors, Patience, Unpacked};
 
 pub(crate) mod access;
 pub(crate) mod answer;
-mod connections;
+pub(crate) mod connections;
 mod file;
 pub(crate) mod listening;
 mod listing;
@@ -24,6 +24,7 @@ mod range;
 pub(crate) mod root;
 mod served;
 mod site;
+mod slots;
 mod stall;
 pub(crate) mod unpacked;
 #[cfg(feature = "view")]
@@ -32,11 +33,17 @@ mod view;
 pub use connections::Limits;
 pub use listening::Handle;
 pub use served::{Note, Served};
+#[cfg(feature = "gateway")]
+pub(crate) use slots::group;
 #[cfg(feature = "view")]
 pub use view::{Page, View};
 
 /// Length of the decoded tensors that a server keeps by default, in bytes.
 pub const CACHE_BYTES: u64 = 256 << 20;
+
+/// Length of the longest tensor that a server decodes as a whole by default, in bytes.
+/// Longer ones are decoded in parts, as ordinary weights can be.
+pub const MAX_TENSOR_BYTES: u64 = 512 << 20;
 
 /// A server that is listening but does not answer yet.
 #[derive(Debug)]
@@ -46,6 +53,7 @@ pub struct Server {
     listening: Listening,
     engine: Option<Engine>,
     cache_bytes: u64,
+    max_tensor_bytes: u64,
     #[cfg(feature = "view")]
     viewer: Option<Page>,
 }
@@ -79,6 +87,7 @@ impl Server {
             listening: Listening::at(address)?,
             engine: None,
             cache_bytes: CACHE_BYTES,
+            max_tensor_bytes: MAX_TENSOR_BYTES,
             #[cfg(feature = "view")]
             viewer: None,
         })
@@ -110,11 +119,19 @@ impl Server {
     }
 
     /// Lets decoded tensors take that many bytes, those kept for the next
-    /// request included; or as many as the largest tensor asked for, if that
-    /// is more.
+    /// request included. A large tensor is decoded in parts. One that can only be
+    /// decoded as a whole may take more, up to [`Server::with_max_tensor`], and is then
+    /// not kept.
     #[must_use]
     pub fn with_cache(mut self, cache_bytes: u64) -> Self {
         self.cache_bytes = cache_bytes;
+        self
+    }
+
+    /// Refuses tensors that can only be decoded as a whole and are longer than that.
+    #[must_use]
+    pub fn with_max_tensor(mut self, max_tensor_bytes: u64) -> Self {
+        self.max_tensor_bytes = max_tensor_bytes;
         self
     }
 
@@ -168,18 +185,21 @@ impl Server {
         self.listening.handle()
     }
 
-    /// Answers requests until the process or the server is stopped.
+    /// Answers requests until [`Handle::stop`] is called. No signal handler is
+    /// installed: a program that wants to end on Ctrl-C calls the handle itself.
     ///
     /// # Errors
     /// If threads cannot be started.
     pub fn run(self, log: impl Fn(Served) + Send + Sync + 'static) -> Result<()> {
         let engine = self.engine.unwrap_or_default();
+        let decoded = DecodedTensors::new(self.cache_bytes, Patience::default());
+        let decoded = decoded.with_max_tensor(self.max_tensor_bytes);
         let site = Site {
             root: Arc::new(self.root),
             access: self.access,
             #[cfg(feature = "view")]
             viewer: self.viewer,
-            unpacked: Arc::new(Unpacked::new(engine, self.cache_bytes)),
+            unpacked: Arc::new(Unpacked::new(engine, decoded)),
         };
         self.listening.run_site(site, log)
     }

@@ -6,6 +6,9 @@ use zstn_core::container::safetensors::SHARD_INDEX_SUFFIX;
 
 use super::root::{Absent, Root};
 
+/// The longest path of a request, in bytes.
+pub(crate) const MAX_PATH_BYTES: usize = 4 << 10;
+
 /// Something below the root.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Found {

@@ -13,7 +13,7 @@ use hyper::body::Incoming;
 use super::access::{Access, Reader};
 use super::answer::{self, METHODS, REQUEST_HEADERS, method_not_allowed, plain};
 use super::listening::LoggedSite;
-use super::path::{Found, resolve};
+use super::path::{Found, MAX_PATH_BYTES, resolve};
 use super::root::{Absent, Root};
 use super::unpacked::{self, Unpacked};
 use super::{Note, Served, file, listing};
@@ -59,6 +59,10 @@ impl Site {
     async fn answer_to(&self, reader: &Reader, request: &Parts) -> Answer {
         let (response, len) = match request.method {
             Method::OPTIONS => answer::options(reader, &request.headers, METHODS, REQUEST_HEADERS),
+            Method::GET | Method::HEAD if request.uri.path().len() > MAX_PATH_BYTES => {
+                let sentence = format!("a path may have at most {MAX_PATH_BYTES} bytes");
+                plain(StatusCode::URI_TOO_LONG, &sentence)
+            }
             Method::GET | Method::HEAD => match resolve(&self.root, request.uri.path()) {
                 Err(Absent::Outside(real)) => return outside(&real),
                 Err(Absent::Nothing) => {

@@ -1,43 +1,114 @@
-//! A connection that gives up on a client which takes nothing.
+//! A connection that gives up on a client that takes too little.
 
 use std::io::{self, ErrorKind, IoSlice};
 use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::time::{Sleep, sleep};
+use tokio::time::{Instant, Sleep, sleep_until};
 
-/// A stream whose writes fail once they have waited for `limit`.
+/// Bytes that a client has to take in a second, on average, while there are bytes for
+/// it.
+const MIN_BYTES_PER_SECOND: f64 = 4096.0;
+
+/// How much time a client has left to take bytes. Waiting for it uses the time up, and
+/// bytes that it takes give it time back.
+#[derive(Debug)]
+pub(super) struct Progress(Mutex<State>);
+
+#[derive(Debug)]
+struct State {
+    left: Duration,
+    /// When the server began to wait for the client.
+    waits_since: Option<Instant>,
+}
+
+impl Progress {
+    fn new(limit: Duration) -> Arc<Self> {
+        Arc::new(Self(Mutex::new(State {
+            left: limit,
+            waits_since: None,
+        })))
+    }
+
+    /// Returns how far the client is behind, of the time `limit` that it has at most.
+    pub(super) fn behind(&self, limit: Duration) -> Duration {
+        let state = self.state();
+        let waited = state.waits_since.map(|since| since.elapsed());
+        limit.saturating_sub(state.left) + waited.unwrap_or_default()
+    }
+
+    /// Notes that the client has taken `len` bytes.
+    fn took(&self, len: usize, limit: Duration) {
+        let mut state = self.state();
+        if let Some(since) = state.waits_since.take() {
+            state.left = state.left.saturating_sub(since.elapsed());
+        }
+        #[expect(clippy::cast_precision_loss, reason = "a write is short")]
+        let gained = Duration::from_secs_f64(len as f64 / MIN_BYTES_PER_SECOND);
+        state.left = (state.left + gained).min(limit);
+    }
+
+    /// Notes that the server waits for the client. Returns until when it does.
+    fn waits(&self) -> Option<Instant> {
+        let mut state = self.state();
+        let since = *state.waits_since.get_or_insert_with(Instant::now);
+        since.checked_add(state.left)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A stream whose writes fail once the client's time is used up.
 pub(super) struct Stalling<S> {
     stream: S,
     limit: Duration,
+    progress: Arc<Progress>,
     waiting: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S> Stalling<S> {
+    /// `limit` is the time that a client has at first, and at most.
     pub(super) fn new(stream: S, limit: Duration) -> Self {
         Self {
             stream,
             limit,
+            progress: Progress::new(limit),
             waiting: None,
         }
     }
 
-    /// Passes on what a write came to, unless it has waited for too long.
+    /// Returns how the client gets on.
+    pub(super) fn progress(&self) -> Arc<Progress> {
+        Arc::clone(&self.progress)
+    }
+
+    /// Passes on the result of a write of `len` bytes, unless it has waited for too
+    /// long.
     fn judge<T>(
         &mut self,
         context: &mut Context<'_>,
         polled: Poll<io::Result<T>>,
+        len: impl FnOnce(&T) -> usize,
     ) -> Poll<io::Result<T>> {
-        if polled.is_ready() {
+        if let Poll::Ready(result) = &polled {
             self.waiting = None;
+            self.progress
+                .took(result.as_ref().map_or(0, len), self.limit);
             return polled;
         }
-        let limit = self.limit;
-        let waiting = self.waiting.get_or_insert_with(|| Box::pin(sleep(limit)));
+        let Some(end) = self.progress.waits() else {
+            return Poll::Pending;
+        };
+        let waiting = self
+            .waiting
+            .get_or_insert_with(|| Box::pin(sleep_until(end)));
         ready!(waiting.as_mut().poll(context));
-        let sentence = "the client has taken nothing for too long";
+        let sentence = "the client takes too little of the answer";
         Poll::Ready(Err(io::Error::new(ErrorKind::TimedOut, sentence)))
     }
 }
@@ -59,7 +130,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Stalling<S> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.judge(context, polled)
+        self.judge(context, polled, |len| *len)
     }
 
     fn poll_write_vectored(
@@ -68,7 +139,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Stalling<S> {
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
-        self.judge(context, polled)
+        self.judge(context, polled, |len| *len)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -77,11 +148,11 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Stalling<S> {
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let polled = Pin::new(&mut self.stream).poll_flush(context);
-        self.judge(context, polled)
+        self.judge(context, polled, |()| 0)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let polled = Pin::new(&mut self.stream).poll_shutdown(context);
-        self.judge(context, polled)
+        self.judge(context, polled, |()| 0)
     }
 }

@@ -96,7 +96,7 @@ impl Worker {
             hub: hub.clone(),
             queue: Arc::new(Queue::open(state)?),
             packer: Packer::new(state, options, hub.http()?)?,
-            listening: Listening::at(address)?,
+            listening: Listening::at(address)?.with_health("/healthz"),
             secret: None,
             grace: GRACE,
             stop: Stop::default(),
@@ -138,8 +138,8 @@ impl Worker {
         self.listening.handle()
     }
 
-    /// Answers notifications and works on them until the process or the worker is
-    /// stopped. A file under way is finished if that takes no longer than the grace;
+    /// Answers notifications and works on them until the handle stops the worker. No
+    /// signal handler is installed. A file under way is finished if that takes no longer than the grace;
     /// otherwise the call returns without it, and a thread goes on until the process
     /// ends.
     ///

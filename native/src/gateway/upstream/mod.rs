@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::http::{HeaderMap, HeaderValue, Uri, header};
+use axum::http::{HeaderMap, HeaderValue, header};
 use serde_json::Value;
 
 use super::request::{Repository, Revision};
@@ -10,6 +10,7 @@ use crate::manifest::{Results, Row};
 use crate::source::{HttpOptions, Source};
 use crate::{Location, Result};
 
+mod arriving_list;
 mod folder;
 mod hub;
 mod passing;
@@ -19,8 +20,9 @@ mod repositories;
 mod restored;
 mod stored;
 
+use arriving_list::ArrivingList;
 pub(super) use folder::Folder;
-pub(super) use hub::Hub;
+pub(super) use hub::{Hub, Loaded};
 use planned::Planned;
 pub(super) use refusal::Refusal;
 
@@ -48,9 +50,32 @@ pub(super) struct Entry {
 
 /// A page of a list.
 pub(super) struct Page {
-    pub(super) entries: Vec<Value>,
+    entries: PageEntries,
     /// Path and query of the next page.
     pub(super) next: Option<String>,
+}
+
+enum PageEntries {
+    Whole(Vec<Value>),
+    Arriving(Box<ArrivingList>),
+}
+
+impl Page {
+    /// Returns the next entries: no more than are worth keeping in memory.
+    pub(super) async fn group(&mut self) -> Result<Vec<Value>, Refusal> {
+        match &mut self.entries {
+            PageEntries::Whole(entries) => Ok(std::mem::take(entries)),
+            PageEntries::Arriving(list) => list.group().await,
+        }
+    }
+
+    /// Returns whether all entries have been taken.
+    pub(super) fn is_over(&self) -> bool {
+        match &self.entries {
+            PageEntries::Whole(entries) => entries.is_empty(),
+            PageEntries::Arriving(list) => list.is_over(),
+        }
+    }
 }
 
 impl Permissions {
@@ -106,7 +131,7 @@ impl Upstream {
         len_bytes: u64,
     ) -> String {
         match self {
-            Self::Hub(_) => hub::identity(repository, tag, len_bytes),
+            Self::Hub(_) => hub::identity(repository, path, tag, len_bytes),
             Self::Folder(_) => folder::identity(repository, path, tag),
         }
     }
@@ -116,12 +141,12 @@ impl Upstream {
         &self,
         repository: &Repository,
         revision: Option<&str>,
-        uri: &Uri,
+        query: Option<&str>,
         permissions: &Permissions,
-    ) -> Result<Value, Refusal> {
+    ) -> Result<Loaded, Refusal> {
         match self {
-            Self::Hub(hub) => Ok(hub.read(uri, permissions).await?.0),
-            Self::Folder(folder) => folder.info(repository, revision).await,
+            Self::Hub(hub) => hub.info(repository, revision, query, permissions).await,
+            Self::Folder(folder) => folder.info(repository, revision).await.map(Loaded::from),
         }
     }
 
@@ -130,17 +155,17 @@ impl Upstream {
         &self,
         revision: &Revision,
         folder: &str,
-        uri: &Uri,
+        query: Option<&str>,
         permissions: &Permissions,
     ) -> Result<Page, Refusal> {
         match self {
-            Self::Hub(hub) => hub.page(uri, permissions).await,
+            Self::Hub(hub) => hub.page(revision, folder, query, permissions).await,
             Self::Folder(upstream) => {
-                let query = uri.query().unwrap_or_default();
+                let fields = query.unwrap_or_default();
                 let is_recursive = ["recursive=true", "recursive=True", "recursive=1"]
                     .iter()
-                    .any(|asked| query.split('&').any(|part| part == *asked));
-                upstream.tree(revision, folder, is_recursive).await
+                    .any(|asked| fields.split('&').any(|part| part == *asked));
+                upstream.tree(revision, folder, query, is_recursive).await
             }
         }
     }
@@ -172,6 +197,23 @@ impl Upstream {
         match self {
             Self::Hub(hub) => hub.look(revision, path, permissions).await,
             Self::Folder(folder) => folder.look(revision, path).await,
+        }
+    }
+
+    /// Proves that a file's bytes may be read with `permissions`, by reading one of them.
+    /// That a file is there and may be looked at is no proof: a pointer to an object can
+    /// be copied into any repository.
+    pub(super) async fn prove(
+        &self,
+        revision: &Revision,
+        path: &str,
+        entry: &Entry,
+        permissions: &Permissions,
+    ) -> Result<(), Refusal> {
+        match self {
+            Self::Hub(hub) => hub.prove(revision, path, entry, permissions).await,
+            // Everybody may read all of it.
+            Self::Folder(_) => Ok(()),
         }
     }
 

@@ -55,6 +55,14 @@ impl Refusal {
         self
     }
 
+    /// Refuses one file, which is not what it should be.
+    pub(in super::super) fn of_file(path: &str, reason: &str) -> Self {
+        Self {
+            about: About::File,
+            ..Self::new(StatusCode::BAD_GATEWAY, format!("{path}: {reason}"))
+        }
+    }
+
     pub(in super::super) fn no_entry(path: &str) -> Self {
         let message = format!("there is no file {path} in this repository");
         Self::new(StatusCode::NOT_FOUND, message).code("EntryNotFound")
@@ -114,6 +122,11 @@ impl Refusal {
     /// Returns whether one file cannot be had, as opposed to the upstream.
     pub(in super::super) fn is_of_file(&self) -> bool {
         self.about != About::Request || [401, 403, 404].contains(&self.status.as_u16())
+    }
+
+    /// Returns whether another try may succeed.
+    pub(super) fn may_pass(&self) -> bool {
+        self.status == StatusCode::TOO_MANY_REQUESTS || self.status.is_server_error()
     }
 
     /// Returns where a redirect leads.

@@ -18,6 +18,9 @@ const STORE_LIST_AGE: Duration = Duration::from_secs(10);
 /// The most lists that are kept.
 const MAX_LISTS: usize = 1000;
 
+/// The most files of a repository.
+const MAX_FILES: usize = 100_000;
+
 /// The most folders within each other that are looked into.
 const MAX_DEPTH: usize = 32;
 
@@ -220,6 +223,10 @@ fn walk(
                 version: local_version(metadata.len(), metadata.modified()?),
             };
             files.insert(name, file);
+            if files.len() > MAX_FILES {
+                let sentence = format!("a repository may have at most {MAX_FILES} files");
+                return Err(io::Error::other(sentence));
+            }
         }
     }
     Ok(())

@@ -12,7 +12,7 @@ use axum::body::Body;
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::response::Response;
-use headers::{ContentType, ETag};
+use headers::ContentType;
 use zstn_core::ErrorKind;
 
 use super::answer::{About, begin, plain};
@@ -47,11 +47,10 @@ struct Open {
 }
 
 impl Unpacked {
-    /// Decoded tensors take up to `cache_bytes`, or one of them.
-    pub(super) fn new(engine: Engine, cache_bytes: u64) -> Self {
+    pub(super) fn new(engine: Engine, decoded: DecodedTensors) -> Self {
         Self {
             engine,
-            decoded: Arc::new(DecodedTensors::new(cache_bytes, Patience::default())),
+            decoded: Arc::new(decoded),
             open: Mutex::default(),
             uses: AtomicU64::new(0),
         }
@@ -69,7 +68,7 @@ impl Unpacked {
         };
         let about = About {
             len_bytes: packed.layout().len_bytes(),
-            tag: tag(&packed).unwrap_or_else(|| version.tag("u")),
+            tag: version.tag("u"),
             modified: Some(version.modified),
             content_type: ContentType::octet_stream(),
         };
@@ -108,13 +107,6 @@ impl Unpacked {
         open.insert(path.into(), opened);
         Ok((packed, version))
     }
-}
-
-/// Returns the tag of the file that `packed` restores, if its digest is known.
-pub(crate) fn tag(packed: &Packed) -> Option<ETag> {
-    let sha256 = packed.sha256()?;
-    let tag = format!("\"{sha256}\"").parse();
-    Some(tag.expect("hex digits make an ETag"))
 }
 
 /// The answer to `request` about the file that `packed` restores, and the

@@ -169,7 +169,8 @@ impl View {
         self.listening.handle()
     }
 
-    /// Answers requests until the process or the server is stopped.
+    /// Answers requests until [`Handle::stop`] is called. No signal handler is
+    /// installed: a program that wants to end on Ctrl-C calls the handle itself.
     ///
     /// # Errors
     /// If threads cannot be started.

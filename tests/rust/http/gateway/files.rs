@@ -112,7 +112,7 @@ fn what_was_fetched_is_not_fetched_again() {
     site.hub.clear_log();
     assert_eq!(site.file(FIRST, &[]).status, 200);
     assert_eq!(site.file(FIRST, &["Range: bytes=100-200"]).status, 206);
-    assert!(site.fetched().is_empty());
+    assert!(!site.has_fetched());
 }
 
 /// One that is packed against a base cannot be restored here. It stays visible

@@ -6,6 +6,7 @@ mod folder;
 mod lists;
 mod own;
 mod permissions;
+mod trust;
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -121,6 +122,13 @@ impl Site {
         let answer = get(self.gateway, path, &[]);
         assert_eq!(answer.status, 200, "{path}: {}", answer.text());
         serde_json::from_slice(&answer.body).unwrap()
+    }
+
+    /// Returns whether bytes of large files were fetched, but for the first one, by which
+    /// a client proves that it may read the file.
+    fn has_fetched(&self) -> bool {
+        let is_proof = |request: &LoggedRequest| request.header("range") == Some("bytes=0-0");
+        !self.fetched().iter().all(is_proof)
     }
 
     /// Returns the requests for bytes of large files.

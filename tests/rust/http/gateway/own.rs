@@ -64,6 +64,44 @@ fn names_and_origins_are_those_that_are_allowed() {
     assert!(methods.contains("POST"), "{methods}");
 }
 
+/// Clients that read nothing keep no others from the gateway, and its health is answered
+/// at once.
+#[test]
+fn stalled_clients_keep_nobody_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = folder.path().join("me/model");
+    std::fs::create_dir_all(&model).unwrap();
+    let file = std::fs::File::create(model.join("large.bin")).unwrap();
+    file.set_len(64 << 20).unwrap();
+    std::fs::write(model.join("small.bin"), "bytes").unwrap();
+    let limits = zstn::serve::Limits {
+        connections: 3,
+        connections_per_address: 3,
+        write: Duration::from_secs(1 << 20),
+        give_way: Duration::from_secs(1 << 20),
+        ..zstn::serve::Limits::default()
+    };
+    let stalled = |address| {
+        let mut stream = TcpStream::connect(address).unwrap();
+        let path = "/me/model/resolve/main/large.bin";
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+        stream.read_exact(&mut [0; 1]).unwrap();
+        stream
+    };
+    let upstream = Location::from(folder.path());
+    let patient = run(gateway(&upstream).with_limits(limits));
+    let _stalled = [(); 3].map(|()| stalled(patient));
+    assert_eq!(get(patient, "/healthz", &[]).status, 200);
+    let limits = zstn::serve::Limits {
+        give_way: Duration::from_millis(200),
+        ..limits
+    };
+    let impatient = run(gateway(&upstream).with_limits(limits));
+    let _stalled = [(); 3].map(|()| stalled(impatient));
+    let answer = get(impatient, "/me/model/resolve/main/small.bin", &[]);
+    assert_eq!(answer.body, b"bytes");
+}
+
 /// Answers under way are completed.
 #[test]
 fn stopping_waits_for_answers() {

@@ -18,8 +18,13 @@ struct Running {
 
 impl Running {
     fn start(folder: &Path, arguments: &[&str]) -> Self {
+        Self::of(&["serve"], folder, arguments)
+    }
+
+    fn of(verb: &[&str], folder: &Path, arguments: &[&str]) -> Self {
         let mut child = Command::new(program())
-            .args(["serve", "--port", "0"])
+            .args(verb)
+            .args(["--port", "0"])
             .args(arguments)
             .current_dir(folder)
             .stdin(Stdio::null())
@@ -80,6 +85,70 @@ fn it_serves_the_folder_it_is_in_and_logs_what_it_answers() {
     );
     let note = line["note"].as_str().unwrap();
     assert!(note.contains("--cors https://viewer.example"), "{note}");
+}
+
+/// Each of the signals that ask a program to end lets answers in progress be completed.
+#[cfg(unix)]
+#[test]
+fn signals_end_it_with_grace() {
+    use std::io::{Read, Write};
+
+    use rustix::process::{Pid, Signal, kill_process};
+
+    let folder = tempfile::tempdir().unwrap();
+    let model = folder.path().join("me/model");
+    std::fs::create_dir_all(&model).unwrap();
+    let file = std::fs::File::create(model.join("large.bin")).unwrap();
+    file.set_len(64 << 20).unwrap();
+    for signal in [Signal::HUP, Signal::INT, Signal::TERM] {
+        for (verb, path) in [
+            (&["serve"][..], "/me/model/large.bin"),
+            (
+                &["gateway", "--upstream", "."],
+                "/me/model/resolve/main/large.bin",
+            ),
+        ] {
+            let mut server = Running::of(verb, folder.path(), &[]);
+            let mut stream = std::net::TcpStream::connect(server.address).unwrap();
+            write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+            let mut byte = [0; 1];
+            stream.read_exact(&mut byte).unwrap();
+            let id = Pid::from_child(&server.child);
+            kill_process(id, signal).unwrap();
+            while std::net::TcpStream::connect(server.address).is_ok() {
+                std::thread::yield_now();
+            }
+            let rest = std::io::copy(&mut stream, &mut std::io::sink()).unwrap();
+            assert!(rest > 64 << 20, "{verb:?} {signal:?}: {rest}");
+            assert_eq!(server.child.wait().unwrap().code(), Some(0), "{verb:?}");
+        }
+    }
+}
+
+/// A program that embeds a server keeps its own handling of signals.
+#[cfg(target_os = "linux")]
+#[test]
+fn the_library_handles_no_signal() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = super::client::serve(folder.path());
+    let upstream = zstn::Location::from(folder.path());
+    let any_port = SocketAddr::from(([127, 0, 0, 1], 0));
+    let gateway = zstn::gateway::Gateway::bind(&upstream, any_port, &Default::default()).unwrap();
+    let url = gateway.url();
+    let address = url["http://".len()..url.len() - 1].parse().unwrap();
+    std::thread::spawn(move || gateway.run(|_| ()));
+    assert_eq!(get(server, "/", &[]).status, 200);
+    assert_eq!(get(address, "/healthz", &[]).status, 200);
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let caught = status
+        .lines()
+        .find_map(|line| line.strip_prefix("SigCgt:"))
+        .unwrap();
+    let caught = u64::from_str_radix(caught.trim(), 16).unwrap();
+    // SIGHUP, SIGINT and SIGTERM.
+    for signal in [1, 2, 15] {
+        assert_eq!(caught >> (signal - 1) & 1, 0, "signal {signal}");
+    }
 }
 
 #[test]

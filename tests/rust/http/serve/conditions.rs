@@ -45,14 +45,40 @@ fn a_request_for_another_version_is_refused() {
                 412,
             ),
             ("If-Unmodified-Since: yesterday".into(), 206),
+            (format!("If-None-Match: {tag}"), 304),
+            (format!("If-None-Match: \"other\", W/{tag}"), 304),
+            ("If-None-Match: *".into(), 304),
+            ("If-None-Match: \"other\"".into(), 206),
+            (
+                "If-Modified-Since: Wed, 04 Oct 2023 10:40:00 GMT".into(),
+                304,
+            ),
+            (
+                "If-Modified-Since: Wed, 04 Oct 2023 10:39:59 GMT".into(),
+                206,
+            ),
+            ("If-Modified-Since: yesterday".into(), 206),
+            (format!("If-Range: {tag}"), 206),
+            (format!("If-Range: W/{tag}"), 200),
+            ("If-Range: \"other\"".into(), 200),
+            (format!("If-Range: {tag}, {tag}"), 200),
+            (format!("If-Range: {tag}\r\nIf-Range: {tag}"), 200),
+            ("If-Range: Wed, 04 Oct 2023 10:40:00 GMT".into(), 206),
+            ("If-Range: Wed, 04 Oct 2023 10:40:01 GMT".into(), 200),
+            ("If-Range: Wed, 04 Oct 2023 10:39:59 GMT".into(), 200),
+            ("If-Range: yesterday".into(), 200),
+            ("If-Range:".into(), 200),
         ] {
             let answer = get(server, path, &["Range: bytes=0-7", &condition]);
             assert_eq!(answer.status, status, "{path}, {condition}");
             let is_part = answer.body == original[..8];
             assert_eq!(is_part, status == 206, "{path}, {condition}");
-            let head = ask(server, "HEAD", path, &[&condition]);
-            let expected = if status == 206 { 200 } else { 412 };
-            assert_eq!(head.status, expected, "HEAD {path}, {condition}");
+            // A range is ignored where there is no body.
+            for range in [&["Range: bytes=0-7", &*condition][..], &[&condition]] {
+                let head = ask(server, "HEAD", path, range);
+                let expected = if status == 206 { 200 } else { status };
+                assert_eq!(head.status, expected, "HEAD {path}, {condition}");
+            }
         }
         // If-Match decides before the others are looked at.
         let both = [
@@ -63,4 +89,30 @@ fn a_request_for_another_version_is_refused() {
         let both = ["If-Match: \"other\"", &*format!("If-None-Match: {tag}")];
         assert_eq!(get(server, path, &both).status, 412);
     }
+}
+
+/// A file that was changed just now may be changed again within the same second.
+#[test]
+fn a_date_of_this_moment_is_no_version() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("a.bin"), [7; 100]).unwrap();
+    let soon = SystemTime::now() + Duration::from_secs(3600);
+    let file = File::options()
+        .append(true)
+        .open(folder.path().join("a.bin"));
+    file.and_then(|file| file.set_modified(soon)).unwrap();
+    let server = serve(folder.path());
+    let date = get(server, "/a.bin", &[]);
+    let condition = format!("If-Range: {}", date.header("last-modified").unwrap());
+    let answer = get(server, "/a.bin", &["Range: bytes=0-7", &condition]);
+    assert_eq!((answer.status, answer.body.len()), (200, 100));
+}
+
+#[test]
+fn paths_have_a_limit() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = serve(folder.path());
+    let path = |len: usize| format!("/{}", "a".repeat(len - 1));
+    assert_eq!(get(server, &path(4096), &[]).status, 404);
+    assert_eq!(get(server, &path(4097), &[]).status, 414);
 }

@@ -19,6 +19,8 @@ const NONE: Limits = Limits {
     head: ENDLESS,
     write: ENDLESS,
     connections: 100,
+    connections_per_address: 100,
+    give_way: ENDLESS,
     grace: Duration::from_secs(3),
 };
 
@@ -56,6 +58,22 @@ fn read_out(stream: &mut TcpStream) -> u64 {
             Err(error) => panic!("the server does not hang up: {error}"),
         }
     }
+}
+
+/// Reads the small file from another address of this machine.
+#[cfg(target_os = "linux")]
+fn get_from(address: [u8; 4], server: SocketAddr) -> Vec<u8> {
+    use socket2::{Domain, Socket, Type};
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    socket.bind(&SocketAddr::from((address, 0)).into()).unwrap();
+    socket.connect(&server.into()).unwrap();
+    let mut stream = TcpStream::from(socket);
+    let request = b"GET /small.bin HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    stream.write_all(request).unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    let end = answer.windows(4).position(|four| four == b"\r\n\r\n");
+    answer.split_off(end.unwrap() + 4)
 }
 
 /// A download that has begun and is not read further.
@@ -130,24 +148,28 @@ fn a_client_that_takes_nothing_is_dropped() {
     assert_eq!(get(server, "/small.bin", &[]).body, b"bytes");
 }
 
+/// Connections that are accepted although all slots are taken.
+const RESERVE: usize = 64;
+
 #[test]
 fn idle_connections_make_way_for_new_ones() {
     let folder = folder();
     let limits = Limits {
         connections: 4,
+        connections_per_address: 4,
         ..NONE
     };
     let (server, handle) = limited(folder.path(), limits);
+    let mut others: Vec<TcpStream> = (0..4).map(|_| stalled(server)).collect();
     let mut first = connect(server);
-    wait_for(&handle, 1);
-    let mut others: Vec<TcpStream> = (0..3).map(|_| stalled(server)).collect();
-    wait_for(&handle, 4);
-    assert_eq!(get(server, "/small.bin", &[]).body, b"bytes");
-    assert_eq!(read_out(&mut first), 0, "it was the idle one");
+    wait_for(&handle, 5);
+    let idle: Vec<TcpStream> = (1..RESERVE).map(|_| connect(server)).collect();
+    wait_for(&handle, 4 + RESERVE);
+    let _last = connect(server);
+    assert_eq!(read_out(&mut first), 0, "it was idle for longest");
+    drop(idle);
 
     // All have unfinished answers: the next waits for one of them to end.
-    others.push(stalled(server));
-    wait_for(&handle, 4);
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| get(server, "/small.bin", &[]).body);
         drop(others.pop());
@@ -158,6 +180,38 @@ fn idle_connections_make_way_for_new_ones() {
         let copied = std::io::copy(&mut stream.take(LARGE_BYTES), &mut std::io::sink());
         assert_eq!(copied.unwrap(), LARGE_BYTES);
     }
+}
+
+/// One address cannot have all slots, and its clients that fall behind lose theirs when
+/// others wait.
+#[cfg(target_os = "linux")]
+#[test]
+fn clients_that_stop_reading_give_way() {
+    let folder = folder();
+    let limits = Limits {
+        connections: 4,
+        connections_per_address: 3,
+        ..NONE
+    };
+    let (server, handle) = limited(folder.path(), limits);
+    let _stalled: Vec<TcpStream> = (0..3).map(|_| stalled(server)).collect();
+    // A fourth one of this address waits, and another address is served.
+    let mut waiting = connect(server);
+    waiting.write_all(REQUEST).unwrap();
+    wait_for(&handle, 4);
+    assert_eq!(get_from([127, 0, 0, 2], server), b"bytes");
+    waiting
+        .set_read_timeout(Some(Duration::from_millis(100)))
+        .unwrap();
+    assert!(waiting.read(&mut [0; 1]).is_err());
+
+    let limits = Limits {
+        give_way: Duration::from_millis(100),
+        ..limits
+    };
+    let (server, _) = limited(folder.path(), limits);
+    let _stalled: Vec<TcpStream> = (0..3).map(|_| stalled(server)).collect();
+    assert_eq!(get(server, "/small.bin", &[]).body, b"bytes");
 }
 
 #[test]

@@ -16,8 +16,9 @@ mod state;
 #[cfg(test)]
 mod tests;
 
-/// A tensor of a file: number of the file, number in it.
-pub(super) type Key = (u64, usize);
+/// A part of a tensor: number of the file, number of the tensor in it, and the first
+/// byte of the part. A part is a whole tensor or a block of its rows.
+pub(super) type Key = (u64, usize, u64);
 
 /// The bytes, or why there are none.
 type Outcome = Result<Arc<Vec<u8>>, String>;
@@ -31,14 +32,15 @@ pub(super) type Decode = Arc<dyn Fn() -> Result<Vec<u8>, String> + Send + Sync>;
 /// Decodes tensors when they are asked for, off the threads that answer;
 /// requests for one tensor share the work.
 ///
-/// All tensors in memory together take at most `limit_bytes`, or as much as
-/// the largest of them: a tensor is decoded when there is room for it next to
+/// All tensors in memory together take at most `limit_bytes`. One that is longer is
+/// decoded alone, up to `max_bytes`, and dropped with its last reader. A tensor is decoded when there is room for it next to
 /// those that are being read, and what nobody reads is dropped for it, the one
 /// used longest ago first. A reader that is slow loses its claim to a tensor
 /// while others wait for room, so that everybody gets on; what it has not read
 /// by then is decoded again when it comes back.
 pub(crate) struct DecodedTensors {
     limit_bytes: u64,
+    max_bytes: u64,
     /// `limit_bytes` in units of `unit_bytes`; tensors that are read or
     /// decoded hold theirs. First come, first served.
     room: Arc<Semaphore>,
@@ -80,6 +82,7 @@ impl DecodedTensors {
         let turns = std::thread::available_parallelism().map_or(2, usize::from);
         Self {
             limit_bytes,
+            max_bytes: u64::MAX,
             room: Arc::new(Semaphore::new(room_units as usize)),
             room_units,
             unit_bytes,
@@ -88,6 +91,28 @@ impl DecodedTensors {
             patience,
             state: Mutex::default(),
         }
+    }
+
+    /// Refuses what has to be decoded as a whole and is longer than `max_bytes`.
+    pub(crate) fn with_max_tensor(mut self, max_bytes: u64) -> Self {
+        self.max_bytes = max_bytes;
+        self
+    }
+
+    /// Returns the length of the longest part of a tensor that is decoded.
+    pub(super) fn max_bytes(&self) -> u64 {
+        self.max_bytes
+    }
+
+    /// Runs a task that reads for a tensor, when it is its turn.
+    pub(super) async fn turn<T: Send + 'static>(
+        &self,
+        task: impl FnOnce() -> T + Send + 'static,
+    ) -> std::io::Result<T> {
+        let turn = Arc::clone(&self.turns).acquire_owned().await;
+        let task = tokio::task::spawn_blocking(task).await;
+        drop(turn);
+        task.map_err(std::io::Error::other)
     }
 
     /// Decodes up to `turns` tensors at a time, and begins `ahead` of them before
@@ -162,7 +187,8 @@ impl DecodedTensors {
                 .unwrap_or_else(|_| Err("the decoder stopped unexpectedly".into()));
             let now = Instant::now();
             let keep = self.patience.in_all.max(now - start);
-            self.state().finish(key, outcome.is_ok(), now, now + keep);
+            self.state()
+                .finish(key, outcome.is_ok(), now, now + keep, self.limit_bytes);
             sender.send_replace(Some(outcome.map(Arc::new)));
             drop(turn);
         });

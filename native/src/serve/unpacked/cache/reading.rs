@@ -97,7 +97,8 @@ impl Reading {
 impl Drop for Reading {
     fn drop(&mut self) {
         if let Some(id) = self.entry {
-            self.cache.state().leave(self.key, id);
+            let limit_bytes = self.cache.limit_bytes;
+            self.cache.state().leave(self.key, id, limit_bytes);
         }
     }
 }

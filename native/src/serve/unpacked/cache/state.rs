@@ -140,7 +140,14 @@ impl State {
 
     /// Notes that the tensor is there, or that it cannot be decoded: such a
     /// failure is that of all who wait for it, and is not kept.
-    pub(super) fn finish(&mut self, key: Key, is_decoded: bool, now: Instant, kept_until: Instant) {
+    pub(super) fn finish(
+        &mut self,
+        key: Key,
+        is_decoded: bool,
+        now: Instant,
+        kept_until: Instant,
+        limit_bytes: u64,
+    ) {
         let Some(entry) = self.entries.get_mut(&key) else {
             return;
         };
@@ -152,19 +159,28 @@ impl State {
         entry.read_at = now;
         entry.kept_until = kept_until;
         if entry.users == 0 {
-            self.give_up_room(key);
+            self.leave_to_others(key, limit_bytes);
+        }
+    }
+
+    /// Keeps a tensor without readers for the next one, but not one that is longer than
+    /// all that are kept may be.
+    fn leave_to_others(&mut self, key: Key, limit_bytes: u64) {
+        match self.entries.get(&key) {
+            Some(entry) if entry.len_bytes > limit_bytes => self.remove(key),
+            _ => self.give_up_room(key),
         }
     }
 
     /// One reader less of the entry `id`.
-    pub(super) fn leave(&mut self, key: Key, id: u64) {
+    pub(super) fn leave(&mut self, key: Key, id: u64, limit_bytes: u64) {
         let Some(entry) = self.entries.get_mut(&key).filter(|entry| entry.id == id) else {
             return;
         };
         entry.users -= 1;
         match (entry.users, entry.phase) {
             (0, Phase::Waiting) => self.remove(key),
-            (0, Phase::Decoded) => self.give_up_room(key),
+            (0, Phase::Decoded) => self.leave_to_others(key, limit_bytes),
             // Decoding goes on; who asks meanwhile gets it.
             _ => {}
         }
@@ -200,8 +216,7 @@ impl State {
         }
     }
 
-    /// Drops idle tensors, but not the only one there is: a large one is
-    /// mostly read range by range.
+    /// Drops idle tensors until the others are within the limit.
     fn trim(&mut self, limit_bytes: u64) {
         while self.held_bytes > limit_bytes {
             let Some((_, &key)) = self.idle.first_key_value() else {

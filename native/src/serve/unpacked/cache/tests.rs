@@ -34,7 +34,7 @@ fn ten(cache: &Arc<DecodedTensors>, number: usize, count: &Arc<AtomicUsize>) -> 
         count.fetch_add(1, Ordering::SeqCst);
         Ok(vec![7; 10])
     };
-    cache.reading((0, number), 10, Arc::new(decode))
+    cache.reading((0, number, 0), 10, Arc::new(decode))
 }
 
 async fn read(cache: &Arc<DecodedTensors>, number: usize, count: &Arc<AtomicUsize>) {
@@ -52,14 +52,14 @@ fn those_who_ask_at_the_same_time_share_the_work() {
             let _ = closed.lock().unwrap().recv();
             Ok(vec![1; 10])
         };
-        let mut first = cache.reading((0, 0), 10, Arc::new(decode));
+        let mut first = cache.reading((0, 0, 0), 10, Arc::new(decode));
         let first = tokio::spawn(async move { first.bytes().await });
-        while cache.state().users((0, 0)) < 1 {
+        while cache.state().users((0, 0, 0)) < 1 {
             tokio::task::yield_now().await;
         }
         let mut second = ten(&cache, 0, &count);
         let second = tokio::spawn(async move { second.bytes().await });
-        while cache.state().users((0, 0)) < 2 {
+        while cache.state().users((0, 0, 0)) < 2 {
             tokio::task::yield_now().await;
         }
         gate.send(()).unwrap();
@@ -78,19 +78,26 @@ fn what_was_used_last_is_kept_within_the_limit() {
         }
         assert_eq!(count.load(Ordering::SeqCst), 3);
         assert_eq!(cache.state().held_bytes(), 20);
-        assert!(!cache.state().has((0, 0)), "0 was used longest ago");
+        assert!(!cache.state().has((0, 0, 0)), "0 was used longest ago");
     });
 }
 
 #[test]
-fn one_larger_than_the_limit_stays_until_another_is_used() {
+fn one_larger_than_the_limit_is_dropped_with_its_last_reader() {
     run(async {
-        let (cache, count) = cache(0, ENDLESS);
-        for number in [0, 0, 0, 1, 0] {
+        let (cache, count) = cache(5, ENDLESS);
+        let mut first = ten(&cache, 0, &count);
+        let mut second = ten(&cache, 0, &count);
+        first.bytes().await.unwrap();
+        second.bytes().await.unwrap();
+        drop(first);
+        assert_eq!(cache.state().held_bytes(), 10);
+        drop(second);
+        assert_eq!(cache.state().held_bytes(), 0);
+        for number in [0, 0, 1] {
             read(&cache, number, &count).await;
         }
-        assert_eq!(count.load(Ordering::SeqCst), 3);
-        assert_eq!(cache.state().held_bytes(), 10);
+        assert_eq!(count.load(Ordering::SeqCst), 4);
         assert_eq!(cache.state().most_bytes, 10);
     });
 }
@@ -99,9 +106,9 @@ fn one_larger_than_the_limit_stays_until_another_is_used() {
 fn failures_and_panics_are_not_kept() {
     run(async {
         let (cache, count) = cache(100, ENDLESS);
-        let mut failing = cache.reading((0, 0), 10, Arc::new(|| Err("damaged".into())));
+        let mut failing = cache.reading((0, 0, 0), 10, Arc::new(|| Err("damaged".into())));
         assert_eq!(failing.bytes().await.err().as_deref(), Some("damaged"));
-        let mut failing = cache.reading((0, 0), 10, Arc::new(|| panic!("on purpose")));
+        let mut failing = cache.reading((0, 0, 0), 10, Arc::new(|| panic!("on purpose")));
         assert!(failing.bytes().await.is_err());
         assert_eq!(cache.state().held_bytes(), 0);
         read(&cache, 0, &count).await;
@@ -119,11 +126,11 @@ fn room_is_waited_for() {
         let mut second = ten(&cache, 1, &count);
         second.prefetch();
         assert!(
-            !cache.state().has((0, 1)),
+            !cache.state().has((0, 1, 0)),
             "there is no room to begin early"
         );
         let waiting = tokio::spawn(async move { second.bytes().await.map(|_| second) });
-        while !cache.state().has((0, 1)) {
+        while !cache.state().has((0, 1, 0)) {
             tokio::task::yield_now().await;
         }
         for _ in 0..100 {
@@ -203,12 +210,12 @@ fn giving_up_while_waiting_leaves_nothing_behind() {
         first.bytes().await.unwrap();
         let mut second = ten(&cache, 1, &count);
         let waiting = tokio::spawn(async move { second.bytes().await.is_ok() });
-        while !cache.state().has((0, 1)) {
+        while !cache.state().has((0, 1, 0)) {
             tokio::task::yield_now().await;
         }
         waiting.abort();
         assert!(waiting.await.is_err());
-        assert!(!cache.state().has((0, 1)));
+        assert!(!cache.state().has((0, 1, 0)));
         drop(first);
         read(&cache, 2, &count).await;
         assert_eq!(count.load(Ordering::SeqCst), 2);
