@@ -180,9 +180,12 @@ impl Reader {
         Ok(digest.map(|digest| digest.iter().map(|byte| format!("{byte:02x}")).collect()))
     }
 
-    /// Names of all tensors, in the order of the index.
+    /// Names of all tensors, in the order of the index. Those that cannot be read
+    /// come last: whoever reads all tensors gets their error, and not fewer tensors.
     fn keys(&self, py: Python<'_>) -> PyResult<Vec<String>> {
-        Ok(self.get(py)?.names().map(str::to_owned).collect())
+        let reader = self.get(py)?;
+        let refused = reader.model().refused().map(|(name, _)| name);
+        Ok(reader.names().chain(refused).map(str::to_owned).collect())
     }
 
     /// Names of all tensors, in the order of their data.
@@ -194,10 +197,9 @@ impl Reader {
             part.map(|part| (part.file, part.stored.start, tensor.alias_of.is_some()))
         };
         tensors.sort_by_key(|tensor| start(tensor));
-        Ok(tensors
-            .into_iter()
-            .map(|tensor| tensor.name.clone())
-            .collect())
+        let names = tensors.into_iter().map(|tensor| tensor.name.clone());
+        let refused = reader.model().refused().map(|(name, _)| name.to_owned());
+        Ok(names.chain(refused).collect())
     }
 
     fn metadata(&self, py: Python<'_>) -> PyResult<BTreeMap<String, String>> {
@@ -205,7 +207,8 @@ impl Reader {
     }
 
     fn len(&self, py: Python<'_>) -> PyResult<usize> {
-        Ok(self.get(py)?.tensors().len())
+        let reader = self.get(py)?;
+        Ok(reader.tensors().len() + reader.model().refused().count())
     }
 
     /// What the index says about a tensor; `None` if there is none of the name.

@@ -15,6 +15,7 @@ import pytest
 
 import zstn
 from conftest import assert_same
+from zstn.numpy import load_file
 
 INDICES = [
     0, -1, np.int64(3), ..., (), slice(None), slice(1, 2), slice(-20, None), slice(0, 300, 7),
@@ -264,3 +265,20 @@ def test_files_are_read_whole_up_to_a_length(tmp_path: Path) -> None:
         finally:
             server.shutdown()
             thread.join()
+
+
+def test_one_unknown_dtype_makes_one_tensor_unreadable(tmp_path: Path) -> None:
+    header = (
+        b'{"a":{"dtype":"FP4","shape":[4],"data_offsets":[0,2]},'
+        b'"b":{"dtype":"U8","shape":[2],"data_offsets":[2,4]}}'
+    )
+    path = tmp_path / "m.safetensors"
+    path.write_bytes(len(header).to_bytes(8, "little") + header + bytes([1, 2, 3, 4]))
+    with zstn.open(path) as model:
+        assert list(model) == ["b", "a"] and len(model) == 2 and "a" in model
+        assert bytes(model.read("b")) == bytes([3, 4])
+        with pytest.raises(zstn.ZstnError, match="FP4"):
+            model.read("a")
+    # Whoever reads all tensors does not get fewer of them.
+    with pytest.raises(zstn.ZstnError, match="FP4"):
+        load_file(path)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Literal
 
 from . import _native
-from ._errors import TensorNotFoundError
+from ._errors import TensorNotFoundError, ZstnError
 from ._frameworks import Maker, find, to_numpy
 from ._slices import plan
 from ._sources import http_options
@@ -80,7 +80,8 @@ class Reader:
         return self._native.metadata()
 
     def keys(self) -> list[str]:
-        """Returns the names of all tensors, in the order of the index."""
+        """Returns the names of all tensors, in the order of the index. Tensors
+        that cannot be read come last; reading one raises the reason."""
         return self._native.keys()
 
     def values(self) -> Iterator[_native.TensorInfo]:
@@ -96,7 +97,11 @@ class Reader:
         return iter(self._native.keys())
 
     def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and self._native.find(name) is not None
+        try:
+            return isinstance(name, str) and self._native.find(name) is not None
+        except ZstnError:
+            # It is there, but cannot be read.
+            return True
 
     def __getitem__(self, name: str) -> _native.TensorInfo:
         info = self._native.find(name)

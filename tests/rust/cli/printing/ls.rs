@@ -127,3 +127,40 @@ mod memory {
     /// One and a half times the memory of the model itself.
     const MOST_BYTES: u64 = 1500;
 }
+
+#[test]
+fn one_unknown_dtype_makes_one_tensor_unreadable() {
+    let header = br#"{"a":{"dtype":"FP4","shape":[4],"data_offsets":[0,2]},"b":{"dtype":"U8","shape":[2],"data_offsets":[2,4]}}"#;
+    let mut file = (header.len() as u64).to_le_bytes().to_vec();
+    file.extend_from_slice(header);
+    file.extend_from_slice(&[1, 2, 3, 4]);
+    let folder = folder_with("m.safetensors", &file);
+    let run = |arguments: &[&str]| zstn(folder.path(), arguments);
+
+    let listed = run(&["ls", "m.safetensors"]);
+    let printed = text(&listed.stdout).to_owned() + text(&listed.stderr);
+    assert!(listed.status.success(), "{printed}");
+    assert!(
+        printed.contains("b     U8") && printed.contains("a cannot be read"),
+        "{printed}"
+    );
+    let refused = &json(&run(&["ls", "--json", "m.safetensors"]).stdout)["refused"];
+    assert_eq!(refused[0]["name"], "a", "{refused}");
+    assert!(
+        refused[0]["message"].as_str().unwrap().contains("`FP4`"),
+        "{refused}"
+    );
+
+    assert_eq!(run(&["get", "m.safetensors", "b"]).stdout, [3, 4]);
+    let got = run(&["get", "m.safetensors", "a"]);
+    assert!(!got.status.success() && text(&got.stderr).contains("`FP4`"));
+    // Nothing that needs all tensors leaves one out.
+    let converted = run(&["convert", "m.safetensors", "m.zt"]);
+    assert!(!converted.status.success() && text(&converted.stderr).contains("`FP4`"));
+    let packed = run(&["pack", "m.safetensors"]);
+    assert!(packed.status.success(), "{}", text(&packed.stderr));
+    let unpacked = run(&["unpack", "m.zstn", "-o", "again.safetensors"]);
+    assert!(unpacked.status.success(), "{}", text(&unpacked.stderr));
+    let again = std::fs::read(folder.path().join("again.safetensors")).unwrap();
+    assert_eq!(again, file);
+}
