@@ -5,9 +5,9 @@
 //! `no_proxy` lists the targets that are asked directly. A program that runs as a
 //! CGI script ignores `HTTP_PROXY`, which a client could set there.
 
-use std::env;
 use std::net::IpAddr;
 use std::str::FromStr;
+use std::{env, iter};
 
 use http::{HeaderValue, Uri};
 use ipnet::IpNet;
@@ -127,13 +127,15 @@ impl Proxies {
     }
 
     /// Refuses variables that name no proxy that can be used, for clients that
-    /// could not say so later.
+    /// could not say so later: the variable for encrypted requests, and the one for
+    /// others if the client may make some.
     ///
     /// # Errors
     /// Says which variable it is.
-    pub fn check(&self) -> Result<(), String> {
-        let both = [&self.http, &self.https];
-        both.into_iter().try_for_each(|proxy| match proxy {
+    pub fn check(&self, may_be_plain: bool) -> Result<(), String> {
+        let plain = Some(&self.http).filter(|_| may_be_plain);
+        let mut used = iter::once(&self.https).chain(plain);
+        used.try_for_each(|proxy| match proxy {
             Ok(_) => Ok(()),
             Err(why) => Err(why.clone()),
         })

@@ -45,7 +45,7 @@ impl Connector {
         allow_http: bool,
     ) -> Result<reqwest::Client, Box<dyn std::error::Error + Send + Sync>> {
         let proxies = Proxies::of_process();
-        proxies.check()?;
+        proxies.check(allow_http)?;
         let proxy = reqwest::Proxy::custom(move |target| proxies.url_for(target.as_str()));
         let builder = reqwest::Client::builder()
             .tls_backend_preconfigured(tls::config()?)

@@ -70,7 +70,7 @@ impl Hub {
     pub(super) fn new(endpoint: &str, http: &HttpOptions) -> Result<Self> {
         offline::check(&shown::address(endpoint))?;
         let endpoint = endpoint.trim_end_matches('/').to_owned();
-        let client = client(http).map_err(|error| {
+        let client = client(&endpoint, http).map_err(|error| {
             Error::Usage(format!(
                 "connections to {} cannot be set up: {error}",
                 shown::address(&endpoint)
@@ -462,9 +462,12 @@ pub(super) fn identity(repository: &Repository, path: &str, tag: &str, len_bytes
     }
 }
 
-fn client(http: &HttpOptions) -> Result<reqwest::Client, Box<dyn std::error::Error>> {
+fn client(
+    endpoint: &str,
+    http: &HttpOptions,
+) -> Result<reqwest::Client, Box<dyn std::error::Error>> {
     let proxies = Proxies::of_process();
-    proxies.check()?;
+    proxies.check(!endpoint.starts_with("https:"))?;
     let proxy = reqwest::Proxy::custom(move |target| proxies.url_for(target.as_str()));
     let client = reqwest::Client::builder()
         .tls_backend_preconfigured(tls::config()?)
