@@ -1,5 +1,6 @@
 //! A model hub as an upstream.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
