@@ -42,6 +42,9 @@ export function palette(shading: Shading, dark: boolean): (level: number) => num
   };
 }
 
+/** Returns the pixel that non-finite levels alternate with where there are several, so that they stand out without colours too. */
+export const alternate = (dark: boolean): number => packed(dark ? LIGHT.ground : DARK.ground);
+
 function ramp(stops: readonly Colour[]): Uint32Array {
   return Uint32Array.from({ length: STEPS + 1 }, (_, step) => {
     const place = (step / STEPS) * (stops.length - 1);

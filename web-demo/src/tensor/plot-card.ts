@@ -62,7 +62,7 @@ export function matrixCard(options: PlotCardOptions): PlotCard {
     const { raster, shading } = heatmap;
     const [low, high] = raster ? scaleEnds(raster, shading) : ["", ""];
     const tones = shading === "mean" ? ["heat-least", "heat-low", "heat-ground", "heat-high", "heat-most"] : ["heat-ground", "heat-half", "heat-high", "heat-most"];
-    const notes = [raster && !raster.isComplete && (raster.bandRows === undefined ? "Hatched: not read." : "Hatched: bands of rows, from the file."), raster?.hasNonFinite && "Orange: NaN or ∞.", "Edges: RMS by row and column."].filter((note) => typeof note === "string");
+    const notes = [raster && !raster.isComplete && (raster.bandRows === undefined ? "Hatched: not read." : "Hatched: bands of rows, from the file."), raster?.hasNonFinite && "Orange, dotted: NaN or ∞.", "Edges: RMS by row and column."].filter((note) => typeof note === "string");
     return { title, facts: [factsOf(options), ...(fold === undefined ? [] : [fold]), withoutAdvice(heatmap.caption)], plot: heatmap.node.querySelector(".plot")!, scale: { name: SHADING_NAMES[shading], low, high, colours: tones.map(colour) }, notes, address: plotAddress(readRoute()) };
   };
   const fold = foldText(options);
