@@ -21,7 +21,7 @@ const STALL_LIMIT: Duration = Duration::from_millis(700);
 const NO_LIMIT: Duration = Duration::from_secs(15);
 
 /// Cases that are errors here, although the table has them right: stores announce
-/// lengths and dates, send all that is asked for, redirect only to say that the bucket is elsewhere, and are
+/// lengths and dates, send all that is asked for, answer every range, redirect only to say that the bucket is elsewhere, and are
 /// not followed there, since session tokens would go along.
 const STRICTER: &[&str] = &[
     "a redirect",
@@ -32,6 +32,8 @@ const STRICTER: &[&str] = &[
     "one byte of what was asked for",
     "a length that only HEAD states",
     "Last-Modified later than the answer",
+    "ranges are ignored later",
+    "a break, then ranges are ignored",
 ];
 
 /// A store whose only server is that of `url`.
