@@ -5,7 +5,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderName, Request, StatusCode, header};
 use headers::ContentType;
 use hyper::body::Incoming;
-use zstn_core::container::safetensors::SHARD_INDEX_SUFFIX;
+use zstn_core::catalog::IndexName;
 
 use super::answer::{Answer, about, insert};
 use super::listing::packed_path;
@@ -60,7 +60,7 @@ impl Site {
 
     /// Answers with the file that a packed one restores.
     async fn restored(&self, file: &Named<'_>, parts: &Parts) -> Result<Answer, Refusal> {
-        let (mut response, body_bytes, tag, len_bytes) = if file.path.ends_with(SHARD_INDEX_SUFFIX)
+        let (mut response, body_bytes, tag, len_bytes) = if IndexName::parse(file.path).is_some()
         {
             let text = self.packed.index(file).await?;
             let tag = opaque_tag(&text);

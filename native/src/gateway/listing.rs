@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use axum::http::StatusCode;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use serde_json::{Map, Value, json};
-use zstn_core::container::safetensors::SHARD_INDEX_SUFFIX;
+use zstn_core::catalog::IndexName;
 
 use super::packed_files::{Named, PackedFiles, Restored, opaque_tag};
 use super::request::Revision;
@@ -177,7 +177,7 @@ impl Listing<'_> {
             entry: &entry,
             permissions: self.permissions,
         };
-        let restored = match path.ends_with(SHARD_INDEX_SUFFIX) {
+        let restored = match IndexName::parse(path).is_some() {
             false => self.packed.restored(&file).await,
             true => self.packed.index(&file).await.map(|text| {
                 Some(Restored {

@@ -41,21 +41,12 @@ pub struct Shard {
 }
 
 impl Shard {
-    /// Checks that the file, which has this catalog, holds every tensor that
-    /// the index says it does.
-    ///
-    /// # Errors
-    /// [`Rule::ShardTensorMissing`].
-    pub fn check(&self, catalog: &FileCatalog) -> Result<()> {
-        let mut names = self.tensors.iter();
-        match names.find(|tensor| catalog.find(tensor).is_err()) {
-            None => Ok(()),
-            Some(tensor) => {
-                let detail = "the index of the shards says it is in this file, but it is not";
-                let refusal = zstn_core::Error::malformed(Rule::ShardTensorMissing, detail);
-                Err(Error::place(&self.location)(refusal.tensor(tensor)))
-            }
-        }
+    /// Returns the tensors that the index says are in the file, which has this
+    /// catalog, and are not.
+    pub fn missing(&self, catalog: &FileCatalog) -> Vec<String> {
+        let names = self.tensors.iter();
+        let missing = names.filter(|tensor| catalog.find(tensor).is_err());
+        missing.cloned().collect()
     }
 
     /// Opens the file for reading parts; `http` is for an address.
