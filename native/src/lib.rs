@@ -91,7 +91,7 @@ pub use convert::{ConvertOptions, ConvertReport, convert};
 pub use engine::Engine;
 pub use error::{Error, Result};
 pub use finished::FinishedTensor;
-pub use output::{Output, Sink, remove_unfinished};
+pub use output::{Output, Sink, on_warning, remove_unfinished};
 pub use pack::PackOptions;
 pub use progress::{Phase, Progress};
 pub use reader::{Reader, ReaderOptions, RowsPlan, Tensor, View};

@@ -162,6 +162,8 @@ pub fn run() -> ExitCode {
     if !verb.serves() {
         stop::clean_up_when_stopped();
     }
+    zstn::on_warning(warn);
+    raise_descriptor_limit();
     zstn::source::survive_truncation();
     report_full_quota();
     let result = match verb {
@@ -279,6 +281,37 @@ fn misunderstood(error: &clap::Error) -> ExitCode {
 fn report_full_quota() {
     #[cfg(unix)]
     let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, std::sync::Arc::default());
+}
+
+/// Raises the number of files that may be open as far as the system allows, since a
+/// checkpoint may have thousands.
+fn raise_descriptor_limit() {
+    #[cfg(unix)]
+    {
+        use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+        const ENOUGH: u64 = 1 << 16;
+        const MACOS_MAX: u64 = 10_240;
+        let limit = getrlimit(Resource::Nofile);
+        let most = limit.maximum.unwrap_or(MACOS_MAX).min(ENOUGH);
+        if limit.current.is_some_and(|current| current < most) {
+            // Without it, fewer files can be open.
+            let _ = setrlimit(
+                Resource::Nofile,
+                Rlimit {
+                    current: Some(most),
+                    ..limit
+                },
+            );
+        }
+    }
+}
+
+/// Prints a warning of the library. With `--json`, standard error has JSON alone.
+fn warn(text: &str) {
+    match std::env::args_os().any(|argument| argument == "--json") {
+        true => say::json(&serde_json::json!({ "warning": { "message": text } })),
+        false => say!("warning: {text}"),
+    }
 }
 
 fn status(error: &Error) -> u8 {

@@ -12,7 +12,7 @@ use zstn_core::container::safetensors::ShardIndex;
 
 #[cfg(feature = "serve")]
 use super::{Shards, kind::ShardKind as _};
-use crate::source::{HttpOptions, Location, Map, Source};
+use crate::source::{ClosedFile, HttpOptions, Location, Map, Source};
 use crate::{Error, Result};
 
 /// The index of a checkpoint in several files.
@@ -57,6 +57,19 @@ impl Shard {
     pub fn open(&self, http: &HttpOptions) -> Result<Box<dyn Source>> {
         self.check_there()?;
         self.location.open(http)
+    }
+
+    /// Opens the file like [`Shard::open`]; a local one has a descriptor only while it
+    /// is read.
+    ///
+    /// # Errors
+    /// Those of [`Shard::open`].
+    pub fn open_closed(&self, http: &HttpOptions) -> Result<Box<dyn Source>> {
+        self.check_there()?;
+        match &self.location {
+            Location::Path(path) => Ok(Box::new(ClosedFile::open(path)?)),
+            location => location.open(http),
+        }
     }
 
     /// Maps the file; `http` is for an address.
