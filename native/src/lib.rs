@@ -102,6 +102,7 @@ pub use report::{
 pub use safetensors_view::SafetensorsView;
 #[doc(hidden)]
 pub use safetensors_view::UnpackedRanges;
+pub use shards::checkpoints_below;
 pub use source::{Input, Location, Source};
 pub use verbs::{UnpackOptions, VerifyOptions, pack, unpack, verify};
 pub use zstn_core::frame::select::Effort;

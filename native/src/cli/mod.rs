@@ -7,7 +7,7 @@
 use std::process::ExitCode;
 
 use clap::{Command, CommandFactory, FromArgMatches, Parser, Subcommand};
-use zstn::Error;
+use zstn::{Error, Location};
 use zstn_core::ErrorKind;
 
 mod arguments;
@@ -238,6 +238,19 @@ fn each<I: ExactSizeIterator>(
         0 => Ok(()),
         status => Err(Failure::Reported(status)),
     }
+}
+
+/// Replaces every folder that has no checkpoint of its own by the checkpoints in its
+/// subfolders, such as the models of a diffusion pipeline.
+fn checkpoints(inputs: &[Location]) -> Vec<Location> {
+    let all = inputs.iter().map(|input| {
+        let below = zstn::checkpoints_below(input);
+        match below.is_empty() {
+            true => vec![input.clone()],
+            false => below,
+        }
+    });
+    all.flatten().collect()
 }
 
 /// Prints an error, and returns its exit status.

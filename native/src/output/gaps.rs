@@ -67,7 +67,7 @@ pub(super) fn sync_names(folder: &Path) {
     #[cfg(unix)]
     if let Err(error) = File::open(folder).and_then(|folder| folder.sync_all()) {
         warn(
-            "fsync of a folder",
+            "fsync",
             &format!(
                 "the output is complete, but the file system does not confirm that its name is on \
                  the disk ({error}); a power failure in the next minute may lose it"
@@ -112,6 +112,17 @@ fn warn_of_copy(error: &io::Error) {
              program that reads it meanwhile sees a part of it"
         ),
     );
+}
+
+/// Moves the file at `from` to `target`, which may exist.
+pub(super) fn move_file(from: &Path, target: &Path) -> io::Result<()> {
+    match fs::rename(from, target) {
+        Err(error) if is_lacking(&error) => {
+            warn_of_copy(&error);
+            copy(File::open(from)?, target, true)
+        }
+        other => other,
+    }
 }
 
 /// Copies a file to `target`. If that fails, nothing of it is left under that name.

@@ -102,7 +102,7 @@ impl Staging {
                 if replace {
                     narrow(&folder.path().join(name), path);
                 }
-                std::fs::rename(folder.path().join(name), path)?;
+                gaps::move_file(&folder.path().join(name), path)?;
             }
             // Now, since a signal may end the process as soon as all have their names.
             let _ = std::fs::remove_dir_all(folder.path());

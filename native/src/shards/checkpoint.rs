@@ -311,6 +311,31 @@ impl Shards {
     }
 }
 
+/// Returns the checkpoints in the subfolders of a local folder that holds none itself,
+/// such as the models of a diffusion pipeline: their indices and files, in the order of
+/// paths. There are none for any other location.
+#[must_use]
+pub fn checkpoints_below(location: &Location) -> Vec<Location> {
+    let Location::Path(folder) = location else {
+        return Vec::new();
+    };
+    let names = match file_names(folder) {
+        Ok(names) if folder.is_dir() => names,
+        _ => return Vec::new(),
+    };
+    if choice::choose(&names, Kind::FILES) != Ok(None) {
+        return Vec::new();
+    }
+    let top = Shards::of_tree(location.clone());
+    let found = Tree::walk(folder, Kind::FILES, &top).map(|tree| tree.checkpoints);
+    let found = found.unwrap_or_default().into_iter();
+    let locations = found.map(|(_, shards)| match shards.index() {
+        Some(_) => shards.location().clone(),
+        None => shards.files()[0].location.clone(),
+    });
+    locations.collect()
+}
+
 /// Names of the regular files at the top of `folder` that are not hidden,
 /// sorted. Names that are not Unicode are left out.
 fn file_names(folder: &Path) -> Result<Vec<String>> {

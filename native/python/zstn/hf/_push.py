@@ -11,7 +11,7 @@ from typing import Any
 from .._checkpoint import pack
 from .._errors import ZstnError
 from .._reader import open as open_reader
-from ..hub._names import restored_name
+from ..hub._names import is_plain_index, restored_name
 from ._commit import ATTRIBUTES, Commit, attributes
 from ._plan import Entry, Step, local_files, packed_index, plan
 from ._progress import bar, say
@@ -19,7 +19,6 @@ from ._repository import Hub, Place
 from ._table import ratio, size, table
 from ._upload import SAMPLE_BYTES, Mode, Produce, Uploader
 
-_INDEX = re.compile(r"\.safetensors\.index(\.[^/]+)?\.json$")
 _SHARD = re.compile(r"-\d+-of-\d+\.safetensors$")
 
 #: First bytes of a packed file, as far as a hub needs them to see that it is
@@ -85,7 +84,7 @@ class Push:
         """Deletes the files that those of this push restore."""
         originals = {name for path in added if (name := restored_name(path)) is not None}
         # Without one of its shards, a plain checkpoint that stays could not be read.
-        indexes = [name for name in commit.known if _INDEX.search(name)]
+        indexes = [name for name in commit.known if is_plain_index(name)]
         kept = {posixpath.dirname(name) for name in indexes if name not in originals}
         for name in sorted(originals):
             if _SHARD.search(name) and posixpath.dirname(name) in kept:

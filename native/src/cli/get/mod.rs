@@ -12,6 +12,7 @@ use super::network::Network;
 use super::pattern::Pattern;
 use super::selection::matching;
 use super::stdout::Stdout;
+use super::pack::count;
 use super::{print, rows, say, size, table, terminal};
 use file::{Described, Format};
 use stats::Stats;
@@ -230,7 +231,8 @@ fn several(
     objects.into_iter().try_for_each(print)?;
     if !options.report.is_silent() {
         let bytes = described.iter().map(|tensor| tensor.len_bytes).sum();
-        say!("{} tensors → {path}: {}", all.len(), size::bytes(bytes));
+        let count = count(all.len(), "tensor");
+        say!("{count} → {path}: {}", size::bytes(bytes));
     }
     Ok(())
 }
