@@ -136,7 +136,7 @@ impl ModelBuilder {
             Ok(bytes.into_owned())
         };
         let as_stored = |location| self.as_stored(location);
-        let (tensors, mut refused) = match &self.dense {
+        let (tensors, refused) = match &self.dense {
             Some(dense) => dense.tensors(as_stored, shape, &self.locations)?,
             None => {
                 let locations = self.locations.values();

@@ -105,7 +105,11 @@ fn one(options: &Options, http: &HttpOptions, input: &Location) -> Result<()> {
                 model.len_bytes(),
             ),
             true => (
-                format!("{} of {}", chosen.len(), count(model.tensors().len(), "tensor")),
+                format!(
+                    "{} of {}",
+                    chosen.len(),
+                    count(model.tensors().len(), "tensor")
+                ),
                 tensors().map(Tensor::len_bytes).sum(),
                 tensors().map(tree::own_stored_bytes).sum(),
             ),

@@ -60,8 +60,7 @@ impl Site {
 
     /// Answers with the file that a packed one restores.
     async fn restored(&self, file: &Named<'_>, parts: &Parts) -> Result<Answer, Refusal> {
-        let (mut response, body_bytes, tag, len_bytes) = if IndexName::parse(file.path).is_some()
-        {
+        let (mut response, body_bytes, tag, len_bytes) = if IndexName::parse(file.path).is_some() {
             let text = self.packed.index(file).await?;
             let tag = opaque_tag(&text);
             let about = about(&tag, text.len() as u64, ContentType::json());

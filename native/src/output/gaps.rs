@@ -37,7 +37,9 @@ pub(super) fn is_lacking(error: &io::Error) -> bool {
             use rustix::io::Errno;
             let lacking = [Errno::NOSYS, Errno::OPNOTSUPP, Errno::INVAL, Errno::PERM];
             let code = error.raw_os_error();
-            lacking.iter().any(|errno| code == Some(errno.raw_os_error()))
+            lacking
+                .iter()
+                .any(|errno| code == Some(errno.raw_os_error()))
         }
         #[cfg(not(unix))]
         _ => false,

@@ -8,16 +8,16 @@
 
 #[cfg(unix)]
 use std::collections::HashSet;
-use std::fs::{self, File};
 #[cfg(unix)]
 use std::fs::OpenOptions;
+use std::fs::{self, File};
 use std::io;
 use std::path::Path;
 #[cfg(unix)]
 use std::path::PathBuf;
+use std::sync::OnceLock;
 #[cfg(unix)]
 use std::sync::{Mutex, PoisonError};
-use std::sync::OnceLock;
 #[cfg(unix)]
 use std::time::Duration;
 

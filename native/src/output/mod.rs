@@ -38,8 +38,8 @@ pub use sink::Sink;
 pub(crate) use staging::{Staging, check_file};
 pub(crate) use target::{being_read, check_inputs};
 
-use unfinished::check_running;
 pub use gaps::on_warning;
+use unfinished::check_running;
 pub use unfinished::remove_unfinished;
 pub(crate) use unfinished::shown;
 

@@ -136,8 +136,10 @@ impl Shards {
     /// the only such index, else in `model.safetensors`, else in the only such file.
     fn packable_top(folder: &Path, names: &[String]) -> Result<Option<Self>> {
         let mut tops = Vec::new();
-        for (name, _) in choice::indices(names, Kind::Safetensors) {
+        for (name, index) in choice::indices(names, Kind::Safetensors) {
             match tree::open_index(folder, &name.into(), PLAIN, &BTreeSet::new()) {
+                // Its files are one of several variants.
+                Ok(_) if index.has_variant() => return Ok(None),
                 Ok(shards) => tops.push(shards),
                 Err(error) if tree::is_refusal(&error) => {}
                 Err(error) => return Err(error),

@@ -24,8 +24,8 @@ pub(super) enum Choice<'a> {
 
 /// Chooses among the names of a folder's files by the extensions that count,
 /// the first that is there: an index, else `model.KIND`, else the only file of
-/// the kind. Of several indices, the only one without a variant such as `fp16` is
-/// chosen. Returns `None` if no file is of these kinds. The error says what to do.
+/// the kind. An index with a variant such as `fp16` next to the word `index` is chosen
+/// only if there is nothing else. Returns `None` if no file is of these kinds. The error says what to do.
 pub(super) fn choose<'a>(
     names: &'a [String],
     kinds: &[Kind],
@@ -35,14 +35,15 @@ pub(super) fn choose<'a>(
         names.filter(|name| name.ends_with(&suffix)).collect()
     };
     for kind in kinds {
-        let indices = indices(names, *kind);
-        let mut plain = indices.iter().filter(|(_, index)| !index.has_variant());
-        match (&indices[..], plain.next(), plain.next()) {
-            ([], ..) => {}
-            ([(index, _)], ..) | (_, Some((index, _)), None) => {
-                return Ok(Some(Choice::Index(index)));
-            }
-            (several, ..) => {
+        let mut found = indices(names, *kind);
+        let model = format!("model.{}", kind.extension());
+        if found.iter().any(|(_, index)| !index.has_variant()) || names.contains(&model) {
+            found.retain(|(_, index)| !index.has_variant());
+        }
+        match &found[..] {
+            [] => {}
+            [(index, _)] => return Ok(Some(Choice::Index(index))),
+            several => {
                 let several: Vec<&str> = several.iter().map(|(name, _)| *name).collect();
                 return Err(format!(
                     "the folder holds several indices of shards ({}); name the one you mean",
@@ -72,16 +73,17 @@ pub(super) fn choose<'a>(
     Ok(None)
 }
 
-/// Chooses like [`choose`] for work on the whole folder, which several indices are
-/// all part of: none of them is preferred, and the error says so.
+/// Chooses like [`choose`] for work on the whole folder. An index with a variant, and
+/// several indices, are no choice: all files of the folder are part of the work then.
 pub(super) fn choose_whole<'a>(
     names: &'a [String],
     kinds: &[Kind],
 ) -> Result<Option<Choice<'a>>, String> {
-    let mut several = kinds.iter().map(|kind| indices(names, *kind).len());
-    match several.find(|count| *count > 0) {
-        Some(count) if count > 1 => Err("the folder holds several indices of shards".into()),
-        _ => choose(names, kinds),
+    let mut found = kinds.iter().map(|kind| indices(names, *kind));
+    match found.find(|indices| !indices.is_empty()).as_deref() {
+        Some([(_, index)]) if !index.has_variant() => choose(names, kinds),
+        Some(_) => Err("the folder holds several checkpoints".into()),
+        None => choose(names, kinds),
     }
 }
 
@@ -140,6 +142,12 @@ mod tests {
             choose(&folder, PACKED),
             Ok(Some(Choice::Index("m.zstn.index.json")))
         );
+        let folder = names(&["m.zstn.index.fp16.json", "model.zstn"]);
+        assert_eq!(
+            choose(&folder, PACKED),
+            Ok(Some(Choice::File("model.zstn")))
+        );
+        assert!(choose_whole(&folder, PACKED).is_err());
         let folder = names(&["config.json", "w.z4dm"]);
         assert_eq!(choose(&folder, PACKED), Ok(Some(Choice::File("w.z4dm"))));
     }

@@ -58,6 +58,9 @@ impl Tree {
             }
             if is_top && !own_names.is_empty() {
                 files.retain(|name| name.to_str().is_none_or(|name| !own_names.contains(name)));
+                if kinds == PLAIN {
+                    tree.explain_indices(root, &files, &own_names)?;
+                }
             } else {
                 tree.take_checkpoints(&root.join(&folder), &folder, &mut files, kinds)?;
             }
@@ -103,6 +106,31 @@ impl Tree {
         Ok(files)
     }
 
+    /// Adds the reasons why indices at the top, next to the checkpoint that the folder
+    /// is, are copied.
+    fn explain_indices(
+        &mut self,
+        root: &Path,
+        files: &[OsString],
+        own_names: &BTreeSet<&str>,
+    ) -> Result<()> {
+        let taken = own_names.iter().map(|name| (*name).into()).collect();
+        for name in files {
+            let index = name.to_str().and_then(IndexName::parse);
+            if index.is_none_or(|index| index.kind() != Kind::Safetensors) {
+                continue;
+            }
+            match open_index(root, name, PLAIN, &taken) {
+                Ok(_) => {}
+                Err(error) if is_refusal(&error) => {
+                    self.not_packed.push((name.into(), error.to_string()));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
     /// Takes the files of checkpoints out of `files`.
     fn take_checkpoints(
         &mut self,
@@ -119,7 +147,7 @@ impl Tree {
         for name in files.iter().filter(|name| is_index(name)) {
             let shards = match open_index(full, name, kinds, &taken) {
                 Ok(shards) => shards,
-                Err(error) if kinds == PLAIN && is_refusal(&error) => {
+                Err(error) if kinds.contains(&Kind::Safetensors) && is_refusal(&error) => {
                     let reason = (folder.join(name), error.to_string());
                     self.not_packed.push(reason);
                     continue;
@@ -200,7 +228,10 @@ pub(super) fn why_not_packed(path: &Path) -> Result<Option<String>> {
 /// Returns whether an error is about the contents of a file and not about reading
 /// it.
 pub(super) fn is_refusal(error: &Error) -> bool {
-    matches!(error, Error::Format { .. } | Error::Core(_) | Error::Usage(_))
+    matches!(
+        error,
+        Error::Format { .. } | Error::Core(_) | Error::Usage(_)
+    )
 }
 
 /// Refuses the cache of a repository, in which every file of a revision is a link to

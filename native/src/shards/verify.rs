@@ -144,7 +144,12 @@ impl<'a> Folders<'a> {
         let mut problems: Vec<String> = missing.map(|path| named(path, "is missing")).collect();
         let extra = self.restored.difference(&self.expected);
         problems.extend(extra.map(|path| named(path, "is not in the original")));
-        for path in self.plan.copied.iter().filter(|path| self.expected.contains(*path)) {
+        for path in self
+            .plan
+            .copied
+            .iter()
+            .filter(|path| self.expected.contains(*path))
+        {
             if !is_same(&self.packed.join(path), &self.original.join(path))? {
                 problems.push(named(path, "differs"));
             }
@@ -178,7 +183,6 @@ impl<'a> Folders<'a> {
             ),
         })
     }
-
 }
 
 fn named(path: &Path, problem: &str) -> String {
@@ -193,8 +197,8 @@ fn is_same(one: &Path, other: &Path) -> Result<bool> {
     loop {
         let mut lens = [0; 2];
         for (number, path) in [one, other].into_iter().enumerate() {
-            lens[number] = fill(&mut files[number], &mut pieces[number])
-                .map_err(Error::file("read", path))?;
+            lens[number] =
+                fill(&mut files[number], &mut pieces[number]).map_err(Error::file("read", path))?;
         }
         if pieces[0][..lens[0]] != pieces[1][..lens[1]] {
             return Ok(false);

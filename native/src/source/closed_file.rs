@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::slice;
 use std::time::SystemTime;
 
+use super::Source;
 use super::file::FileSource;
 use super::version::FileId;
-use super::Source;
 use crate::{Error, Result};
 
 /// A local file that is opened for every read, for checkpoints in more files than a

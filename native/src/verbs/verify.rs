@@ -149,24 +149,28 @@ impl Work<'_> {
     }
 
     /// Opens the input if it is a packed checkpoint in several files. A plain index
-    /// without its files may be one that could not be packed, next to its packed files.
+    /// that is broken, or without its files, may be one that could not be packed, next to
+    /// packed files.
     fn packed_shards(&self, input: &Input) -> Result<Option<Shards>> {
         let http = &self.options.http;
         let kinds = [PACKED, Kind::FILES].concat();
-        let found = Shards::open_input(input, &kinds, http)?;
-        let Some(found) = found else { return Ok(None) };
-        if found.is_packed() {
-            return Ok(Some(found));
-        }
+        let found = Shards::open_input(input, &kinds, http);
         let is_there = |file: &Shard| match &file.location {
             Location::Path(path) => path.is_file(),
             _ => true,
         };
-        if found.is_folder() && !found.files().iter().all(is_there) {
-            let packed = Shards::open_input(input, PACKED, http);
-            return Ok(packed.ok().flatten().filter(Shards::is_packed));
+        match &found {
+            Ok(Some(shards)) if shards.is_packed() => return found,
+            Ok(Some(found)) if !found.is_folder() || found.files().iter().all(is_there) => {
+                return Ok(None);
+            }
+            Ok(None) => return Ok(None),
+            Ok(Some(_)) | Err(_) => {}
         }
-        Ok(None)
+        match Shards::open_input(input, PACKED, http) {
+            Ok(Some(packed)) if packed.is_packed() => Ok(Some(packed)),
+            _ => found.map(|_| None),
+        }
     }
 
     fn shards(&self, input: &Shards) -> Result<VerifyReport> {

@@ -19,7 +19,11 @@ fn packing_changes_one_part_of_a_name_and_unpacking_restores_it() {
         let [from, to] = [Kind::Safetensors, Kind::Zstn];
         assert_eq!(renamed(plain, from, to).as_deref(), Some(packed));
         assert_eq!(renamed(packed, to, from).as_deref(), Some(plain));
-        assert_eq!(renamed(packed, from, to), None, "{packed} is packed already");
+        assert_eq!(
+            renamed(packed, from, to),
+            None,
+            "{packed} is packed already"
+        );
         let delta = renamed(plain, from, Kind::Delta).expect("a name");
         assert_eq!(renamed(&delta, Kind::Delta, from).as_deref(), Some(plain));
         for (name, kind) in [(plain, from), (packed, to)] {

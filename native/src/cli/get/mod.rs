@@ -9,10 +9,10 @@ use zstn::{Error, Location, Output, Reader, Result, RowsPlan, Source, Tensor};
 
 use super::arguments::{self, Destination, Model, Overwrite, Report, Threads};
 use super::network::Network;
+use super::pack::count;
 use super::pattern::Pattern;
 use super::selection::matching;
 use super::stdout::Stdout;
-use super::pack::count;
 use super::{print, rows, say, size, table, terminal};
 use file::{Described, Format};
 use stats::Stats;
