@@ -93,7 +93,7 @@ pub use convert::{ConvertOptions, ConvertReport, convert};
 pub use engine::Engine;
 pub use error::{Error, Result};
 pub use finished::FinishedTensor;
-pub use output::{Output, Sink, remove_unfinished};
+pub use output::{Output, Sink, on_warning, remove_unfinished};
 pub use pack::PackOptions;
 pub use progress::{Phase, Progress};
 pub use reader::{Reader, ReaderOptions, RowsPlan, Tensor, View};
@@ -104,6 +104,7 @@ pub use report::{
 pub use safetensors_view::SafetensorsView;
 #[doc(hidden)]
 pub use safetensors_view::UnpackedRanges;
+pub use shards::checkpoints_below;
 pub use source::{Input, Location, Source};
 pub use verbs::{UnpackOptions, VerifyOptions, pack, unpack, verify};
 pub use zstn_core::frame::select::Effort;

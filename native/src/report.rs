@@ -80,6 +80,13 @@ pub struct FolderReport {
     pub index: Option<String>,
     /// Files that were copied as they are.
     pub copied: Vec<PathBuf>,
+    /// Length of these files.
+    pub copied_bytes: u64,
+    /// Those of them that have the name of a checkpoint or of an index and could not
+    /// be packed, with the reason.
+    pub not_packed: Vec<(PathBuf, String)>,
+    /// Tensors that an index lists and that are not in the file that it names.
+    pub missing_tensors: Vec<String>,
     /// Entries of the input's folder that were not copied: the history of a
     /// repository (`.git`), links to folders, and what is neither a file nor a
     /// folder.
@@ -121,11 +128,19 @@ pub struct UnpackedFile {
 pub struct VerifyReport {
     /// The files that were verified, in the order of their names.
     pub files: Vec<VerifiedFile>,
-    /// Whether every byte was compared with the original.
+    /// Whether all tensors were compared with those of an original.
     pub compared: bool,
-    /// Number of tensors that the index of a checkpoint in several files names,
-    /// all of which were found in their files.
+    /// Whether every byte of every file was compared with the original, and is the
+    /// same.
+    pub identical: bool,
+    /// Number of tensors that the index of a checkpoint in several files names and
+    /// that were found in their files.
     pub indexed_tensors: usize,
+    /// Tensors that the index names and that are not in their files.
+    pub missing_tensors: Vec<String>,
+    /// Entries of the folder that were not checked: files that are copied as they are
+    /// have no checksums, so that only an original shows a change.
+    pub unchecked_files: Vec<PathBuf>,
 }
 
 /// A file that was verified, or a model in files of other kinds.

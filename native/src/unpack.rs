@@ -63,7 +63,7 @@ pub(crate) fn restore(
 /// Begins a safetensors file of `len_bytes` with its header; returns where its
 /// data start.
 pub(crate) fn begin(output: &Output, header: &[u8], len_bytes: u64) -> Result<u64> {
-    output.set_len(len_bytes)?;
+    output.reserve(len_bytes)?;
     output.write_at(&(header.len() as u64).to_le_bytes(), 0)?;
     output.write_at(header, 8)?;
     Ok(8 + header.len() as u64)

@@ -21,6 +21,7 @@ mod delta;
 mod delta_opener;
 mod extension;
 mod fetched;
+mod file_name;
 mod file_opener;
 mod format;
 #[cfg(feature = "gauss")]
@@ -42,6 +43,7 @@ mod ztensor;
 pub(crate) use buffer::copy;
 pub use delta::BaseUse;
 pub use extension::Extension;
+pub use file_name::{IndexName, renamed};
 pub use file_opener::{FileOpener, is_left_out, recognise};
 pub use format::Kind;
 use format::{AnyContents, StoredTensor};

@@ -34,6 +34,8 @@ pub struct ModelBuilder {
     files: Vec<FileCatalog>,
     /// All stored tensors that belong to the model, by name.
     locations: BTreeMap<String, TensorLocation>,
+    /// Tensors that the index lists and no file has, with the reason.
+    missing: BTreeMap<String, Error>,
     dense: Option<Dense>,
     /// Stored bytes of the tensors that hold shapes.
     shapes: BTreeMap<TensorLocation, Option<Vec<u8>>>,
@@ -47,6 +49,9 @@ impl ModelBuilder {
     /// Tensors are left as they are stored if there is no config, if the config
     /// describes no compression or an unknown method, or if the model is a
     /// delta.
+    ///
+    /// A tensor that the index lists in a file that does not have it cannot be read
+    /// ([`Model::refused`]); all others can.
     pub fn new(
         files: Vec<FileCatalog>,
         shards: Option<&ShardIndex>,
@@ -55,7 +60,7 @@ impl ModelBuilder {
         if files.is_empty() {
             return Err(Error::invalid_input("a model has at least one file"));
         }
-        let locations = locations(&files, shards)?;
+        let (locations, missing) = locations(&files, shards);
         let is_delta = files.iter().any(FileCatalog::needs_base);
         let dense = match config.filter(|_| !is_delta) {
             Some(config) => Dense::new(config, &files, &locations)?,
@@ -68,6 +73,7 @@ impl ModelBuilder {
             shapes: sort::map(shapes.map(|location| (location, None))),
             files,
             locations,
+            missing,
             dense,
         })
     }
@@ -140,6 +146,7 @@ impl ModelBuilder {
         };
         let mut refused: BTreeMap<String, Error> = refused;
         refused.extend(self.refused_by_files());
+        refused.append(&mut self.missing);
         // With a million tensors, memory that is no longer needed matters.
         self.locations.clear();
         let tensors = sort::sorted(tensors, |((file, number), _)| {
@@ -214,12 +221,12 @@ impl ModelBuilder {
 }
 
 /// Finds the stored tensors that belong to the model (docs/formats/sharded.md
-/// 2).
+/// 2), and those of the index that no file has.
 fn locations(
     files: &[FileCatalog],
     shards: Option<&ShardIndex>,
-) -> Result<BTreeMap<String, TensorLocation>> {
-    let mut locations = BTreeMap::new();
+) -> (BTreeMap<String, TensorLocation>, BTreeMap<String, Error>) {
+    let (mut locations, mut missing) = (BTreeMap::new(), BTreeMap::new());
     // Tensors of the index that their file refuses. Another file may have the name too.
     let mut refused = BTreeSet::new();
     for (tensor, file) in shards.into_iter().flat_map(ShardIndex::weights) {
@@ -228,25 +235,28 @@ fn locations(
             refused.insert(tensor);
             continue;
         }
-        let number = of_index.and_then(|file| file.find(tensor).ok());
-        let number = number.ok_or_else(|| {
-            let name = shards.map_or("", |shards| &shards.files()[file]);
-            Error::malformed(
-                Rule::ShardTensorMissing,
-                format!("the index says that the tensor is in `{name}`, where it is not"),
-            )
-            .tensor(tensor)
-        })?;
-        locations.insert(tensor.into(), (file, number));
+        match of_index.and_then(|file| file.find(tensor).ok()) {
+            Some(number) => {
+                locations.insert(tensor.into(), (file, number));
+            }
+            None => {
+                let name = shards.map_or("", |shards| &shards.files()[file]);
+                let detail =
+                    format!("the index says that the tensor is in `{name}`, where it is not");
+                let refusal = Error::malformed(Rule::ShardTensorMissing, detail).tensor(tensor);
+                missing.insert(tensor.into(), refusal);
+            }
+        }
     }
     for (file, catalog) in files.iter().enumerate() {
         for (number, tensor) in catalog.tensors().iter().enumerate() {
-            if refused.contains(tensor.name.as_str()) {
+            // A tensor that the index expects elsewhere is not read from here.
+            if refused.contains(tensor.name.as_str()) || missing.contains_key(&tensor.name) {
                 continue;
             }
             let entry = locations.entry(tensor.name.clone());
             entry.or_insert((file, number));
         }
     }
-    Ok(locations)
+    (locations, missing)
 }

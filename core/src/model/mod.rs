@@ -191,7 +191,8 @@ impl Model {
     }
 
     /// Returns the weights of the model that cannot be read, by name, with the
-    /// reason. Their parts are among the tensors.
+    /// reason: weights whose parts do not make a tensor (the parts are among the
+    /// tensors), and tensors that the index lists in a file without them.
     pub fn refused(&self) -> impl Iterator<Item = (&str, &Error)> {
         self.refused.iter().map(|(name, e)| (name.as_str(), e))
     }

@@ -615,13 +615,23 @@ typedef struct {
      */
     uint64_t original_len;
     /**
-     * For verifying: 1 if every byte was compared with the original.
+     * For verifying: 1 if all tensors were compared with those of the original.
      */
     int32_t was_compared;
     /**
      * For verifying: 1 if every byte was compared with checksums in the files.
      */
     int32_t has_checksums;
+    /**
+     * For verifying: 1 if every byte of every file was compared with the original and
+     * is the same.
+     */
+    int32_t is_identical;
+    /**
+     * For verifying a folder: the number of files that were not checked, since copied
+     * files have no checksums.
+     */
+    uint32_t unchecked_files;
 } zstn_report;
 
 #ifdef __cplusplus

@@ -302,6 +302,8 @@ pub unsafe extern "C" fn zstn_verify(
             original_len: verified.original_bytes(),
             was_compared: verified.compared.into(),
             has_checksums: verified.has_digests().into(),
+            is_identical: verified.identical.into(),
+            unchecked_files: u32::try_from(verified.unchecked_files.len()).unwrap_or(u32::MAX),
             ..structure::zeroed()
         };
         // SAFETY: a report of the caller.

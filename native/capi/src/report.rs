@@ -17,10 +17,16 @@ pub struct zstn_report {
     pub packed_len: u64,
     /// Length of the original files in bytes.
     pub original_len: u64,
-    /// For verifying: 1 if every byte was compared with the original.
+    /// For verifying: 1 if all tensors were compared with those of the original.
     pub was_compared: i32,
     /// For verifying: 1 if every byte was compared with checksums in the files.
     pub has_checksums: i32,
+    /// For verifying: 1 if every byte of every file was compared with the original and
+    /// is the same.
+    pub is_identical: i32,
+    /// For verifying a folder: the number of files that were not checked, since copied
+    /// files have no checksums.
+    pub unchecked_files: u32,
 }
 
 // SAFETY: such a structure: it ends in an even number of 32 bits.

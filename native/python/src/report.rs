@@ -112,7 +112,10 @@ pub fn verified<'py>(py: Python<'py>, report: &VerifyReport) -> Dict<'py> {
     Ok(dict!(py,
         files: files(py, &report.files, verified_file)?,
         compared: report.compared,
+        identical: report.identical,
         indexed_tensors: report.indexed_tensors,
+        missing_tensors: &report.missing_tensors,
+        unchecked_files: texts(&report.unchecked_files),
     ))
 }
 
@@ -148,6 +151,11 @@ pub fn converted<'py>(py: Python<'py>, report: &ConvertReport) -> Dict<'py> {
     ))
 }
 
+fn texts(paths: &[std::path::PathBuf]) -> Vec<String> {
+    let paths = paths.iter();
+    paths.map(|path| path.display().to_string()).collect()
+}
+
 fn folder<'py>(
     py: Python<'py>,
     folder: Option<&FolderReport>,
@@ -155,15 +163,14 @@ fn folder<'py>(
     let Some(folder) = folder else {
         return Ok(None);
     };
-    let texts = |paths: &[std::path::PathBuf]| -> Vec<String> {
-        paths
-            .iter()
-            .map(|path| path.display().to_string())
-            .collect()
-    };
+    let not_packed = folder.not_packed.iter();
+    let not_packed = not_packed.map(|(path, reason)| (path.display().to_string(), reason.as_str()));
     Ok(Some(dict!(py,
         index: &folder.index,
         copied: texts(&folder.copied),
+        copied_bytes: folder.copied_bytes,
+        not_packed: not_packed.collect::<Vec<_>>(),
+        missing_tensors: &folder.missing_tensors,
         left_out: texts(&folder.left_out),
     )))
 }

@@ -15,6 +15,13 @@ class FolderReport:
     """Name of its index, if it has one."""
     copied: list[str]
     """Files that were copied as they are."""
+    copied_bytes: int
+    """Length of these files."""
+    not_packed: list[tuple[str, str]]
+    """Those of them that are named like a checkpoint or an index and could not be
+    packed, with the reason."""
+    missing_tensors: list[str]
+    """Tensors that an index lists and that are not in the file that it names."""
     left_out: list[str]
     """Entries of the input's folder that were not copied."""
 
@@ -174,9 +181,18 @@ class VerifyReport(_Sums):
 
     files: list[VerifiedFile]
     compared: bool
-    """Whether every byte was compared with the original."""
+    """Whether all tensors were compared with those of the original."""
+    identical: bool
+    """Whether every byte of every file was compared with the original, and is the
+    same."""
     indexed_tensors: int
-    """Tensors that the index of a checkpoint in several files names."""
+    """Tensors that the index of a checkpoint in several files names and that were found
+    in their files."""
+    missing_tensors: list[str]
+    """Tensors that the index names and that are not in their files."""
+    unchecked_files: list[str]
+    """Entries of the folder that were not checked: files that are copied as they are
+    have no checksums."""
 
     @property
     def has_digests(self) -> bool:

@@ -12,9 +12,10 @@ use zstn_core::statistics::Figures;
 
 use super::arguments::{self, Model as Opening, Report};
 use super::network::Network;
+use super::pack::count;
 use super::selection::Selection;
 use super::stdout::Stdout;
-use super::{Outcome, each, print, say, size, table, tree};
+use super::{Outcome, checkpoints, each, print, say, size, table, tree};
 
 #[derive(Args)]
 pub struct Options {
@@ -44,8 +45,9 @@ pub struct Options {
 pub fn run(options: &Options) -> Outcome {
     let http = options.network.options(&options.inputs)?;
     let http = options.report.watch(http);
-    each(options.inputs.iter(), options.report.json, |input| {
-        if options.inputs.len() > 1 && !options.report.json {
+    let inputs = checkpoints(&options.inputs);
+    each(inputs.iter(), options.report.json, |input| {
+        if inputs.len() > 1 && !options.report.json {
             print(format!("{input}:"))?;
         }
         one(options, &http, input)
@@ -96,20 +98,24 @@ fn one(options: &Options, http: &HttpOptions, input: &Location) -> Result<()> {
         say!("warning: {name} cannot be read: {refusal}");
     }
     if !options.report.quiet {
-        let (count, original, packed) = match options.selection.is_partial() {
+        let (counted, original, packed) = match options.selection.is_partial() {
             false => (
-                model.tensors().len().to_string(),
+                count(model.tensors().len(), "tensor"),
                 model.original_len_bytes(),
                 model.len_bytes(),
             ),
             true => (
-                format!("{} of {}", chosen.len(), model.tensors().len()),
+                format!(
+                    "{} of {}",
+                    chosen.len(),
+                    count(model.tensors().len(), "tensor")
+                ),
                 tensors().map(Tensor::len_bytes).sum(),
                 tensors().map(tree::own_stored_bytes).sum(),
             ),
         };
         say!(
-            "{count} tensors, {} in {} ({})",
+            "{counted}, {} in {} ({})",
             size::bytes(original),
             size::bytes(packed),
             size::ratio(original, packed),

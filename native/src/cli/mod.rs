@@ -7,7 +7,7 @@
 use std::process::ExitCode;
 
 use clap::{Command, CommandFactory, FromArgMatches, Parser, Subcommand};
-use zstn::Error;
+use zstn::{Error, Location};
 use zstn_core::ErrorKind;
 
 mod arguments;
@@ -162,6 +162,8 @@ pub fn run() -> ExitCode {
     if !verb.serves() {
         stop::clean_up_when_stopped();
     }
+    zstn::on_warning(warn);
+    raise_descriptor_limit();
     zstn::source::survive_truncation();
     report_full_quota();
     let result = match verb {
@@ -238,6 +240,19 @@ fn each<I: ExactSizeIterator>(
     }
 }
 
+/// Replaces every folder that has no checkpoint of its own by the checkpoints in its
+/// subfolders, such as the models of a diffusion pipeline.
+fn checkpoints(inputs: &[Location]) -> Vec<Location> {
+    let all = inputs.iter().map(|input| {
+        let below = zstn::checkpoints_below(input);
+        match below.is_empty() {
+            true => vec![input.clone()],
+            false => below,
+        }
+    });
+    all.flatten().collect()
+}
+
 /// Prints an error, and returns its exit status.
 fn conclude(error: &Error, json: bool) -> ExitCode {
     if is_broken_pipe(error) {
@@ -279,6 +294,37 @@ fn misunderstood(error: &clap::Error) -> ExitCode {
 fn report_full_quota() {
     #[cfg(unix)]
     let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, std::sync::Arc::default());
+}
+
+/// Raises the number of files that may be open as far as the system allows, since a
+/// checkpoint may have thousands.
+fn raise_descriptor_limit() {
+    #[cfg(unix)]
+    {
+        use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+        const ENOUGH: u64 = 1 << 16;
+        const MACOS_MAX: u64 = 10_240;
+        let limit = getrlimit(Resource::Nofile);
+        let most = limit.maximum.unwrap_or(MACOS_MAX).min(ENOUGH);
+        if limit.current.is_some_and(|current| current < most) {
+            // Without it, fewer files can be open.
+            let _ = setrlimit(
+                Resource::Nofile,
+                Rlimit {
+                    current: Some(most),
+                    ..limit
+                },
+            );
+        }
+    }
+}
+
+/// Prints a warning of the library. With `--json`, standard error has JSON alone.
+fn warn(text: &str) {
+    match std::env::args_os().any(|argument| argument == "--json") {
+        true => say::json(&serde_json::json!({ "warning": { "message": text } })),
+        false => say!("warning: {text}"),
+    }
 }
 
 fn status(error: &Error) -> u8 {

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use zstn::{Error, Location, Result};
+use zstn_core::catalog::IndexName;
 
 use super::arguments::{self, Destination};
 
@@ -157,13 +158,18 @@ impl Naming {
     }
 
     /// Returns the name of a folder of results for an index, whose own name
-    /// ends in `.KIND.index.json`.
+    /// has the form of an [`IndexName`].
     fn of_index(&self, file: &OsStr) -> OsString {
         let Some(text) = file.to_str() else {
             return self.folder(file);
         };
-        let stem = text.strip_suffix(".index.json").unwrap_or(text);
-        let stem = stem.rsplit_once('.').map_or(stem, |(stem, _)| stem);
+        let stem = match IndexName::parse(text) {
+            Some(index) => index.stem(),
+            None => {
+                let stem = text.strip_suffix(".index.json").unwrap_or(text);
+                stem.rsplit_once('.').map_or(stem, |(stem, _)| stem)
+            }
+        };
         self.folder(stem.as_ref())
     }
 }

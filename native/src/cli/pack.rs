@@ -169,7 +169,11 @@ impl Options {
             }));
         }
         if !self.report.quiet {
-            say(input, destination, &report, seconds);
+            let has_base = match choice {
+                Some(choice) => choice.base.is_some(),
+                None => self.bases.is_some(),
+            };
+            say(input, destination, &report, seconds, has_base);
         }
         if let Some(folder) = &report.folder {
             say_others(folder, self.report.quiet);
@@ -240,7 +244,13 @@ fn say_other_kind(destination: &Destination, kind: Kind) {
     }
 }
 
-fn say(input: &Location, destination: &Destination, report: &PackReport, seconds: f64) {
+fn say(
+    input: &Location,
+    destination: &Destination,
+    report: &PackReport,
+    seconds: f64,
+    has_base: bool,
+) {
     let (original, packed) = (report.original_bytes(), report.packed_bytes());
     let mut files = String::new();
     if report.folder.is_some() {
@@ -273,9 +283,13 @@ fn say(input: &Location, destination: &Destination, report: &PackReport, seconds
         say_upload(file.upload);
         if file.storage == Storage::SingleFrame {
             say!(
-                "note: {} breaks the safetensors rules, so it was packed as a whole; unpack \
+                "note: {} breaks the safetensors rules, so it was packed as a whole{}; unpack \
                  restores it exactly, single tensors cannot be read",
-                file.input
+                file.input,
+                match has_base {
+                    true => ", without the base",
+                    false => "",
+                }
             );
         }
     }
@@ -360,6 +374,12 @@ pub fn folder_json(folder: &FolderReport) -> Value {
     json!({
         "index": folder.index,
         "copied_files": texts(&folder.copied),
+        "copied_bytes": folder.copied_bytes,
+        "not_packed": folder.not_packed.iter().map(|(path, reason)| json!({
+            "name": path.display().to_string(),
+            "message": reason,
+        })).collect::<Vec<_>>(),
+        "missing_tensors": folder.missing_tensors,
         "left_out": texts(&folder.left_out),
     })
 }
@@ -367,18 +387,45 @@ pub fn folder_json(folder: &FolderReport) -> Value {
 /// Says what was copied; and always what was not: without it the result looks
 /// complete.
 pub fn say_others(folder: &FolderReport, quiet: bool) {
-    let list = |paths: &[std::path::PathBuf]| {
+    let texts = |paths: &[std::path::PathBuf]| {
         let paths = paths.iter().map(|path| path.display().to_string());
         paths.collect::<Vec<_>>().join(", ")
     };
     if !folder.copied.is_empty() && !quiet {
-        say!("copied: {}", list(&folder.copied));
+        say!(
+            "copied as they are, {}: {}",
+            size::bytes(folder.copied_bytes),
+            texts(&folder.copied)
+        );
+    }
+    for (path, reason) in &folder.not_packed {
+        say!(
+            "warning: {} was copied, not packed: {reason}",
+            path.display()
+        );
+    }
+    if !folder.missing_tensors.is_empty() {
+        say!(
+            "warning: in no file, although the index lists them: {}",
+            list(&folder.missing_tensors)
+        );
     }
     if !folder.left_out.is_empty() {
         say!(
             "warning: left out: {} (.git, links to folders, and what is neither a file nor a folder)",
-            list(&folder.left_out)
+            texts(&folder.left_out)
         );
+    }
+}
+
+/// Returns names for people, at most 20 of them.
+pub fn list(names: &[String]) -> String {
+    const MOST: usize = 20;
+    match names.split_at_checked(MOST) {
+        Some((first, rest @ [_, ..])) => {
+            format!("{} and {} more", first.join(", "), rest.len())
+        }
+        _ => names.join(", "),
     }
 }
 

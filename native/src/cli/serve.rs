@@ -70,8 +70,7 @@ mod viewer {
     use std::path::Path;
 
     use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-    use zstn_core::catalog::Kind;
-    use zstn_core::container::safetensors::SHARD_INDEX_SUFFIX;
+    use zstn_core::catalog::{IndexName, Kind};
 
     /// Returns the query that shows the first model in `folder`; nothing if there
     /// is none.
@@ -92,7 +91,7 @@ mod viewer {
         if name.starts_with('.') {
             return None;
         }
-        if name.ends_with(SHARD_INDEX_SUFFIX) {
+        if IndexName::parse(name).is_some() {
             return Some(0);
         }
         let (_, extension) = name.rsplit_once('.')?;

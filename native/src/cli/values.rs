@@ -38,6 +38,17 @@ pub fn numbers(tensor: &Tensor) -> Option<Box<dyn Iterator<Item = f64> + '_>> {
     }
 }
 
+/// The elements of a dtype whose integers may not be exact as f64; `None` for all
+/// others.
+pub fn long_integers(tensor: &Tensor) -> Option<Box<dyn Iterator<Item = i128> + '_>> {
+    let chunks = tensor.bytes.as_chunks::<8>().0.iter();
+    match tensor.dtype {
+        Dtype::I64 => Some(Box::new(chunks.map(|c| i64::from_le_bytes(*c).into()))),
+        Dtype::U64 => Some(Box::new(chunks.map(|c| u64::from_le_bytes(*c).into()))),
+        _ => None,
+    }
+}
+
 /// NumPy's name of a dtype; bf16 has none.
 pub fn numpy_name(dtype: Dtype) -> Option<&'static str> {
     Some(match dtype {

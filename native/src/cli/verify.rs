@@ -9,7 +9,7 @@ use zstn_core::catalog::Kind;
 use super::arguments::{self, Memory, Report, Stored, Threads};
 use super::bases::Bases;
 use super::network::{FullDownload, Network};
-use super::pack::count;
+use super::pack::{count, list};
 use super::verbose::Direction;
 use super::{Outcome, each, print, progress, say, size};
 
@@ -20,7 +20,7 @@ pub struct Options {
     /// standard input
     #[arg(required = true, value_name = "INPUT", value_parser = arguments::location())]
     inputs: Vec<Location>,
-    /// Compare every byte with this one
+    /// Compare every byte with this one; of two folders, every file
     #[arg(long, value_name = "ORIGINAL", value_parser = arguments::location())]
     against: Option<Location>,
     #[command(flatten)]
@@ -78,8 +78,11 @@ impl Options {
                 "frames": report.frames(),
                 "has_digests": report.has_digests(),
                 "compared": report.compared,
+                "identical": report.identical,
                 "max_error": report.max_error(),
                 "indexed_tensors": report.indexed_tensors,
+                "missing_tensors": report.missing_tensors,
+                "unchecked_files": report.unchecked_files.iter().map(|path| path.display().to_string()).collect::<Vec<_>>(),
                 "ok": true,
                 "files": files.collect::<Vec<_>>(),
             }));
@@ -87,39 +90,95 @@ impl Options {
         if !self.report.quiet {
             self.say(input, &report);
         }
+        say_unchecked(input, &report);
         Ok(())
     }
 
     fn say(&self, input: &Location, report: &VerifyReport) {
         let is = |kind| report.files.iter().all(|file| file.kind == kind);
         say!(
-            "{input}: {}{} {} decode to {}, {}{}",
+            "{input}: {}{} to {}, {}{}",
             match report.files.len() {
                 1 => String::new(),
                 files => format!("{}, ", count(files, "file")),
             },
-            report.frames(),
-            match () {
-                () if is(Kind::Delta) => "records",
-                () if is(Kind::Zstn) => "frames",
-                () => "tensors",
-            },
+            decoded(
+                report.frames(),
+                match () {
+                    () if is(Kind::Delta) => "record",
+                    () if is(Kind::Zstn) => "frame",
+                    () => "tensor",
+                }
+            ),
             size::bytes(report.original_bytes()),
             match report.indexed_tensors {
                 0 => String::new(),
+                1 => "1 tensor is where the index says, ".into(),
                 count => format!("{count} tensors are where the index says, "),
             },
-            match (&self.against, report.max_error()) {
-                (Some(original), None) => format!("identical to {original}"),
-                (Some(original), Some(error)) => {
-                    format!("within {error:.3e} of {original}, as promised")
-                }
-                (None, _) if report.has_digests() => "all checksums match".into(),
-                (None, _) if is(Kind::Zstn) => {
-                    "as long as the index says (the file holds no digests)".into()
-                }
-                (None, _) => "as the file says".into(),
+            self.outcome(report),
+        );
+    }
+
+    /// Describes what the contents were compared with.
+    fn outcome(&self, report: &VerifyReport) -> String {
+        let is_packed = |kind| matches!(kind, Kind::Zstn | Kind::Delta);
+        let is_packed = report.files.iter().all(|file| is_packed(file.kind));
+        let file = match report.files.len() {
+            1 => "the file holds",
+            _ => "the files hold",
+        };
+        match (&self.against, report.max_error()) {
+            (Some(original), _) if report.identical => format!("identical to {original}"),
+            (Some(original), Some(error)) => {
+                format!("within {error:.3e} of {original}, as promised")
             }
+            (Some(original), None) if is_packed => {
+                format!("the weights are identical to those of {original}")
+            }
+            (Some(original), None) => format!(
+                "the tensors are identical to those of {original}; other parts of the files, such \
+                 as metadata, were not compared"
+            ),
+            (None, _) if report.has_digests() => "all checksums match".into(),
+            (None, _) if report.files.iter().any(|file| file.has_digests) => {
+                "all checksums match, but some files hold none".into()
+            }
+            (None, _) if is_packed => {
+                format!("but nothing shows whether the values are right: {file} no checksums")
+            }
+            (None, _) => format!("everything can be read; {file} no checksums of zstn"),
+        }
+    }
+}
+
+/// Returns `1 frame decodes`, `2 frames decode`.
+fn decoded(frames: usize, noun: &str) -> String {
+    match frames {
+        1 => format!("1 {noun} decodes"),
+        frames => format!("{frames} {noun}s decode"),
+    }
+}
+
+/// Says what was not checked, also when told to be quiet: without it the outcome
+/// looks like one for all files.
+fn say_unchecked(input: &Location, report: &VerifyReport) {
+    let unchecked = report.unchecked_files.iter();
+    let unchecked: Vec<String> = unchecked.map(|path| path.display().to_string()).collect();
+    if !unchecked.is_empty() {
+        say!(
+            "note: {input}: not checked, since {}: {}",
+            match report.compared {
+                true => "only weights and indices were compared",
+                false => "copied files hold no checksums (--against FOLDER compares them)",
+            },
+            list(&unchecked)
+        );
+    }
+    if !report.missing_tensors.is_empty() {
+        say!(
+            "warning: {input}: in no file, although the index lists them: {}",
+            list(&report.missing_tensors)
         );
     }
 }

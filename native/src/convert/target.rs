@@ -66,6 +66,13 @@ impl TargetKind {
         self.format().unwrap_or(Kind::CompressedTensors).name()
     }
 
+    /// Returns the extension of its files, without a dot; for a folder, that of the
+    /// files in it.
+    #[must_use]
+    pub fn extension(self) -> &'static str {
+        self.format().unwrap_or(Kind::CompressedTensors).extension()
+    }
+
     /// Returns the kind that the name of an output means: by its extension,
     /// before `.index.json` if it ends so. A slash at the end means a folder of
     /// compressed-tensors.

@@ -168,7 +168,7 @@ impl Pair<'_> {
         };
         let mut output = Output::temporary()?;
         let len = packer.large(&alone, 0, &mut output)?.len_bytes;
-        output.set_len(len)?;
+        output.cut(len)?;
         output.map()
     }
 

@@ -165,7 +165,7 @@ impl Work<'_> {
             }
             match self.sketch_of(&member, digests, &mut choice) {
                 Ok(sketch) => candidates.push(Candidate { member, sketch }),
-                Err(error) if error.may_pass() => return Err(error),
+                Err(error) if !member.is_local && error.may_pass() => return Err(error),
                 Err(error) => choice.left_out.push((member.name, error.to_string())),
             }
         }
@@ -219,7 +219,9 @@ impl Work<'_> {
                     });
                     return Ok(());
                 }
-                Err(error) if error.may_pass() => return Err(error),
+                Err(error) if !candidate.member.is_local && error.may_pass() => {
+                    return Err(error);
+                }
                 Err(error) => {
                     choice.compared -= 1;
                     choice.left_out.push((name.clone(), error.to_string()));

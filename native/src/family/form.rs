@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
+use zstn_core::catalog::IndexName;
 use zstn_core::container::safetensors::SHARD_INDEX_SUFFIX;
 
 use crate::shards::{PLAIN, Shards};
@@ -159,8 +160,9 @@ fn stem(name: &str) -> &str {
         let stem = stems.flatten().find(|stem| !stem.is_empty());
         stem.unwrap_or(name)
     };
-    strip(
-        strip(strip(name, &[SHARD_INDEX_SUFFIX]), &EXTENSIONS),
-        &FOLDER_ENDS,
-    )
+    let name = match IndexName::parse(name) {
+        Some(index) => index.stem(),
+        None => strip(strip(name, &[SHARD_INDEX_SUFFIX]), &EXTENSIONS),
+    };
+    strip(name, &FOLDER_ENDS)
 }

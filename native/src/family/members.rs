@@ -4,8 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use zstn_core::catalog::Kind;
-use zstn_core::container::safetensors::SHARD_INDEX_SUFFIX;
+use zstn_core::catalog::{IndexName, Kind};
 
 use super::form::{self, Form};
 use crate::shards::{BASES, Shards};
@@ -120,19 +119,16 @@ impl Listing<'_> {
     fn members(self, folders: &[String]) -> Result<(Vec<Member>, LeftOut)> {
         let (mut members, mut left_out) = (Vec::new(), LeftOut::new());
         let mut in_index = BTreeSet::new();
-        for name in self
-            .names
-            .iter()
-            .filter(|n| n.ends_with(SHARD_INDEX_SUFFIX))
-        {
-            let stem = name.strip_suffix(SHARD_INDEX_SUFFIX).unwrap_or(name);
-            let Some((stem, _)) = with_kind(stem) else {
+        for name in &self.names {
+            let index = IndexName::parse(name).filter(|index| BASES.contains(&index.kind()));
+            let Some(index) = index else {
                 continue;
             };
+            let stem = index.stem();
             let shards = match Shards::open(&self.at(name), BASES, self.http) {
                 Ok(Some(shards)) => shards,
                 Ok(None) => continue,
-                Err(error) if error.may_pass() => return Err(error),
+                Err(error) if self.is_remote() && error.may_pass() => return Err(error),
                 Err(error) => {
                     left_out.push((name.clone(), error.to_string()));
                     continue;
@@ -194,6 +190,12 @@ impl Listing<'_> {
             sketch: self.at(&sketch),
             is_local: matches!(self.folder, Location::Path(_)),
         }
+    }
+
+    /// Returns whether an error may pass by itself: one of a local file, such as a
+    /// denied permission, would be there again.
+    fn is_remote(&self) -> bool {
+        !matches!(self.folder, Location::Path(_))
     }
 
     fn at(&self, name: &str) -> Location {

@@ -10,7 +10,7 @@ use futures_util::{TryStreamExt, stream};
 use headers::ContentType;
 use hyper::body::Incoming;
 use sha2::{Digest, Sha256};
-use zstn_core::container::safetensors::SHARD_INDEX_SUFFIX;
+use zstn_core::catalog::IndexName;
 
 use super::answer::{Answer, about, insert};
 use super::listing::{git_sha1, packed_path};
@@ -66,8 +66,7 @@ impl Site {
 
     /// Answers with the file that a packed one restores.
     async fn restored(&self, file: &Named<'_>, parts: &Parts) -> Result<Answer, Refusal> {
-        let (mut response, body_bytes, tag, len_bytes) = if file.path.ends_with(SHARD_INDEX_SUFFIX)
-        {
+        let (mut response, body_bytes, tag, len_bytes) = if IndexName::parse(file.path).is_some() {
             let text = self.packed.index(file).await?;
             let tag = git_sha1(&text);
             let about = about(&tag, text.len() as u64, ContentType::json());

@@ -9,7 +9,7 @@ use axum::http::StatusCode;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use serde_json::{Map, Value, json};
 use sha1::{Digest, Sha1};
-use zstn_core::container::safetensors::SHARD_INDEX_SUFFIX;
+use zstn_core::catalog::IndexName;
 
 use super::packed_files::{Named, PackedFiles, Restored, hex};
 use super::request::Revision;
@@ -182,7 +182,7 @@ impl Listing {
             permissions: &self.permissions,
             client: self.client,
         };
-        let restored = match path.ends_with(SHARD_INDEX_SUFFIX) {
+        let restored = match IndexName::parse(path).is_some() {
             false => self.packed.restored(&file).await,
             true => self.packed.index(&file).await.map(|text| {
                 Some(Restored {

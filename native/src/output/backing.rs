@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use tempfile::NamedTempFile;
 
-use super::hidden::{PART_SUFFIX, hidden_prefix, parent, without_path};
+use super::hidden::{hidden_prefix, parent, without_path};
+use super::leftovers;
 use super::pending::Pending;
 use super::temporary;
 use super::unfinished::{Shown, Unfinished, shown};
@@ -32,11 +33,11 @@ impl Backing<'_> {
     pub(super) fn hidden(path: &Path, target: PathBuf) -> Result<Self> {
         let mut builder = tempfile::Builder::new();
         let prefix = hidden_prefix(path);
-        builder.prefix(&prefix).suffix(PART_SUFFIX);
+        builder.prefix(&prefix);
         let folder = parent(&target);
         let made = Unfinished::create(
             Shown::Output(path.into()),
-            || builder.tempfile_in(folder),
+            || leftovers::create_file(folder, &mut builder),
             NamedTempFile::path,
         );
         // The error itself would name the hidden file.

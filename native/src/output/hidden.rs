@@ -5,8 +5,11 @@ use std::path::Path;
 
 use tempfile::NamedTempFile;
 
-/// The end of the name of an unfinished file or folder.
-pub const PART_SUFFIX: &str = ".part";
+use super::gaps;
+
+/// The end of the name of an unfinished file or folder. No other program has it, so
+/// what a killed run has left is recognised by it.
+pub const PART_SUFFIX: &str = ".zstn.part";
 
 /// Returns the beginning of the hidden name of an unfinished output. Names
 /// may have 255 bytes; a longer one is cut so that the rest of the hidden name
@@ -24,7 +27,7 @@ pub fn hidden_prefix(output: &Path) -> String {
 /// Renames a complete file to `target`, which may exist if `replace` says so.
 pub fn give_name(file: NamedTempFile, target: &Path, replace: bool) -> io::Result<()> {
     if replace {
-        return file.persist(target).map(drop).map_err(|error| error.error);
+        return gaps::rename(file, target, true);
     }
     match file.persist_noclobber(target) {
         Ok(_) => Ok(()),
@@ -32,7 +35,7 @@ pub fn give_name(file: NamedTempFile, target: &Path, replace: bool) -> io::Resul
         // Some file systems cannot do both in one step.
         Err(error) => match target.symlink_metadata() {
             Ok(_) => Err(ErrorKind::AlreadyExists.into()),
-            Err(_) => give_name(error.file, target, true),
+            Err(_) => gaps::rename(error.file, target, false),
         },
     }
 }

@@ -1,8 +1,6 @@
 //! Files and folders that appear only when they are complete.
 
 use std::fmt;
-#[cfg(unix)]
-use std::fs::File;
 use std::io::{self, ErrorKind, Read, Seek, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -12,7 +10,6 @@ use crate::source::{HttpOptions, Map, Source, is_same};
 use crate::{Error, Result, display};
 use backing::Backing;
 use hidden::give_name;
-#[cfg(unix)]
 use hidden::parent;
 use pending::Pending;
 use receiver::Receiver;
@@ -21,7 +18,9 @@ use target::Target;
 mod address;
 mod backing;
 mod folder;
+mod gaps;
 mod hidden;
+mod leftovers;
 mod mode;
 mod pending;
 mod publication;
@@ -39,14 +38,15 @@ pub use sink::Sink;
 pub(crate) use staging::{Staging, check_file};
 pub(crate) use target::{being_read, check_inputs};
 
+pub use gaps::on_warning;
 use unfinished::check_running;
 pub use unfinished::remove_unfinished;
 pub(crate) use unfinished::shown;
 
 /// An output that is being written. A file is written under a hidden name in
 /// its folder until [`Output::finish`] renames it; dropped before, it is
-/// removed. Only a killed process can leave the hidden `.part` file behind,
-/// unless it could still call [`remove_unfinished`].
+/// removed. A killed process can leave the hidden `.part` file behind, unless it could
+/// still call [`remove_unfinished`]; the next run into the same folder removes it.
 ///
 /// A path that is a link means the file that the link leads to. A pipe or a
 /// device, such as `/dev/null` (`NUL` on Windows), is never replaced but written to,
@@ -288,12 +288,38 @@ impl<'a> Output<'a> {
             .map_err(|error| self.backing.failed("write", &self.name, error))
     }
 
-    /// Cuts or extends the output.
-    pub(crate) fn set_len(&self, len_bytes: u64) -> Result<()> {
-        self.backing
-            .file()
-            .set_len(self.backing.position(len_bytes))
-            .map_err(|error| self.backing.failed("make room for", &self.name, error))
+    /// Extends the output, of which nothing has been written, to its length.
+    pub(crate) fn reserve(&self, len_bytes: u64) -> Result<()> {
+        let position = self.backing.position(len_bytes);
+        let reserved = match self.backing.file().set_len(position) {
+            // The last byte is enough to know that there is space for all.
+            Err(error) if gaps::is_lacking(&error) => match len_bytes.checked_sub(1) {
+                Some(last) => self.backing.write_at(&[0], last),
+                None => Ok(()),
+            },
+            other => other,
+        };
+        reserved.map_err(|error| self.backing.failed("make room for", &self.name, error))
+    }
+
+    /// Cuts the output. Where the file system cannot do that, what stays is copied to
+    /// another hidden file.
+    pub(crate) fn cut(&mut self, len_bytes: u64) -> Result<()> {
+        let position = self.backing.position(len_bytes);
+        let mut cut = self.backing.file().set_len(position);
+        if let Err(error) = &cut
+            && gaps::is_lacking(error)
+            && let (Backing::Hidden { target, .. }, Some(path)) = (&self.backing, &self.path)
+        {
+            let shorter = Backing::hidden(path, target.clone())?;
+            let (mut from, mut to) = (self.backing.file(), shorter.file());
+            let rewound = from.seek(io::SeekFrom::Start(0));
+            cut = rewound.and_then(|_| io::copy(&mut from.take(position), &mut to).map(drop));
+            if cut.is_ok() {
+                self.backing = shorter;
+            }
+        }
+        cut.map_err(|error| self.backing.failed("make room for", &self.name, error))
     }
 
     /// Maps the bytes that have been written so far, none of which is final.
@@ -339,17 +365,14 @@ impl<'a> Output<'a> {
         let fail = |error| Error::io(format!("complete {}", self.name), error);
         let replaced = self.replace.then_some(target.as_path());
         self.mode.give(file.as_file(), replaced);
-        file.as_file().sync_all().map_err(fail)?;
+        gaps::sync(file.as_file()).map_err(fail)?;
         let renamed = unfinished.publish(|| give_name(file, &target, self.replace));
         renamed.map_err(|error| match (error.kind(), self.path) {
             (ErrorKind::AlreadyExists, Some(path)) => Error::exists(path),
             _ => fail(error),
         })?;
         // Without this the new name itself could be lost with the power.
-        #[cfg(unix)]
-        File::open(parent(&target))
-            .and_then(|folder| folder.sync_all())
-            .map_err(fail)?;
+        gaps::sync_names(parent(&target));
         Ok(None)
     }
 

@@ -1,13 +1,11 @@
 //! Files that are being written and appear together.
 
-#[cfg(unix)]
-use std::fs::File;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use tempfile::TempDir;
-
-use super::hidden::{PART_SUFFIX, hidden_prefix, parent, without_path};
+use super::gaps;
+use super::hidden::{hidden_prefix, parent, without_path};
+use super::leftovers::{self, HiddenFolder};
 use super::mode::{Mode, narrow};
 use super::target::Target;
 use super::temporary;
@@ -18,14 +16,17 @@ use crate::{Error, Result};
 /// with all that is in it.
 #[derive(Debug)]
 pub struct Staging {
-    folder: TempDir,
+    folder: HiddenFolder,
     unfinished: Unfinished,
 }
 
 impl Staging {
     /// Begins a folder in that for temporary files (`TMPDIR`).
     pub fn temporary() -> Result<Self> {
-        let made = Unfinished::create(Shown::AsIs, tempfile::tempdir, TempDir::path);
+        let mut builder = tempfile::Builder::new();
+        builder.prefix(".");
+        let make = || leftovers::create_folder(&std::env::temp_dir(), &mut builder);
+        let made = Unfinished::create(Shown::AsIs, make, HiddenFolder::path);
         let (unfinished, folder) = made.map_err(temporary::failed("create"))?;
         Ok(Self { folder, unfinished })
     }
@@ -38,7 +39,8 @@ impl Staging {
     pub fn inside(parent: &Path, prefix: &str) -> std::io::Result<Self> {
         let mut builder = tempfile::Builder::new();
         builder.prefix(prefix);
-        let made = Unfinished::create(Shown::AsIs, || builder.tempdir_in(parent), TempDir::path);
+        let make = || builder.tempdir_in(parent).map(HiddenFolder::unlocked);
+        let made = Unfinished::create(Shown::AsIs, make, HiddenFolder::path);
         let (unfinished, folder) = made.map_err(without_path)?;
         Ok(Self { folder, unfinished })
     }
@@ -58,8 +60,9 @@ impl Staging {
         let parent = parent(output);
         let prefix = hidden_prefix(output);
         let mut builder = tempfile::Builder::new();
-        builder.prefix(&prefix).suffix(PART_SUFFIX);
-        let made = Unfinished::create(shown, || builder.tempdir_in(parent), TempDir::path);
+        builder.prefix(&prefix);
+        let make = || leftovers::create_folder(parent, &mut builder);
+        let made = Unfinished::create(shown, make, HiddenFolder::path);
         let (unfinished, folder) = made.map_err(|error| {
             Error::io(
                 format!("write into {}", parent.display()),
@@ -99,14 +102,14 @@ impl Staging {
                 if replace {
                     narrow(&folder.path().join(name), path);
                 }
-                std::fs::rename(folder.path().join(name), path)?;
+                gaps::move_file(&folder.path().join(name), path)?;
             }
             // Now, since a signal may end the process as soon as all have their names.
             let _ = std::fs::remove_dir_all(folder.path());
             Ok(())
         });
         renamed.map_err(|error| Error::io(format!("complete {}", failed.display()), error))?;
-        sync(parent(output))?;
+        gaps::sync_names(parent(output));
         Ok(paths)
     }
 
@@ -114,24 +117,22 @@ impl Staging {
     pub fn become_folder(self, output: &Path, mode: &Mode) -> Result<()> {
         mode.give_folder(self.folder.path());
         let fail = |error| Error::io(format!("complete {}", output.display()), error);
-        #[cfg(unix)]
-        File::open(self.folder.path())
-            .and_then(|folder| folder.sync_all())
-            .map_err(fail)?;
+        gaps::sync_names(self.folder.path());
         let Self { folder, unfinished } = self;
         let renamed = unfinished.publish(|| {
             // Elsewhere a folder does not take the place of an empty one.
             #[cfg(not(unix))]
             let _ = std::fs::remove_dir(output);
-            std::fs::rename(folder.path(), output)
+            gaps::rename_folder(folder.path(), output)
         });
         renamed.map_err(|error| match error.kind() {
             ErrorKind::DirectoryNotEmpty | ErrorKind::AlreadyExists => folder_exists(output),
             _ => fail(error),
         })?;
-        // Nothing is there any more to be removed.
-        let _ = folder.keep();
-        sync(parent(output))
+        // The folder has another name, so there is nothing to remove.
+        folder.keep();
+        gaps::sync_names(parent(output));
+        Ok(())
     }
 }
 
@@ -164,15 +165,4 @@ pub fn check_file(path: &Path, replace: bool) -> Result<()> {
             path.display()
         ))),
     }
-}
-
-/// Makes new names in `folder` durable.
-fn sync(folder: &Path) -> Result<()> {
-    #[cfg(unix)]
-    File::open(folder)
-        .and_then(|folder| folder.sync_all())
-        .map_err(Error::file("complete the files in", folder))?;
-    #[cfg(not(unix))]
-    let _ = folder;
-    Ok(())
 }

@@ -235,7 +235,7 @@ impl<'a> FilePacker<'a> {
                 let Some(other) = other.filter(is_less) else {
                     return Ok(written);
                 };
-                output.set_len(position)?;
+                output.cut(position)?;
                 output.seek(position)?;
                 other
             }

@@ -133,7 +133,7 @@ impl PlaneRecord<'_> {
     /// Writes the plane uncompressed, since coding has gained nothing.
     fn store(&self, output: &mut Output) -> Result<(u64, PlaneBlocks)> {
         let len = self.coder.len_bytes();
-        output.set_len(self.start)?;
+        output.cut(self.start)?;
         output.seek(self.start)?;
         output.write(&plane::head(Method::Store, len as u64, len as u64))?;
         let mut blocks = self.blocks(Method::Store, 0);

@@ -5,6 +5,7 @@
 //! plane by plane (`large`). The bytes are the same either way, and the
 //! same for any number of threads.
 
+use zstn_core::Rule;
 use zstn_core::catalog::{self, Kind};
 use zstn_core::container::safetensors;
 use zstn_core::container::zstn;
@@ -60,15 +61,46 @@ pub(crate) fn max_packed_bytes(input: &Map) -> u64 {
 }
 
 /// Refuses a file that is not safetensors, by its first bytes and, if it is
-/// known, its length.
+/// known, its length. A file whose header no reader accepts, because of its length or
+/// a byte order mark, can be packed as a whole.
 pub(crate) fn check_kind(head: &Map, len_bytes: Option<u64>) -> Result<()> {
-    let name = head.name();
-    if head.starts_with(&zstn::MAGIC) {
+    let first = head.read(0..head.len_bytes().min(HEAD_LEN_BYTES))?;
+    check_head(head.name(), &first, len_bytes)
+}
+
+/// Refuses a file that cannot be packed, by its first bytes.
+pub(crate) fn check_packable(file: &dyn Source) -> Result<()> {
+    let len_bytes = file.len_bytes();
+    let first = file.read(0..len_bytes.min(HEAD_LEN_BYTES))?;
+    check_head(file.name(), &first, Some(len_bytes))
+}
+
+/// Returns whether a file that can be packed breaks the rules of safetensors, so that
+/// it is packed as a whole, which no base helps with. A file that was cut off does
+/// not count.
+pub(crate) fn breaks_rules(file: &Map) -> bool {
+    let len_bytes = file.len_bytes();
+    if safetensors::unreadable_header_len_bytes(file, len_bytes).is_some() {
+        return true;
+    }
+    let Ok(header_len) = safetensors::header_len_bytes(file, len_bytes) else {
+        return false;
+    };
+    let data_start = safetensors::PREFIX_BYTES + header_len;
+    let header = zstn_core::bytes::part(file, safetensors::PREFIX_BYTES..data_start);
+    let parsed = safetensors::Header::parse(header, len_bytes - data_start);
+    parsed.is_err_and(|error| error.rule() != Some(Rule::SafetensorsTruncated))
+}
+
+fn check_head(name: &str, first: &[u8], len_bytes: Option<u64>) -> Result<()> {
+    if first.starts_with(&zstn::MAGIC) {
         return Err(Error::Usage(format!("{name} is packed already")));
     }
-    let first = head.read(0..head.len_bytes().min(HEAD_LEN_BYTES))?;
-    let kind = catalog::recognise(&first, len_bytes.unwrap_or(u64::MAX));
-    match kind.map_err(Error::place(name))? {
+    let len_bytes = len_bytes.unwrap_or(u64::MAX);
+    if safetensors::unreadable_header_len_bytes(first, len_bytes).is_some() {
+        return Ok(());
+    }
+    match catalog::recognise(first, len_bytes).map_err(Error::place(name))? {
         Kind::Safetensors => Ok(()),
         Kind::Delta => Err(Error::Usage(format!(
             "{name} is packed already, as a difference from another checkpoint"
@@ -90,7 +122,10 @@ fn pack(
     output.check_inputs(&[input])?;
     check_kind(input, Some(input.len_bytes()))?;
     let refuse = Error::place(input.name());
-    let header_len = safetensors::header_len_bytes(input, input.len_bytes()).map_err(&refuse)?;
+    let header_len = match safetensors::unreadable_header_len_bytes(input, input.len_bytes()) {
+        Some(len) => len,
+        None => safetensors::header_len_bytes(input, input.len_bytes()).map_err(&refuse)?,
+    };
     let data_start = zstn_core::bytes::index(safetensors::PREFIX_BYTES + header_len);
     let data = Data::new(input, data_start).arriving(arriving);
     output.expect(max_packed_bytes(input));

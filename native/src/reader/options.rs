@@ -18,6 +18,10 @@ use crate::source::parallel::{self, FILES_AT_ONCE};
 use crate::source::{CONFIG, HttpOptions, Input};
 use crate::{Engine, Error, Result};
 
+/// The most files of a checkpoint that are kept open: many systems allow a process no
+/// more than 256.
+const MAX_OPEN_FILES: usize = 64;
+
 /// Options for opening a [`Reader`], from [`Reader::options`].
 ///
 /// ```
@@ -193,6 +197,7 @@ impl ReaderOptions {
         let opened = parallel::run(count, at_once, |number| {
             let source = match files {
                 None => input.open(&self.http)?,
+                Some(files) if count > MAX_OPEN_FILES => files[number].open_closed(&self.http)?,
                 Some(files) => files[number].open(&self.http)?,
             };
             let catalog = open_catalog(engine, &*source)?;

@@ -2,7 +2,7 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use zstn_core::container::safetensors::SHARD_INDEX_SUFFIX;
+use zstn_core::catalog::{IndexName, Kind, renamed};
 
 use super::root::{Absent, Root};
 
@@ -60,9 +60,9 @@ pub(super) fn resolve(root: &Root, path: &str) -> Result<Found, Absent> {
     if !root.follow(&packed)?.is_file() {
         return Err(Absent::Nothing);
     }
-    Ok(match name.ends_with(SHARD_INDEX_SUFFIX) {
-        true => Found::UnpackedIndex(packed),
-        false => Found::Unpacked(packed),
+    Ok(match IndexName::parse(name) {
+        Some(_) => Found::UnpackedIndex(packed),
+        None => Found::Unpacked(packed),
     })
 }
 
@@ -80,22 +80,12 @@ fn existing(root: &Root, full: PathBuf, real: PathBuf) -> Result<Found, Absent> 
 
 /// The name of the file that one called `name` would be unpacked from.
 pub(crate) fn packed_name(name: &str) -> Option<String> {
-    if let Some(stem) = name.strip_suffix(".safetensors") {
-        return Some(format!("{stem}.zstn"));
-    }
-    let stem = name.strip_suffix(SHARD_INDEX_SUFFIX)?;
-    let stem = stem.strip_suffix(".safetensors")?;
-    Some(format!("{stem}.zstn{SHARD_INDEX_SUFFIX}"))
+    renamed(name, Kind::Safetensors, Kind::Zstn)
 }
 
 /// The name of the file that the packed one called `name` unpacks to.
 pub(crate) fn unpacked_name(name: &str) -> Option<String> {
-    if let Some(stem) = name.strip_suffix(".zstn") {
-        return Some(format!("{stem}.safetensors"));
-    }
-    let stem = name.strip_suffix(SHARD_INDEX_SUFFIX)?;
-    let stem = stem.strip_suffix(".zstn")?;
-    Some(format!("{stem}.safetensors{SHARD_INDEX_SUFFIX}"))
+    renamed(name, Kind::Zstn, Kind::Safetensors)
 }
 
 fn percent_decode(path: &str) -> Option<String> {

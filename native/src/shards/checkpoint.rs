@@ -1,7 +1,8 @@
 //! Finding the files of a checkpoint.
 
+use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use zstn_core::catalog::Kind;
 use zstn_core::container::safetensors::ShardIndex;
@@ -10,8 +11,8 @@ use zstn_core::limits::HEADER_LEN_BYTES;
 use super::choice::{self, Choice};
 use super::kind::ShardKind as _;
 use super::shard::missing;
-use super::tree::Tree;
-use super::{BASES, Index, PACKED, Shard};
+use super::tree::{self, Tree};
+use super::{BASES, Index, PACKED, PLAIN, Shard};
 use crate::delta::check_chain;
 use crate::source::parallel::{self, FILES_AT_ONCE};
 use crate::source::{HttpOptions, Input, Location, store};
@@ -96,9 +97,9 @@ impl Shards {
     }
 
     /// Opens a checkpoint like [`Shards::open`], for work on all that is in a
-    /// folder: one that has no checkpoint at its top may have some in
-    /// subfolders, as diffusion pipelines have. [`Shards::files`] are those at
-    /// the top; there are none then.
+    /// folder: one that has no checkpoint at its top, or several, may have some in
+    /// subfolders, as diffusion pipelines have. [`Shards::files`] are those of the
+    /// one at the top; there are none then, and every checkpoint is part of the work.
     ///
     /// # Errors
     /// Those of [`Shards::open`]; a folder without any checkpoint, in subfolders
@@ -108,21 +109,70 @@ impl Shards {
             Location::Path(folder) if folder.is_dir() => folder,
             _ => return Self::open(location, kinds, http),
         };
-        let problem = match Self::of_folder(folder, kinds) {
-            Err(problem @ Error::Usage(_)) => problem,
-            other => return other.map(Some),
+        let names = file_names(folder)?;
+        let chosen = match kinds == PLAIN {
+            true => Self::packable_top(folder, &names)?,
+            false => match choice::choose_whole(&names, kinds) {
+                Ok(Some(_)) => Some(Self::of_folder(folder, kinds)?),
+                Ok(None) | Err(_) => None,
+            },
         };
-        let top = Self {
-            location: location.clone(),
+        if let Some(chosen) = chosen {
+            return Ok(Some(chosen));
+        }
+        let top = Self::of_tree(location.clone());
+        let tree = Tree::walk(folder, kinds, &top)?;
+        match (&tree.checkpoints[..], tree.not_packed.into_iter().next()) {
+            ([_, ..], _) => Ok(Some(top)),
+            ([], Some((_, reason))) => Err(Error::Usage(reason)),
+            ([], None) => {
+                let problem = choice::none_of(kinds);
+                Err(Error::Usage(format!("{}: {problem}", folder.display())))
+            }
+        }
+    }
+
+    /// Returns the checkpoint at the top of a folder that can be packed as one: of
+    /// the only such index, else in `model.safetensors`, else in the only such file.
+    fn packable_top(folder: &Path, names: &[String]) -> Result<Option<Self>> {
+        let mut tops = Vec::new();
+        for (name, index) in choice::indices(names, Kind::Safetensors) {
+            match tree::open_index(folder, &name.into(), PLAIN, &BTreeSet::new()) {
+                // Its files are one of several variants.
+                Ok(_) if index.has_variant() => return Ok(None),
+                Ok(shards) => tops.push(shards),
+                Err(error) if tree::is_refusal(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        if tops.is_empty() {
+            let mut files = Vec::new();
+            for name in names {
+                let is_plain = Kind::Safetensors.is_of(name);
+                if is_plain && tree::why_not_packed(&folder.join(name))?.is_none() {
+                    files.push(name.clone());
+                }
+            }
+            if let Ok(Some(Choice::File(name))) = choice::choose(&files, PLAIN) {
+                tops.push(Self::of_file(Location::Path(folder.join(name))));
+            }
+        }
+        let only = (tops.len() == 1).then(|| tops.pop()).flatten();
+        Ok(only.map(|top| Self {
+            location: Location::Path(folder.into()),
+            is_folder: true,
+            ..top
+        }))
+    }
+
+    /// Returns the folder at `location`, which has no checkpoint at its top that
+    /// would be the only one.
+    pub(super) fn of_tree(location: Location) -> Self {
+        Self {
+            location,
             is_folder: true,
             index: None,
             files: Vec::new(),
-        };
-        let tree = Tree::walk(folder, kinds, &top)?;
-        let is_below = |(folder, _): &(PathBuf, Self)| !folder.as_os_str().is_empty();
-        match tree.checkpoints.iter().any(is_below) {
-            true => Ok(Some(top)),
-            false => Err(problem),
         }
     }
 
@@ -261,6 +311,31 @@ impl Shards {
     pub fn files(&self) -> &[Shard] {
         &self.files
     }
+}
+
+/// Returns the checkpoints in the subfolders of a local folder that holds none itself,
+/// such as the models of a diffusion pipeline: their indices and files, in the order of
+/// paths. There are none for any other location.
+#[must_use]
+pub fn checkpoints_below(location: &Location) -> Vec<Location> {
+    let Location::Path(folder) = location else {
+        return Vec::new();
+    };
+    let names = match file_names(folder) {
+        Ok(names) if folder.is_dir() => names,
+        _ => return Vec::new(),
+    };
+    if choice::choose(&names, Kind::FILES) != Ok(None) {
+        return Vec::new();
+    }
+    let top = Shards::of_tree(location.clone());
+    let found = Tree::walk(folder, Kind::FILES, &top).map(|tree| tree.checkpoints);
+    let found = found.unwrap_or_default().into_iter();
+    let locations = found.map(|(_, shards)| match shards.index() {
+        Some(_) => shards.location().clone(),
+        None => shards.files()[0].location.clone(),
+    });
+    locations.collect()
 }
 
 /// Names of the regular files at the top of `folder` that are not hidden,

@@ -1,6 +1,6 @@
 //! Choosing the files of a folder that are its checkpoint.
 
-use zstn_core::catalog::Kind;
+use zstn_core::catalog::{IndexName, Kind};
 use zstn_core::container::safetensors::SHARD_INDEX_SUFFIX;
 
 /// The kind that is packed.
@@ -24,8 +24,8 @@ pub(super) enum Choice<'a> {
 
 /// Chooses among the names of a folder's files by the extensions that count,
 /// the first that is there: an index, else `model.KIND`, else the only file of
-/// the kind. Returns `None` if no file is of these kinds. The error says what to
-/// do.
+/// the kind. An index with a variant such as `fp16` next to the word `index` is chosen
+/// only if there is nothing else. Returns `None` if no file is of these kinds. The error says what to do.
 pub(super) fn choose<'a>(
     names: &'a [String],
     kinds: &[Kind],
@@ -34,11 +34,17 @@ pub(super) fn choose<'a>(
         let names = names.iter().map(String::as_str);
         names.filter(|name| name.ends_with(&suffix)).collect()
     };
-    for kind in kinds.iter().map(|kind| kind.extension()) {
-        match &ending(format!(".{kind}{SHARD_INDEX_SUFFIX}"))[..] {
+    for kind in kinds {
+        let mut found = indices(names, *kind);
+        let model = format!("model.{}", kind.extension());
+        if found.iter().any(|(_, index)| !index.has_variant()) || names.contains(&model) {
+            found.retain(|(_, index)| !index.has_variant());
+        }
+        match &found[..] {
             [] => {}
-            [index] => return Ok(Some(Choice::Index(index))),
+            [(index, _)] => return Ok(Some(Choice::Index(index))),
             several => {
+                let several: Vec<&str> = several.iter().map(|(name, _)| *name).collect();
                 return Err(format!(
                     "the folder holds several indices of shards ({}); name the one you mean",
                     several.join(", ")
@@ -65,6 +71,29 @@ pub(super) fn choose<'a>(
         }
     }
     Ok(None)
+}
+
+/// Chooses like [`choose`] for work on the whole folder. An index with a variant, and
+/// several indices, are no choice: all files of the folder are part of the work then.
+pub(super) fn choose_whole<'a>(
+    names: &'a [String],
+    kinds: &[Kind],
+) -> Result<Option<Choice<'a>>, String> {
+    let mut found = kinds.iter().map(|kind| indices(names, *kind));
+    match found.find(|indices| !indices.is_empty()).as_deref() {
+        Some([(_, index)]) if !index.has_variant() => choose(names, kinds),
+        Some(_) => Err("the folder holds several checkpoints".into()),
+        None => choose(names, kinds),
+    }
+}
+
+/// Returns the names that are those of indices of shards of this kind.
+pub(super) fn indices(names: &[String], kind: Kind) -> Vec<(&str, IndexName<'_>)> {
+    let indices = names.iter().filter_map(|name| {
+        let index = IndexName::parse(name)?;
+        (index.kind() == kind).then_some((name.as_str(), index))
+    });
+    indices.collect()
 }
 
 /// Returns the sentence about a folder without a file of these kinds.
@@ -108,6 +137,17 @@ mod tests {
             choose(&folder, PLAIN),
             Ok(Some(Choice::File("model.safetensors")))
         );
+        let folder = names(&["m.zstn.index.fp16.json", "m.zstn.index.json"]);
+        assert_eq!(
+            choose(&folder, PACKED),
+            Ok(Some(Choice::Index("m.zstn.index.json")))
+        );
+        let folder = names(&["m.zstn.index.fp16.json", "model.zstn"]);
+        assert_eq!(
+            choose(&folder, PACKED),
+            Ok(Some(Choice::File("model.zstn")))
+        );
+        assert!(choose_whole(&folder, PACKED).is_err());
         let folder = names(&["config.json", "w.z4dm"]);
         assert_eq!(choose(&folder, PACKED), Ok(Some(Choice::File("w.z4dm"))));
     }
@@ -126,6 +166,10 @@ mod tests {
             (&["a.zstn", "b.zstn"][..], "2 .zstn files"),
             (
                 &["a.zstn.index.json", "b.zstn.index.json"],
+                "several indices",
+            ),
+            (
+                &["a.zstn.index.fp16.json", "a.zstn.index.bf16.json"],
                 "several indices",
             ),
         ] {

@@ -2,7 +2,7 @@
 //! them (docs/formats/sharded.md 3).
 
 use zstn_core::Rule;
-use zstn_core::catalog::Kind;
+use zstn_core::catalog::{IndexName, Kind, renamed};
 use zstn_core::container::safetensors::{SHARD_INDEX_SUFFIX, ShardIndex};
 
 use super::{Index, PACKED, Shards};
@@ -13,8 +13,8 @@ pub(super) trait ShardKind: Sized {
     /// Returns the kind of packed `shards`, by the names of their files.
     fn of_packed(shards: &Shards) -> Result<Self>;
 
-    /// Returns the name of a shard of this kind without its extension.
-    fn stem(self, name: &str) -> Option<&str>;
+    /// Returns whether a shard of that name is of this kind.
+    fn is_of(self, name: &str) -> bool;
 
     /// Returns the name of a shard once it is of the kind `to`.
     fn renamed(self, name: &str, to: Self) -> Option<String>;
@@ -26,14 +26,15 @@ pub(super) trait ShardKind: Sized {
 
 impl ShardKind for Kind {
     fn of_packed(shards: &Shards) -> Result<Self> {
-        let name = match shards.index() {
-            Some(index) => index.name.strip_suffix(SHARD_INDEX_SUFFIX),
-            None => shards.files().first().map(|file| file.name.as_str()),
+        let first = shards.files().first().map(|file| file.name.as_str());
+        let kind = match shards.index() {
+            Some(index) => IndexName::parse(&index.name).map(|index| index.kind()),
+            None => {
+                let mut kinds = PACKED.iter().copied();
+                kinds.find(|kind| kind.is_of(first.unwrap_or_default()))
+            }
         };
-        let name = name.unwrap_or_default();
-        let kinds = PACKED.iter().copied();
-        let mut kinds = kinds.filter(|kind| kind.stem(name).is_some());
-        kinds.next().ok_or_else(|| {
+        kind.filter(|kind| PACKED.contains(kind)).ok_or_else(|| {
             Error::Usage(format!(
                 "{} is not packed: its files are neither .zstn nor .z4dm",
                 shards.location()
@@ -41,12 +42,13 @@ impl ShardKind for Kind {
         })
     }
 
-    fn stem(self, name: &str) -> Option<&str> {
-        name.strip_suffix(self.extension())?.strip_suffix('.')
+    fn is_of(self, name: &str) -> bool {
+        let stem = name.strip_suffix(self.extension());
+        stem.is_some_and(|stem| stem.ends_with('.'))
     }
 
     fn renamed(self, name: &str, to: Self) -> Option<String> {
-        Some(format!("{}.{}", self.stem(name)?, to.extension()))
+        renamed(name, self, to).filter(|_| self.is_of(name))
     }
 
     fn renamed_index(self, index: &Index, to: Self) -> Result<Index> {
@@ -54,16 +56,15 @@ impl ShardKind for Kind {
             let refusal = zstn_core::Error::malformed(Rule::ShardRenaming, detail);
             Error::place(&index.location)(refusal)
         };
-        let name = index
-            .name
-            .strip_suffix(SHARD_INDEX_SUFFIX)
-            .and_then(|name| self.renamed(name, to))
-            .ok_or_else(|| {
-                refuse(format!(
-                    "the name of the index does not end with .{}{SHARD_INDEX_SUFFIX}; rename it",
-                    self.extension()
-                ))
-            })?;
+        let name = renamed(&index.name, self, to).filter(|_| !self.is_of(&index.name));
+        let name = name.ok_or_else(|| {
+            refuse(format!(
+                "the name of the index is not that of an index of .{} files, such as \
+                 model.{}{SHARD_INDEX_SUFFIX}; rename it",
+                self.extension(),
+                self.extension()
+            ))
+        })?;
         let [old, new] = [self, to].map(|kind| format!(".{}\"", kind.extension()));
         let text = replaced(&index.text, old.as_bytes(), new.as_bytes());
         if replaced(&text, new.as_bytes(), old.as_bytes()) != index.text {
@@ -87,7 +88,7 @@ impl ShardKind for Kind {
             }
         }
         Ok(Index {
-            name: format!("{name}{SHARD_INDEX_SUFFIX}"),
+            name,
             location: index.location.clone(),
             text,
             parsed,

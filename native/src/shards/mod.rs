@@ -14,7 +14,7 @@ mod unpack;
 mod verify;
 mod work;
 
-pub use checkpoint::Shards;
+pub use checkpoint::{Shards, checkpoints_below};
 pub use choice::{BASES, PACKED, PLAIN};
 pub use pack::pack_shards;
 #[cfg(feature = "worker")]

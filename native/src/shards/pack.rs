@@ -7,7 +7,7 @@ use super::work::Work;
 use super::{BASES, Context, Shards};
 use crate::delta::pack_delta;
 use crate::output::{FolderPlace, OutputFolder};
-use crate::pack::{PackOptions, pack_file};
+use crate::pack::{PackOptions, breaks_rules, pack_file};
 use crate::report::PackReport;
 use crate::{Engine, Error, Result};
 
@@ -16,9 +16,11 @@ use crate::{Engine, Error, Result};
 /// there, and puts the index next to them (docs/formats/sharded.md 3). A
 /// folder's other files are copied; for an index, `config.json` is.
 ///
+/// What cannot be packed, such as an index that could not be restored, is one of the
+/// other files.
+///
 /// # Errors
-/// An index that its files do not agree with or that could not be restored; a
-/// base with other shards; a target that exists and is not empty; whatever
+/// An index given by its path that could not be restored; a base with other shards; a target that exists and is not empty; whatever
 /// packing one file refuses. Nothing of the target is left then.
 pub fn pack_shards(
     engine: &Engine,
@@ -48,8 +50,11 @@ pub fn pack_shards(
     plan.make_folders(input, &mut folder)?;
     let done = work.each(|shard| {
         let output = folder.file(&shard.output())?;
-        let base = shard.base()?;
         let options = options.clone().progress(shard.progress);
+        let base = match options.bases.is_empty() || breaks_rules(shard.map) {
+            true => None,
+            false => shard.base()?,
+        };
         let mut file = match base {
             None => pack_file(engine, shard.map, output, &options),
             Some(base) => pack_delta(engine, shard.map, &base, output, &options),
@@ -58,13 +63,13 @@ pub fn pack_shards(
         file.output = Some(shard.output());
         Ok(file)
     });
-    let written = done.and_then(|(files, _)| {
-        plan.write_others(input, &folder)?;
-        Ok(files)
+    let written = done.and_then(|(files, indexed)| {
+        let copied_bytes = plan.write_others(input, &folder)?;
+        Ok((files, indexed, copied_bytes))
     });
-    let files = folder.end(written)?;
+    let (files, indexed, copied_bytes) = folder.end(written)?;
     Ok(PackReport {
         files,
-        folder: Some(plan.into_report()),
+        folder: Some(plan.into_report(copied_bytes, indexed.missing)),
     })
 }

@@ -10,47 +10,57 @@ use crate::source::parallel::{self, FILES_AT_ONCE};
 use crate::source::{Map, Source};
 use crate::{Error, FinishedTensor, Progress, Result};
 
-/// Local shards are opened and looked into before work begins; remote ones
-/// are looked into if their server allows it, and fetched when it is their
-/// turn, so that the disk holds one at a time.
+/// All shards are looked into before work begins, remote ones if their server
+/// allows it. Each is opened, or fetched, again when it is its turn, so that one file
+/// at a time takes a descriptor, or space on the disk.
 pub(super) struct Parts<'a> {
     context: Context<'a>,
     shards: &'a Shards,
-    maps: Vec<Option<Map>>,
     lens_bytes: Vec<u64>,
-    /// Tensors of the index that were found.
-    indexed_tensors: usize,
+    indexed: Indexed,
+}
+
+/// The tensors that an index lists.
+#[derive(Debug, Default)]
+pub(super) struct Indexed {
+    /// Number of those that were found in their files.
+    pub(super) found: usize,
+    /// Names of those that were not.
+    pub(super) missing: Vec<String>,
+}
+
+impl Indexed {
+    pub(super) fn add(&mut self, other: Self) {
+        self.found += other.found;
+        self.missing.extend(other.missing);
+    }
 }
 
 impl<'a> Parts<'a> {
-    /// Opens all local files and checks them against the index. Files on servers
-    /// are looked into at the same time.
+    /// Looks into all files and compares them with the index. Files on servers are
+    /// looked into at the same time.
     pub(super) fn open(context: Context<'a>, shards: &'a Shards) -> Result<Self> {
         let files = shards.files();
         let are_remote = files.iter().map(|shard| shard.location.is_remote());
         let at_once = parallel::at_once(are_remote, FILES_AT_ONCE);
         let opened = parallel::run(files.len(), at_once, |number| {
             let shard = &files[number];
-            if shard.location.is_remote() {
-                let source = shard.location.open_ranged(context.http)?;
-                let looked = source.map(|source| look(context, shard, &*source));
-                return Ok((None, looked.transpose()?.unwrap_or_default()));
+            if !shard.location.is_remote() {
+                return look(context, shard, &*shard.open(context.http)?);
             }
-            let map = shard.map(context.http, &|_, _| ())?;
-            let looked = look(context, shard, &map)?;
-            Ok((Some(map), looked))
+            let source = shard.location.open_ranged(context.http)?;
+            let looked = source.map(|source| look(context, shard, &*source));
+            Ok(looked.transpose()?.unwrap_or_default())
         });
         let mut parts = Self {
             context,
             shards,
-            maps: Vec::new(),
             lens_bytes: Vec::new(),
-            indexed_tensors: 0,
+            indexed: Indexed::default(),
         };
-        for (map, looked) in opened? {
-            parts.maps.push(map);
+        for looked in opened? {
             parts.lens_bytes.push(looked.original_len_bytes);
-            parts.indexed_tensors += looked.indexed_tensors;
+            parts.indexed.add(looked.indexed);
         }
         Ok(parts)
     }
@@ -61,18 +71,15 @@ impl<'a> Parts<'a> {
     }
 
     /// Does the work on one shard after the other. It is given the number of
-    /// the shard, its bytes and its progress. With the results comes the number
-    /// of tensors of the index, all of which were found.
+    /// the shard, its bytes and its progress. With the results come the tensors of
+    /// the index.
     pub(super) fn each<T>(
         mut self,
         mut work: impl FnMut(usize, &Map, &dyn Progress) -> Result<T>,
-    ) -> Result<(Vec<T>, usize)> {
+    ) -> Result<(Vec<T>, Indexed)> {
         let mut results = Vec::new();
-        for number in 0..self.maps.len() {
-            let map = match self.maps[number].take() {
-                Some(map) => map,
-                None => self.fetch(number)?,
-            };
+        for number in 0..self.lens_bytes.len() {
+            let map = self.fetch(number)?;
             let part = Part {
                 whole: self.context.progress,
                 left_bytes: AtomicU64::new(self.lens_bytes[number]),
@@ -80,7 +87,7 @@ impl<'a> Parts<'a> {
             results.push(work(number, &map, &part)?);
             part.finish();
         }
-        Ok((results, self.indexed_tensors))
+        Ok((results, self.indexed))
     }
 
     fn fetch(&mut self, number: usize) -> Result<Map> {
@@ -89,7 +96,7 @@ impl<'a> Parts<'a> {
         if self.lens_bytes[number] == 0 {
             let looked = look(self.context, shard, &map)?;
             self.lens_bytes[number] = looked.original_len_bytes;
-            self.indexed_tensors += looked.indexed_tensors;
+            self.indexed.add(looked.indexed);
             self.context.progress.begin(self.lens_bytes.iter().sum());
         }
         Ok(map)
@@ -101,8 +108,8 @@ impl<'a> Parts<'a> {
 struct Looked {
     /// Length of the file that the shard is or restores.
     original_len_bytes: u64,
-    /// Number of tensors that the index names, all of which are there.
-    indexed_tensors: usize,
+    /// The tensors that the index lists in this file.
+    indexed: Indexed,
 }
 
 /// Looks for the tensors of a shard. Nothing can be looked for in a file that is
@@ -114,15 +121,18 @@ fn look(context: Context, shard: &Shard, source: &dyn Source) -> Result<Looked> 
         Err(Error::Format { .. }) => {
             return Ok(Looked {
                 original_len_bytes: source.len_bytes(),
-                indexed_tensors: 0,
+                indexed: Indexed::default(),
             });
         }
         Err(other) => return Err(other),
     };
-    shard.check(&catalog)?;
+    let missing = shard.missing(&catalog);
     Ok(Looked {
         original_len_bytes: catalog.original_len_bytes(),
-        indexed_tensors: shard.tensors.len(),
+        indexed: Indexed {
+            found: shard.tensors.len() - missing.len(),
+            missing,
+        },
     })
 }
 

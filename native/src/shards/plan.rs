@@ -26,11 +26,13 @@ pub(super) struct Plan<'a> {
     /// a folder with checkpoints in subfolders alone.
     pub(super) units: Vec<Unit<'a>>,
     /// Other files, which are copied.
-    copied: Vec<PathBuf>,
+    pub(super) copied: Vec<PathBuf>,
     /// Folders to be made, each after the one it is in.
-    folders: Vec<PathBuf>,
+    pub(super) folders: Vec<PathBuf>,
+    /// Those of them that could not be packed, with the reason.
+    not_packed: Vec<(PathBuf, String)>,
     /// Entries of the input's folder that are not copied.
-    left_out: Vec<PathBuf>,
+    pub(super) left_out: Vec<PathBuf>,
     /// The text of the `config.json` next to an index.
     config: Option<Vec<u8>>,
 }
@@ -42,8 +44,8 @@ pub(super) struct Unit<'a> {
     pub(super) shards: Cow<'a, Shards>,
     /// The kind of its shards.
     pub(super) from: Kind,
-    /// Its index, if it has one.
-    index: Option<Index>,
+    /// The index that it becomes, if it has one.
+    pub(super) index: Option<Index>,
     /// Names of its shards, by the numbers of those they are made from.
     names: Vec<String>,
 }
@@ -96,7 +98,7 @@ impl<'a> Unit<'a> {
     }
 
     /// All files it becomes.
-    fn outputs(&self) -> impl Iterator<Item = PathBuf> {
+    pub(super) fn outputs(&self) -> impl Iterator<Item = PathBuf> {
         let index = self.index.iter().map(|index| &index.name);
         let names = self.names.iter().chain(index);
         names.map(|name| self.folder.join(name))
@@ -127,6 +129,7 @@ impl<'a> Plan<'a> {
         let mut plan = Self {
             units: Vec::new(),
             copied: Vec::new(),
+            not_packed: Vec::new(),
             folders: Vec::new(),
             left_out: Vec::new(),
             config: None,
@@ -145,7 +148,7 @@ impl<'a> Plan<'a> {
                     plan.units.push(Unit::new(folder, shards, from, to)?);
                 }
                 (plan.copied, plan.folders) = (tree.files, tree.folders);
-                plan.left_out = tree.left_out;
+                (plan.left_out, plan.not_packed) = (tree.left_out, tree.not_packed);
             }
             location => {
                 let version = input.index().map_or(location, |index| &index.location);
@@ -204,7 +207,7 @@ impl<'a> Plan<'a> {
                 Some(index) => Choice::Index(&index.name),
                 None => Choice::File(&own.names[0]),
             };
-            if choice::choose(&top, PACKED) != Ok(Some(expected)) {
+            if choice::choose_whole(&top, PACKED) != Ok(Some(expected)) {
                 return Err(self.mistakable(input, |path| is_top(&path.to_path_buf())));
             }
         }
@@ -234,11 +237,18 @@ impl<'a> Plan<'a> {
     }
 
     /// Returns what the folder holds besides the shards.
-    pub(super) fn into_report(self) -> FolderReport {
+    pub(super) fn into_report(
+        self,
+        copied_bytes: u64,
+        missing_tensors: Vec<String>,
+    ) -> FolderReport {
         let index = self.units.first().and_then(|unit| unit.index.as_ref());
         FolderReport {
             index: index.map(|index| index.name.clone()),
             copied: self.copied,
+            copied_bytes,
+            not_packed: self.not_packed,
+            missing_tensors,
             left_out: self.left_out,
         }
     }
@@ -251,17 +261,21 @@ impl<'a> Plan<'a> {
         made.try_for_each(|made| made)
     }
 
-    /// Writes everything but the shards.
-    pub(super) fn write_others(&self, input: &Shards, folder: &OutputFolder) -> Result<()> {
+    /// Writes everything but the shards. Returns the length of the files that were
+    /// copied.
+    pub(super) fn write_others(&self, input: &Shards, folder: &OutputFolder) -> Result<u64> {
+        let mut copied_bytes = 0;
         for name in &self.copied {
             match (input.location(), &self.config) {
                 (location, Some(text)) => {
                     let config = location.sibling(CONFIG);
                     folder.write(name, text.as_slice(), &mode_at(config.as_ref()))?;
+                    copied_bytes += text.len() as u64;
                 }
                 (Location::Path(path), None) => {
                     let path = path.join(name);
                     let file = fs::File::open(&path).map_err(Error::file("open", &path))?;
+                    copied_bytes += file.metadata().map_or(0, |metadata| metadata.len());
                     folder.write(name, file, &Mode::of(&path))?;
                 }
                 _ => {}
@@ -273,7 +287,7 @@ impl<'a> Plan<'a> {
                 folder.write(unit.folder.join(&index.name), index.text.as_slice(), &mode)?;
             }
         }
-        Ok(())
+        Ok(copied_bytes)
     }
 }
 

@@ -12,7 +12,7 @@ use zstn_core::container::safetensors::ShardIndex;
 
 #[cfg(feature = "serve")]
 use super::{Shards, kind::ShardKind as _};
-use crate::source::{HttpOptions, Location, Map, Source};
+use crate::source::{ClosedFile, HttpOptions, Location, Map, Source};
 use crate::{Error, Result};
 
 /// The index of a checkpoint in several files.
@@ -41,21 +41,12 @@ pub struct Shard {
 }
 
 impl Shard {
-    /// Checks that the file, which has this catalog, holds every tensor that
-    /// the index says it does.
-    ///
-    /// # Errors
-    /// [`Rule::ShardTensorMissing`].
-    pub fn check(&self, catalog: &FileCatalog) -> Result<()> {
-        let mut names = self.tensors.iter();
-        match names.find(|tensor| catalog.find(tensor).is_err()) {
-            None => Ok(()),
-            Some(tensor) => {
-                let detail = "the index of the shards says it is in this file, but it is not";
-                let refusal = zstn_core::Error::malformed(Rule::ShardTensorMissing, detail);
-                Err(Error::place(&self.location)(refusal.tensor(tensor)))
-            }
-        }
+    /// Returns the tensors that the index says are in the file, which has this
+    /// catalog, and are not.
+    pub fn missing(&self, catalog: &FileCatalog) -> Vec<String> {
+        let names = self.tensors.iter();
+        let missing = names.filter(|tensor| catalog.find(tensor).is_err());
+        missing.cloned().collect()
     }
 
     /// Opens the file for reading parts; `http` is for an address.
@@ -66,6 +57,19 @@ impl Shard {
     pub fn open(&self, http: &HttpOptions) -> Result<Box<dyn Source>> {
         self.check_there()?;
         self.location.open(http)
+    }
+
+    /// Opens the file like [`Shard::open`]; a local one has a descriptor only while it
+    /// is read.
+    ///
+    /// # Errors
+    /// Those of [`Shard::open`].
+    pub fn open_closed(&self, http: &HttpOptions) -> Result<Box<dyn Source>> {
+        self.check_there()?;
+        match &self.location {
+            Location::Path(path) => Ok(Box::new(ClosedFile::open(path)?)),
+            location => location.open(http),
+        }
     }
 
     /// Maps the file; `http` is for an address.

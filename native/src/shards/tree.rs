@@ -6,11 +6,13 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use zstn_core::catalog::Kind;
-use zstn_core::container::safetensors::SHARD_INDEX_SUFFIX;
+use zstn_core::Rule;
+use zstn_core::catalog::{IndexName, Kind};
 
-use super::Shards;
-use crate::source::{HttpOptions, Location};
+use super::kind::ShardKind as _;
+use super::{PLAIN, Shards};
+use crate::pack::check_packable;
+use crate::source::{FileSource, HttpOptions, Location};
 use crate::{Error, Result};
 
 /// The history of a repository, which may hold every file once more. It is
@@ -26,6 +28,9 @@ pub(super) struct Tree {
     pub(super) checkpoints: Vec<(PathBuf, Shards)>,
     /// Files that belong to none of them.
     pub(super) files: Vec<PathBuf>,
+    /// Those of them that have the name of a checkpoint or an index and cannot be
+    /// packed, with the reason.
+    pub(super) not_packed: Vec<(PathBuf, String)>,
     /// Subfolders, each after the one it is in.
     pub(super) folders: Vec<PathBuf>,
     /// Entries that are neither a file nor a folder, links to folders, and the
@@ -36,7 +41,9 @@ pub(super) struct Tree {
 impl Tree {
     /// Looks through `root`. Files whose extension is one of `kinds` are
     /// checkpoints, several together where an index says so; those at the top
-    /// only if `own`, the checkpoint that the folder is, has no files.
+    /// only if `own`, the checkpoint that the folder is, has no files. Where plain
+    /// files are looked for, to be packed, one that cannot be packed is among the
+    /// other files.
     pub(super) fn walk(root: &Path, kinds: &[Kind], own: &Shards) -> Result<Self> {
         let mut own_names: BTreeSet<&str> = own.files().iter().map(|f| f.name.as_str()).collect();
         own_names.extend(own.index().map(|index| index.name.as_str()));
@@ -44,9 +51,16 @@ impl Tree {
         let mut pending = vec![PathBuf::new()];
         while let Some(folder) = pending.pop() {
             let is_top = folder.as_os_str().is_empty();
+            let before = pending.len();
             let mut files = tree.list(root, &folder, &mut pending)?;
+            if kinds == PLAIN {
+                check_no_cache(root, &folder, &pending[before..])?;
+            }
             if is_top && !own_names.is_empty() {
                 files.retain(|name| name.to_str().is_none_or(|name| !own_names.contains(name)));
+                if kinds == PLAIN {
+                    tree.explain_indices(root, &files, &own_names)?;
+                }
             } else {
                 tree.take_checkpoints(&root.join(&folder), &folder, &mut files, kinds)?;
             }
@@ -56,6 +70,7 @@ impl Tree {
         tree.files.sort();
         tree.folders.sort();
         tree.left_out.sort();
+        tree.not_packed.sort();
         tree.checkpoints.sort_by(|(a, _), (b, _)| a.cmp(b));
         Ok(tree)
     }
@@ -91,6 +106,31 @@ impl Tree {
         Ok(files)
     }
 
+    /// Adds the reasons why indices at the top, next to the checkpoint that the folder
+    /// is, are copied.
+    fn explain_indices(
+        &mut self,
+        root: &Path,
+        files: &[OsString],
+        own_names: &BTreeSet<&str>,
+    ) -> Result<()> {
+        let taken = own_names.iter().map(|name| (*name).into()).collect();
+        for name in files {
+            let index = name.to_str().and_then(IndexName::parse);
+            if index.is_none_or(|index| index.kind() != Kind::Safetensors) {
+                continue;
+            }
+            match open_index(root, name, PLAIN, &taken) {
+                Ok(_) => {}
+                Err(error) if is_refusal(&error) => {
+                    self.not_packed.push((name.into(), error.to_string()));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
     /// Takes the files of checkpoints out of `files`.
     fn take_checkpoints(
         &mut self,
@@ -99,37 +139,116 @@ impl Tree {
         files: &mut Vec<OsString>,
         kinds: &[Kind],
     ) -> Result<()> {
-        let ends = |name: &OsString, suffix: &str| {
-            let name = name.to_str();
-            name.is_some_and(|name| {
-                let mut kinds = kinds.iter();
-                kinds.any(|kind| name.ends_with(&format!(".{}{suffix}", kind.extension())))
-            })
-        };
         let mut taken: BTreeSet<OsString> = BTreeSet::new();
-        let indices = files.iter().filter(|name| ends(name, SHARD_INDEX_SUFFIX));
-        for name in indices {
-            let text = name.to_string_lossy().into_owned();
-            let index = Location::Path(full.join(name));
-            let shards = Shards::of_index(&index, text, &HttpOptions::default())?;
-            let parts = shards.files().iter().map(|file| file.name.as_str().into());
-            if parts.clone().any(|part| taken.contains(&part)) {
-                return Err(Error::Usage(format!(
-                    "{}: two indices name the same file; move one of them elsewhere",
-                    full.display()
-                )));
-            }
-            taken.extend(parts);
+        let is_index = |name: &OsString| {
+            let index = name.to_str().and_then(IndexName::parse);
+            index.is_some_and(|index| kinds.contains(&index.kind()))
+        };
+        for name in files.iter().filter(|name| is_index(name)) {
+            let shards = match open_index(full, name, kinds, &taken) {
+                Ok(shards) => shards,
+                Err(error) if kinds.contains(&Kind::Safetensors) && is_refusal(&error) => {
+                    let reason = (folder.join(name), error.to_string());
+                    self.not_packed.push(reason);
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            taken.extend(shards.files().iter().map(|file| file.name.as_str().into()));
             taken.insert(name.clone());
             self.checkpoints.push((folder.to_path_buf(), shards));
         }
-        for name in files.iter().filter(|name| ends(name, "")) {
-            if taken.insert(name.clone()) {
-                let shards = Shards::of_file(Location::Path(full.join(name)));
-                self.checkpoints.push((folder.to_path_buf(), shards));
+        let is_file = |name: &OsString| {
+            let name = name.to_str().unwrap_or_default();
+            kinds.iter().any(|kind| kind.is_of(name))
+        };
+        for name in files.iter().filter(|name| is_file(name)) {
+            if taken.contains(name) {
+                continue;
             }
+            if kinds == PLAIN
+                && let Some(reason) = why_not_packed(&full.join(name))?
+            {
+                self.not_packed.push((folder.join(name), reason));
+                continue;
+            }
+            taken.insert(name.clone());
+            let shards = Shards::of_file(Location::Path(full.join(name)));
+            self.checkpoints.push((folder.to_path_buf(), shards));
         }
         files.retain(|name| !taken.contains(name));
         Ok(())
     }
+}
+
+/// Opens the index called `name` in the folder `full`, whose shards may not be
+/// among those that are `taken` by another. One that is to be packed has to have all
+/// its shards next to it, and to be restorable.
+pub(super) fn open_index(
+    full: &Path,
+    name: &OsString,
+    kinds: &[Kind],
+    taken: &BTreeSet<OsString>,
+) -> Result<Shards> {
+    let text = name.to_string_lossy().into_owned();
+    let location = Location::Path(full.join(name));
+    let shards = Shards::of_index(&location, text, &HttpOptions::default())?;
+    let mut files = shards.files().iter();
+    if files.any(|file| taken.contains::<OsString>(&file.name.as_str().into())) {
+        return Err(Error::Usage(format!(
+            "{location}: another index names the same file; move one of them elsewhere"
+        )));
+    }
+    if kinds == PLAIN {
+        for file in shards.files() {
+            let path = full.join(&file.name);
+            if !path.is_file() {
+                let detail = format!("the index names {}, which is not there", file.name);
+                let refusal = zstn_core::Error::malformed(Rule::ShardMissing, detail);
+                return Err(Error::place(&location)(refusal));
+            }
+            check_packable(&FileSource::open(&path)?)?;
+        }
+        if let Some(index) = shards.index() {
+            Kind::Safetensors.renamed_index(index, Kind::Zstn)?;
+        }
+    }
+    Ok(shards)
+}
+
+/// Returns the reason why the file at `path` cannot be packed, if it cannot.
+pub(super) fn why_not_packed(path: &Path) -> Result<Option<String>> {
+    match check_packable(&FileSource::open(path)?) {
+        Ok(()) => Ok(None),
+        Err(error) if is_refusal(&error) => Ok(Some(error.to_string())),
+        Err(error) => Err(error),
+    }
+}
+
+/// Returns whether an error is about the contents of a file and not about reading
+/// it.
+pub(super) fn is_refusal(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::Format { .. } | Error::Core(_) | Error::Usage(_)
+    )
+}
+
+/// Refuses the cache of a repository, in which every file of a revision is a link to
+/// a file in `blobs`: the copy would have all of them twice.
+fn check_no_cache(root: &Path, folder: &Path, subfolders: &[PathBuf]) -> Result<()> {
+    let has = |name: &str| subfolders.iter().any(|path| path.ends_with(name));
+    if !(has("blobs") && has("snapshots")) {
+        return Ok(());
+    }
+    let cache = root.join(folder);
+    let snapshots = cache.join("snapshots");
+    let mut revisions = fs::read_dir(&snapshots).into_iter().flatten().flatten();
+    let revision = revisions.next().map(|entry| entry.path());
+    Err(Error::Usage(format!(
+        "{} is the cache of a repository, in which the files of a revision are links; pack a \
+         revision, such as {}",
+        cache.display(),
+        revision.unwrap_or(snapshots).display()
+    )))
 }

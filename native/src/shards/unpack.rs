@@ -14,7 +14,7 @@ use crate::unpack::unpack_file;
 /// against. A folder's other files are copied; for an index, `config.json` is.
 ///
 /// # Errors
-/// An index that its files do not agree with; a base that is missing, not
+/// An index that names a file that is not there; a base that is missing, not
 /// wanted or has other shards; a target that exists and is not empty; whatever
 /// unpacking one file refuses. Nothing of the target is left then.
 pub fn unpack_shards(
@@ -40,13 +40,13 @@ pub fn unpack_shards(
         file.output = Some(shard.output());
         Ok(file)
     });
-    let written = done.and_then(|(files, _)| {
-        plan.write_others(input, &folder)?;
-        Ok(files)
+    let written = done.and_then(|(files, indexed)| {
+        let copied_bytes = plan.write_others(input, &folder)?;
+        Ok((files, indexed, copied_bytes))
     });
-    let files = folder.end(written)?;
+    let (files, indexed, copied_bytes) = folder.end(written)?;
     Ok(UnpackReport {
         files,
-        folder: Some(plan.into_report()),
+        folder: Some(plan.into_report(copied_bytes, indexed.missing)),
     })
 }

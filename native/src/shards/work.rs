@@ -4,10 +4,11 @@
 use std::path::PathBuf;
 
 use zstn_core::catalog::Kind;
+use zstn_core::container::zstn;
 
 use super::Shards;
 use super::bases::Bases;
-use super::parts::Parts;
+use super::parts::{Indexed, Parts};
 use super::plan::{Plan, Unit};
 use crate::delta::BaseFile;
 use crate::source::{HttpOptions, Map};
@@ -65,8 +66,12 @@ impl CurrentShard<'_> {
         }
     }
 
-    /// Its base, fetched and restored, if it has one.
+    /// Its base, fetched and restored, if it has one. A packed shard that was kept
+    /// whole, because no delta could be made of it, has none.
     pub(super) fn base(&self) -> Result<Option<BaseFile>> {
+        if self.map.starts_with(&zstn::MAGIC) {
+            return Ok(None);
+        }
         let open = |bases: &Bases| bases.open(self.context(), self.number);
         self.bases.map(open).transpose()
     }
@@ -91,12 +96,12 @@ impl<'a> Work<'a> {
     }
 
     /// Does the work on one shard after the other. Returns the results, and the
-    /// number of tensors that the indices name, all of which were found.
+    /// tensors that the indices list.
     pub(super) fn each<T>(
         self,
         mut work: impl FnMut(CurrentShard) -> Result<T>,
-    ) -> Result<(Vec<T>, usize)> {
-        let (mut results, mut indexed_tensors) = (Vec::new(), 0);
+    ) -> Result<(Vec<T>, Indexed)> {
+        let (mut results, mut all) = (Vec::new(), Indexed::default());
         for (unit_number, (unit, bases, parts)) in self.units.into_iter().enumerate() {
             let (done, indexed) = parts.each(|number, map, progress| {
                 work(CurrentShard {
@@ -110,8 +115,8 @@ impl<'a> Work<'a> {
                 })
             })?;
             results.extend(done);
-            indexed_tensors += indexed;
+            all.add(indexed);
         }
-        Ok((results, indexed_tensors))
+        Ok((results, all))
     }
 }

@@ -42,6 +42,11 @@ impl FileSource {
         self
     }
 
+    /// Returns the identity of the file.
+    pub(super) fn id(&self) -> &FileId {
+        self.version.id()
+    }
+
     /// Returns the time of its last change when it was opened, if the file
     /// system keeps one.
     #[must_use]

@@ -4,6 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use zstn_core::catalog::IndexName;
 use zstn_core::container::safetensors::SHARD_INDEX_SUFFIX;
 
 use super::access::{Access, is_pipe};
@@ -162,11 +163,14 @@ impl Location {
     }
 
     /// Returns whether this is the index of a checkpoint in several files, by
-    /// its name: it ends in `.index.json`.
+    /// its name: it ends in `.index.json`, or has a variant next to the word `index`
+    /// ([`IndexName`]).
     #[must_use]
     pub fn is_index(&self) -> bool {
         let name = self.file_name();
-        name.is_some_and(|name| name.ends_with(SHARD_INDEX_SUFFIX))
+        name.is_some_and(|name| {
+            name.ends_with(SHARD_INDEX_SUFFIX) || IndexName::parse(&name).is_some()
+        })
     }
 
     /// Returns whether its bytes come only once.

@@ -3,14 +3,15 @@
 use zstn_core::container::zstn::OriginalSha256;
 
 use crate::delta::{BaseFile, pack_delta};
-use crate::pack::{PackOptions, check_kind, pack_arriving, pack_file};
+use crate::pack::{PackOptions, breaks_rules, check_kind, pack_arriving, pack_file};
 use crate::report::{PackReport, PackedFile};
 use crate::shards::{PLAIN, Shards, pack_shards};
 use crate::source::{Arriving, Begun, Input};
 use crate::{Engine, Error, Output, Result, Sink};
 
 /// Packs a checkpoint of safetensors without losing a bit: a file into a ZSTN
-/// container, or with [`PackOptions::base`] into its difference from that base.
+/// container, or with [`PackOptions::base`] into its difference from that base. A
+/// file that breaks the rules of safetensors is kept as a whole, without a base.
 ///
 /// A checkpoint in several files, by its folder or index, becomes a folder: of
 /// containers or deltas with an index (docs/formats/sharded.md). Other files of
@@ -80,6 +81,13 @@ fn pack_input(
         bases => {
             let (http, memory_bytes) = (&options.http, options.memory_bytes);
             let map = input.map(http, options.progress)?;
+            if breaks_rules(&map) {
+                let file = pack_file(engine, &map, output, options)?;
+                return Ok(PackReport {
+                    files: vec![file],
+                    folder: None,
+                });
+            }
             let base = BaseFile::open(engine, bases, http, memory_bytes, options.progress)?;
             pack_delta(engine, &map, &base, output, options)
         }

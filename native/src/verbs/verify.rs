@@ -6,7 +6,7 @@ use zstn_core::limits::HEAD_LEN_BYTES;
 use super::tensors::verify_tensors;
 use crate::delta::BaseFile;
 use crate::report::VerifyReport;
-use crate::shards::{BASES, Context, PACKED, PLAIN, Shards, verify_shards};
+use crate::shards::{BASES, Context, PACKED, PLAIN, Shard, Shards, verify_shards};
 use crate::source::{HttpOptions, Input, Location, Source};
 use crate::verify::{verify_delta, verify_file};
 use crate::{Engine, Error, Progress, Reader, Result, View};
@@ -89,6 +89,10 @@ impl<'a> VerifyOptions<'a> {
 /// original if [`VerifyOptions::original`] gives one. A packed file without
 /// either is decoded; damage inside stored planes stays unseen then.
 ///
+/// The files of a packed folder that are copied as they are have no digests. They are
+/// compared if the original is a folder too, and are in
+/// [`VerifyReport::unchecked_files`] otherwise.
+///
 /// # Errors
 /// Damage; [`Error::Differs`] if the original is another;
 /// [`Error::NeedsBase`] for a delta without its base; and whatever opening
@@ -128,10 +132,7 @@ struct Work<'a> {
 
 impl Work<'_> {
     fn verify(&self, input: &Input) -> Result<VerifyReport> {
-        let kinds = [PACKED, Kind::FILES].concat();
-        if let Some(shards) = Shards::open_input(input, &kinds, &self.options.http)?
-            && shards.is_packed()
-        {
+        if let Some(shards) = self.packed_shards(input)? {
             return self.shards(&shards);
         }
         let is_several = |location: &Location| location.is_folder() || location.is_index();
@@ -144,6 +145,31 @@ impl Work<'_> {
         match is_packed(&*input.open(http)?)? {
             true => self.file(input),
             false => self.model(input),
+        }
+    }
+
+    /// Opens the input if it is a packed checkpoint in several files. A plain index
+    /// that is broken, or without its files, may be one that could not be packed, next to
+    /// packed files.
+    fn packed_shards(&self, input: &Input) -> Result<Option<Shards>> {
+        let http = &self.options.http;
+        let kinds = [PACKED, Kind::FILES].concat();
+        let found = Shards::open_input(input, &kinds, http);
+        let is_there = |file: &Shard| match &file.location {
+            Location::Path(path) => path.is_file(),
+            _ => true,
+        };
+        match &found {
+            Ok(Some(shards)) if shards.is_packed() => return found,
+            Ok(Some(found)) if !found.is_folder() || found.files().iter().all(is_there) => {
+                return Ok(None);
+            }
+            Ok(None) => return Ok(None),
+            Ok(Some(_)) | Err(_) => {}
+        }
+        match Shards::open_input(input, PACKED, http) {
+            Ok(Some(packed)) if packed.is_packed() => Ok(Some(packed)),
+            _ => found.map(|_| None),
         }
     }
 
@@ -185,7 +211,10 @@ impl Work<'_> {
         Ok(VerifyReport {
             files: vec![file?],
             compared: original.is_some(),
+            identical: original.is_some(),
             indexed_tensors: 0,
+            missing_tensors: Vec::new(),
+            unchecked_files: Vec::new(),
         })
     }
 
@@ -207,7 +236,11 @@ impl Work<'_> {
         Ok(VerifyReport {
             files: vec![file],
             compared: original.is_some(),
+            // Headers and formats may differ.
+            identical: false,
             indexed_tensors: 0,
+            missing_tensors: Vec::new(),
+            unchecked_files: Vec::new(),
         })
     }
 }

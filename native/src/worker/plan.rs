@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::stale::Restores;
 use crate::hub::ListedFile;
-use crate::serve::path::packed_name;
+use crate::serve::path::{packed_name, unpacked_name};
 
 const ATTRIBUTES: &str = ".gitattributes";
 
@@ -75,7 +75,7 @@ pub(super) fn is_packing(files: &[ListedFile], before: &[ListedFile]) -> bool {
         {
             continue;
         }
-        let is_packed = path.ends_with(".zstn") || path.ends_with(".zstn.index.json");
+        let is_packed = unpacked_name(path).is_some();
         if now.is_none() || !(is_packed || path == ATTRIBUTES) {
             return false;
         }

@@ -60,4 +60,44 @@ fn a_killed_pack_leaves_nothing_under_the_final_name() {
         part().is_some(),
         "what was written is still under its own name"
     );
+    // The next run into the folder removes it, but nothing that looks alike.
+    #[cfg(unix)]
+    {
+        let others = [".mine.Ab12Cd.part", ".big.zstn.Ab12Cd.00000000.zstn.part"];
+        for name in others {
+            std::fs::write(folder.path().join(name), b"mine").expect("written");
+        }
+        let left = folder.path().join(".killed.Ab12Cd.00000000.zstn.part");
+        std::fs::create_dir(&left).expect("made");
+        let old = std::time::SystemTime::now() - Duration::from_secs(25 * 60 * 60);
+        let opened = std::fs::File::open(&left).expect("a folder");
+        opened.set_modified(old).expect("an old folder");
+        drop(opened);
+        let out = zstn_tests::command::zstn(
+            folder.path(),
+            &[
+                "get",
+                "big.safetensors",
+                "w",
+                "--rows",
+                "0",
+                "-o",
+                "row.bin",
+            ],
+        );
+        assert!(out.status.success());
+        let names = std::fs::read_dir(folder.path())
+            .expect("a folder")
+            .flatten();
+        let mut hidden: Vec<String> = names
+            .map(|entry| entry.file_name().to_string_lossy().into_owned())
+            .filter(|name| name.starts_with('.'))
+            .collect();
+        hidden.sort();
+        assert_eq!(
+            hidden,
+            [others[1], others[0]],
+            "of this machine and old ones are gone"
+        );
+    }
 }

@@ -9,12 +9,15 @@ mod extended;
 mod families;
 mod family_outputs;
 mod file_faults;
+mod folders;
 mod hub;
 mod killed;
 mod known_sha256;
 mod lfs;
 mod modes;
 mod network;
+#[cfg(target_os = "linux")]
+mod odd_file_systems;
 mod overwriting;
 mod printing;
 mod secrets;

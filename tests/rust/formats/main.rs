@@ -11,6 +11,7 @@ mod gauss;
 mod header_copy;
 mod incremental;
 mod integrity;
+mod names;
 mod oracle;
 mod released;
 mod rules;

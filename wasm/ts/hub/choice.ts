@@ -1,12 +1,10 @@
 /** Choosing the file of a repository that is its model, by the rules that the Rust library has for folders. */
 
-/** The extensions of files that `open` reads, most wanted first: packed before plain. A delta needs its base and comes last. */
-const EXTENSIONS = ["zstn", "safetensors", "zt", "gauss", "z4dm"];
+import { EXTENSIONS, parseIndexName } from "./index-name.js";
 
 /** The names that a model has in its own folder, without extensions. */
 const STEMS = ["model", "diffusion_pytorch_model"];
 
-const INDEX = ".index.json";
 const SHARD = /-\d{5}-of-\d{5}\.[^./]+$/;
 
 /** Returns whether `open` reads a file of that name by itself or as an index. */
@@ -21,10 +19,14 @@ export function chooseFiles(paths: readonly string[], folder = ""): readonly str
 }
 
 function chooseAmong(paths: readonly string[], folder: string): readonly string[] {
-  for (const suffix of [INDEX, ""]) {
+  for (const wantsIndex of [true, false]) {
     for (const extension of EXTENSIONS) {
-      const ending = `.${extension}${suffix}`;
-      const found = paths.filter((path) => path.endsWith(ending) && !SHARD.test(path));
+      const ending = wantsIndex ? `.${extension}.index.json` : `.${extension}`;
+      const isWanted = (path: string): boolean => (wantsIndex ? parseIndexName(path)?.extension === extension : path.endsWith(ending)) && !SHARD.test(path);
+      const all = paths.filter(isWanted);
+      // An index without a variant next to the word is preferred.
+      const plain = wantsIndex ? all.filter((path) => path.endsWith(ending)) : all;
+      const found = plain.length > 0 ? plain : all;
       const named = STEMS.map((stem) => `${folder}${stem}${ending}`).find((path) => found.includes(path));
       if (named !== undefined) return [named];
       if (found.length === 1) return found;
@@ -37,11 +39,10 @@ function chooseAmong(paths: readonly string[], folder: string): readonly string[
 /** Returns whether an index in the same folder may name that shard. */
 function hasIndex(shard: string, paths: readonly string[]): boolean {
   const stem = shard.slice(0, shard.search(SHARD));
-  return paths.some((path) => path.startsWith(stem) && path.endsWith(INDEX));
+  return paths.some((path) => path.startsWith(stem) && parseIndexName(path) !== undefined);
 }
 
 /** Returns the extension of a file, or that of the shards of an index. */
 function extensionOf(path: string): string {
-  const name = path.endsWith(INDEX) ? path.slice(0, -INDEX.length) : path;
-  return /\.([^./]+)$/.exec(name)?.[1]!.toLowerCase() ?? "";
+  return parseIndexName(path)?.extension ?? /\.([^./]+)$/.exec(path)?.[1]!.toLowerCase() ?? "";
 }

@@ -79,7 +79,7 @@ function linkTo(address: HubAddress, path: string): string {
 
 /** Picks the index of several files, or the first that is a model. */
 function ofFiles(files: readonly File[]): ResolvedInput {
-  const index = files.find(({ name }) => name.endsWith(".index.json"));
+  const index = files.find(({ name }) => /\.index(\.[^./]+)?\.json$/.test(name));
   const file = index ?? files.find(({ name }) => !name.endsWith(".json")) ?? files[0]!;
   return { source: { file, siblings: files.filter((other) => other !== file) }, name: file.name };
 }

@@ -120,6 +120,8 @@ pub struct Document {
     pub metadata: BTreeMap<String, String>,
     /// In the order of first appearance; of a repeated name the last entry.
     pub entries: Vec<(String, Entry)>,
+    /// A name that has several entries, if there is one.
+    pub repeated: Option<String>,
 }
 
 pub fn parse(json: &[u8]) -> Result<Document> {
@@ -165,9 +167,11 @@ impl<'de> Deserialize<'de> for Document {
                     }
                     entries.push((key, map.next_value()?));
                 }
+                let (entries, repeated) = distinct(entries);
                 Ok(Document {
                     metadata: metadata.flatten().unwrap_or_default(),
-                    entries: distinct(entries),
+                    entries,
+                    repeated,
                 })
             }
         }
@@ -177,23 +181,27 @@ impl<'de> Deserialize<'de> for Document {
 }
 
 /// Removes duplicate names: the last entry counts, at the position of the
-/// first.
-fn distinct(entries: Vec<(String, Entry)>) -> Vec<(String, Entry)> {
+/// first. Returns one of the duplicate names with the entries.
+fn distinct(entries: Vec<(String, Entry)>) -> (Vec<(String, Entry)>, Option<String>) {
     let mut kept: Vec<usize> = Vec::with_capacity(entries.len());
     let mut places: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut repeated = None;
     for (number, (name, _)) in entries.iter().enumerate() {
         match places.get(name.as_str()) {
-            Some(&place) => kept[place] = number,
+            Some(&place) => {
+                kept[place] = number;
+                repeated = Some(name.clone());
+            }
             None => {
                 places.insert(name, kept.len());
                 kept.push(number);
             }
         }
     }
-    if kept.len() == entries.len() {
-        return entries;
+    if repeated.is_none() {
+        return (entries, None);
     }
-    sort::picked(entries, kept)
+    (sort::picked(entries, kept), repeated)
 }
 
 /// Any value, read completely and forgotten.

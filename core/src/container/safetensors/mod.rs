@@ -10,7 +10,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use crate::bytes::Cursor;
+use crate::bytes::{Cursor, index};
 use crate::dtype::Dtype;
 use crate::limits::HEADER_LEN_BYTES;
 use crate::{Error, Result, Rule, sort};
@@ -70,6 +70,23 @@ pub fn header_len_bytes(head: &[u8], file_len_bytes: u64) -> Result<u64> {
         )
         .at(0));
     }
+    check_header_len(len, file_len_bytes)
+}
+
+/// Returns the length of the header like [`header_len_bytes`], also of a header
+/// that no reader accepts, because it is longer than the cap or begins with a byte
+/// order mark. Such a file can be packed as a whole.
+#[must_use]
+pub fn unreadable_header_len_bytes(head: &[u8], file_len_bytes: u64) -> Option<u64> {
+    let len = Cursor::new(head).u64("header length").ok()?;
+    let after = head.get(index(PREFIX_BYTES)..)?;
+    let text = after.strip_prefix("\u{feff}".as_bytes());
+    let is_unreadable = text.is_some() || len > HEADER_LEN_BYTES;
+    let is_json = text.unwrap_or(after).first() == Some(&b'{');
+    (is_unreadable && is_json && check_header_len(len, file_len_bytes).is_ok()).then_some(len)
+}
+
+fn check_header_len(len: u64, file_len_bytes: u64) -> Result<u64> {
     if len > file_len_bytes - PREFIX_BYTES {
         return Err(Error::malformed(
             Rule::SafetensorsHeaderLength,
@@ -102,14 +119,28 @@ impl Header {
                 format!("a header of {} bytes is over the cap", json.len()),
             ));
         }
-        let json::Document { metadata, entries } = json::parse(json)?;
+        let json::Document {
+            metadata,
+            entries,
+            repeated,
+        } = json::parse(json)?;
+        // Of a repeated name the last entry counts, so the bytes of the others are a
+        // gap, which is then only a consequence.
+        let explained = |error: Error| match &repeated {
+            Some(name) => Error::malformed(
+                error.rule().unwrap_or(Rule::SafetensorsOffsets),
+                format!("the header has several entries of this name: {error}"),
+            )
+            .tensor(name),
+            None => error,
+        };
         let entries = sort::sorted(entries, |(_, entry)| entry.data_offsets);
         let mut end = 0;
         let mut tensors = Vec::with_capacity(entries.len());
         let mut unknown = Vec::new();
         for (name, entry) in entries {
             let span = entry.data_offsets.0..entry.data_offsets.1;
-            check_span(&span, end).map_err(|error| error.tensor(&name))?;
+            check_span(&span, end).map_err(|error| explained(error.tensor(&name)))?;
             end = span.end;
             let dtype = match entry.dtype {
                 WrittenDtype::Known(dtype) => dtype,
@@ -139,10 +170,10 @@ impl Header {
             ));
         }
         if end < data_len_bytes {
-            return Err(Error::malformed(
+            return Err(explained(Error::malformed(
                 Rule::SafetensorsCoverage,
                 format!("the tensors cover {end} bytes of data, the file has {data_len_bytes}"),
-            ));
+            )));
         }
         Ok((Self { tensors, metadata }, unknown))
     }

@@ -14,11 +14,10 @@ from urllib.parse import quote
 from .. import _native
 from .._checkpoint import _common
 from .._errors import ZstnError
-from ..hub._names import is_index, restored_index, restored_name
+from ..hub._names import is_index, is_plain_index, restored_index, restored_name
 from ._errors import sentence
 from ._repository import Hub, Place
 
-_INDEX = re.compile(r"\.safetensors\.index(\.[^/]+)?\.json$")
 _SHARD = re.compile(r"(?P<stem>.+)-\d+-of-(?P<count>\d+)\.safetensors")
 _DELTA = re.compile(r"(?P<stem>.+)\.z4dm")
 
@@ -134,7 +133,7 @@ def find(
     # An index that cannot be read may name any shard of its folder.
     named = {name for index, members in groups if index is not None for name in members}
     others = files.files.keys() - packed.keys()
-    stays = {posixpath.dirname(name) for name in others if _INDEX.search(name)}
+    stays = {posixpath.dirname(name) for name in others if is_plain_index(name)}
     for name in packed.keys() - named:
         if _SHARD.fullmatch(name) and posixpath.dirname(name) in stays:
             _keep(kept, [name], "its index is not part of this push", False)
@@ -167,7 +166,7 @@ def _groups(files: Snapshot) -> Iterable[tuple[str | None, set[str]]]:
         shard = _SHARD.fullmatch(name)
         if shard is not None:
             numbered.setdefault((shard["stem"], shard["count"]), set()).add(name)
-        if not _INDEX.search(name):
+        if not is_plain_index(name):
             continue
         try:
             weights = json.loads(files.read(name))["weight_map"]

@@ -9,14 +9,20 @@ from pathlib import PurePosixPath, PureWindowsPath
 
 from .._errors import ZstnError
 
-# "NAME.zstn", "NAME.zstn.index.json", and the latter with a variant.
-_PACKED = re.compile(r"(?P<stem>.+)\.zstn(?P<index>\.index(\.[^/]+)?\.json)?")
-_DELTA = re.compile(r"(?P<stem>.+)\.z4dm(?P<index>\.index(\.[^/]+)?\.json)?")
+# The end of the name of an index, whose variant, such as "fp16", may come before or
+# after the word (docs/formats/sharded.md 4). A format is no variant.
+_INDEX = r"(\.index(\.[^./]+)?|\.(?!(safetensors|zstn|z4dm|zt|gauss)\.)[^./]+\.index)\.json"
+
+# A file or an index of each format: "NAME.zstn", "NAME.zstn.index.json".
+_PLAIN = re.compile(rf"(?P<stem>(.*/)?[^/]+)\.safetensors(?P<index>{_INDEX})?")
+_PACKED = re.compile(rf"(?P<stem>(.*/)?[^/]+)\.zstn(?P<index>{_INDEX})?")
+_DELTA = re.compile(rf"(?P<stem>(.*/)?[^/]+)\.z4dm(?P<index>{_INDEX})?")
 
 # A file of weights, with its variant and its number among several.
 _WEIGHTS = re.compile(
     r"(?P<stem>.+?)(\.(?P<variant>[A-Za-z][^./]*?))?(-\d+-of-\d+)?"
-    r"\.(zstn|safetensors)(\.index(\.(?P<index_variant>[^./]+))?\.json)?"
+    r"\.(zstn|safetensors)"
+    r"(\.index(\.(?P<index_variant>[^./]+))?\.json|\.(?P<older_variant>[^./]+)\.index\.json)?"
 )
 
 #: Endings of weights in formats of other libraries.
@@ -38,7 +44,14 @@ def restored_name(name: str) -> str | None:
 def packed_name(name: str) -> str:
     """Returns the name that the packed form of a safetensors file or of an
     index has."""
-    return re.sub(r"\.safetensors(?=$|\.index(\.[^/]+)?\.json$)", ".zstn", name)
+    match = _PLAIN.fullmatch(name)
+    return name if match is None else f"{match['stem']}.zstn{match['index'] or ''}"
+
+
+def is_plain_index(name: str) -> bool:
+    """Returns whether that is the name of an index of safetensors files."""
+    match = _PLAIN.fullmatch(name)
+    return match is not None and match["index"] is not None
 
 
 def check_name(name: str) -> None:
@@ -109,7 +122,7 @@ def other_variants(names: Collection[str], variant: str | None) -> Iterator[str]
     for name in names:
         match = _WEIGHTS.fullmatch(name)
         if match is not None:
-            found = match["variant"] or match["index_variant"]
+            found = match["variant"] or match["index_variant"] or match["older_variant"]
             groups.setdefault(match["stem"], {}).setdefault(found, []).append(name)
     for group in groups.values():
         chosen = variant if variant in group else None

@@ -206,7 +206,11 @@ pub fn say(tensors: &[TensorReport]) {
     let elements: u64 = coded().map(|report| report.element_count).sum();
     let mut facts = vec![(
         "coded",
-        format!("{} of {} tensors", coded().count(), tensors.len()),
+        format!(
+            "{} of {}",
+            coded().count(),
+            super::pack::count(tensors.len(), "tensor")
+        ),
     )];
     if let Some(worst) = worst(tensors) {
         facts.push((

@@ -6,6 +6,7 @@ use std::time::Instant;
 use clap::{Args, ValueEnum};
 use zstn::convert::{Detail, Target, TargetKind};
 use zstn::{ConvertOptions, ConvertReport, Error, Location, Result};
+use zstn_core::catalog::{IndexName, Kind};
 use zstn_core::container::foreign::compressed_tensors;
 use zstn_core::container::foreign::ztensor::DigestKind;
 
@@ -107,6 +108,21 @@ impl Options {
         }
     }
 
+    /// Returns the file in the folder `destination`, called like the input, if that is a
+    /// folder and the result is a file.
+    fn inside(&self, destination: &Destination, target: &Target) -> Destination {
+        let kind = target.kind();
+        if kind == TargetKind::CompressedTensors || !destination.is_folder() {
+            return destination.clone();
+        }
+        let name = self.input.file_name().unwrap_or_else(|| "model".into());
+        let index = IndexName::parse(&name).map(|index| index.stem());
+        let mut kinds = Kind::FILES.iter();
+        let stem = kinds.find_map(|kind| name.strip_suffix(kind.extension())?.strip_suffix('.'));
+        let stem = index.or(stem).unwrap_or(&name);
+        destination.join(format!("{stem}.{}", kind.extension()).as_ref())
+    }
+
     fn target(&self, destination: &Destination) -> Result<Target> {
         let path = destination.path();
         let path = path.as_deref();
@@ -199,6 +215,7 @@ pub fn run(options: &Options) -> Result<()> {
     let silent = options.report.is_silent();
     let destination = options.destination()?;
     let target = options.target(destination)?;
+    let destination = &options.inside(destination, &target);
     let input = std::slice::from_ref(&options.input);
     let output = std::slice::from_ref(destination);
     let http = options.network.options_for(input, output)?;
@@ -246,9 +263,9 @@ fn say(options: &Options, destination: &Destination, report: &ConvertReport, sec
         count => format!(" in {count} files"),
     };
     say!(
-        "{} → {destination}: {} tensors, {} → {}{files} ({}), {seconds:.2} s, {}",
+        "{} → {destination}: {}, {} → {}{files} ({}), {seconds:.2} s, {}",
         options.input,
-        report.tensors,
+        pack::count(report.tensors, "tensor"),
         size::bytes(report.tensor_bytes),
         size::bytes(report.written_bytes),
         size::ratio(report.tensor_bytes, report.written_bytes),
@@ -257,7 +274,10 @@ fn say(options: &Options, destination: &Destination, report: &ConvertReport, sec
     match &report.detail {
         Detail::Exact => {}
         Detail::Gauss(tensors) => gauss::say(tensors),
-        Detail::Sparse(count) => say!("{count} tensors are stored sparse, the others whole"),
+        Detail::Sparse(count) => match count {
+            1 => say!("1 tensor is stored sparse, the others whole"),
+            count => say!("{count} tensors are stored sparse, the others whole"),
+        },
         _ => {}
     }
     if report.is_decoded {

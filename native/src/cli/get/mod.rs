@@ -9,6 +9,7 @@ use zstn::{Error, Location, Output, Reader, Result, RowsPlan, Source, Tensor};
 
 use super::arguments::{self, Destination, Model, Overwrite, Report, Threads};
 use super::network::Network;
+use super::pack::count;
 use super::pattern::Pattern;
 use super::selection::matching;
 use super::stdout::Stdout;
@@ -230,7 +231,8 @@ fn several(
     objects.into_iter().try_for_each(print)?;
     if !options.report.is_silent() {
         let bytes = described.iter().map(|tensor| tensor.len_bytes).sum();
-        say!("{} tensors → {path}: {}", all.len(), size::bytes(bytes));
+        let count = count(all.len(), "tensor");
+        say!("{count} → {path}: {}", size::bytes(bytes));
     }
     Ok(())
 }

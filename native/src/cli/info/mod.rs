@@ -11,7 +11,7 @@ use zstn_core::catalog::BaseUse;
 
 use super::arguments::{self, Model};
 use super::network::Network;
-use super::{Outcome, each, print, size, table};
+use super::{Outcome, checkpoints, each, print, size, table};
 
 mod extensions;
 mod gauss;
@@ -92,7 +92,8 @@ impl fmt::Display for Chain {
 pub fn run(options: &Options) -> Outcome {
     let http = options.network.options(&options.inputs)?;
     let mut is_first = true;
-    each(options.inputs.iter(), options.json, |input| {
+    let inputs = checkpoints(&options.inputs);
+    each(inputs.iter(), options.json, |input| {
         if !is_first && !options.json {
             print("")?;
         }

@@ -4,8 +4,8 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
-use crate::output::Mode;
 use crate::output::staging::{Staging, folder_exists};
+use crate::output::{Mode, gaps};
 use crate::{Error, Output, Result};
 
 /// A folder that is being written. It is next to its final place under a hidden
@@ -67,7 +67,7 @@ impl LocalFolder {
         let mut file = File::create_new(self.staging.path(path)).map_err(fail)?;
         io::copy(&mut from, &mut file).map_err(fail)?;
         mode.give(&file, None);
-        file.sync_all().map_err(fail)
+        gaps::sync(&file).map_err(fail)
     }
 
     /// Makes the folder durable and gives it its name.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use zstn::{Engine, PackOptions};
+use zstn::{Engine, PackOptions, Reader};
 use zstn_core::container::safetensors::ShardIndex;
 use zstn_core::{Result, Rule};
 use zstn_tests::checkpoint;
@@ -17,8 +17,8 @@ fn parsed(json: &str) -> Result<()> {
     ShardIndex::parse(json.as_bytes()).map(drop)
 }
 
-/// Packs a folder that holds an index of `pairs` and the checkpoint
-/// `m.safetensors` of the tensor `t`, also called `m.bin`.
+/// Packs by its index, and reads the tensor `u` of, a folder that holds an index of
+/// `pairs` and the checkpoint `m.safetensors` of the tensor `t`, also called `m.bin`.
 fn packed(pairs: &str) -> Result<()> {
     let scratch = tempfile::tempdir().expect("a folder");
     let folder = scratch.path().join("model");
@@ -30,16 +30,21 @@ fn packed(pairs: &str) -> Result<()> {
     for name in ["m.safetensors", "m.bin"] {
         write(name, &checkpoint(&[("t", "U8", b"bytes")]));
     }
-    let error = match pack_folder(&folder, &scratch.path().join("packed")) {
+    let index = folder.join("model.safetensors.index.json");
+    let read = Reader::options()
+        .open(index.as_path())
+        .and_then(|reader| reader.read("u").map(drop));
+    let packed = pack_index(&index, &scratch.path().join("packed"));
+    let error = match packed.and(read) {
         Ok(()) => return Ok(()),
         Err(error) => error,
     };
     Err(error.refusal().cloned().expect("no error of the disk"))
 }
 
-fn pack_folder(folder: &Path, target: &Path) -> zstn::Result<()> {
+fn pack_index(index: &Path, target: &Path) -> zstn::Result<()> {
     let engine = Engine::new(1)?;
-    zstn::pack(&engine, folder, target, &PackOptions::default()).map(drop)
+    zstn::pack(&engine, index, target, &PackOptions::default()).map(drop)
 }
 
 pub fn cases() -> Vec<Case> {

@@ -8,8 +8,6 @@ use super::*;
 fn an_index_that_is_not_true_is_refused_and_leaves_nothing() {
     let index = String::from_utf8(model(false)[INDEX].clone()).unwrap();
     for (from, to, expected) in [
-        ("\"up\"", "\"down\"", Rule::ShardTensorMissing),
-        (SECOND, FIRST, Rule::ShardTensorMissing),
         (SECOND, "gone.safetensors", Rule::ShardMissing),
         (SECOND, "../model.safetensors", Rule::ShardFileName),
         (SECOND, "/etc/passwd", Rule::ShardFileName),
@@ -20,9 +18,19 @@ fn an_index_that_is_not_true_is_refused_and_leaves_nothing() {
         let mut files = model(false);
         files.insert(INDEX.into(), index.replace(from, to).into_bytes());
         let (scratch, folder) = scratch(&files);
-        let error = pack(&folder, &scratch.path().join("packed")).expect_err(to);
+        let error = pack(&folder.join(INDEX), &scratch.path().join("packed")).expect_err(to);
         assert_eq!(rule(&error), Some(expected), "{to}: {error}");
         assert_eq!(names(scratch.path()), ["model"], "{to}");
+        // Of the whole folder, every file is kept: the index is copied.
+        let (packed, back) = (scratch.path().join("packed"), scratch.path().join("back"));
+        let others = rest(pack(&folder, &packed).expect(to));
+        assert_eq!(others.not_packed.len(), 1, "{to}: {:?}", others.not_packed);
+        assert_eq!(others.not_packed[0].0, Path::new(INDEX));
+        assert!(packed.join("model-00001-of-00003.zstn").is_file(), "{to}");
+        assert!(packed.join("model-00003-of-00003.zstn").is_file(), "{to}");
+        verify_against(&packed, &folder);
+        unpack(&packed, &back).expect(to);
+        assert!(read(&back) == files, "{to}");
     }
     // The same with packed files.
     let (scratch, folder) = scratch(&model(false));
@@ -31,7 +39,6 @@ fn an_index_that_is_not_true_is_refused_and_leaves_nothing() {
     let path = packed.join("model.zstn.index.json");
     let text = std::fs::read_to_string(&path).unwrap();
     for (from, to, expected) in [
-        ("\"up\"", "\"down\"", Rule::ShardTensorMissing),
         ("model-00002", "model-00009", Rule::ShardMissing),
         ("model-00002", "../packed/model-00002", Rule::ShardFileName),
     ] {
@@ -39,6 +46,39 @@ fn an_index_that_is_not_true_is_refused_and_leaves_nothing() {
         let error = unpack(&packed, &scratch.path().join("back")).expect_err(to);
         assert_eq!(rule(&error), Some(expected), "{to}: {error}");
         assert_eq!(names(scratch.path()), ["model", "packed"], "{to}");
+    }
+}
+
+fn verify_against(packed: &Path, original: &Path) {
+    let options = zstn::VerifyOptions::default().original(original);
+    let report = zstn::verify(&engine(), packed, &options).expect("the same");
+    assert!(report.identical && report.unchecked_files.is_empty());
+}
+
+#[test]
+fn a_tensor_that_only_the_index_knows_stops_nothing() {
+    let index = String::from_utf8(model(false)[INDEX].clone()).unwrap();
+    let mut files = model(false);
+    files.insert(
+        INDEX.into(),
+        index.replace("\"up\"", "\"down\"").into_bytes(),
+    );
+    let (scratch, folder) = scratch(&files);
+    let (packed, back) = (scratch.path().join("packed"), scratch.path().join("back"));
+    let others = rest(pack(&folder, &packed).unwrap());
+    assert_eq!(others.missing_tensors, ["down"]);
+    verify_against(&packed, &folder);
+    let report = zstn::verify(&engine(), packed.as_path(), &Default::default()).unwrap();
+    assert_eq!(report.missing_tensors, ["down"]);
+    unpack(&packed, &back).unwrap();
+    assert!(read(&back) == files);
+    for location in [&folder, &packed] {
+        let reader = zstn::Reader::options().open(location.as_path()).unwrap();
+        let up = reader.read("up").unwrap();
+        assert_eq!(up.bytes.len(), 60_000);
+        let error = reader.read("down").unwrap_err();
+        assert_eq!(rule(&error), Some(Rule::ShardTensorMissing), "{error}");
+        assert_eq!(reader.model().refused().count(), 1);
     }
 }
 
@@ -73,7 +113,7 @@ fn an_error_half_way_leaves_nothing() {
         b"<!doctype html><title>Not found</title>".to_vec(),
     );
     let (scratch, folder) = scratch(&files);
-    let error = pack(&folder, &scratch.path().join("packed")).unwrap_err();
+    let error = pack(&folder.join(INDEX), &scratch.path().join("packed")).unwrap_err();
     assert!(error.to_string().contains("web page"), "{error}");
     assert_eq!(names(scratch.path()), ["model"]);
 

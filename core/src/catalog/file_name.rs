@@ -1,0 +1,90 @@
+//! The names of checkpoint files: how an index of shards is called, and what
+//! packing changes of a name (docs/formats/sharded.md 4). `tests/names.json` has
+//! the examples that the tests of all languages run.
+
+use alloc::format;
+use alloc::string::String;
+
+use super::Kind;
+
+/// The name of an index of shards, which may have a variant such as `fp16`
+/// before or after the word `index`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IndexName<'a> {
+    stem: &'a str,
+    kind: Kind,
+    ending: &'a str,
+}
+
+impl<'a> IndexName<'a> {
+    /// Parses the name or the path of an index: `STEM.KIND.index.json`,
+    /// `STEM.KIND.index.VARIANT.json` or `STEM.KIND.VARIANT.index.json`, where a
+    /// variant has no dot. Returns `None` for any other file.
+    #[must_use]
+    pub fn parse(name: &'a str) -> Option<Self> {
+        let text = name.strip_suffix(".json")?;
+        let text = match text.strip_suffix(".index") {
+            Some(before) if kind_at_end(before).is_some() => before,
+            Some(before) => without_variant(before)?,
+            None => without_variant(text)?.strip_suffix(".index")?,
+        };
+        let (stem, kind) = kind_at_end(text)?;
+        Some(Self {
+            stem,
+            kind,
+            ending: &name[text.len()..],
+        })
+    }
+
+    /// Returns the format of the shards that the index names.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Returns the part before the format: `model` in
+    /// `model.safetensors.index.json`.
+    #[must_use]
+    pub fn stem(&self) -> &'a str {
+        self.stem
+    }
+
+    /// Returns whether the name has a variant next to the word `index`.
+    #[must_use]
+    pub fn has_variant(&self) -> bool {
+        self.ending != ".index.json"
+    }
+
+    /// Returns the name of the same index when its shards have the format `to`.
+    #[must_use]
+    pub fn renamed(&self, to: Kind) -> String {
+        format!("{}.{}{}", self.stem, to.extension(), self.ending)
+    }
+}
+
+/// Returns the name that a file or an index of the format `from` has in the format
+/// `to`: `model.safetensors` becomes `model.zstn`. Returns `None` for a file of
+/// another format.
+#[must_use]
+pub fn renamed(name: &str, from: Kind, to: Kind) -> Option<String> {
+    if let Some((stem, kind)) = kind_at_end(name) {
+        return (kind == from).then(|| format!("{stem}.{}", to.extension()));
+    }
+    let index = IndexName::parse(name)?;
+    (index.kind() == from).then(|| index.renamed(to))
+}
+
+/// Splits the extension of a checkpoint file off its name.
+fn kind_at_end(name: &str) -> Option<(&str, Kind)> {
+    let (stem, extension) = name.rsplit_once('.')?;
+    let mut kinds = Kind::FILES.iter();
+    let kind = kinds.find(|kind| kind.extension() == extension)?;
+    let has_name = !stem.is_empty() && !stem.ends_with('/');
+    has_name.then_some((stem, *kind))
+}
+
+/// Removes a variant, which has no dot and no slash, from the end of a name.
+fn without_variant(name: &str) -> Option<&str> {
+    let (before, variant) = name.rsplit_once('.')?;
+    (!variant.is_empty() && !variant.contains('/')).then_some(before)
+}

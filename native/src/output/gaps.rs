@@ -1,0 +1,190 @@
+//! File systems that lack an operation: what is done instead, and the warning.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Seek};
+use std::path::Path;
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use tempfile::NamedTempFile;
+
+static HOOK: OnceLock<fn(&str)> = OnceLock::new();
+static TOLD: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
+
+/// Sets the function that is told what a file system lacks and what was done
+/// instead, once for each operation. The first call counts; without one, nothing is
+/// told.
+pub fn on_warning(hook: fn(&str)) {
+    let _ = HOOK.set(hook);
+}
+
+/// Tells the hook about an `operation`, if it has not heard of it before.
+fn warn(operation: &'static str, text: &str) {
+    let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(hook) = HOOK.get()
+        && told.insert(operation)
+    {
+        hook(text);
+    }
+}
+
+/// Returns whether an error means that the file system lacks the operation.
+pub(super) fn is_lacking(error: &io::Error) -> bool {
+    match error.kind() {
+        ErrorKind::Unsupported | ErrorKind::InvalidInput | ErrorKind::CrossesDevices => true,
+        #[cfg(unix)]
+        _ => {
+            use rustix::io::Errno;
+            let lacking = [Errno::NOSYS, Errno::OPNOTSUPP, Errno::INVAL, Errno::PERM];
+            let code = error.raw_os_error();
+            lacking
+                .iter()
+                .any(|errno| code == Some(errno.raw_os_error()))
+        }
+        #[cfg(not(unix))]
+        _ => false,
+    }
+}
+
+/// Has a file written to the disk, if the file system can do that.
+pub(super) fn sync(file: &File) -> io::Result<()> {
+    match file.sync_all() {
+        Err(error) if is_lacking(&error) => {
+            warn(
+                "fsync",
+                &format!(
+                    "this file system does not confirm that data are on the disk ({error}); a \
+                     power failure in the next minute may lose the output"
+                ),
+            );
+            Ok(())
+        }
+        other => other,
+    }
+}
+
+/// Has the names in a folder written to the disk. The output is complete by then, so
+/// a failure is not one of the work.
+pub(super) fn sync_names(folder: &Path) {
+    #[cfg(unix)]
+    if let Err(error) = File::open(folder).and_then(|folder| folder.sync_all()) {
+        warn(
+            "fsync",
+            &format!(
+                "the output is complete, but the file system does not confirm that its name is on \
+                 the disk ({error}); a power failure in the next minute may lose it"
+            ),
+        );
+    }
+    #[cfg(not(unix))]
+    let _ = folder;
+}
+
+/// Renames a complete file to `target`, which may exist if `replace` says so. Where
+/// the file system cannot rename, the file is copied.
+#[cfg(not(unix))]
+pub(super) fn rename(file: NamedTempFile, target: &Path, _: bool) -> io::Result<()> {
+    file.persist(target).map(drop).map_err(|error| error.error)
+}
+
+/// Renames a complete file to `target`, which may exist if `replace` says so. Where
+/// the file system cannot rename, the file is copied.
+#[cfg(unix)]
+pub(super) fn rename(file: NamedTempFile, target: &Path, replace: bool) -> io::Result<()> {
+    match fs::rename(file.path(), target) {
+        Ok(()) => {
+            // The name that would be removed is gone.
+            let (_, path) = file.into_parts();
+            let _ = path.keep();
+            Ok(())
+        }
+        Err(error) if is_lacking(&error) => {
+            warn_of_copy(&error);
+            copy(file.into_file(), target, replace)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn warn_of_copy(error: &io::Error) {
+    warn(
+        "rename",
+        &format!(
+            "this file system cannot rename ({error}), so the output was copied to its name; a \
+             program that reads it meanwhile sees a part of it"
+        ),
+    );
+}
+
+/// Moves the file at `from` to `target`, which may exist.
+pub(super) fn move_file(from: &Path, target: &Path) -> io::Result<()> {
+    match fs::rename(from, target) {
+        Err(error) if is_lacking(&error) => {
+            warn_of_copy(&error);
+            copy(File::open(from)?, target, true)
+        }
+        other => other,
+    }
+}
+
+/// Copies a file to `target`. If that fails, nothing of it is left under that name.
+fn copy(mut file: File, target: &Path, replace: bool) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    match replace {
+        true => options.create(true).truncate(true),
+        false => options.create_new(true),
+    };
+    // Nobody else reads it before it has the permissions of the hidden file.
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let mut to = options.write(true).open(target)?;
+    let copied = file
+        .metadata()
+        .map(|metadata| drop(to.set_permissions(metadata.permissions())))
+        .and_then(|()| file.rewind())
+        .and_then(|()| io::copy(&mut file, &mut to))
+        .and_then(|_| sync(&to));
+    if copied.is_err() {
+        let _ = fs::remove_file(target);
+    }
+    copied
+}
+
+/// Renames a folder, whose new name may be that of an empty one; where the file
+/// system cannot rename, its files are moved or copied one by one.
+pub(super) fn rename_folder(folder: &Path, target: &Path) -> io::Result<()> {
+    match fs::rename(folder, target) {
+        Err(error) if is_lacking(&error) => {
+            warn_of_copy(&error);
+            let is_new = fs::create_dir(target).is_ok();
+            let copied = copy_folder(folder, target);
+            match copied {
+                Ok(()) => {
+                    let mode = fs::metadata(folder).map(|metadata| metadata.permissions());
+                    let _ = mode.and_then(|mode| fs::set_permissions(target, mode));
+                    let _ = fs::remove_dir_all(folder);
+                }
+                Err(_) if is_new => drop(fs::remove_dir_all(target)),
+                Err(_) => {}
+            }
+            copied
+        }
+        other => other,
+    }
+}
+
+fn copy_folder(folder: &Path, target: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let to = target.join(entry.file_name());
+        match entry.file_type()?.is_dir() {
+            true => {
+                fs::create_dir(&to)?;
+                copy_folder(&entry.path(), &to)?;
+                let _ = fs::set_permissions(&to, entry.metadata()?.permissions());
+            }
+            false => copy(File::open(entry.path())?, &to, false)?,
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,27 @@
+/** The names of indices, by the table that the tests of all languages run, and the choice among them. */
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { test } from "node:test";
+import { chooseFiles, isModelFile } from "../../../wasm/dist/hub/choice.js";
+import { parseIndexName } from "../../../wasm/dist/hub/index-name.js";
+
+const { names, others } = JSON.parse(readFileSync(new URL("../../names.json", import.meta.url)));
+
+test("the names of indices are recognised", () => {
+  for (const { plain, packed, index = false, variant = false } of names) {
+    for (const [name, extension] of [[plain, "safetensors"], [packed, "zstn"]]) {
+      const parsed = parseIndexName(name);
+      assert.equal(parsed?.extension, index ? extension : undefined, name);
+      assert.equal(parsed?.hasVariant ?? false, variant, name);
+      assert.ok(isModelFile(name), name);
+    }
+  }
+  for (const name of others) assert.equal(parseIndexName(name), undefined, name);
+});
+
+test("an index without a variant is preferred", () => {
+  const [plain, variant, older] = ["m.zstn.index.json", "m.zstn.index.fp16.json", "m.zstn.bf16.index.json"];
+  assert.deepEqual(chooseFiles([variant, plain, older]), [plain]);
+  assert.deepEqual(chooseFiles([variant]), [variant]);
+  assert.deepEqual(chooseFiles([older, variant]), [older, variant]);
+});
