@@ -69,7 +69,7 @@ impl Results {
                 // A run that has only begun has made the folders.
                 Location::Path(path) => path.is_dir(),
                 Location::Url(url) => !has_any && !list_stored(&url, http)?.is_empty(),
-                Location::Stdin => false,
+                Location::Pipe(_) | Location::Stdin => false,
             };
         }
         match has_any {
