@@ -16,6 +16,19 @@ pub fn checksum<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> u64 {
     hasher.finish()
 }
 
+/// Returns the [`checksum`] of the bytes that `feed` passes to its argument piece
+/// by piece.
+///
+/// # Errors
+/// Those of `feed`, such as a failed read.
+pub fn checksum_fed<E>(
+    feed: impl FnOnce(&mut dyn FnMut(&[u8])) -> Result<(), E>,
+) -> Result<u64, E> {
+    let mut hasher = XxHash3_64::new();
+    feed(&mut |piece| hasher.write(piece))?;
+    Ok(hasher.finish())
+}
+
 /// Returns the lower half of [`checksum`].
 #[must_use]
 pub fn short_checksum<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> u32 {

@@ -19,6 +19,19 @@ pub fn of_pieces<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Digest {
     hasher.finalize().into()
 }
 
+/// Returns the digest of the bytes that `feed` passes to its argument piece by
+/// piece.
+///
+/// # Errors
+/// Those of `feed`, such as a failed read.
+pub fn of_fed<E>(feed: impl FnOnce(&mut dyn FnMut(&[u8])) -> Result<(), E>) -> Result<Digest, E> {
+    let mut hasher = Hasher::new();
+    feed(&mut |piece| {
+        hasher.update(piece);
+    })?;
+    Ok(hasher.finalize().into())
+}
+
 /// Returns the digest of bytes in memory; long inputs are hashed on all
 /// threads.
 pub fn of<E: Engine>(engine: &E, bytes: &[u8]) -> Digest {

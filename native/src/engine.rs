@@ -41,8 +41,10 @@ impl Engine {
     /// Starts `threads` threads; 0 means one per core.
     ///
     /// # Errors
-    /// If the system refuses a thread.
+    /// [`Error::Usage`] for more threads than [`Engine::max_threads`]; an I/O error
+    /// if the system refuses a thread.
     pub fn new(threads: usize) -> Result<Self> {
+        Self::check_threads(i128::try_from(threads).unwrap_or(i128::MAX))?;
         let pool = rayon::ThreadPoolBuilder::new()
             .num_threads(threads)
             .thread_name(|number| format!("zstn-{number}"))
@@ -51,6 +53,38 @@ impl Engine {
         Ok(Self {
             pool: Some(Arc::new(pool)),
         })
+    }
+
+    /// Returns the most threads that an engine of this machine can have: eight per
+    /// core, or 16 if that is more. Threads beyond the cores make nothing faster, and
+    /// thousands of them keep a machine from making progress.
+    #[must_use]
+    pub fn max_threads() -> usize {
+        cores().saturating_mul(MAX_THREADS_PER_CORE).max(MIN_LIMIT)
+    }
+
+    /// Returns a number of threads that a person or a program has given, for
+    /// [`Engine::new`].
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for a negative number, and for more than
+    /// [`Engine::max_threads`].
+    pub fn check_threads(threads: i128) -> Result<usize> {
+        let most = Self::max_threads();
+        match usize::try_from(threads) {
+            Ok(threads) if threads <= most => Ok(threads),
+            _ if threads < 0 => Err(Error::Usage(
+                "the number of threads is negative; give 0 for one per core".into(),
+            )),
+            _ => Err(Error::Usage(format!(
+                "too many threads: at most {most} can be started on this machine, which has \
+                 {}; give 0 for one per core",
+                match cores() {
+                    1 => "1 core".into(),
+                    cores => format!("{cores} cores"),
+                }
+            ))),
+        }
     }
 
     /// Returns the number of threads that work at the same time.
@@ -70,6 +104,16 @@ impl Engine {
             _ => false,
         }
     }
+}
+
+/// The most threads of an engine, for each core of the machine.
+const MAX_THREADS_PER_CORE: usize = 8;
+/// The most threads of an engine on a machine of few cores.
+const MIN_LIMIT: usize = 16;
+
+/// Returns the number of cores that this process may use.
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
 impl Default for Engine {

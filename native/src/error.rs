@@ -124,6 +124,15 @@ impl Error {
         }
     }
 
+    /// Names the file that a refusal of the core is about; any other error names its
+    /// file already.
+    pub(crate) fn placed(self, place: impl std::fmt::Display) -> Self {
+        match self {
+            Self::Core(source) => Self::place(place)(source),
+            other => other,
+        }
+    }
+
     /// Returns a short name for the kind of error, for programs: `"io"`,
     /// `"http"`, `"changed"`, `"differs"`, `"exists"`, `"needs_base"`, `"hub"`,
     /// `"usage"`, or that of the refusal

@@ -5,6 +5,8 @@ use std::collections::HashMap;
 use zstn_core::container::model_delta::Kind;
 use zstn_core::container::safetensors::{Header, Tensor};
 use zstn_core::dtype::Dtype;
+use zstn_core::frame::plane::Method;
+use zstn_core::frame::z4ai::Transform;
 use zstn_core::frame::{Family, Frame, delta, difference};
 use zstn_core::model;
 
@@ -99,15 +101,19 @@ pub(crate) fn read<'a>(reader: &Reader, tensor: &'a model::Tensor) -> FinishedTe
 pub(crate) fn frame(bytes: &[u8]) -> String {
     match Frame::parse(bytes) {
         Ok(Frame::Z4ai(frame)) => {
-            let transform = frame.transform();
-            let planes = frame.planes().iter().enumerate();
-            let planes = planes
-                .map(|(n, plane)| format!("{} {}", transform.plane_name(n), plane.method().name()));
-            let planes = planes.collect::<Vec<_>>().join(", ");
-            format!("{} {}: {planes}", Family::Z4ai.name(), transform.name())
+            let methods = frame.planes().iter().map(|plane| plane.method());
+            planes(frame.transform(), methods)
         }
         _ => Family::recognise(bytes).map_or_else(String::new, |family| family.name().into()),
     }
+}
+
+/// Describes a frame of planes that are stored by these methods.
+pub(crate) fn planes(transform: Transform, methods: impl Iterator<Item = Method>) -> String {
+    let planes = methods.enumerate();
+    let planes = planes.map(|(n, method)| format!("{} {}", transform.plane_name(n), method.name()));
+    let planes = planes.collect::<Vec<_>>().join(", ");
+    format!("{} {}: {planes}", Family::Z4ai.name(), transform.name())
 }
 
 /// Describes how a record of a delta stores a tensor.

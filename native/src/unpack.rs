@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::container::Container;
 use crate::report::UnpackedFile;
-use crate::source::{Map, Source};
+use crate::source::{Local, Source};
 use crate::{Engine, Output, Progress, Result};
 
 /// Restores the file that `input` was packed from. Before the output gets its name,
@@ -12,7 +12,7 @@ use crate::{Engine, Output, Progress, Result};
 /// statistics, block tables and the SHA-256 of the whole.
 pub(crate) fn unpack_file(
     engine: &Engine,
-    input: &Map,
+    input: &Local,
     output: Output,
     memory_bytes: u64,
     progress: &dyn Progress,
@@ -25,7 +25,7 @@ pub(crate) fn unpack_file(
 
 /// Gives a file its name if it was restored, to that number of bytes.
 pub(crate) fn finish(
-    input: &Map,
+    input: &Local,
     mut output: Output,
     restored: Result<u64>,
 ) -> Result<UnpackedFile> {
@@ -47,14 +47,13 @@ pub(crate) fn finish(
 /// to `memory_bytes` together are decoded at a time.
 pub(crate) fn restore(
     engine: &Engine,
-    input: &Map,
+    input: &Local,
     output: &Output,
     memory_bytes: u64,
     progress: &dyn Progress,
 ) -> Result<u64> {
-    let container = Container::parse(engine, input)?;
-    let data_start = begin(output, container.header(), container.original_len_bytes())?;
-    container.release_header();
+    let container = Container::parse(engine, input, memory_bytes)?;
+    let data_start = begin(output, &container.header()?, container.original_len_bytes())?;
     let write = |span: Range<u64>, bytes: &[u8]| output.write_at(bytes, data_start + span.start);
     container.decode(engine, memory_bytes, progress, write)?;
     Ok(container.original_len_bytes())

@@ -2,13 +2,12 @@
 
 use std::ops::Range;
 
-use zstn_core::bytes::{index, part};
 use zstn_core::catalog::Kind;
 
 use crate::container::Container;
 use crate::delta::Checked;
 use crate::report::VerifiedFile;
-use crate::source::{Map, Source};
+use crate::source::{Local, Source};
 use crate::{Engine, Error, Output, Progress, Result};
 
 /// Decodes every frame of `input`; with `original`, compares every byte. An
@@ -16,8 +15,8 @@ use crate::{Engine, Error, Output, Progress, Result};
 /// stored planes stays unseen.
 pub fn verify_file(
     engine: &Engine,
-    input: &Map,
-    original: Option<&Map>,
+    input: &Local,
+    original: Option<&Local>,
     progress: &dyn Progress,
 ) -> Result<VerifiedFile> {
     let report = verify_container(engine, input, original, progress);
@@ -26,19 +25,20 @@ pub fn verify_file(
 }
 
 /// Whatever went wrong may come of a file that was written to meanwhile.
-fn check_unchanged(files: &[Option<&Map>]) -> Result<()> {
+fn check_unchanged(files: &[Option<&Local>]) -> Result<()> {
     let mut files = files.iter().flatten();
     files.try_for_each(|file| file.check_unchanged())
 }
 
 fn verify_container(
     engine: &Engine,
-    input: &Map,
-    original: Option<&Map>,
+    input: &Local,
+    original: Option<&Local>,
     progress: &dyn Progress,
 ) -> Result<VerifiedFile> {
-    let container = Container::parse(engine, input)?;
-    let expected = Original::new(input, original, container.header());
+    let container = Container::parse(engine, input, u64::MAX)?;
+    let header = container.header()?;
+    let expected = Original::new(input, original, &header);
     expected.check_header(container.original_len_bytes())?;
     container.decode(engine, u64::MAX, progress, |span, bytes| {
         expected.check(&span, bytes)
@@ -59,9 +59,9 @@ fn verify_container(
 /// digests in any case.
 pub fn verify_delta(
     engine: &Engine,
-    input: &Map,
-    base: &Map,
-    original: Option<&Map>,
+    input: &Local,
+    base: &Local,
+    original: Option<&Local>,
     memory_bytes: u64,
     progress: &dyn Progress,
 ) -> Result<VerifiedFile> {
@@ -72,14 +72,14 @@ pub fn verify_delta(
 
 fn verify_records(
     engine: &Engine,
-    input: &Map,
-    base: &Map,
-    original: Option<&Map>,
+    input: &Local,
+    base: &Local,
+    original: Option<&Local>,
     memory_bytes: u64,
     progress: &dyn Progress,
 ) -> Result<VerifiedFile> {
-    let checked = Checked::parse(engine, input, base)?;
-    let delta = &checked.delta;
+    let checked = Checked::parse(engine, input, base, memory_bytes)?;
+    let delta = &checked.table;
     let expected = Original::new(input, original, delta.header());
     expected.check_header(delta.original_len_bytes())?;
     if !delta.overlapping().is_empty() {
@@ -103,12 +103,12 @@ fn verify_records(
 /// The original, if there is one to compare with.
 struct Original<'a> {
     name: &'a str,
-    original: Option<&'a Map>,
+    original: Option<&'a Local>,
     header: &'a [u8],
 }
 
 impl<'a> Original<'a> {
-    fn new(input: &'a Map, original: Option<&'a Map>, header: &'a [u8]) -> Self {
+    fn new(input: &'a Local, original: Option<&'a Local>, header: &'a [u8]) -> Self {
         Self {
             name: input.name(),
             original,
@@ -132,9 +132,9 @@ impl<'a> Original<'a> {
                 original.len_bytes()
             )));
         }
-        if part(original, 8..self.data_start()) != self.header
-            || original[..8] != (self.header.len() as u64).to_le_bytes()
-        {
+        let head = original.read(0..self.data_start())?;
+        let (len, header) = head.split_at(8);
+        if header != self.header || len != (self.header.len() as u64).to_le_bytes() {
             return Err(differs(format!(
                 "the header in {name} differs from that of {}",
                 original.name()
@@ -149,9 +149,8 @@ impl<'a> Original<'a> {
         };
         let start = self.data_start() + span.start;
         let end = self.data_start() + span.end;
-        let expected = part(original, start..end);
+        let expected = original.read(start..end)?;
         let found = expected.iter().zip(bytes).position(|(a, b)| a != b);
-        original.release(index(start)..index(end));
         match found {
             None => Ok(()),
             Some(at) => Err(Error::Differs {

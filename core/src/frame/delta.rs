@@ -103,7 +103,10 @@ pub fn encode<E: PackEngine>(
     }
     let mut difference = current.bytes.to_vec();
     xor::apply(&mut difference, reference);
-    let mut out = head([reference]);
+    let mut out = head(|sink| {
+        sink(reference);
+        Ok::<_, Error>(())
+    })?;
     // A `Z4DL` holds frames of z4ai alone; differences are no lattice either.
     let options = options.extended(false);
     out.extend_from_slice(&select::encode(
@@ -114,20 +117,23 @@ pub fn encode<E: PackEngine>(
     Ok(out)
 }
 
-/// Returns the bytes before the inner frame, for a reference given in pieces.
-#[must_use]
-pub fn head<'a>(reference: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8> {
+/// Returns the bytes before the inner frame, for the reference that `feed` passes
+/// to its argument piece by piece.
+///
+/// # Errors
+/// Those of `feed`, such as a failed read.
+pub fn head<E>(feed: impl FnOnce(&mut dyn FnMut(&[u8])) -> Result<(), E>) -> Result<Vec<u8>, E> {
     let mut len_bytes = 0;
     let mut hasher = Blake2b::<U16>::new();
-    for piece in reference {
+    feed(&mut |piece| {
         len_bytes += piece.len() as u64;
         hasher.update(piece);
-    }
+    })?;
     let mut out = MAGIC.to_vec();
     out.extend_from_slice(&[VERSION, 0, 0, 0]);
     out.extend_from_slice(&len_bytes.to_le_bytes());
     out.extend_from_slice(&hasher.finalize());
-    out
+    Ok(out)
 }
 
 /// Returns BLAKE2b with an output of 16 bytes, which is not a truncation of a

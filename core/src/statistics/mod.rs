@@ -7,6 +7,8 @@
 //! same figures to the last bit.
 
 use alloc::vec::Vec;
+use core::convert::Infallible;
+use core::ops::Range;
 
 use crate::TensorRef;
 use crate::bytes::part;
@@ -42,16 +44,46 @@ pub struct Statistics {
 /// thread wakes up.
 const JOB_BYTES: u64 = 1 << 20;
 
+/// The pieces of a tensor that is not in memory are multiples of this: whole runs
+/// of 256 elements of any dtype.
+pub const PIECE_STEP_BYTES: u64 = 8 * runs::RUN as u64;
+
 impl Statistics {
     /// Computes the figures of a tensor. `None` for a tensor without elements, for
     /// one of unknown dtype, and for dtypes without figures: [`has_figures`].
     #[must_use]
     pub fn of<E: Engine>(engine: &E, tensor: TensorRef) -> Option<Self> {
-        let dtype = tensor.dtype.filter(|&dtype| has_figures(dtype))?;
-        let grid = Grid::new(tensor.shape)?;
-        let element_bytes = dtype.len_bytes()? as u64;
-        if grid.count().checked_mul(element_bytes) != Some(tensor.bytes.len() as u64) {
-            return None;
+        let dtype = tensor.dtype?;
+        let feed = |range: Range<u64>, sink: &mut dyn FnMut(&[u8])| {
+            sink(part(tensor.bytes, range));
+            Ok::<_, Infallible>(())
+        };
+        let len_bytes = tensor.bytes.len() as u64;
+        let Ok(statistics) = Self::of_fed(engine, dtype, tensor.shape, len_bytes, &feed);
+        statistics
+    }
+
+    /// Computes the same for a tensor of `len_bytes` of which `feed` passes the
+    /// bytes of a range to its second argument, in order, in pieces whose lengths
+    /// are multiples of [`PIECE_STEP_BYTES`] except for that of the last. It is
+    /// called on several threads.
+    ///
+    /// # Errors
+    /// Those of `feed`, such as a failed read.
+    pub fn of_fed<E: Engine, F: Send>(
+        engine: &E,
+        dtype: Dtype,
+        shape: &[u64],
+        len_bytes: u64,
+        feed: &(impl Fn(Range<u64>, &mut dyn FnMut(&[u8])) -> Result<(), F> + Sync),
+    ) -> Result<Option<Self>, F> {
+        let element_bytes = dtype.len_bytes().filter(|_| has_figures(dtype));
+        let (Some(element_bytes), Some(grid)) = (element_bytes, Grid::new(shape)) else {
+            return Ok(None);
+        };
+        let element_bytes = element_bytes as u64;
+        if grid.count().checked_mul(element_bytes) != Some(len_bytes) {
+            return Ok(None);
         }
         let count = grid.bands();
         let band_bytes = grid.elements(0).end * element_bytes;
@@ -62,11 +94,12 @@ impl Statistics {
             let band = |number| {
                 let elements = grid.elements(number);
                 let bytes = elements.start * element_bytes..elements.end * element_bytes;
-                Moments::of(part(tensor.bytes, bytes), dtype)
+                Moments::of_fed(&|sink| feed(bytes.clone(), sink), dtype)
             };
-            numbers.map(band).collect::<Vec<_>>()
+            numbers.map(band).collect::<Result<Vec<_>, F>>()
         });
-        Some(Self::from_moments(&bands.concat(), dtype, &grid))
+        let bands = bands.into_iter().collect::<Result<Vec<_>, F>>()?;
+        Ok(Some(Self::from_moments(&bands.concat(), dtype, &grid)))
     }
 
     /// Puts together what a file holds.

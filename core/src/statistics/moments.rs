@@ -10,6 +10,9 @@ use crate::float::power_of_two;
 #[derive(Debug, Clone, Copy)]
 pub struct Moments(Figures);
 
+/// Passes the bytes of some elements to its argument, piece by piece.
+pub(super) type Feed<'f, E> = dyn Fn(&mut dyn FnMut(&[u8])) -> Result<(), E> + 'f;
+
 /// Sums over finite elements.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Sums {
@@ -20,15 +23,20 @@ pub(super) struct Sums {
 }
 
 impl Moments {
-    /// Computes the figures of these elements.
+    /// Computes the figures of the elements in the bytes that `feed` passes to its
+    /// argument piece by piece. All pieces but the last have whole runs of 256
+    /// elements. `feed` is called twice for some dtypes.
+    ///
+    /// # Errors
+    /// Those of `feed`, such as a failed read.
     ///
     /// # Panics
     /// If the dtype has none.
-    pub fn of(bytes: &[u8], dtype: Dtype) -> Self {
+    pub fn of_fed<E>(feed: &Feed<'_, E>, dtype: Dtype) -> Result<Self, E> {
         match dtype {
-            Dtype::Bf16 | Dtype::F16 | Dtype::F32 => runs::of(bytes, dtype),
-            _ if dtype.bits() == 8 => by_code(bytes, dtype),
-            _ => wide(bytes, dtype),
+            Dtype::Bf16 | Dtype::F16 | Dtype::F32 => runs::of(feed, dtype),
+            _ if dtype.bits() == 8 => by_code(feed, dtype),
+            _ => wide(feed, dtype),
         }
     }
 
@@ -160,29 +168,33 @@ pub(super) fn count(figures: &mut Figures, value: f64, times: u64) -> bool {
 
 /// Computes the figures of elements of one byte: how often each value occurs says
 /// everything.
-fn by_code(bytes: &[u8], dtype: Dtype) -> Moments {
+fn by_code<E>(feed: &Feed<'_, E>, dtype: Dtype) -> Result<Moments, E> {
     // Four tables, since an increment has to wait for the one before it on the
     // same code.
     let mut tables = [[0u32; 256]; 4];
     let mut codes = [0u64; 256];
-    // Counts of a table stay below 2^30.
-    for bytes in bytes.chunks(1 << 30) {
-        let (fours, rest) = bytes.as_chunks::<4>();
-        for four in fours {
-            for (table, &code) in tables.iter_mut().zip(four) {
-                table[usize::from(code)] += 1;
+    let mut len_bytes = 0;
+    feed(&mut |piece| {
+        len_bytes += piece.len() as u64;
+        // Counts of a table stay below 2^30.
+        for bytes in piece.chunks(1 << 30) {
+            let (fours, rest) = bytes.as_chunks::<4>();
+            for four in fours {
+                for (table, &code) in tables.iter_mut().zip(four) {
+                    table[usize::from(code)] += 1;
+                }
+            }
+            for &code in rest {
+                codes[usize::from(code)] += 1;
+            }
+            for table in &mut tables {
+                for (sum, count) in codes.iter_mut().zip(table) {
+                    *sum += u64::from(core::mem::take(count));
+                }
             }
         }
-        for &code in rest {
-            codes[usize::from(code)] += 1;
-        }
-        for table in &mut tables {
-            for (sum, count) in codes.iter_mut().zip(table) {
-                *sum += u64::from(core::mem::take(count));
-            }
-        }
-    }
-    let mut figures = empty(bytes.len() as u64);
+    })?;
+    let mut figures = empty(len_bytes);
     let mut sums = Sums::default();
     for (code, &times) in (0..=u8::MAX).zip(&codes) {
         let value = element::value(&[code], dtype);
@@ -191,28 +203,33 @@ fn by_code(bytes: &[u8], dtype: Dtype) -> Moments {
             sums.squares += times as f64 * (value * value);
         }
     }
-    Moments::new(figures, sums)
+    Ok(Moments::new(figures, sums))
 }
 
 /// Computes the figures of elements of any other dtype.
-fn wide(bytes: &[u8], dtype: Dtype) -> Moments {
+fn wide<E>(feed: &Feed<'_, E>, dtype: Dtype) -> Result<Moments, E> {
     match dtype {
-        Dtype::I16 => wide_of(bytes, |e| i16::from_le_bytes(e).into()),
-        Dtype::U16 => wide_of(bytes, |e| u16::from_le_bytes(e).into()),
-        Dtype::I32 => wide_of(bytes, |e| i32::from_le_bytes(e).into()),
-        Dtype::U32 => wide_of(bytes, |e| u32::from_le_bytes(e).into()),
-        Dtype::F64 => wide_of(bytes, f64::from_le_bytes),
-        _ => wide_of(bytes, |e: [u8; 8]| element::value(&e, dtype)),
+        Dtype::I16 => wide_of(feed, |e| i16::from_le_bytes(e).into()),
+        Dtype::U16 => wide_of(feed, |e| u16::from_le_bytes(e).into()),
+        Dtype::I32 => wide_of(feed, |e| i32::from_le_bytes(e).into()),
+        Dtype::U32 => wide_of(feed, |e| u32::from_le_bytes(e).into()),
+        Dtype::F64 => wide_of(feed, f64::from_le_bytes),
+        _ => wide_of(feed, |e: [u8; 8]| element::value(&e, dtype)),
     }
 }
 
-fn wide_of<const BYTES: usize>(bytes: &[u8], value: impl Fn([u8; BYTES]) -> f64) -> Moments {
-    let elements = bytes.as_chunks::<BYTES>().0;
-    let values = || elements.iter().map(|element| value(*element));
-    let mut figures = empty(elements.len() as u64);
-    for value in values() {
-        count(&mut figures, value, 1);
-    }
+fn wide_of<const BYTES: usize, E>(
+    feed: &Feed<'_, E>,
+    value: impl Fn([u8; BYTES]) -> f64,
+) -> Result<Moments, E> {
+    let mut figures = empty(0);
+    feed(&mut |piece| {
+        let elements = piece.as_chunks::<BYTES>().0;
+        figures.count += elements.len() as u64;
+        for element in elements {
+            count(&mut figures, value(*element), 1);
+        }
+    })?;
     // Keeps sums of squares within the range of the exponent.
     let magnitude = figures.max.max(-figures.min);
     let exponent = match magnitude {
@@ -222,14 +239,19 @@ fn wide_of<const BYTES: usize>(bytes: &[u8], value: impl Fn([u8; BYTES]) -> f64)
     };
     let scale = power_of_two(exponent);
     let mut lanes = [Sums::default(); runs::LANES];
-    for (number, value) in values().enumerate() {
-        if value.is_finite() {
-            let value = value * scale;
-            let lane = &mut lanes[number % runs::LANES];
-            lane.sum += value;
-            lane.squares += value * value;
+    feed(&mut |piece| {
+        // Every piece begins with the first lane.
+        let elements = piece.as_chunks::<BYTES>().0.iter();
+        for (number, element) in elements.enumerate() {
+            let value = value(*element);
+            if value.is_finite() {
+                let value = value * scale;
+                let lane = &mut lanes[number % runs::LANES];
+                lane.sum += value;
+                lane.squares += value * value;
+            }
         }
-    }
+    })?;
     // Divided before they are scaled back, or they could overflow.
     let scaled = Figures {
         min: figures.min * scale,
@@ -238,16 +260,16 @@ fn wide_of<const BYTES: usize>(bytes: &[u8], value: impl Fn([u8; BYTES]) -> f64)
     };
     let Moments(scaled) = Moments::new(scaled, runs::added(&lanes));
     if scaled.finite() == 0 {
-        return Moments(scaled);
+        return Ok(Moments(scaled));
     }
     let back = power_of_two(-exponent);
     // The extremes are those that were found: scaling may have taken small ones.
     let [min, max] = [figures.min + 0.0, figures.max + 0.0];
-    Moments(Figures {
+    Ok(Moments(Figures {
         min,
         max,
         mean: (scaled.mean * back).clamp(min, max),
         rms: (scaled.rms * back).clamp(0.0, magnitude),
         ..scaled
-    })
+    }))
 }

@@ -1,13 +1,14 @@
 //! Sums over floats of up to 32 bits, the elements that models are made of: runs
 //! of 256, in 32 bits where that is exact enough.
 
-use super::moments::{Moments, Sums, count, empty};
+use super::Figures;
+use super::moments::{Feed, Moments, Sums, count, empty};
 use crate::dtype::Dtype;
 
 /// Sums that are formed side by side: element `i` is added to sum `i` modulo 16.
 pub(super) const LANES: usize = 16;
 /// Elements whose sums are formed in 32 bits.
-const RUN: usize = 256;
+pub(super) const RUN: usize = 256;
 /// Runs whose greatest magnitude is between these are summed in 32 bits: their
 /// squares neither overflow nor vanish next to the greatest.
 const MIN_MAGNITUDE: f32 = f32::from_bits((127 - 40) << 23);
@@ -38,12 +39,16 @@ struct Extremes {
 }
 
 /// Computes the figures of BF16, F16 or F32.
-pub(super) fn of(bytes: &[u8], dtype: Dtype) -> Moments {
-    match dtype {
-        Dtype::Bf16 => sum::<Bf16>(bytes),
-        Dtype::F16 => sum::<F16>(bytes),
-        _ => sum::<F32>(bytes),
-    }
+pub(super) fn of<E>(feed: &Feed<'_, E>, dtype: Dtype) -> Result<Moments, E> {
+    let add = match dtype {
+        Dtype::Bf16 => add::<Bf16>,
+        Dtype::F16 => add::<F16>,
+        _ => add::<F32>,
+    };
+    let mut figures = empty(0);
+    let mut lanes = [Sums::default(); LANES];
+    feed(&mut |piece| add(piece, &mut figures, &mut lanes))?;
+    Ok(Moments::new(figures, added(&lanes)))
 }
 
 /// Adds the lanes, first lane first.
@@ -56,13 +61,13 @@ pub(super) fn added(lanes: &[Sums; LANES]) -> Sums {
     all
 }
 
-fn sum<F: Float>(bytes: &[u8]) -> Moments {
-    let mut figures = empty((bytes.len() / F::BYTES) as u64);
-    let mut lanes = [Sums::default(); LANES];
+/// Adds the elements of a piece, which begins with a run.
+fn add<F: Float>(bytes: &[u8], figures: &mut Figures, lanes: &mut [Sums; LANES]) {
+    figures.count += (bytes.len() / F::BYTES) as u64;
     let mut runs = bytes.chunks_exact(RUN * F::BYTES);
     for run in runs.by_ref() {
         let Some(found) = F::extremes(run).filter(is_usual) else {
-            add_slowly::<F>(run, &mut figures, &mut lanes);
+            add_slowly::<F>(run, figures, lanes);
             continue;
         };
         let (min, max) = (f64::from(found.min), f64::from(found.max));
@@ -75,8 +80,7 @@ fn sum<F: Float>(bytes: &[u8]) -> Moments {
             lane.squares += f64::from(square);
         }
     }
-    add_slowly::<F>(runs.remainder(), &mut figures, &mut lanes);
-    Moments::new(figures, added(&lanes))
+    add_slowly::<F>(runs.remainder(), figures, lanes);
 }
 
 /// Returns whether a run is summed in 32 bits.
@@ -92,7 +96,7 @@ fn is_usual(run: &Extremes) -> bool {
 /// Adds elements one at a time, in 64 bits: a run with elements that are not finite
 /// or of unusual magnitude, and the elements after the last whole run.
 #[cold]
-fn add_slowly<F: Float>(run: &[u8], figures: &mut super::Figures, lanes: &mut [Sums; LANES]) {
+fn add_slowly<F: Float>(run: &[u8], figures: &mut Figures, lanes: &mut [Sums; LANES]) {
     for (number, element) in run.chunks_exact(F::BYTES).enumerate() {
         let value = f64::from(F::value(element));
         if count(figures, value, 1) {

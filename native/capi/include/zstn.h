@@ -655,7 +655,8 @@ const char *zstn_version(void);
 const char *zstn_status_name(int32_t status);
 
 /**
- * Starts an engine with `threads` threads; 0 means one for each processor.
+ * Starts an engine with `threads` threads; 0 means one for each processor. More than
+ * eight for each processor, or 16 if that is more, are refused.
  */
 zstn_status zstn_engine_new(uint32_t threads,
                             zstn_engine **engine,

@@ -4,7 +4,7 @@ use zstn::Engine;
 
 use crate::handle::{self, Out};
 use crate::pointer;
-use crate::status::{self, Failure, zstn_error, zstn_status};
+use crate::status::{self, zstn_error, zstn_status};
 
 /// Threads that decode and encode. Readers and functions that are given none
 /// share an engine with a thread for each processor, which is made when it is
@@ -24,7 +24,8 @@ pub unsafe fn of(engine: *const zstn_engine) -> Engine {
     }
 }
 
-/// Starts an engine with `threads` threads; 0 means one for each processor.
+/// Starts an engine with `threads` threads; 0 means one for each processor. More than
+/// eight for each processor, or 16 if that is more, are refused.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn zstn_engine_new(
     threads: u32,
@@ -35,10 +36,6 @@ pub unsafe extern "C" fn zstn_engine_new(
         // SAFETY: an out parameter, as the header says.
         let out = unsafe { Out::new(engine) }?;
         let threads = usize::try_from(threads).unwrap_or(usize::MAX);
-        // The system would run out of them, some time later.
-        if threads > 4096 {
-            return Err(Failure::usage(format!("{threads} threads are too many")));
-        }
         out.set(zstn_engine(Engine::new(threads)?));
         Ok(())
     })

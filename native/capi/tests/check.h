@@ -68,6 +68,7 @@ void test_opening(const fixture *files);
 void test_reader(const fixture *files);
 void test_unpacked(const fixture *files);
 void test_checkpoint(const fixture *files);
+void test_unreadable(const fixture *files);
 void test_extended(const fixture *files);
 void test_callbacks(const fixture *files);
 void test_threads(const fixture *files);

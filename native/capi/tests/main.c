@@ -84,6 +84,7 @@ int main(int argc, char **argv) {
     test_reader(&files);
     test_unpacked(&files);
     test_checkpoint(&files);
+    test_unreadable(&files);
     test_extended(&files);
     test_callbacks(&files);
     test_threads(&files);

@@ -12,7 +12,7 @@ use zstn::{
     View,
 };
 
-use crate::engine;
+use crate::engine::{self, Threads};
 use crate::family;
 use crate::http::Http;
 use crate::input::{Argument, Destination};
@@ -36,7 +36,7 @@ pub fn effort(name: &str) -> PyResult<Effort> {
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub struct Common {
-    pub threads: usize,
+    pub threads: Threads,
     pub memory: Option<u64>,
     pub overwrite: bool,
     pub progress: Option<Py<PyAny>>,

@@ -4,7 +4,8 @@ use std::mem;
 use std::process;
 use std::sync::{Mutex, PoisonError};
 
-use zstn::{Engine, Result};
+use pyo3::prelude::*;
+use zstn::{Engine, Error, Result};
 
 struct OfProcess {
     process: u32,
@@ -33,10 +34,40 @@ pub fn shared() -> Result<Engine> {
     Ok(made)
 }
 
+/// The argument `threads` of a function. It is looked at by [`with_threads`], since an
+/// error while arguments are converted would reach the caller as one of the binding.
+#[derive(Debug, Clone, Copy)]
+pub enum Threads {
+    /// A whole number; one that does not fit is cut to the greatest or least.
+    Number(i128),
+    /// Anything else.
+    NoNumber,
+}
+
+impl FromPyObject<'_, '_> for Threads {
+    type Error = PyErr;
+
+    fn extract(given: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
+        let Ok(number) = given.call_method0("__index__") else {
+            return Ok(Self::NoNumber);
+        };
+        let limit = if number.lt(0)? { i128::MIN } else { i128::MAX };
+        Ok(Self::Number(number.extract().unwrap_or(limit)))
+    }
+}
+
 /// Returns an engine of `threads` threads; 0 means that of the process.
-pub fn with_threads(threads: usize) -> Result<Engine> {
-    match threads {
+///
+/// # Errors
+/// [`Error::Usage`] for a number that no engine can have; those of [`Engine::new`].
+pub fn with_threads(threads: Threads) -> Result<Engine> {
+    let Threads::Number(threads) = threads else {
+        return Err(Error::Usage(
+            "`threads` is a whole number; 0 means one per core".into(),
+        ));
+    };
+    match Engine::check_threads(threads)? {
         0 => shared(),
-        _ => Engine::new(threads),
+        threads => Engine::new(threads),
     }
 }

@@ -14,7 +14,7 @@ use zstn::core::transform::FloatFormat;
 use zstn::{Effort, Engine, PackOptions, Result, Sink, UnpackOptions};
 
 use crate::checkpoint;
-use crate::engine;
+use crate::engine::{self, Threads};
 use crate::error::{to_python, zstn_error};
 use crate::input::Argument;
 use crate::interrupt::run;
@@ -34,7 +34,7 @@ fn dtype(py: Python<'_>, name: Option<&str>) -> PyResult<Option<Dtype>> {
 /// Runs `work` with an engine and returns its bytes.
 fn bytes<'py>(
     py: Python<'py>,
-    threads: usize,
+    threads: Threads,
     work: impl FnOnce(&Engine) -> Result<Vec<u8>> + Send + 'static,
 ) -> PyResult<Bound<'py, PyBytes>> {
     let made = run(py, &Watch::none(), move |_| {
@@ -52,7 +52,7 @@ pub fn compress<'py>(
     dtype: Option<&str>,
     effort: &str,
     families: &str,
-    threads: usize,
+    threads: Threads,
 ) -> PyResult<Bound<'py, PyBytes>> {
     let (data, dtype) = (Memory::new(data)?, self::dtype(py, dtype)?);
     let effort = checkpoint::effort(effort)?;
@@ -75,7 +75,7 @@ pub fn compress<'py>(
 pub fn decompress<'py>(
     py: Python<'py>,
     frame: &Bound<'py, PyAny>,
-    threads: usize,
+    threads: Threads,
 ) -> PyResult<Bound<'py, PyBytes>> {
     let frame = Memory::new(frame)?;
     bytes(py, threads, move |engine| {
@@ -91,7 +91,7 @@ pub fn compress_delta<'py>(
     reference: &Bound<'py, PyAny>,
     dtype: Option<&str>,
     effort: &str,
-    threads: usize,
+    threads: Threads,
 ) -> PyResult<Bound<'py, PyBytes>> {
     let (current, reference) = (Memory::new(current)?, Memory::new(reference)?);
     let (dtype, effort) = (self::dtype(py, dtype)?, checkpoint::effort(effort)?);
@@ -107,7 +107,7 @@ pub fn decompress_delta<'py>(
     py: Python<'py>,
     delta: &Bound<'py, PyAny>,
     reference: &Bound<'py, PyAny>,
-    threads: usize,
+    threads: Threads,
 ) -> PyResult<Bound<'py, PyBytes>> {
     let (delta, reference) = (Memory::new(delta)?, Memory::new(reference)?);
     bytes(py, threads, move |engine| {
@@ -122,7 +122,7 @@ pub fn model_delta_pack<'py>(
     target: &Bound<'py, PyAny>,
     base: &Bound<'py, PyAny>,
     effort: &str,
-    threads: usize,
+    threads: Threads,
 ) -> PyResult<Bound<'py, PyBytes>> {
     let (target, base) = (Memory::new(target)?, Memory::new(base)?);
     let effort = checkpoint::effort(effort)?;
@@ -137,7 +137,7 @@ pub fn model_delta_unpack<'py>(
     py: Python<'py>,
     delta: &Bound<'py, PyAny>,
     base: &Bound<'py, PyAny>,
-    threads: usize,
+    threads: Threads,
 ) -> PyResult<Bound<'py, PyBytes>> {
     let (delta, base) = (Memory::new(delta)?, Memory::new(base)?);
     bytes(py, threads, move |engine| {
@@ -163,7 +163,7 @@ pub fn compress_as<'py>(
     data: &Bound<'py, PyAny>,
     width: u8,
     chunk_bytes: u32,
-    threads: usize,
+    threads: Threads,
 ) -> PyResult<Option<Bound<'py, PyBytes>>> {
     let only = match (family, width) {
         ("sparse", 1 | 2 | 4 | 8) => Only::Sparse,
@@ -207,7 +207,7 @@ pub fn compress_auto<'py>(
     width: u8,
     format: Option<&str>,
     effort: &str,
-    threads: usize,
+    threads: Threads,
 ) -> PyResult<Bound<'py, PyBytes>> {
     let (level, brotli) = match checkpoint::effort(effort)? {
         Effort::Fast => (3, None),
@@ -277,7 +277,7 @@ pub fn pack_bytes<'py>(
     py: Python<'py>,
     data: &Bound<'py, PyAny>,
     effort: &str,
-    threads: usize,
+    threads: Threads,
 ) -> PyResult<Bound<'py, PyBytes>> {
     let input = Argument::new(data)?.input;
     let effort = checkpoint::effort(effort)?;
@@ -294,7 +294,7 @@ pub fn pack_bytes<'py>(
 pub fn unpack_bytes<'py>(
     py: Python<'py>,
     data: &Bound<'py, PyAny>,
-    threads: usize,
+    threads: Threads,
 ) -> PyResult<Bound<'py, PyBytes>> {
     let input = Argument::new(data)?.input;
     bytes(py, threads, move |engine| {

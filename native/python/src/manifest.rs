@@ -16,7 +16,7 @@ use zstn::source::HttpOptions;
 use zstn::work::{Origin, RowOutcome, RowWork, WorkerOptions};
 
 use crate::checkpoint::{Common, effort};
-use crate::engine;
+use crate::engine::{self, Threads};
 use crate::error::to_python;
 use crate::interrupt::{run, run_short};
 use crate::progress::Watch;
@@ -202,7 +202,7 @@ pub fn work_row(
     effort: &str,
     extended: bool,
     memory: Option<u64>,
-    threads: usize,
+    threads: Threads,
     retry_refused: bool,
 ) -> PyResult<(&'static str, String, u64, u64)> {
     let row: Row = from_json(row)?;

@@ -11,7 +11,7 @@ use zstn::{Engine, Progress, Result, Verify, View};
 
 use crate::aligned::Aligned;
 use crate::buffer::Buffer;
-use crate::engine;
+use crate::engine::{self, Threads};
 use crate::error::{to_python, zstn_error};
 use crate::gather::Pick;
 use crate::http::Http;
@@ -33,7 +33,7 @@ struct Opening {
     http: Http,
     view: View,
     verify: Verify,
-    threads: usize,
+    threads: Threads,
 }
 
 impl Opening {
@@ -121,7 +121,7 @@ impl Reader {
         base: Option<&Bound<'_, PyAny>>,
         http: Http,
         dense: bool,
-        threads: usize,
+        threads: Threads,
         full: bool,
     ) -> PyResult<Self> {
         let opening = Opening {

@@ -11,7 +11,7 @@ use zstn::core::dtype::Dtype;
 use zstn::{Input, Output, PackOptions, Result, Sink, Source};
 
 use crate::checkpoint;
-use crate::engine;
+use crate::engine::{self, Threads};
 use crate::error::{to_python, zstn_error};
 use crate::input::{Destination, buffered};
 use crate::interrupt::run;
@@ -142,7 +142,7 @@ pub fn save<'py>(
     tensors: Vec<Given<'py>>,
     metadata: BTreeMap<String, String>,
     effort: Option<&str>,
-    threads: usize,
+    threads: Threads,
 ) -> PyResult<Bound<'py, PyBytes>> {
     let file = File::new(py, tensors, &metadata)?;
     let Some(effort) = effort.map(checkpoint::effort).transpose()? else {
@@ -179,7 +179,7 @@ pub fn save_file(
     filename: &Bound<'_, PyAny>,
     metadata: BTreeMap<String, String>,
     effort: Option<&str>,
-    threads: usize,
+    threads: Threads,
 ) -> PyResult<()> {
     let file = File::new(py, tensors, &metadata)?;
     let effort = effort.map(checkpoint::effort).transpose()?;

@@ -21,6 +21,7 @@ pub fn location() -> impl TypedValueParser<Value = Location> {
     OsStringValueParser::new().map(|text| match text.to_str() {
         Some("-") => Location::Stdin,
         Some(url) if Location::is_url(url) || is_missing_address(url) => Location::url(url),
+        _ if is_pipe(Path::new(&text)) => Location::Pipe(text.into()),
         _ => Location::from(text),
     })
 }
@@ -34,11 +35,25 @@ fn is_missing_address(text: &str) -> bool {
     is_scheme && !Path::new(text).exists()
 }
 
+/// Returns whether there is a named pipe at `path`, such as a shell's `<(…)`.
+fn is_pipe(path: &Path) -> bool {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::FileTypeExt;
+        path.metadata().is_ok_and(|file| file.file_type().is_fifo())
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = path;
+        false
+    }
+}
+
 /// Parses an output: a path, an address, or `-` for standard output.
 pub fn destination() -> impl TypedValueParser<Value = Destination> {
     location().map(|location| match location {
         Location::Stdin => Destination::Stdout,
-        Location::Path(path) => Destination::Path(path),
+        Location::Path(path) | Location::Pipe(path) => Destination::Path(path),
         Location::Url(url) => Destination::Url(url),
     })
 }
@@ -170,8 +185,20 @@ impl Overwrite {
 #[derive(Args, Clone, Copy)]
 pub struct Threads {
     /// Threads, 0 for one per core
-    #[arg(short = 'T', long, default_value_t = 0, value_name = "N")]
+    #[arg(short = 'T', long, default_value_t = 0, value_name = "N", value_parser = threads, allow_negative_numbers = true)]
     threads: usize,
+}
+
+fn threads(text: &str) -> Result<usize, String> {
+    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err("a whole number is needed; 0 means one per core".into());
+    }
+    let number = text.parse().unwrap_or(match text.starts_with('-') {
+        true => i128::MIN,
+        false => i128::MAX,
+    });
+    Engine::check_threads(number).map_err(|error| error.to_string())
 }
 
 impl Threads {

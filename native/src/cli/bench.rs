@@ -7,7 +7,8 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::Args;
-use zstn::{Error, Result};
+use zstn::source::HttpOptions;
+use zstn::{Error, Location, Result};
 use zstn_core::catalog::{Kind, recognise};
 use zstn_core::container::zstn::{ContainerOptions, pack_into, unpack_into};
 
@@ -44,8 +45,8 @@ pub struct Options {
 pub fn run(options: &Options) -> Result<()> {
     let engine = options.threads.engine()?;
     let name = options.file.display().to_string();
-    let original =
-        std::fs::read(&options.file).map_err(|error| Error::io(format!("read {name}"), error))?;
+    let original = Location::from(&options.file).fetch(&HttpOptions::default(), &|_, _| ())?;
+    let original = original.read_all()?;
     let in_file = |source| Error::Format {
         place: name.clone(),
         source,
@@ -76,7 +77,7 @@ pub fn run(options: &Options) -> Result<()> {
         let started = Instant::now();
         unpack_into(&engine, &packed, &mut restored)?;
         let unpack_time = started.elapsed().as_secs_f64();
-        if restored != original {
+        if restored != *original {
             return Err(Error::Differs {
                 detail: format!("{name} does not survive the round trip; this is a bug in zstn"),
             });

@@ -6,7 +6,7 @@ use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use zstn::source::{HttpOptions, Map, Source};
+use zstn::source::{HttpOptions, Local, Source};
 use zstn::{Engine, Error, Location, Output, Result};
 use zstn_core::TensorRef;
 use zstn_core::dtype::Dtype;
@@ -96,12 +96,13 @@ pub fn compress(options: &CompressOptions) -> Result<()> {
         .map(|base| fetch(base, &http, options.report))
         .transpose()?;
     let (dtype, effort) = (options.dtype, options.effort.into());
+    let bytes = input.read_all()?;
     let frame = match &base {
-        None => zstn::compress(&engine, &input, dtype, effort),
+        None => zstn::compress(&engine, &bytes, dtype, effort),
         Some(base) => {
             check_len(&input, base)?;
-            delta::encode(&engine, TensorRef::flat(&input, dtype), base, effort.into())
-                .map_err(refused(&options.input))?
+            let (bytes, base) = (TensorRef::flat(&bytes, dtype), base.read_all()?);
+            delta::encode(&engine, bytes, &base, effort.into()).map_err(refused(&options.input))?
         }
     };
     let lens = (input.len_bytes(), frame.len() as u64);
@@ -125,7 +126,7 @@ fn output(
     match (output, input) {
         (Some(output), _) => output.clone(),
         (None, Location::Stdin) => Destination::Stdout,
-        (None, Location::Path(path)) => Destination::Path(name(path)),
+        (None, Location::Path(path) | Location::Pipe(path)) => Destination::Path(name(path)),
         (None, Location::Url(_)) => {
             let file = input.file_name().unwrap_or_else(|| "file".into());
             Destination::Path(name(Path::new(&file)))
@@ -133,13 +134,13 @@ fn output(
     }
 }
 
-/// Maps all of `location`; a download shows its progress.
-fn fetch(location: &Location, http: &HttpOptions, report: Report) -> Result<Map> {
+/// Makes all of `location` available; a download shows its progress.
+fn fetch(location: &Location, http: &HttpOptions, report: Report) -> Result<Local> {
     let Location::Url(_) = location else {
-        return location.map(http, &|_, _| ());
+        return location.fetch(http, &|_, _| ());
     };
     let bar = progress::watch("fetching", Direction::Reading, report);
-    location.map(http, &|so_far, total| bar.fetched(so_far, total))
+    location.fetch(http, &|so_far, total| bar.fetched(so_far, total))
 }
 
 /// `path` with `suffix` appended to its name.
@@ -170,7 +171,7 @@ pub fn decompress(options: &DecompressOptions) -> Result<()> {
         .transpose()?;
     let bytes = match &base {
         None => {
-            let bytes = frame::decompress(&engine, &input, options.limit);
+            let bytes = frame::decompress(&engine, &input.read_all()?, options.limit);
             bytes.map_err(refused(&options.input))?
         }
         Some(base) => restore(&engine, &input, base, options.limit)?,
@@ -187,9 +188,10 @@ pub fn decompress(options: &DecompressOptions) -> Result<()> {
 }
 
 /// A base has to be given for a difference and for nothing else.
-fn check_base(input: &Map, base: Option<&Location>) -> Result<()> {
+fn check_base(input: &Local, base: Option<&Location>) -> Result<()> {
     let name = input.name();
-    match (input.starts_with(&delta::MAGIC), base) {
+    let head = input.read(0..input.len_bytes().min(delta::MAGIC.len() as u64))?;
+    match (*head == delta::MAGIC, base) {
         (true, None) => Err(Error::Usage(format!(
             "{name} is the difference from another file; name that one with --base"
         ))),
@@ -200,7 +202,7 @@ fn check_base(input: &Map, base: Option<&Location>) -> Result<()> {
     }
 }
 
-fn check_len(input: &Map, base: &Map) -> Result<()> {
+fn check_len(input: &Local, base: &Local) -> Result<()> {
     if input.len_bytes() == base.len_bytes() {
         return Ok(());
     }
@@ -215,9 +217,10 @@ fn check_len(input: &Map, base: &Map) -> Result<()> {
 }
 
 /// The file that the difference `input` was made from.
-fn restore(engine: &Engine, input: &Map, base: &Map, limit: u64) -> Result<Vec<u8>> {
+fn restore(engine: &Engine, input: &Local, base: &Local, limit: u64) -> Result<Vec<u8>> {
     let refuse = |error| refused(format!("{} with the base {}", input.name(), base.name()))(error);
-    let delta = Delta::parse(input).map_err(refuse)?;
+    let bytes = input.read_all()?;
+    let delta = Delta::parse(&bytes).map_err(refuse)?;
     if delta.len_bytes() > limit {
         let detail = format!(
             "the file is of {} bytes, over the limit of {limit}",
@@ -225,7 +228,7 @@ fn restore(engine: &Engine, input: &Map, base: &Map, limit: u64) -> Result<Vec<u
         );
         return Err(refuse(zstn_core::Error::limit(detail)));
     }
-    delta.decode(engine, base).map_err(refuse)
+    delta.decode(engine, &base.read_all()?).map_err(refuse)
 }
 
 fn refused(place: impl Display) -> impl FnOnce(zstn_core::Error) -> Error {
@@ -233,7 +236,7 @@ fn refused(place: impl Display) -> impl FnOnce(zstn_core::Error) -> Error {
     move |source| Error::Format { place, source }
 }
 
-fn write(inputs: &[Option<&Map>], mut output: Output, bytes: &[u8]) -> Result<()> {
+fn write(inputs: &[Option<&Local>], mut output: Output, bytes: &[u8]) -> Result<()> {
     for input in inputs.iter().flatten() {
         output.check_inputs(&[*input])?;
     }

@@ -2,7 +2,7 @@
 //!
 //! Results go to standard output, everything else to standard error. Exit
 //! status: 0 done, 1 the input is bad or differs, 2 wrong usage, 3 I/O, 130
-//! stopped.
+//! stopped, 141 the reader of a result has left before its end.
 
 use std::process::ExitCode;
 
@@ -51,7 +51,7 @@ mod view;
 mod worker;
 
 use say::say;
-use stdout::print;
+use stdout::{Left, print};
 
 /// The kinds of addresses.
 const ADDRESSES: &str = "\
@@ -164,7 +164,6 @@ pub fn run() -> ExitCode {
     }
     zstn::on_warning(warn);
     raise_descriptor_limit();
-    zstn::source::survive_truncation();
     report_full_quota();
     let result = match verb {
         Verb::Pack(options) => pack::run(&options),
@@ -226,7 +225,7 @@ fn each<I: ExactSizeIterator>(
     for input in inputs {
         match work(input) {
             Ok(()) => {}
-            Err(error) if is_one || is_broken_pipe(&error) => return Err(error.into()),
+            Err(error) if is_one || Left::of(&error).is_some() => return Err(error.into()),
             Err(error) => {
                 stop::wait_if_stopped();
                 report(&error, json);
@@ -255,17 +254,19 @@ fn checkpoints(inputs: &[Location]) -> Vec<Location> {
 
 /// Prints an error, and returns its exit status.
 fn conclude(error: &Error, json: bool) -> ExitCode {
-    if is_broken_pipe(error) {
-        return ExitCode::SUCCESS;
+    match Left::of(error) {
+        Some(Left::Satisfied) => return ExitCode::SUCCESS,
+        // Whoever has closed the pipe knows the reason.
+        Some(Left::CutOff) => return ExitCode::from(CUT_OFF),
+        None => {}
     }
     report(error, json);
     ExitCode::from(status(error))
 }
 
-/// Returns whether the reader of a pipe has seen enough.
-fn is_broken_pipe(error: &Error) -> bool {
-    matches!(error, Error::Io { source, .. } if source.kind() == std::io::ErrorKind::BrokenPipe)
-}
+/// The status that shells report for a program ended by `SIGPIPE`: the reader of a
+/// result has left before its end.
+const CUT_OFF: u8 = 141;
 
 /// Shows what clap says of the arguments: its help, or what is wrong.
 fn misunderstood(error: &clap::Error) -> ExitCode {

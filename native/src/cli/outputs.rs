@@ -104,7 +104,9 @@ impl Naming {
                 let name = self.of_index(index.file_name().unwrap_or_default());
                 Ok(index.with_file_name(name))
             }
-            Location::Path(path) => Ok(path.with_extension(self.extension())),
+            Location::Path(path) | Location::Pipe(path) => {
+                Ok(path.with_extension(self.extension()))
+            }
             Location::Stdin => Ok("stdin".into()),
             Location::Url(url) if input.is_folder() => {
                 let name = url.trim_end_matches('/').rsplit('/').next();

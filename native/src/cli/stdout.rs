@@ -1,4 +1,5 @@
-//! Results on standard output. A closed pipe is an error like others.
+//! Results on standard output. A reader that leaves ends a listing quietly, and is an
+//! error for the bytes of a result.
 
 use std::fmt::Display;
 use std::io::{self, BufWriter, StdoutLock, Write};
@@ -34,9 +35,11 @@ impl Stdout {
         writeln!(self.0).map_err(failed)
     }
 
-    /// Appends bytes as they are.
+    /// Appends bytes as they are. A reader that leaves before their end has got a
+    /// part of a result, which is an error.
     pub fn bytes(&mut self, bytes: &[u8]) -> Result<()> {
-        self.0.write_all(bytes).map_err(failed)
+        let written = self.0.write_all(bytes).and_then(|()| self.0.flush());
+        written.map_err(|error| Error::io("write standard output", error))
     }
 
     /// Writes what is still buffered.
@@ -59,15 +62,59 @@ impl Write for RawStdout {
     }
 }
 
+/// The bytes of a result could not be written.
+#[derive(Debug, thiserror::Error)]
+#[error("standard output: {0}")]
+struct Unread(String);
+
 fn named(error: io::Error) -> io::Error {
     match error.kind() {
         io::ErrorKind::Interrupted => error,
-        kind => io::Error::new(kind, format!("standard output: {error}")),
+        kind => io::Error::new(kind, Unread(error.to_string())),
     }
 }
 
+/// Returns the error for text that could not be written.
 fn failed(error: io::Error) -> Error {
+    let error = match error.kind() {
+        io::ErrorKind::BrokenPipe => io::Error::new(error.kind(), SeenEnough),
+        _ => error,
+    };
     Error::io("write standard output", error)
+}
+
+/// The reader of a listing, such as `head`, has left: nothing is lost.
+#[derive(Debug, thiserror::Error)]
+#[error("its reader has left")]
+struct SeenEnough;
+
+/// The consequence of an error for the exit status.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Left {
+    /// The reader of a listing has seen enough.
+    Satisfied,
+    /// The reader of the bytes of a result has left before their end.
+    CutOff,
+}
+
+impl Left {
+    /// Returns what it means that a pipe was closed, if that is the error.
+    pub fn of(error: &Error) -> Option<Self> {
+        let Error::Io { source, .. } = error else {
+            return None;
+        };
+        if source.kind() != io::ErrorKind::BrokenPipe {
+            return None;
+        }
+        match source.get_ref() {
+            // The pipe itself.
+            None => Some(Self::CutOff),
+            Some(inner) if inner.is::<SeenEnough>() => Some(Self::Satisfied),
+            Some(inner) if inner.is::<Unread>() => Some(Self::CutOff),
+            // A connection that was closed is an error like others.
+            Some(_) => None,
+        }
+    }
 }
 
 /// A value that [`print`] takes.

@@ -1,5 +1,6 @@
 //! A ZSTN container being decoded as a whole.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use zstn_core::catalog::{Kind, recognise};
@@ -8,13 +9,13 @@ use zstn_core::container::zstn::{CheckedFrame, Layout, Prefix, Tail};
 use zstn_core::engine::Engine as _;
 use zstn_core::limits::HEAD_LEN_BYTES;
 
-use crate::source::{Map, Source};
-use crate::{Engine, Error, Progress, Result};
-use finished::Finished;
-use part::{Part, hull, parts, runs, single};
+use crate::source::{Local, Source};
+use crate::{Engine, Error, Progress, Result, finished};
+use part::{Part, Stored, parts, runs, single};
+use told::Finished;
 
-mod finished;
 mod part;
+mod told;
 mod wave;
 
 pub(crate) use wave::{decode_in_order, decode_in_waves};
@@ -22,7 +23,7 @@ pub(crate) use wave::{decode_in_order, decode_in_waves};
 /// A container whose every frame has been checked as far as that is possible
 /// without decoding. Only then is output made or memory taken.
 pub(crate) struct Container<'a> {
-    input: &'a Map,
+    input: &'a Local,
     prefix: Prefix,
     /// None where there is a single frame.
     tail: Option<Tail>,
@@ -30,10 +31,13 @@ pub(crate) struct Container<'a> {
 }
 
 impl<'a> Container<'a> {
-    pub(crate) fn parse(engine: &Engine, input: &'a Map) -> Result<Self> {
+    /// Reads everything but the tensors, and checks every frame. Frames of about
+    /// `memory_bytes` at most are read at a time.
+    pub(crate) fn parse(engine: &Engine, input: &'a Local, memory_bytes: u64) -> Result<Self> {
         let refuse = Error::place(input.name());
-        let head = input.read(0..input.len_bytes().min(HEAD_LEN_BYTES))?;
-        match recognise(&head, input.len_bytes()).map_err(&refuse)? {
+        let len_bytes = input.len_bytes();
+        let head = input.head(HEAD_LEN_BYTES)?;
+        match recognise(&head, len_bytes).map_err(&refuse)? {
             Kind::Zstn => {}
             Kind::Delta => return Err(Error::needs_base(input.name())),
             Kind::Safetensors => {
@@ -49,17 +53,24 @@ impl<'a> Container<'a> {
                 )));
             }
         }
-        let prefix = Prefix::parse(input, input.len_bytes()).map_err(&refuse)?;
+        let prefix_len = Prefix::len_bytes(&head, len_bytes).map_err(&refuse)?;
+        let prefix_bytes = input.head(prefix_len)?;
+        let prefix = Prefix::parse(&prefix_bytes, len_bytes).map_err(&refuse)?;
+        let mut fetch = |range| input.read(range);
         let (tail, parts) = match prefix.layout {
-            Layout::Indexed => Tail::of_file(&prefix, input).map(|tail| {
+            Layout::Indexed => {
+                let tail = Tail::read(&prefix, &prefix_bytes, len_bytes, &mut fetch);
+                let tail = tail.map_err(|error| error.placed(input.name()))?;
                 let parts = parts(&tail.index);
                 (Some(tail), parts)
-            }),
-            Layout::SingleFrame => single(input, &prefix).map(|part| (None, vec![part])),
-        }
-        .map_err(&refuse)?;
-        // Header and index have been read.
-        input.release(0..input.len());
+            }
+            Layout::SingleFrame => {
+                let start = fetch(prefix.end()..len_bytes.min(prefix.end() + 8))?;
+                let part = single(&start, len_bytes, &prefix).map_err(&refuse)?;
+                (None, vec![part])
+            }
+        };
+        drop(prefix_bytes);
         let container = Self {
             input,
             prefix,
@@ -67,15 +78,21 @@ impl<'a> Container<'a> {
             parts,
         };
         let check = |run: &[Part]| {
-            let checked = run.iter().try_for_each(|part| container.check(part));
-            // Checking has looked into every part of the frames.
-            release(input, &hull(run));
-            checked
+            let bytes = Stored::read(input, run)?;
+            run.iter().try_for_each(|part| {
+                let checked = container.frame(part, bytes.of(part)).map(drop);
+                checked.map_err(|error| refuse(container.named(part, error)))
+            })
         };
-        let checked = engine.map(runs(&container.parts), check).into_iter();
-        checked
-            .collect::<zstn_core::Result<()>>()
-            .map_err(&refuse)?;
+        let stored_bytes = |run: &&[Part]| run.iter().map(Part::stored_len_bytes).sum();
+        let memory_bytes = memory_bytes.min(MAX_CHECKED_BYTES);
+        decode_in_waves(
+            engine,
+            &runs(&container.parts),
+            stored_bytes,
+            memory_bytes,
+            check,
+        )?;
         Ok(container)
     }
 
@@ -83,40 +100,46 @@ impl<'a> Container<'a> {
         self.tail.as_ref()?.integrity.as_ref()
     }
 
-    /// Adds the name of the tensor of a frame to an error.
+    /// Adds the place of a frame and the name of its tensor to an error.
     fn named(&self, part: &Part, error: zstn_core::Error) -> zstn_core::Error {
+        let error = error.within(part.place.start);
+        self.with_tensor(part, error)
+    }
+
+    /// Adds the name of the tensor of a frame to an error.
+    fn with_tensor(&self, part: &Part, error: zstn_core::Error) -> zstn_core::Error {
         match &self.tail {
             Some(tail) => error.tensor(&tail.index.records()[part.number].name),
             None => error,
         }
     }
 
-    fn frame(&self, part: &Part) -> zstn_core::Result<CheckedFrame<'_>> {
-        let bytes = bytes_at(self.input, &part.place);
+    /// Returns the frame of a part, which has these stored bytes.
+    fn frame<'f>(&'f self, part: &Part, bytes: &'f [u8]) -> zstn_core::Result<CheckedFrame<'f>> {
         let expected = self.integrity().map(|integrity| (integrity, part.number));
         CheckedFrame::parse(bytes, part.len_bytes(), self.prefix.edition, expected)
     }
 
-    fn check(&self, part: &Part) -> zstn_core::Result<()> {
-        let checked = self.frame(part).map(drop);
-        checked.map_err(|error| self.named(part, error.within(part.place.start)))
-    }
-
-    /// Decodes a frame, and compares its bytes with the digests in the file, and its
-    /// block table, which only readers of rows use, with the frame.
-    fn decode_part(&self, engine: &Engine, part: &Part) -> zstn_core::Result<Vec<u8>> {
+    /// Decodes a frame with these stored bytes, and compares the result with the
+    /// digests in the file, and its block table, which only readers of rows use, with
+    /// the frame.
+    fn decode_part(&self, engine: &Engine, part: &Part, stored: &[u8]) -> Result<Vec<u8>> {
+        let place = Error::place(self.input.name());
         let decode = || -> zstn_core::Result<Vec<u8>> {
             let mut bytes = zstn_core::bytes::buffer(part.len_bytes())?;
-            self.frame(part)?.decode(engine, &mut bytes)?;
+            self.frame(part, stored)?.decode(engine, &mut bytes)?;
             Ok(bytes)
         };
-        let bytes = decode().map_err(|error| self.named(part, error.within(part.place.start)))?;
-        if let Some(integrity) = self.integrity() {
-            let stored = (part.place.start, bytes_at(self.input, &part.place));
+        let bytes = decode().map_err(|error| place(self.named(part, error)))?;
+        let integrity = self.integrity();
+        let table = integrity.and_then(|all| Some((all, all.table(part.number)?)));
+        if let Some((integrity, table)) = table {
+            let table = self.input.read(table)?;
+            let stored = (part.place.start, stored);
             let (len_bytes, edition) = (part.len_bytes(), self.prefix.edition);
-            let read = |table| Ok(bytes_at(self.input, &table).into());
+            let read = |_| Ok(Cow::Borrowed(&*table));
             let checked = integrity.check_table(part.number, stored, len_bytes, edition, read);
-            checked.map_err(|error| self.named(part, error))?;
+            checked.map_err(|error| place(self.with_tensor(part, error)))?;
         }
         Ok(bytes)
     }
@@ -126,23 +149,18 @@ impl<'a> Container<'a> {
         let Some(tail) = &self.tail else {
             return Ok(StatisticsCheck::default());
         };
-        let read = |range| Ok(bytes_at(self.input, &range).into());
-        let check = StatisticsCheck::new(self.header(), &self.prefix, tail, read);
-        check.map_err(Error::place(self.input.name()))
+        let read = |range| self.input.read(range);
+        let check = StatisticsCheck::new(&self.header()?, &self.prefix, tail, read);
+        check.map_err(|error| error.placed(self.input.name()))
     }
 
     pub(crate) fn original_len_bytes(&self) -> u64 {
         self.prefix.original_len_bytes()
     }
 
-    /// Returns the header of the original file.
-    pub(crate) fn header(&self) -> &'a [u8] {
-        bytes_at(self.input, &self.prefix.header)
-    }
-
-    /// Releases the memory of the header until it is needed again.
-    pub(crate) fn release_header(&self) {
-        release(self.input, &self.prefix.header);
+    /// Reads the header of the original file.
+    pub(crate) fn header(&self) -> Result<Cow<'a, [u8]>> {
+        self.input.read(self.prefix.header.clone())
     }
 
     /// Returns whether decoding compares every byte with digests in the file.
@@ -187,20 +205,20 @@ impl<'a> Container<'a> {
         progress: &dyn Progress,
         sink: impl Fn(&Range<u64>, &[u8]) -> Result<()> + Sync + Send,
     ) -> Result<()> {
-        let refuse = Error::place(self.input.name());
-        let finished = Finished::new(self, progress);
+        let finished = Finished::new(self, progress)?;
         let decode = |run: &[Part]| {
+            let stored = Stored::read(self.input, run)?;
             for part in run {
-                let bytes = self.decode_part(engine, part).map_err(&refuse)?;
+                let stored = stored.of(part);
+                let bytes = self.decode_part(engine, part, stored)?;
                 for span in part.spans() {
                     sink(span, &bytes)?;
                     progress.advance(bytes.len() as u64);
                 }
                 if let Some(finished) = &finished {
-                    finished.tell(part);
+                    finished.tell(part, finished::frame(stored));
                 }
             }
-            release(self.input, &hull(run));
             Ok(())
         };
         let runs = runs(&self.parts);
@@ -219,25 +237,31 @@ impl<'a> Container<'a> {
         sink: impl Fn(&Range<u64>, &[u8]) -> Result<()> + Sync + Send,
     ) -> Result<()> {
         let refuse = Error::place(self.input.name());
-        let finished = Finished::new(self, progress);
+        let finished = Finished::new(self, progress)?;
         let parts = self.parts.iter();
         let mut spans: Vec<(&Range<u64>, &Part)> = parts
             .flat_map(|part| part.spans().map(move |span| (span, part)))
             .collect();
         spans.sort_by_key(|(span, _)| (span.start, span.end));
-        let len = (self.header().len() as u64).to_le_bytes();
-        let mut check = Some(check.with(&len).with(self.header()));
+        let header = self.header()?;
+        let len = (header.len() as u64).to_le_bytes();
+        let mut check = Some(check.with(&len).with(&header));
+        drop(header);
         let decode = |(span, part): (&Range<u64>, &Part)| {
-            let bytes = self.decode_part(engine, part).map_err(&refuse)?;
+            let stored = self.input.read(part.place.clone())?;
+            let bytes = self.decode_part(engine, part, &stored)?;
             sink(span, &bytes)?;
-            release(self.input, &part.place);
-            Ok(bytes)
+            let storage = match &finished {
+                Some(_) => finished::frame(&stored),
+                None => String::new(),
+            };
+            Ok((bytes, storage))
         };
-        let hash = |(span, part): (&Range<u64>, &Part), bytes: Vec<u8>| {
+        let hash = |(span, part): (&Range<u64>, &Part), (bytes, storage): (Vec<u8>, String)| {
             check = check.take().map(|check| check.with(&bytes));
             progress.advance(bytes.len() as u64);
             if let Some(finished) = finished.as_ref().filter(|_| part.owns(span)) {
-                finished.tell(part);
+                finished.tell(part, storage);
             }
         };
         let cost = |(span, _): &(&Range<u64>, &Part)| span.end - span.start;
@@ -246,11 +270,6 @@ impl<'a> Container<'a> {
     }
 }
 
-fn release(input: &Map, place: &Range<u64>) {
-    let at = zstn_core::bytes::index;
-    input.release(at(place.start)..at(place.end));
-}
-
-fn bytes_at<'a>(input: &'a Map, place: &Range<u64>) -> &'a [u8] {
-    zstn_core::bytes::part(input, place.clone())
-}
+/// The memory in which frames are checked before any of them is decoded, even if more
+/// is allowed: more would make nothing faster.
+pub(crate) const MAX_CHECKED_BYTES: u64 = 512 << 20;

@@ -1,11 +1,13 @@
 //! The frames of a container, and runs of small ones.
 
+use std::borrow::Cow;
 use std::iter;
 use std::ops::Range;
 
 use zstn_core::container::zstn::{self, Index, Prefix};
 
-use crate::source::{Map, Source};
+use crate::Result;
+use crate::source::{Local, Source};
 
 /// A frame and all the spans it fills. There may be a hundred thousand, so
 /// that all else is looked up or parsed anew when it is needed.
@@ -23,9 +25,13 @@ impl Part {
         self.span.end - self.span.start
     }
 
+    pub(super) fn stored_len_bytes(&self) -> u64 {
+        self.place.end - self.place.start
+    }
+
     /// Returns the larger of its lengths, stored and decoded.
     fn cost_bytes(&self) -> u64 {
-        self.len_bytes().max(self.place.end - self.place.start)
+        self.len_bytes().max(self.stored_len_bytes())
     }
 
     /// Returns whether this is the span of the tensor itself, not of an alias.
@@ -38,9 +44,8 @@ impl Part {
     }
 }
 
-/// Most bytes of the small frames, and of their tensors, in a run. One job works
-/// on a run and then releases it as a whole, since the system maps and releases
-/// more than a small frame at a time.
+/// Most bytes of the small frames, and of their tensors, in a run. One job reads a
+/// run at once, since a read of its own for every small frame would take longer.
 const RUN_BYTES: u64 = 1 << 20;
 
 /// Groups adjacent small frames into runs; a longer frame is a run by itself.
@@ -58,11 +63,29 @@ pub(super) fn runs(parts: &[Part]) -> Vec<&[Part]> {
     parts.chunk_by(is_together).collect()
 }
 
-/// Returns the range of the file that the frames of a run take.
-pub(super) fn hull(run: &[Part]) -> Range<u64> {
-    match run {
-        [] => 0..0,
-        [first, ..] => first.place.start..run[run.len() - 1].place.end,
+/// The stored bytes of the frames of a run.
+pub(super) struct Stored<'a> {
+    start: u64,
+    bytes: Cow<'a, [u8]>,
+}
+
+impl<'a> Stored<'a> {
+    /// Reads the frames of a run.
+    pub(super) fn read(input: &'a Local, run: &[Part]) -> Result<Self> {
+        let place = match run {
+            [] => 0..0,
+            [first, ..] => first.place.start..run[run.len() - 1].place.end,
+        };
+        Ok(Self {
+            start: place.start,
+            bytes: input.read(place)?,
+        })
+    }
+
+    /// Returns the frame of a part of the run.
+    pub(super) fn of(&self, part: &Part) -> &[u8] {
+        let place = part.place.start - self.start..part.place.end - self.start;
+        zstn_core::bytes::part(&self.bytes, place)
     }
 }
 
@@ -92,12 +115,16 @@ pub(super) fn parts(index: &Index) -> Vec<Part> {
     parts
 }
 
-/// Returns the only frame of a container without an index.
-pub(super) fn single(input: &Map, prefix: &Prefix) -> zstn_core::Result<Part> {
-    let rest = zstn_core::bytes::part(input, prefix.end()..input.len_bytes());
+/// Returns the only frame of a container of `len_bytes` without an index, given the
+/// 8 bytes after its prefix.
+pub(super) fn single(
+    after_prefix: &[u8],
+    len_bytes: u64,
+    prefix: &Prefix,
+) -> zstn_core::Result<Part> {
     Ok(Part {
         number: 0,
-        place: zstn::single_frame_range(rest, prefix)?,
+        place: zstn::single_frame_range(after_prefix, len_bytes, prefix)?,
         span: 0..prefix.data_len_bytes,
         more_spans: Vec::new(),
     })

@@ -2,7 +2,6 @@
 
 use std::ops::Range;
 
-use zstn_core::bytes::index;
 use zstn_core::container::foreign::compressed_tensors::{Format, SparseWriter, Stored};
 use zstn_core::container::safetensors::{self, Tensor};
 
@@ -10,7 +9,7 @@ use super::conversion::Conversion;
 use super::shards::{self, Naming};
 use super::{Detail, Written, config};
 use crate::output::{FolderPlace, OutputFolder};
-use crate::source::{CONFIG, Map};
+use crate::source::{CONFIG, Local};
 use crate::{Result, Source};
 
 const SPOOL: &str = "spool";
@@ -55,7 +54,7 @@ pub fn write(conversion: &Conversion, format: Format) -> Result<Written> {
     let files = Files {
         conversion,
         folder: &folder,
-        data: spool.map()?,
+        data: spool.written()?,
         stored: &stored,
     };
     let mut len_bytes = files.write()?;
@@ -76,7 +75,7 @@ pub fn write(conversion: &Conversion, format: Format) -> Result<Written> {
 struct Files<'a> {
     conversion: &'a Conversion<'a>,
     folder: &'a OutputFolder,
-    data: Map,
+    data: Local,
     stored: &'a [Tensor],
 }
 
@@ -127,7 +126,7 @@ impl Files<'_> {
         let inputs: Vec<&dyn Source> = self.conversion.reader.all_sources().collect();
         output.check_inputs(&inputs)?;
         output.write(&head)?;
-        output.write_pieces(&self.data, index(start)..index(end))?;
+        output.write_part(&self.data, start..end)?;
         output.finish()?;
         Ok(head.len() as u64 + (end - start))
     }

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use zstn_core::Rule;
 use zstn_core::limits::HEADER_LEN_BYTES;
 
-use crate::source::{CONFIG, Input, Location};
+use crate::source::{CONFIG, Input, Location, regular};
 use crate::{Error, Result};
 
 /// The key that the settings of the writer get.
@@ -34,7 +34,7 @@ pub fn text(input: &Input, settings: &str) -> Result<Vec<u8>> {
                 format!("a configuration of {} bytes is over the cap", file.len()),
             )));
         }
-        Some(_) => std::fs::read(&path).map_err(Error::file("read", &path))?,
+        Some(_) => regular::read(&path).map_err(Error::file("read", &path))?,
         None => b"{}".to_vec(),
     };
     merge(&found, settings).map_err(|error| {

@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use zstn_core::catalog::{self, Kind};
 use zstn_core::engine::Engine as _;
+use zstn_core::limits::HEAD_LEN_BYTES;
 use zstn_core::model;
 
 use super::ConvertOptions;
 use crate::finished;
 use crate::output::{Mode, check_inputs};
 use crate::pack::batch;
-use crate::source::{Input, Location, Map, Source};
+use crate::source::{Input, Local, Location, Source};
 use crate::{Engine, Error, Output, Progress, Reader, Result, Tensor};
 
 /// Parts of the memory allowed that the tensors of a batch may take: they are
@@ -56,8 +57,8 @@ impl<'a> Conversion<'a> {
         lens.fold(0, u64::saturating_add)
     }
 
-    /// Returns the input as one mapped file, if it is a single one of `kind`.
-    pub fn map(&self, kind: Kind) -> Result<Option<Arc<Map>>> {
+    /// Returns the whole input, if it is a single file of `kind`.
+    pub fn local(&self, kind: Kind) -> Result<Option<Arc<Local>>> {
         if !matches!(kind, Kind::Safetensors | Kind::Zstn) {
             return Ok(None);
         }
@@ -65,9 +66,9 @@ impl<'a> Conversion<'a> {
         if self.kind() != kind || self.input.location().is_some_and(is_several) {
             return Ok(None);
         }
-        let map = self.input.map(&self.options.http, &())?;
-        let found = catalog::recognise(&map[..map.len().min(16)], map.len_bytes());
-        Ok((found == Ok(kind)).then_some(map))
+        let local = self.input.fetch(&self.options.http, &())?;
+        let found = catalog::recognise(&local.head(HEAD_LEN_BYTES)?, local.len_bytes());
+        Ok((found == Ok(kind)).then_some(local))
     }
 
     /// Reads the tensors of those numbers batch by batch, gives each to `job`

@@ -142,8 +142,8 @@ impl Spool {
     }
 
     fn copy(&self, output: &mut Output) -> Result<u64> {
-        let map = self.output.map()?;
-        output.write_pieces(&map, 0..map.len())?;
-        Ok(map.len_bytes())
+        let streams = self.output.written()?;
+        output.write_part(&streams, 0..streams.len_bytes())?;
+        Ok(streams.len_bytes())
     }
 }

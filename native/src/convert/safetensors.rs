@@ -19,7 +19,7 @@ pub fn write(conversion: &Conversion) -> Result<Written> {
             Ok(plan.len_bytes())
         });
     }
-    if let Some(packed) = conversion.map(Kind::Zstn)? {
+    if let Some(packed) = conversion.local(Kind::Zstn)? {
         // The original file, to the last blank of its header.
         let output = conversion.create(conversion.output)?;
         let progress = conversion.progress;

@@ -11,7 +11,7 @@ use super::safetensors::Plan;
 use super::shards::{self, Naming};
 use crate::output::Staging;
 use crate::pack::pack_file;
-use crate::source::Map;
+use crate::source::Local;
 use crate::unpack::unpack_file;
 use crate::{Effort, Error, FinishedTensor, PackOptions, Progress, Result};
 
@@ -33,7 +33,7 @@ pub fn write(conversion: &Conversion, effort: Effort) -> Result<Written> {
         .extended(conversion.options.extended)
         .memory_bytes(conversion.options.memory_bytes);
     options.check()?;
-    let pack = |input: &Map, output: &Path, progress: &dyn Progress| {
+    let pack = |input: &Local, output: &Path, progress: &dyn Progress| {
         let output = conversion.create(output)?;
         let options = options.clone().progress(progress);
         pack_file(conversion.engine, input, output, &options)
@@ -49,13 +49,13 @@ pub fn write(conversion: &Conversion, effort: Effort) -> Result<Written> {
         });
     }
     let progress = conversion.progress;
-    if let Some(plain) = conversion.map(Kind::Safetensors)? {
+    if let Some(plain) = conversion.local(Kind::Safetensors)? {
         let report = pack(&plain, conversion.output, progress)?;
         return Ok(Written::file(conversion, report.packed_bytes));
     }
     let staging = staging()?;
     let spool = staging.path(SPOOL);
-    match conversion.map(Kind::Zstn)? {
+    match conversion.local(Kind::Zstn)? {
         Some(packed) => {
             let output = conversion.create(&spool)?;
             unpack_file(conversion.engine, &packed, output, u64::MAX, &())?;
@@ -68,9 +68,9 @@ pub fn write(conversion: &Conversion, effort: Effort) -> Result<Written> {
 }
 
 /// The spooled file, under the name of the input.
-fn open(conversion: &Conversion, spool: &Path) -> Result<Map> {
+fn open(conversion: &Conversion, spool: &Path) -> Result<Local> {
     let file = std::fs::File::open(spool).map_err(Error::file("open", spool))?;
-    Map::new(conversion.input.to_string(), &file)
+    Local::of_file(conversion.input.to_string(), &file)
 }
 
 /// Progress of a shard, which is a part of the whole.

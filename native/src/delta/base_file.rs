@@ -8,7 +8,7 @@ use zstn_core::catalog::{Kind, recognise};
 use zstn_core::limits::HEAD_LEN_BYTES;
 
 use super::Checked;
-use crate::source::{HttpOptions, Input, Map, Source};
+use crate::source::{HttpOptions, Input, Local, Source};
 use crate::{Engine, Error, Output, Phase, Progress, Result, unpack};
 
 /// The most bases of a delta: one that is plain or a container, and deltas against
@@ -40,7 +40,7 @@ pub(crate) fn check_chain(bases: &[impl std::fmt::Display]) -> Result<()> {
 /// with a digest over all data of its base, so every tensor would be decoded at
 /// least twice, and in a chain once more for each generation.
 #[derive(Debug)]
-pub(crate) struct BaseFile(Arc<Map>);
+pub(crate) struct BaseFile(Arc<Local>);
 
 impl BaseFile {
     /// Opens the first file of `chain`. If it is a delta, the second file is
@@ -61,14 +61,14 @@ impl BaseFile {
     ) -> Result<Self> {
         check_chain(chain)?;
         progress.phase(Phase::RestoreBase);
-        let mut maps: Vec<Arc<Map>> = Vec::with_capacity(chain.len());
+        let mut files: Vec<Arc<Local>> = Vec::with_capacity(chain.len());
         for input in chain {
-            if let Some(before) = maps.last() {
+            if let Some(before) = files.last() {
                 check_takes_base(before, &input.to_string())?;
             }
-            maps.push(input.map(http, progress)?);
+            files.push(input.fetch(http, progress)?);
         }
-        let base = Self::restore(engine, maps, memory_bytes, progress);
+        let base = Self::restore(engine, files, memory_bytes, progress);
         progress.phase(Phase::Main);
         base
     }
@@ -81,7 +81,7 @@ impl BaseFile {
     /// Those of [`BaseFile::open`].
     pub(crate) fn open_for(
         engine: &Engine,
-        input: &Map,
+        input: &Local,
         chain: &[Input],
         http: &HttpOptions,
         memory_bytes: u64,
@@ -100,7 +100,7 @@ impl BaseFile {
     /// Those of [`BaseFile::open`].
     pub(crate) fn restore(
         engine: &Engine,
-        mut chain: Vec<Arc<Map>>,
+        mut chain: Vec<Arc<Local>>,
         memory_bytes: u64,
         progress: &dyn Progress,
     ) -> Result<Self> {
@@ -138,26 +138,25 @@ impl BaseFile {
 }
 
 impl Deref for BaseFile {
-    type Target = Map;
+    type Target = Local;
 
-    fn deref(&self) -> &Map {
+    fn deref(&self) -> &Local {
         &self.0
     }
 }
 
-fn kind(map: &Map) -> Result<Kind> {
-    let len = map.len_bytes();
-    let head = map.read(0..len.min(HEAD_LEN_BYTES))?;
-    recognise(&head, len).map_err(Error::place(map.name()))
+fn kind(input: &Local) -> Result<Kind> {
+    let head = input.head(HEAD_LEN_BYTES)?;
+    recognise(&head, input.len_bytes()).map_err(Error::place(input.name()))
 }
 
 /// Refuses a file that is not a delta, although `base` was given as its base.
-fn check_takes_base(map: &Map, base: &str) -> Result<()> {
-    match kind(map)? {
+fn check_takes_base(input: &Local, base: &str) -> Result<()> {
+    match kind(input)? {
         Kind::Delta => Ok(()),
         _ => Err(Error::Usage(format!(
             "{} is not a difference from another checkpoint and takes no base; leave out {base}",
-            map.name()
+            input.name()
         ))),
     }
 }
@@ -170,7 +169,7 @@ struct Restoring<'a> {
 }
 
 impl Restoring<'_> {
-    fn container(&self, input: &Map) -> Result<Map> {
+    fn container(&self, input: &Local) -> Result<Local> {
         restored(&[input], |output| {
             unpack::restore(
                 self.engine,
@@ -183,9 +182,9 @@ impl Restoring<'_> {
         })
     }
 
-    fn delta(&self, input: &Map, base: &Map) -> Result<Map> {
+    fn delta(&self, input: &Local, base: &Local) -> Result<Local> {
         restored(&[input, base], |output| {
-            let delta = Checked::parse(self.engine, input, base)?;
+            let delta = Checked::parse(self.engine, input, base, self.memory_bytes)?;
             delta.restore(self.engine, output, self.memory_bytes, &self.progress)
         })
     }
@@ -193,7 +192,7 @@ impl Restoring<'_> {
 
 /// Makes a temporary file from `inputs`, under the name of the first in
 /// messages.
-fn restored(inputs: &[&Map], write: impl FnOnce(&Output) -> Result<()>) -> Result<Map> {
+fn restored(inputs: &[&Local], write: impl FnOnce(&Output) -> Result<()>) -> Result<Local> {
     let output = Output::temporary()?;
     let written = write(&output);
     // Whatever else went wrong may come of the change.
@@ -201,8 +200,8 @@ fn restored(inputs: &[&Map], write: impl FnOnce(&Output) -> Result<()>) -> Resul
         .iter()
         .try_for_each(|input| input.check_unchanged())?;
     written?;
-    let map = output.map_as(inputs[0].name().into())?;
-    Ok(map.restored_from(inputs))
+    let restored = output.written_as(inputs[0].name().into())?;
+    Ok(restored.restored_from(inputs))
 }
 
 /// The progress of one file after the other as that of one piece of work.

@@ -4,25 +4,28 @@
 use std::ops::Range;
 
 use zstn_core::TensorRef;
-use zstn_core::bytes::index;
-use zstn_core::container::model_delta::{DeltaPacker, Kind, RecordInfo, announce, short_digest};
+use zstn_core::container::model_delta::{
+    BaseHeader, DeltaPacker, Kind, RecordInfo, announce, record_head, shortened,
+};
 use zstn_core::container::safetensors::Tensor;
+use zstn_core::digest;
 use zstn_core::frame::{Edition, delta, difference};
 use zstn_core::transform::xor;
 
 use crate::pack::{Data, FilePacker};
-use crate::source::{Map, Source};
+use crate::source::{Local, Source};
 use crate::{Engine, Error, Output, PackOptions, Result};
 
-/// First bytes of a frame, which hold its flags.
-const FLAGS_BYTES: usize = 16;
+/// The first bytes of a frame, which hold its family and its flags.
+const HEAD_BYTES: u64 = 16;
 
 /// Two files, and how one is packed against the other.
 pub struct Pair<'a> {
     pub engine: &'a Engine,
-    pub target: &'a Map,
-    pub base: &'a Map,
-    pub packing: &'a DeltaPacker<'a>,
+    pub target: &'a Local,
+    pub base: &'a Local,
+    pub packing: &'a DeltaPacker,
+    pub base_header: &'a BaseHeader,
     pub options: &'a PackOptions<'a>,
 }
 
@@ -39,7 +42,7 @@ struct Payload {
     kind: Kind,
     edition: Edition,
     head: Vec<u8>,
-    frame: Option<Map>,
+    frame: Option<Local>,
 }
 
 impl Payload {
@@ -53,58 +56,53 @@ impl Payload {
         }
     }
 
-    fn len(&self) -> usize {
-        self.head.len() + self.frame.as_ref().map_or(0, |map| map.len())
+    fn len_bytes(&self) -> u64 {
+        self.head.len() as u64 + self.frame.as_ref().map_or(0, Local::len_bytes)
     }
 }
 
 impl Pair<'_> {
     /// Writes the record of tensor `number`, the same bytes as those of
-    /// [`DeltaPacker::code`].
+    /// [`code`](zstn_core::container::model_delta::code).
     pub fn write(&self, number: usize, output: &mut Output) -> Result<Written> {
         let refuse = Error::place(self.target.name());
         let tensor = &self.packing.tensors()[number];
-        let place = at(&self.packing.range(number)?);
-        let reference = self.packing.reference(number).map(|place| at(&place));
-        let digest = short_digest(self.target.pieces(place.clone()));
-        let same = |reference: &Range<usize>| {
-            let pieces = self.target.pieces(place.clone());
-            pieces.eq(self.base.pieces(reference.clone()))
+        let place = self.packing.range(tensor);
+        let reference = self.base_header.reference(tensor);
+        let digest = digest::of_fed(|sink| self.target.feed(place.clone(), sink))?;
+        let is_same = match &reference {
+            Some(reference) => self.is_same(&place, reference)?,
+            None => false,
         };
-        let payload = if reference.as_ref().is_some_and(same) {
-            Payload::of(Kind::Copy)
-        } else {
-            self.payload(&place, reference.as_ref(), tensor)?
+        let payload = match is_same {
+            true => Payload::of(Kind::Copy),
+            false => self.payload(&place, reference.as_ref(), tensor)?,
         };
+        let payload_len = payload.len_bytes();
         let Payload {
             kind,
             edition,
             head,
             frame,
         } = payload;
-        let payload_len = (head.len() + frame.as_ref().map_or(0, |map| map.len())) as u64;
         let (mut head, mut skipped) = (head, 0);
         if let (true, Some(frame)) = (head.is_empty(), &frame) {
-            skipped = frame.len().min(FLAGS_BYTES);
-            head = frame[..skipped].to_vec();
+            head = frame.head(HEAD_BYTES)?.into_owned();
+            skipped = head.len() as u64;
         }
         announce(kind, &mut head);
-        let record_head = self
-            .packing
-            .head(number, kind, payload_len)
-            .map_err(&refuse)?;
+        let record_head = record_head(tensor, kind, payload_len).map_err(&refuse)?;
         output.write_final(&record_head)?;
         output.write_final(&head)?;
         if let Some(frame) = frame {
-            for piece in frame.pieces(skipped..frame.len()) {
-                output.write_final(piece)?;
-            }
+            let rest = skipped..frame.len_bytes();
+            frame.try_feed(rest, &mut |piece| output.write_final(piece))?;
         }
-        self.options.progress.advance(place.len() as u64);
+        self.options.progress.advance(place.end - place.start);
         let info = RecordInfo {
             kind,
             payload_len_bytes: payload_len,
-            digest,
+            digest: shortened(&digest),
         };
         Ok(Written {
             len_bytes: record_head.len() as u64 + payload_len,
@@ -116,13 +114,13 @@ impl Pair<'_> {
     /// Returns the smallest payload of a tensor that is not a copy.
     fn payload(
         &self,
-        place: &Range<usize>,
-        reference: Option<&Range<usize>>,
+        place: &Range<u64>,
+        reference: Option<&Range<u64>>,
         tensor: &Tensor,
     ) -> Result<Payload> {
         let full = self.frame(self.target, place.start, tensor, self.options.extended)?;
         let mut smallest = Payload {
-            edition: Edition::of_frame(&full),
+            edition: Edition::of_frame(&full.head(HEAD_BYTES)?),
             frame: Some(full),
             ..Payload::of(Kind::Full)
         };
@@ -130,7 +128,7 @@ impl Pair<'_> {
             return Ok(smallest);
         };
         let (head, frame) = self.delta(tensor, place, reference)?;
-        if head.len() + frame.len() < smallest.len() {
+        if head.len() as u64 + frame.len_bytes() < smallest.len_bytes() {
             smallest = Payload {
                 head,
                 frame: Some(frame),
@@ -141,12 +139,12 @@ impl Pair<'_> {
             return Ok(smallest);
         }
         // Unlike all others, this one is made in memory.
-        let bytes = &self.target[place.clone()];
-        let current = TensorRef::new(bytes, tensor.dtype, &tensor.shape);
-        let base = &self.base[reference.clone()];
+        let bytes = self.target.read(place.clone())?;
+        let current = TensorRef::new(&bytes, tensor.dtype, &tensor.shape);
+        let base = self.base.read(reference.clone())?;
         let options = self.options.encode();
-        match difference::encode(self.engine, current, base, options) {
-            Some(head) if head.len() < smallest.len() => Ok(Payload {
+        match difference::encode(self.engine, current, &base, options) {
+            Some(head) if (head.len() as u64) < smallest.len_bytes() => Ok(Payload {
                 head,
                 ..Payload::of(Kind::Difference)
             }),
@@ -155,7 +153,7 @@ impl Pair<'_> {
     }
 
     /// Returns the frame of as many bytes as `tensor` has, from `start` of `input`.
-    fn frame(&self, input: &Map, start: usize, tensor: &Tensor, extended: bool) -> Result<Map> {
+    fn frame(&self, input: &Local, start: u64, tensor: &Tensor, extended: bool) -> Result<Local> {
         let options = PackOptions {
             progress: &(),
             extended,
@@ -169,29 +167,40 @@ impl Pair<'_> {
         let mut output = Output::temporary()?;
         let len = packer.large(&alone, 0, &mut output)?.len_bytes;
         output.cut(len)?;
-        output.map()
+        output.written()
     }
 
     /// Head and frame of the difference.
     fn delta(
         &self,
         tensor: &Tensor,
-        place: &Range<usize>,
-        reference: &Range<usize>,
-    ) -> Result<(Vec<u8>, Map)> {
+        place: &Range<u64>,
+        reference: &Range<u64>,
+    ) -> Result<(Vec<u8>, Local)> {
         let mut difference = Output::temporary()?;
-        let pieces = self.target.pieces(place.clone());
-        for (current, old) in pieces.zip(self.base.pieces(reference.clone())) {
-            let mut piece = current.to_vec();
-            xor::apply(&mut piece, old);
-            difference.write(&piece)?;
-        }
-        let head = delta::head(self.base.pieces(reference.clone()));
-        let frame = self.frame(&difference.map()?, 0, tensor, false)?;
+        let mut at = reference.start;
+        self.target.try_feed(place.clone(), &mut |current| {
+            let end = at + current.len() as u64;
+            let mut piece = self.base.read(at..end)?.into_owned();
+            at = end;
+            xor::apply(&mut piece, current);
+            difference.write(&piece)
+        })?;
+        let head = delta::head(|sink| self.base.feed(reference.clone(), sink))?;
+        let frame = self.frame(&difference.written()?, 0, tensor, false)?;
         Ok((head, frame))
     }
-}
 
-fn at(place: &Range<u64>) -> Range<usize> {
-    index(place.start)..index(place.end)
+    /// Returns whether the target at `place` has the bytes that the base has at
+    /// `reference`, which is as long.
+    fn is_same(&self, place: &Range<u64>, reference: &Range<u64>) -> Result<bool> {
+        let (mut is_same, mut at) = (true, reference.start);
+        self.target.try_feed(place.clone(), &mut |current| {
+            let end = at + current.len() as u64;
+            is_same = is_same && *self.base.read(at..end)? == *current;
+            at = end;
+            Ok(())
+        })?;
+        Ok(is_same)
+    }
 }

@@ -10,17 +10,19 @@ use std::ops::Range;
 use zstn_core::bytes::index;
 use zstn_core::container::VERSION_OFFSET_BYTES;
 use zstn_core::container::model_delta::{
-    Base, Coded, DeltaPacker, Kind, ModelDelta, RecordInfo, RestoredCheck, version,
+    BaseHeader, Coded, DataDigest, DeltaPacker, DeltaTable, Kind, RecordInfo, RestoredCheck, code,
+    version,
 };
+use zstn_core::container::safetensors::{PREFIX_BYTES, header_len_bytes};
 use zstn_core::digest;
 use zstn_core::engine::Engine as _;
 use zstn_core::frame::Edition;
 
-use crate::container::{decode_in_order, decode_in_waves};
+use crate::container::{MAX_CHECKED_BYTES, decode_in_order, decode_in_waves};
 use crate::finished::{self, FinishedTensor, Listed};
 use crate::pack::{batch, max_packed_bytes};
 use crate::report::{PackedFile, Storage, UnpackedFile};
-use crate::source::{Map, Source};
+use crate::source::{Local, Source};
 use crate::{Engine, Error, Output, PackOptions, Progress, Result, unpack};
 
 mod base_file;
@@ -35,8 +37,8 @@ const SHARES: u64 = 6;
 /// Packs the safetensors file `target` against `base`.
 pub(crate) fn pack_delta(
     engine: &Engine,
-    target: &Map,
-    base: &Map,
+    target: &Local,
+    base: &Local,
     mut output: Output,
     options: &PackOptions,
 ) -> Result<PackedFile> {
@@ -55,21 +57,48 @@ pub(crate) fn pack_delta(
     Ok(report)
 }
 
+/// Returns the first bytes of a safetensors file, up to its data; only the very
+/// first of a file that is none.
+fn safetensors_head(input: &Local) -> Result<Cow<'_, [u8]>> {
+    let start = input.head(PREFIX_BYTES)?;
+    match header_len_bytes(&start, input.len_bytes()) {
+        Ok(len) => input.head(PREFIX_BYTES + len),
+        Err(_) => Ok(start),
+    }
+}
+
+/// Reads the header of the base.
+fn base_header(base: &Local) -> Result<BaseHeader> {
+    let head = safetensors_head(base)?;
+    BaseHeader::parse(&head, base.len_bytes()).map_err(Error::place(base.name()))
+}
+
+/// Returns the digest of the base's data.
+fn data_digest(base: &Local, header: &BaseHeader) -> Result<[u8; 8]> {
+    let mut digest = DataDigest::default();
+    base.feed(header.data(), &mut |piece| digest.update(piece))?;
+    Ok(digest.finish())
+}
+
 fn write_delta(
     engine: &Engine,
-    target: &Map,
-    base: &Map,
+    target: &Local,
+    base: &Local,
     output: &mut Output,
     options: &PackOptions,
 ) -> Result<PackedFile> {
     let refuse = Error::place(target.name());
-    let parsed = Base::parse(base).map_err(Error::place(base.name()))?;
-    let packing = DeltaPacker::new(target, &parsed).map_err(&refuse)?;
+    let base_header = base_header(base)?;
+    let head = safetensors_head(target)?;
+    let header_len = header_len_bytes(&head, target.len_bytes()).map_err(&refuse)?;
+    let json = zstn_core::bytes::part(&head, PREFIX_BYTES..PREFIX_BYTES + header_len).to_vec();
+    drop(head);
+    let packing = DeltaPacker::new(json, target.len_bytes()).map_err(&refuse)?;
     let tensors = packing.tensors();
     let lens: Vec<u64> = tensors.iter().map(|t| t.span.end - t.span.start).collect();
     options.progress.begin(lens.iter().sum());
-    let digest = parsed.digest(&|read| release(base, &read));
-    let prefix = packing.prefix(digest).map_err(&refuse)?;
+    let digest = data_digest(base, &base_header)?;
+    let prefix = packing.prefix(Edition::Plain, digest).map_err(&refuse)?;
     if options.extended {
         output.hold();
     }
@@ -95,27 +124,31 @@ fn write_delta(
             options.progress.tensor(&tensor);
         }
     };
-    let code = |number: usize| {
-        let coded = packing.code(engine, number, options.encode());
-        if let Ok(range) = packing.range(number) {
-            release(target, &range);
-        }
-        if let Some(place) = parsed.range(&tensors[number].name) {
-            release(base, &place);
-        }
+    let code = |number: usize| -> Result<Coded> {
+        let tensor = &tensors[number];
+        let bytes = target.read(packing.range(tensor))?;
+        let reference = base_header.reference(tensor);
+        let reference = reference.map(|range| base.read(range)).transpose()?;
+        let coded = code(
+            engine,
+            tensor,
+            &bytes,
+            reference.as_deref(),
+            options.encode(),
+        );
+        let coded = coded.map_err(&refuse)?;
         options.progress.advance(lens[number]);
-        if let Ok(coded) = &coded {
-            let payload_len = index(coded.info.payload_len_bytes);
-            let payload = &coded.record[coded.record.len() - payload_len..];
-            tell(number, coded.info, payload);
-        }
-        coded
+        let payload_len = index(coded.info.payload_len_bytes);
+        let payload = &coded.record[coded.record.len() - payload_len..];
+        tell(number, coded.info, payload);
+        Ok(coded)
     };
     let pair = large::Pair {
         engine,
         target,
         base,
         packing: &packing,
+        base_header: &base_header,
         options,
     };
     let no_aliases = vec![None; lens.len()];
@@ -136,8 +169,7 @@ fn write_delta(
         );
         written?;
         settle_version(latest, packed_bytes, output)?;
-        let coded: zstn_core::Result<Vec<Coded>> = coded.into_iter().collect();
-        pending = coded.map_err(&refuse)?;
+        pending = coded.into_iter().collect::<Result<Vec<Coded>>>()?;
         places.extend(pending.iter().map(|coded| coded.info));
         packed_bytes += pending.iter().map(|c| c.record.len() as u64).sum::<u64>();
         if batch.large {
@@ -161,7 +193,8 @@ fn write_delta(
         count(Kind::Delta) + count(Kind::Difference),
     );
     let whole = count(Kind::Full);
-    let trailer = packing.trailer(places, digest::of_pieces(target.pieces(0..target.len())));
+    let target_digest = digest::of_fed(|sink| target.feed(0..target.len_bytes(), sink))?;
+    let trailer = packing.trailer(&base_header, places, target_digest);
     output.write_final(&trailer)?;
     Ok(PackedFile {
         input: target.name().into(),
@@ -182,16 +215,16 @@ fn write_delta(
 /// written is compared with the trailer before it gets its name.
 pub(crate) fn unpack_delta(
     engine: &Engine,
-    input: &Map,
-    base: &Map,
+    input: &Local,
+    base: &Local,
     output: Output,
     memory_bytes: u64,
     progress: &dyn Progress,
 ) -> Result<UnpackedFile> {
     output.check_inputs(&[input, base])?;
-    let restored = Checked::parse(engine, input, base).and_then(|delta| {
+    let restored = Checked::parse(engine, input, base, memory_bytes).and_then(|delta| {
         delta.restore(engine, &output, memory_bytes, progress)?;
-        Ok(delta.delta.original_len_bytes())
+        Ok(delta.table.original_len_bytes())
     });
     // Whatever else went wrong may come of the change.
     let unchanged = input.check_unchanged().and(base.check_unchanged());
@@ -201,36 +234,54 @@ pub(crate) fn unpack_delta(
 /// A delta and its base that fit each other, every record checked as far as
 /// that is possible without decoding.
 pub(crate) struct Checked<'a> {
-    pub(crate) delta: ModelDelta<'a>,
-    base: Base<'a>,
-    maps: [&'a Map; 2],
+    pub(crate) table: DeltaTable,
+    base_header: BaseHeader,
+    input: &'a Local,
+    base: &'a Local,
 }
 
 impl<'a> Checked<'a> {
-    pub(crate) fn parse(engine: &Engine, input: &'a Map, base_map: &'a Map) -> Result<Self> {
-        let refuse = Error::place(input.name());
-        let base = Base::parse(base_map).map_err(Error::place(base_map.name()))?;
-        let delta = ModelDelta::parse(input).map_err(&refuse)?;
-        let pair = format!("{} with the base {}", input.name(), base_map.name());
-        delta
-            .check_base(&base, &|read| release(base_map, &read))
+    /// Reads everything but the tensors, and checks every record. Payloads of about
+    /// `memory_bytes` at most are read at a time.
+    pub(crate) fn parse(
+        engine: &Engine,
+        input: &'a Local,
+        base: &'a Local,
+        memory_bytes: u64,
+    ) -> Result<Self> {
+        let base_header = base_header(base)?;
+        let table = DeltaTable::read(input.len_bytes(), &mut |range| input.read(range));
+        let table = table.map_err(|error| error.placed(input.name()))?;
+        let pair = format!("{} with the base {}", input.name(), base.name());
+        table
+            .check_base(&base_header, data_digest(base, &base_header)?)
             .map_err(Error::place(pair))?;
         let checked = Self {
-            delta,
+            table,
+            base_header,
+            input,
             base,
-            maps: [input, base_map],
         };
-        engine
-            .map((0..checked.delta.records().len()).collect(), |number| {
-                let result = checked.delta.check(number, &checked.base);
-                // Checking has looked into every part of the payload.
-                checked.release(number);
-                result
-            })
-            .into_iter()
-            .collect::<zstn_core::Result<()>>()
-            .map_err(&refuse)?;
+        let check = |number: usize| {
+            let payload = checked.payload(number)?;
+            let result = checked.table.check(number, &payload, &checked.base_header);
+            result.map_err(Error::place(input.name()))
+        };
+        let records = checked.table.records();
+        let numbers: Vec<usize> = (0..records.len()).collect();
+        let payload_bytes = |&number: &usize| {
+            let payload = &records[number].payload;
+            payload.end - payload.start
+        };
+        let memory_bytes = memory_bytes.min(MAX_CHECKED_BYTES);
+        decode_in_waves(engine, &numbers, payload_bytes, memory_bytes, check)?;
         Ok(checked)
+    }
+
+    /// Reads the payload of a record.
+    fn payload(&self, number: usize) -> Result<Cow<'a, [u8]>> {
+        self.input
+            .read(self.table.records()[number].payload.clone())
     }
 
     /// Decodes every tensor and hands it to `sink` with its span of the data
@@ -245,34 +296,38 @@ impl<'a> Checked<'a> {
         progress: &dyn Progress,
         sink: impl Fn(Range<u64>, &[u8]) -> Result<()> + Sync + Send,
     ) -> Result<()> {
-        progress.begin(self.delta.data_len_bytes());
-        let records = self.delta.records();
+        let data_len_bytes = self.table.data_len_bytes();
+        progress.begin(data_len_bytes);
+        let records = self.table.records();
         let wanted = progress.wants_tensors();
-        let listed = wanted.then(|| Listed::of(self.delta.header(), self.delta.data_len_bytes()));
+        let listed = wanted.then(|| Listed::of(self.table.header(), data_len_bytes));
         let mut numbers: Vec<usize> = (0..records.len()).collect();
         let decode = |number: usize| {
             let record = &records[number];
-            let tensor = self.tensor(engine, number)?;
+            let payload = self.payload(number)?;
+            let tensor = self.tensor(engine, number, &payload)?;
             sink(record.span.clone(), &tensor)?;
             if let Some(listed) = &listed {
-                let payload = zstn_core::bytes::part(self.maps[0], record.payload.clone());
-                let storage = finished::record(record.kind, payload);
+                let storage = finished::record(record.kind, &payload);
                 let len = record.len_bytes();
                 let tensor = listed.finished(&record.name, len, storage, payload.len() as u64);
                 progress.tensor(&tensor);
             }
-            self.release(number);
             progress.advance(record.len_bytes());
             Ok(tensor)
         };
-        let cost = |&number: &usize| records[number].len_bytes();
-        let is_tiled = self.delta.overlapping().is_empty();
-        let Some(check) = self.delta.restored_check().filter(|_| is_tiled) else {
+        // The tensor, and that of the base.
+        let cost = |&number: &usize| match records[number].kind {
+            Kind::Full => records[number].len_bytes(),
+            _ => records[number].len_bytes().saturating_mul(2),
+        };
+        let is_tiled = self.table.overlapping().is_empty();
+        let Some(check) = self.table.restored_check().filter(|_| is_tiled) else {
             let decode = |number| decode(number).map(drop);
             return decode_in_waves(engine, &numbers, cost, memory_bytes, decode);
         };
         numbers.sort_by_key(|&number| (records[number].span.start, records[number].span.end));
-        let header = self.delta.header();
+        let header = self.table.header();
         let mut check = Some(
             check
                 .with(&(header.len() as u64).to_le_bytes())
@@ -283,7 +338,7 @@ impl<'a> Checked<'a> {
         };
         decode_in_order(engine, &numbers, cost, memory_bytes, decode, hash)?;
         let finished = check.map_or(Ok(()), RestoredCheck::finish);
-        finished.map_err(Error::place(self.maps[0].name()))
+        finished.map_err(Error::place(self.input.name()))
     }
 
     /// Writes the whole target and checks all that shows only then.
@@ -294,7 +349,7 @@ impl<'a> Checked<'a> {
         memory_bytes: u64,
         progress: &dyn Progress,
     ) -> Result<()> {
-        let delta = &self.delta;
+        let delta = &self.table;
         let data_start = unpack::begin(output, delta.header(), delta.original_len_bytes())?;
         self.decode(engine, memory_bytes, progress, |span, tensor| {
             output.write_at(tensor, data_start + span.start)
@@ -303,38 +358,37 @@ impl<'a> Checked<'a> {
         if shared.is_empty() {
             return Ok(());
         }
-        let refuse = Error::place(self.maps[0].name());
-        let written = output.map()?;
+        let refuse = Error::place(self.input.name());
+        let written = output.written()?;
         for number in shared {
             let record = &delta.records()[number];
             let span = data_start + record.span.start..data_start + record.span.end;
-            let tensor = self.tensor(engine, number)?;
+            let tensor = self.tensor(engine, number, &self.payload(number)?)?;
             delta
-                .check_shared(record, zstn_core::bytes::part(&written, span), &tensor)
+                .check_shared(record, &written.read(span)?, &tensor)
                 .map_err(&refuse)?;
         }
-        let check = delta.restored_check();
-        let check = check.map(|check| {
-            let pieces = written.pieces(0..written.len());
-            pieces.fold(check, RestoredCheck::with)
-        });
+        let mut check = delta.restored_check();
+        written.feed(0..written.len_bytes(), &mut |piece| {
+            check = check.take().map(|check| check.with(piece));
+        })?;
         check.map_or(Ok(()), RestoredCheck::finish).map_err(&refuse)
     }
 
-    fn tensor(&self, engine: &Engine, number: usize) -> Result<Cow<'_, [u8]>> {
-        let decoded = self.delta.decode(engine, number, &self.base);
-        decoded.map_err(Error::place(self.maps[0].name()))
+    /// Decodes the tensor of a record with this payload.
+    fn tensor(&self, engine: &Engine, number: usize, payload: &[u8]) -> Result<Cow<'a, [u8]>> {
+        let refuse = Error::place(self.input.name());
+        let reference = self.table.reference(number, &self.base_header);
+        let reference = reference.map_err(&refuse)?;
+        let reference = reference.map(|range| self.base.read(range)).transpose()?;
+        let decoded = self
+            .table
+            .decode(engine, number, payload, reference.as_deref());
+        let decoded = match decoded.map_err(&refuse)? {
+            Cow::Owned(tensor) => Some(Cow::Owned(tensor)),
+            Cow::Borrowed(_) => None,
+        };
+        // Otherwise the tensor is that of the base.
+        Ok(decoded.or(reference).unwrap_or_default())
     }
-
-    fn release(&self, number: usize) {
-        let record = &self.delta.records()[number];
-        release(self.maps[0], &record.payload);
-        if let Some(place) = self.base.range(&record.name) {
-            release(self.maps[1], &place);
-        }
-    }
-}
-
-fn release(map: &Map, place: &Range<u64>) {
-    map.release(index(place.start)..index(place.end));
 }

@@ -36,7 +36,7 @@ impl Form {
             match file {
                 Location::Path(path) => form.ids.extend(FileId::of_path(path)),
                 Location::Url(url) => form.urls.push(url.clone()),
-                Location::Stdin => {}
+                Location::Pipe(_) | Location::Stdin => {}
             }
         }
         form.stems = names.into_iter().flat_map(stems).collect();
@@ -130,7 +130,7 @@ fn is_equal(one: &Location, other: &Location) -> bool {
 /// taken as it is and with all links followed.
 fn stems(location: &Location) -> Vec<Location> {
     match location {
-        Location::Stdin => Vec::new(),
+        Location::Pipe(_) | Location::Stdin => Vec::new(),
         Location::Url(url) => {
             let url = url.split(['?', '#']).next().unwrap_or_default();
             vec![Location::Url(stem(url.trim_end_matches('/')).into())]

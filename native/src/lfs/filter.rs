@@ -10,7 +10,7 @@ use super::repository::Repository;
 use super::scratch::Scratch;
 use super::stored_form::{HEAD_BYTES, StoredForm};
 use crate::display::Escaped;
-use crate::source::{Map, Source};
+use crate::source::{Local, Source};
 use crate::{Engine, Error, Result, Sink, UnpackOptions, unpack};
 
 /// The beginning of every pointer of git-lfs.
@@ -127,14 +127,15 @@ impl Filter {
     }
 
     fn smudge(&self, name: &str, file: &File, to: impl Write + Send) -> Result<()> {
-        let map = Map::new(name.into(), file)?;
-        let head = &map[..map.len().min(HEAD_BYTES)];
+        let input = Local::of_file(name.into(), file)?;
+        let head = input.head(HEAD_BYTES as u64)?;
         // The filter makes no envelopes.
-        if !matches!(StoredForm::of(head), Ok(StoredForm::Packed)) {
+        if !matches!(StoredForm::of(&head), Ok(StoredForm::Packed)) {
             return copy(file, to);
         }
+        drop(head);
         let options = UnpackOptions::default().memory_bytes(self.memory_bytes);
-        unpack(&self.engine, map, Sink::writer(to), &options).map(drop)
+        unpack(&self.engine, input, Sink::writer(to), &options).map(drop)
     }
 }
 
@@ -145,14 +146,14 @@ fn clean(
     path: &Path,
     to: impl Write,
 ) -> Result<()> {
-    let map = Map::new(name.into(), file)?;
-    if map.len_bytes() <= MAX_POINTER_BYTES && map.starts_with(POINTER) {
+    let input = Local::of_file(name.into(), file)?;
+    let is_short = input.len_bytes() <= MAX_POINTER_BYTES;
+    if is_short && input.read_all()?.starts_with(POINTER) {
         return Err(Error::Usage(format!(
             "{name} is a pointer of git-lfs and not the file itself; adding it would store a \
              pointer to a pointer. Fetch the file first (git lfs pull), then add it"
         )));
     }
-    drop(map);
     match workshop.pack(path, None, &(), &())? {
         Some(packed) => copy(&packed.file, to),
         None => copy(file, to),

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest, Sha256};
 use zstn_core::catalog::{Kind, recognise};
 use zstn_core::container::zstn::{Prefix, parse_sha256};
+use zstn_core::limits::HEAD_LEN_BYTES;
 
 use super::fault::Fault;
 use super::meter::Stage;
@@ -14,7 +15,7 @@ use super::oid::Oid;
 use super::scratch::Scratch;
 use super::stored_form::{ENVELOPE, HEAD_BYTES, StoredForm};
 use crate::proof::{hex, restored};
-use crate::source::{HttpOptions, Map, Source};
+use crate::source::{HttpOptions, Local, Source, regular};
 use crate::unpack::unpack_file;
 use crate::{
     Engine, Error, Location, Output, PackOptions, Progress, Result, Sink, UnpackOptions,
@@ -41,7 +42,7 @@ pub(super) struct Stored {
 
 /// A stored object that has been fetched.
 pub(super) struct Fetched {
-    map: Map,
+    input: Local,
     /// The file that was made for it, if it was.
     path: Option<PathBuf>,
 }
@@ -94,7 +95,7 @@ impl Workshop<'_> {
     /// I/O errors.
     pub(super) fn plain(&self, original: &Path) -> Result<Stored> {
         let (head, _) = head(original)?;
-        let mut from = File::open(original).map_err(Error::file("open", original))?;
+        let mut from = regular::open(original).map_err(Error::file("open", original))?;
         if !StoredForm::needs_envelope(&head) {
             return Stored::new(from, original);
         }
@@ -128,16 +129,16 @@ impl Workshop<'_> {
                 check_most(feed.len_bytes().unwrap_or(0), most)?;
                 let (file, path) = self.scratch.file("fetched")?;
                 Fetched {
-                    map: feed.copy(file, 0, &watch)?,
+                    input: feed.copy(file, 0, &watch)?,
                     path: Some(path),
                 }
             }
             None => Fetched {
-                map: location.map(&http, &watch).map_err(Fault::of_reading)?,
+                input: location.fetch(&http, &watch).map_err(Fault::of_reading)?,
                 path: None,
             },
         };
-        check_most(fetched.map.len_bytes(), most)?;
+        check_most(fetched.input.len_bytes(), most)?;
         Ok(fetched)
     }
 
@@ -177,24 +178,24 @@ impl Workshop<'_> {
         oid: &Oid,
         progress: &dyn Progress,
     ) -> Result<(), Fault> {
-        let map = fetched.map;
-        let start = match form(&map, len_bytes)? {
+        let input = fetched.input;
+        let start = match form(&input, len_bytes)? {
             StoredForm::Packed => {
                 let options = UnpackOptions::default()
                     .memory_bytes(self.memory_bytes)
                     .progress(progress);
-                let found = restored(self.engine, map, &options)?;
+                let found = restored(self.engine, input, &options)?;
                 return same(&found.parse()?, oid);
             }
             StoredForm::Plain => 0,
-            StoredForm::Enveloped => ENVELOPE.len(),
+            StoredForm::Enveloped => ENVELOPE.len() as u64,
         };
         let mut sum = Sha256::new();
-        for piece in map.pieces(start..map.len()) {
+        input.feed(start..input.len_bytes(), &mut |piece| {
             sum.update(piece);
             progress.advance(piece.len() as u64);
-        }
-        map.check_unchanged()?;
+        })?;
+        input.check_unchanged()?;
         same(&hex(&sum.finalize()).parse()?, oid)
     }
 
@@ -207,16 +208,16 @@ impl Workshop<'_> {
         name: &str,
         progress: &dyn Progress,
     ) -> Result<PathBuf, Fault> {
-        let Fetched { map, path } = fetched;
+        let Fetched { input, path } = fetched;
         let target = self.scratch.path(name);
-        let start = match form(&map, len_bytes)? {
+        let start = match form(&input, len_bytes)? {
             StoredForm::Packed => {
                 let output = Output::create(&target)?;
-                unpack_file(self.engine, &map, output, self.memory_bytes, progress)?;
+                unpack_file(self.engine, &input, output, self.memory_bytes, progress)?;
                 return Ok(target);
             }
             StoredForm::Plain => 0,
-            StoredForm::Enveloped => ENVELOPE.len(),
+            StoredForm::Enveloped => ENVELOPE.len() as u64,
         };
         if let (Some(path), 0) = (path, start) {
             return match std::fs::rename(&path, &target) {
@@ -225,11 +226,12 @@ impl Workshop<'_> {
             };
         }
         let (mut file, _) = self.scratch.file(name)?;
-        for piece in map.pieces(start..map.len()) {
+        input.try_feed(start..input.len_bytes(), &mut |piece| {
             file.write_all(piece)
                 .map_err(Error::file("write", &target))?;
             progress.advance(piece.len() as u64);
-        }
+            Ok(())
+        })?;
         Ok(target)
     }
 
@@ -254,7 +256,7 @@ impl Stored {
 /// Returns the first bytes of a file, and its length.
 fn head(path: &Path) -> Result<(Vec<u8>, u64)> {
     let read = || -> io::Result<_> {
-        let file = File::open(path)?;
+        let file = regular::open(path)?;
         let len_bytes = file.metadata()?.len();
         let mut head = Vec::new();
         file.take(KIND_BYTES).read_to_end(&mut head)?;
@@ -264,16 +266,18 @@ fn head(path: &Path) -> Result<(Vec<u8>, u64)> {
 }
 
 /// Returns the form of a stored object that has the length of the original.
-fn form(map: &Map, len_bytes: u64) -> Result<StoredForm, Fault> {
-    let form = StoredForm::of(&map[..map.len().min(HEAD_BYTES)])?;
+fn form(input: &Local, len_bytes: u64) -> Result<StoredForm, Fault> {
+    let form = StoredForm::of(&input.head(HEAD_BYTES as u64)?)?;
     let found = match form {
         StoredForm::Packed => {
-            let prefix = Prefix::parse(map, map.len_bytes());
-            let prefix = prefix.map_err(Error::place(map.name()))?;
+            let place = Error::place(input.name());
+            let (head, len) = (input.head(HEAD_LEN_BYTES)?, input.len_bytes());
+            let prefix_len = Prefix::len_bytes(&head, len).map_err(&place)?;
+            let prefix = Prefix::parse(&input.head(prefix_len)?, len).map_err(&place)?;
             prefix.original_len_bytes()
         }
-        StoredForm::Plain => map.len_bytes(),
-        StoredForm::Enveloped => map.len_bytes() - ENVELOPE.len() as u64,
+        StoredForm::Plain => input.len_bytes(),
+        StoredForm::Enveloped => input.len_bytes() - ENVELOPE.len() as u64,
     };
     check_len(found, len_bytes)?;
     Ok(form)

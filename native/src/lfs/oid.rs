@@ -1,13 +1,13 @@
 //! Names of objects.
 
 use std::fmt;
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 use std::str::FromStr;
 
 use sha2::{Digest as _, Sha256};
 
+use crate::source::regular;
 use crate::{Error, Result};
 
 /// Bytes that are hashed at a time.
@@ -43,7 +43,7 @@ impl Oid {
     /// I/O errors.
     pub fn of_file(path: &Path) -> Result<Self> {
         let fail = || Error::file("read", path);
-        let mut file = File::open(path).map_err(|error| fail()(error))?;
+        let mut file = regular::open(path).map_err(|error| fail()(error))?;
         let mut hash = Sha256::new();
         let mut piece = vec![0; PIECE_BYTES];
         loop {

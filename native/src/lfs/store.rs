@@ -136,7 +136,7 @@ impl Store {
                 Output::create_new(&path)
             }
             Location::Url(url) => Output::to_url(&url, false, http),
-            Location::Stdin => unreachable!("no store is standard input"),
+            Location::Pipe(_) | Location::Stdin => unreachable!("no store is standard input"),
         };
         let written = output.and_then(|mut output| {
             output.expect(len_bytes);

@@ -1,6 +1,5 @@
 //! Reading plans.
 
-use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
@@ -10,6 +9,7 @@ use super::Row;
 use super::key::{is_digest, key_against};
 use crate::delta::MAX_BASES;
 use crate::hub::Repository;
+use crate::source::regular;
 use crate::{Error, Result};
 
 /// The longest line of a plan, in bytes.
@@ -35,7 +35,7 @@ pub fn load_plan(path: &Path) -> Result<Vec<Row>> {
 }
 
 fn read_rows(path: &Path, options: Option<EncodeOptions>) -> Result<Vec<Row>> {
-    let file = File::open(path).map_err(Error::file("open", path))?;
+    let file = regular::open(path).map_err(Error::file("open", path))?;
     let mut file = BufReader::new(file);
     let mut rows = Vec::new();
     for number in 1.. {

@@ -69,7 +69,7 @@ impl Results {
                 // A run that has only begun has made the folders.
                 Location::Path(path) => path.is_dir(),
                 Location::Url(url) => !has_any && !list_stored(&url, http)?.is_empty(),
-                Location::Stdin => false,
+                Location::Pipe(_) | Location::Stdin => false,
             };
         }
         match has_any {
@@ -88,7 +88,7 @@ impl Results {
             Location::Url(url) => {
                 Location::url(format!("{}/{folder}/{name}", url.trim_end_matches('/')))
             }
-            Location::Stdin => Location::Stdin,
+            other @ (Location::Pipe(_) | Location::Stdin) => other.clone(),
         }
     }
 
@@ -205,7 +205,7 @@ impl Results {
         match self.at(folder, "") {
             Location::Path(path) => list_local(&path),
             Location::Url(url) => list_stored(&url, &self.http),
-            Location::Stdin => Ok(Vec::new()),
+            Location::Pipe(_) | Location::Stdin => Ok(Vec::new()),
         }
     }
 
@@ -222,7 +222,7 @@ impl Results {
                 _ => Ok(()),
             },
             Location::Url(url) => remove_stored(&url, &self.http),
-            Location::Stdin => Ok(()),
+            Location::Pipe(_) | Location::Stdin => Ok(()),
         }
     }
 
@@ -331,6 +331,6 @@ fn begin(location: &Location, replace: bool, http: &HttpOptions) -> Result<Outpu
         Location::Path(path) if replace => Output::create(path),
         Location::Path(path) => Output::create_new(path),
         Location::Url(url) => Output::to_url(url, replace, http),
-        Location::Stdin => Err(Error::Usage("results need a folder".into())),
+        Location::Pipe(_) | Location::Stdin => Err(Error::Usage("results need a folder".into())),
     }
 }

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use crate::report::Uploaded;
-use crate::source::{HttpOptions, Map, Source, is_same};
+use crate::source::{HttpOptions, Local, Source, is_same};
 use crate::{Error, Result, display};
 use backing::Backing;
 use hidden::give_name;
@@ -133,7 +133,7 @@ impl<'a> Output<'a> {
     }
 
     /// Begins a file without a name in the folder for temporary files
-    /// (`TMPDIR`). It is gone when it and its maps are dropped.
+    /// (`TMPDIR`). It is gone when it and what reads it are dropped.
     pub(crate) fn temporary() -> Result<Self> {
         Ok(Self {
             backing: Backing::Unnamed(temporary::create()?),
@@ -269,8 +269,8 @@ impl<'a> Output<'a> {
     }
 
     /// Appends a part of a file without keeping it in memory.
-    pub(crate) fn write_pieces(&mut self, map: &Map, range: Range<usize>) -> Result<()> {
-        map.pieces(range).try_for_each(|piece| self.write(piece))
+    pub(crate) fn write_part(&mut self, input: &Local, range: Range<u64>) -> Result<()> {
+        input.try_feed(range, &mut |piece| self.write(piece))
     }
 
     /// Writes at `offset_bytes`; several threads may do so at a time.
@@ -322,20 +322,21 @@ impl<'a> Output<'a> {
         cut.map_err(|error| self.backing.failed("make room for", &self.name, error))
     }
 
-    /// Maps the bytes that have been written so far, none of which is final.
-    pub(crate) fn map(&self) -> Result<Map> {
-        self.map_as(self.name.clone())
+    /// Returns the bytes that have been written so far, none of which is final, for
+    /// reading. That moves the position of [`Output::write`] on some systems.
+    pub(crate) fn written(&self) -> Result<Local> {
+        self.written_as(self.name.clone())
     }
 
-    /// Maps the bytes that have been written so far; messages call them `name`.
-    pub(crate) fn map_as(&self, name: String) -> Result<Map> {
-        Map::new(name, self.backing.file())
+    /// Does the same; messages call the bytes `name`.
+    pub(crate) fn written_as(&self, name: String) -> Result<Local> {
+        Local::of_file(name, self.backing.file())
     }
 
-    /// Maps the bytes of `range`, none of which is final.
-    pub(crate) fn map_range(&self, range: Range<u64>) -> Result<Map> {
+    /// Returns the bytes of `range`, none of which is final, for reading.
+    pub(crate) fn part(&self, range: Range<u64>) -> Result<Local> {
         let range = self.backing.position(range.start)..self.backing.position(range.end);
-        Map::of_range(self.name.clone(), self.backing.file(), range)
+        Local::of_range(self.name.clone(), self.backing.file(), range)
     }
 
     /// Makes the file durable and gives it its name, or ends the stream.

@@ -64,7 +64,9 @@ impl<'a> Sink<'a> {
                 overwrite: true,
             }),
             Location::Path(path) => Self::path(path),
-            Location::Stdin => unreachable!("an address is not standard input"),
+            Location::Pipe(_) | Location::Stdin => {
+                unreachable!("an address is neither a pipe nor standard input")
+            }
         }
     }
 

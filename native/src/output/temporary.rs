@@ -9,8 +9,7 @@ use crate::{Error, Result};
 /// The environment variable that chooses the folder.
 const VARIABLE: &str = if cfg!(windows) { "TMP" } else { "TMPDIR" };
 
-/// Creates an empty file that the system removes once it is closed and no
-/// longer mapped.
+/// Creates an empty file that the system removes once it is closed.
 pub(crate) fn create() -> Result<File> {
     tempfile::tempfile().map_err(failed("create"))
 }

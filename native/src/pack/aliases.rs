@@ -1,16 +1,16 @@
 //! Tensors with equal bytes, which are stored once.
 
-use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use zstn_core::checksum::checksum_fed;
 use zstn_core::container::safetensors::Tensor;
 use zstn_core::container::zstn::aliases;
 use zstn_core::digest::Digest;
 use zstn_core::engine::Engine as _;
 
 use super::data::Data;
-use crate::Engine;
+use crate::{Engine, Result};
 
 /// For every tensor the number of the first one with the same bytes, if that is
 /// an earlier one.
@@ -30,17 +30,17 @@ struct Search {
 impl Aliases {
     /// Finds those among the tensors of these lengths, or prepares to look for
     /// them if the tensors arrive later.
-    pub(super) fn of(data: &Data, tensors: &[Tensor], lens_bytes: &[u64]) -> Self {
-        match data.is_arriving() {
+    pub(super) fn of(data: &Data, tensors: &[Tensor], lens_bytes: &[u64]) -> Result<Self> {
+        Ok(match data.is_arriving() {
             true => Self {
                 targets: vec![None; tensors.len()],
                 search: Some(Search::new(lens_bytes)),
             },
             false => Self {
-                targets: find(data, tensors, lens_bytes),
+                targets: find(data, tensors, lens_bytes)?,
                 search: None,
             },
-        }
+        })
     }
 
     /// Returns them by the numbers of the tensors, as far as they are known.
@@ -66,19 +66,20 @@ impl Aliases {
         data: &Data,
         tensors: &[Tensor],
         numbers: Range<usize>,
-    ) {
+    ) -> Result<()> {
         let Some(search) = &mut self.search else {
-            return;
+            return Ok(());
         };
         let numbers: Vec<usize> = numbers.filter(|&n| search.may_be_equal[n]).collect();
         let digests = engine.map(numbers.clone(), |number| data.digest(&tensors[number].span));
         for (number, digest) in numbers.into_iter().zip(digests) {
             let span = &tensors[number].span;
-            let key = (span.end - span.start, digest);
+            let key = (span.end - span.start, digest?);
             // Equality of 256-bit digests is taken for equality of bytes.
             let first = *search.first.entry(key).or_insert(number);
             self.targets[number] = (first != number).then_some(first);
         }
+        Ok(())
     }
 }
 
@@ -95,16 +96,15 @@ impl Search {
     }
 }
 
-fn find(data: &Data, tensors: &[Tensor], lens_bytes: &[u64]) -> Vec<Option<usize>> {
-    // A probe of every tensor would otherwise keep a large share of the file in
-    // memory.
-    let probed_from = Cell::new(0);
+fn find(data: &Data, tensors: &[Tensor], lens_bytes: &[u64]) -> Result<Vec<Option<usize>>> {
     let probe = |number: usize| {
-        let span = &tensors[number].span;
-        if data.release_if_long(&(probed_from.get()..span.start)) {
-            probed_from.set(span.start);
-        }
-        data.bytes(span)
+        let start = tensors[number].span.start;
+        checksum_fed(|sink| {
+            let ranges = aliases::probed_ranges(lens_bytes[number]);
+            ranges
+                .iter()
+                .try_for_each(|range| data.feed(&(start + range.start..start + range.end), sink))
+        })
     };
     aliases::find(lens_bytes, probe, |number| {
         data.digest(&tensors[number].span)

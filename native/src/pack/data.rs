@@ -1,40 +1,33 @@
 //! The data of the file that is being packed, by the spans of its tensors.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
-use zstn_core::TensorRef;
-use zstn_core::bytes::index;
-use zstn_core::container::safetensors::Tensor;
 use zstn_core::digest::{self, Digest};
 
 use crate::Result;
-use crate::source::{Arriving, Map};
-
-/// The least length, in bytes, of tensors or runs of them whose pages are
-/// released as soon as they have been read: for small ones the system call
-/// costs more time than their memory is worth.
-const MIN_RELEASED_BYTES: u64 = 1 << 20;
+use crate::source::{Arriving, Local, Source};
 
 /// A file and the offset in it from which spans count.
 #[derive(Clone, Copy)]
 pub(crate) struct Data<'a> {
-    pub(super) map: &'a Map,
-    pub(super) start: usize,
+    pub(super) input: &'a Local,
+    pub(super) start: u64,
     /// Fetches the file, if it is not there yet.
     arriving: Option<&'a Arriving>,
 }
 
 impl<'a> Data<'a> {
-    /// Data that begin at `start` of `map`.
-    pub(crate) fn new(map: &'a Map, start: usize) -> Self {
+    /// Data that begin at `start` of `input`.
+    pub(crate) fn new(input: &'a Local, start: u64) -> Self {
         Self {
-            map,
+            input,
             start,
             arriving: None,
         }
     }
 
-    /// Has the file, whose map this is, fetched as it is needed.
+    /// Has the file, which is that of `arriving`, fetched as it is needed.
     pub(super) fn arriving(mut self, arriving: Option<&'a Arriving>) -> Self {
         self.arriving = arriving;
         self
@@ -46,48 +39,35 @@ impl<'a> Data<'a> {
     }
 
     /// Returns the range of a span in the file.
-    pub(super) fn range(&self, span: &Range<u64>) -> Range<usize> {
-        self.start + index(span.start)..self.start + index(span.end)
+    pub(super) fn range(&self, span: &Range<u64>) -> Range<u64> {
+        self.start.saturating_add(span.start)..self.start.saturating_add(span.end)
     }
 
-    pub(super) fn bytes(&self, span: &Range<u64>) -> &'a [u8] {
-        &self.map[self.range(span)]
+    /// Returns the bytes of a span.
+    pub(super) fn read(&self, span: &Range<u64>) -> Result<Cow<'a, [u8]>> {
+        self.input.read(self.range(span))
     }
 
-    pub(super) fn tensor<'t>(&self, tensor: &'t Tensor) -> TensorRef<'t>
-    where
-        'a: 't,
-    {
-        TensorRef::new(self.bytes(&tensor.span), tensor.dtype, &tensor.shape)
+    /// Passes the bytes of a span to `sink`, a small part of them at a time.
+    pub(super) fn feed(&self, span: &Range<u64>, sink: &mut dyn FnMut(&[u8])) -> Result<()> {
+        self.input.feed(self.range(span), sink)
     }
 
-    /// Returns the bytes of a span a few MiB at a time; they are released.
-    pub(super) fn pieces(&self, span: &Range<u64>) -> impl Iterator<Item = &'a [u8]> {
-        self.map.pieces(self.range(span))
+    /// Returns the digest of a span of any length.
+    pub(super) fn digest(&self, span: &Range<u64>) -> Result<Digest> {
+        digest::of_fed(|sink| self.feed(span, sink))
     }
 
-    /// Returns the digest of a span, which is released.
-    pub(super) fn digest(&self, span: &Range<u64>) -> Digest {
-        digest::of_pieces(self.pieces(span))
-    }
-
-    /// Releases the memory of a span.
-    pub(super) fn release(&self, span: &Range<u64>) {
-        self.map.release(self.range(span));
-    }
-
-    /// Releases the memory of a span if it is worth it; returns whether it was.
-    pub(super) fn release_if_long(&self, span: &Range<u64>) -> bool {
-        let is_long = span.end.saturating_sub(span.start) >= MIN_RELEASED_BYTES;
-        if is_long {
-            self.release(span);
+    /// Has the system read a span that is needed soon.
+    pub(super) fn will_need(&self, span: &Range<u64>) {
+        if !self.is_arriving() {
+            self.input.will_need(self.range(span));
         }
-        is_long
     }
 
     /// Waits until the data are there up to `end`, in bytes.
     pub(super) fn fetch_until(&self, end: u64) -> Result<()> {
-        let end = (self.start as u64).saturating_add(end);
+        let end = self.start.saturating_add(end);
         self.arriving.map_or(Ok(()), |file| file.fetch_until(end))
     }
 
@@ -95,7 +75,7 @@ impl<'a> Data<'a> {
     /// there for this work alone.
     pub(super) fn free_until(&self, end: u64) {
         if let Some(file) = self.arriving {
-            file.free_until((self.start as u64).saturating_add(end));
+            file.free_until(self.start.saturating_add(end));
         }
     }
 

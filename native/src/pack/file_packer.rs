@@ -1,11 +1,15 @@
 //! Packs one file: its tensors are coded batch by batch and written in their
 //! order.
 
+use std::borrow::Cow;
 use std::mem;
+use std::ops::Range;
 
+use zstn_core::TensorRef;
+use zstn_core::checksum::checksum_fed;
 use zstn_core::container::VERSION_OFFSET_BYTES;
 use zstn_core::container::safetensors::{PREFIX_BYTES, Tensor};
-use zstn_core::container::zstn::integrity::{EncodedStatistics, FrameDigests, checksum};
+use zstn_core::container::zstn::integrity::{EncodedStatistics, FrameDigests};
 use zstn_core::container::zstn::rows::FrameTable;
 use zstn_core::container::zstn::{
     CodedTensor, ContainerBuilder, ContainerOptions, Start, StoredFrame, single_frame,
@@ -13,6 +17,7 @@ use zstn_core::container::zstn::{
 use zstn_core::engine::Engine as _;
 use zstn_core::frame::Edition;
 use zstn_core::frame::select::Choice;
+use zstn_core::statistics::Statistics;
 
 use super::PackOptions;
 use super::aliases::Aliases;
@@ -51,22 +56,25 @@ impl<'a> FilePacker<'a> {
 
     /// Writes the container of the whole file.
     pub(super) fn pack(self, output: &mut Output) -> Result<PackedFile> {
-        let (engine, input) = (self.engine, self.data.map);
-        let (head, data) = input.split_at(self.data.start);
-        let header = &head[zstn_core::bytes::index(PREFIX_BYTES)..];
-        let data_len_bytes = data.len() as u64;
+        let (engine, input) = (self.engine, self.data.input);
+        let data_len_bytes = input.len_bytes() - self.data.start;
+        let header = input.read(PREFIX_BYTES..self.data.start)?;
         self.options.progress.begin(data_len_bytes);
-        let start = ContainerBuilder::start(engine, header, data_len_bytes, &self.container)
+        let start = ContainerBuilder::start(engine, &header, data_len_bytes, &self.container)
             .map_err(Error::place(input.name()))?;
         match start {
             Start::Indexed {
                 builder,
                 prefix,
                 tensors,
-            } => self.indexed(builder, prefix, tensors, output),
+            } => {
+                drop(header);
+                self.indexed(builder, prefix, tensors, output)
+            }
             Start::SingleFrame => {
                 self.data.check_end()?;
-                let parts = single_frame(engine, header, data, &self.container)
+                let data = self.data.read(&(0..data_len_bytes))?;
+                let parts = single_frame(engine, &header, &data, &self.container)
                     .map_err(Error::place(input.name()))?;
                 parts.iter().try_for_each(|part| output.write_final(part))?;
                 self.options.progress.advance(data_len_bytes);
@@ -84,7 +92,7 @@ impl<'a> FilePacker<'a> {
     }
 
     /// Returns the most bytes of original data that may be in work at a time:
-    /// they are mapped and coded while the batch before is being written.
+    /// they are read and coded while the batch before is being written.
     pub(super) fn max_batch_bytes(&self) -> u64 {
         self.options.memory_bytes / 3
     }
@@ -114,11 +122,9 @@ impl<'a> FilePacker<'a> {
         output.write_final(&prefix)?;
         drop(prefix);
         let lens: Vec<u64> = tensors.iter().map(|t| t.span.end - t.span.start).collect();
-        let mut aliases = Aliases::of(&self.data, &tensors, &lens);
+        let mut aliases = Aliases::of(&self.data, &tensors, &lens)?;
         let batch_bytes = batch::enough_bytes(&lens, self.engine.threads(), self.max_batch_bytes());
         let batches = batch::cut(&lens, aliases.targets(), batch_bytes);
-        // The header has been read.
-        self.data.map.release(0..self.data.start);
         let mut pending: Vec<CodedTensor> = Vec::new();
         let end_of = |tensors: &[Tensor], batch: &Batch| tensors[batch.tensors.end - 1].span.end;
         let mut batches = batches.into_iter().peekable();
@@ -128,21 +134,33 @@ impl<'a> FilePacker<'a> {
                 .peek()
                 .map_or(span.end, |next| end_of(&tensors, next));
             self.data.fetch_until(span.end)?;
-            aliases.look_at(self.engine, &self.data, &tensors, batch.tensors.clone());
+            aliases.look_at(self.engine, &self.data, &tensors, batch.tensors.clone())?;
             let distinct: Vec<usize> = batch
                 .tensors
                 .clone()
                 .filter(|&number| aliases.of_tensor(number).is_none())
                 .collect();
+            let held = match batch.large {
+                true => Vec::new(),
+                false => self.read(&tensors, &distinct)?,
+            };
+            self.data.will_need(&(span.end..next_end));
             // Frames of the batch before go out, and the next batch comes in,
             // while this one is coded.
             let (coded, written) = self.engine.join(
-                || self.code(&tensors, &distinct, batch.large),
+                || self.code(&tensors, &distinct, &held),
                 || {
                     if builder.needs_original() {
-                        // Aliases take no memory: their tensors are of any length.
-                        let pieces = self.data.pieces(&span);
-                        pieces.for_each(|piece| builder.original(piece));
+                        let mut held = distinct.iter().zip(&held).peekable();
+                        for number in batch.tensors.clone() {
+                            match held.next_if(|(held, _)| **held == number) {
+                                Some((_, bytes)) => builder.original(bytes),
+                                // Aliases and large tensors are not held.
+                                None => self.data.feed(&tensors[number].span, &mut |piece| {
+                                    builder.original(piece);
+                                })?,
+                            }
+                        }
                     }
                     write_all(output, &pending)?;
                     self.data.fetch_until(next_end)
@@ -150,7 +168,7 @@ impl<'a> FilePacker<'a> {
             );
             written?;
             settle_version(&builder, output)?;
-            self.data.release(&span);
+            drop(held);
             pending = coded;
             let mut frames = pending.iter_mut();
             for number in batch.tensors {
@@ -165,19 +183,20 @@ impl<'a> FilePacker<'a> {
                 }
                 let frame = if batch.large {
                     let start = builder.position();
-                    let written = self.large(&tensors[number], start, output)?;
-                    // Blocks are written out of order, which moves the position
-                    // on some systems.
-                    output.seek(start + written.len_bytes)?;
+                    let mut written = self.large(&tensors[number], start, output)?;
+                    let (len_bytes, edition) = (written.len_bytes, written.edition);
                     if self.options.progress.wants_tensors() {
-                        let frame = output.map_range(start..start + written.len_bytes)?;
-                        let storage = finished::frame(&frame);
-                        self.tell(&tensors[number], storage, written.len_bytes);
+                        let storage = mem::take(&mut written.storage);
+                        self.tell(&tensors[number], storage, len_bytes);
                     }
+                    let digests = self.large_digests(&tensors[number], start, written, output)?;
+                    // Blocks are written out of order and the frame is read again,
+                    // which moves the position on some systems.
+                    output.seek(start + len_bytes)?;
                     StoredFrame {
-                        len_bytes: written.len_bytes,
-                        edition: written.edition,
-                        digests: self.large_digests(&tensors[number], start, written, output)?,
+                        len_bytes,
+                        edition,
+                        digests,
                     }
                 } else {
                     let coded = frames.next().expect("a frame for every tensor coded");
@@ -205,7 +224,7 @@ impl<'a> FilePacker<'a> {
             input: String::new(),
             output: None,
             upload: None,
-            original_bytes: self.data.map.len_bytes(),
+            original_bytes: self.data.input.len_bytes(),
             packed_bytes: packed_bytes + end.bytes.len() as u64,
             tensors: tensors.len(),
             storage: Storage::Indexed {
@@ -222,15 +241,12 @@ impl<'a> FilePacker<'a> {
         position: u64,
         output: &mut Output,
     ) -> Result<Written> {
-        let tensor_ref = self.data.tensor(tensor);
-        let choice = Choice::new(self.engine, tensor_ref, self.container.encode);
-        self.data.release(&tensor.span);
+        let choice = self.choice(tensor)?;
         let other = match choice {
             Choice::Whole(frame) => frame,
             Choice::Planes(recipe, other) => {
                 let range = self.data.range(&tensor.span);
                 let written = large::write(self, range, &recipe, position, output)?;
-                self.data.release(&tensor.span);
                 let is_less = |other: &Vec<u8>| (other.len() as u64) < written.len_bytes;
                 let Some(other) = other.filter(is_less) else {
                     return Ok(written);
@@ -245,7 +261,29 @@ impl<'a> FilePacker<'a> {
             len_bytes: other.len() as u64,
             edition: Edition::of_frame(&other),
             table: FrameTable::of(&other),
+            storage: finished::frame(&other),
         })
+    }
+
+    /// Chooses how to code a tensor that does not fit into memory. A very long one
+    /// is sampled; a shorter one may have to be read as a whole, which some frames
+    /// need that are made in memory.
+    fn choice(&self, tensor: &Tensor) -> Result<Choice> {
+        let (engine, options) = (self.engine, self.container.encode);
+        let range = self.data.range(&tensor.span);
+        let len_bytes = range.end - range.start;
+        let Some(samples) = Choice::samples(len_bytes, options) else {
+            let bytes = self.data.read(&tensor.span)?;
+            let tensor = TensorRef::new(&bytes, tensor.dtype, &tensor.shape);
+            return Ok(Choice::new(engine, tensor, options));
+        };
+        let parts = samples.into_iter().map(|part| {
+            let part = range.start + part.start..range.start + part.end;
+            self.data.input.read(part).map(Cow::into_owned)
+        });
+        let parts = parts.collect::<Result<Vec<_>>>()?;
+        let dtype = Some(tensor.dtype);
+        Ok(Choice::of_samples(engine, len_bytes, dtype, parts, options))
     }
 
     /// Returns the digests of a tensor that [`FilePacker::large`] has written
@@ -260,37 +298,55 @@ impl<'a> FilePacker<'a> {
         if !self.options.integrity {
             return Ok(None);
         }
-        let frame = output.map_range(position..position + written.len_bytes)?;
+        let frame = output.part(position..position + written.len_bytes)?;
         let table = written.table.as_ref().map(FrameTable::to_bytes);
         Ok(Some(FrameDigests {
-            stored: checksum(frame.pieces(0..frame.len())),
-            tensor: self.data.digest(&tensor.span),
+            stored: checksum_fed(|sink| frame.feed(0..frame.len_bytes(), sink))?,
+            tensor: self.data.digest(&tensor.span)?,
             table: table.unwrap_or_default(),
-            statistics: self.large_statistics(tensor),
+            statistics: self.large_statistics(tensor)?,
         }))
     }
 
-    /// Returns the statistics of a tensor of any length, whose memory is released.
-    fn large_statistics(&self, tensor: &Tensor) -> Option<EncodedStatistics> {
+    /// Returns the statistics of a tensor of any length.
+    fn large_statistics(&self, tensor: &Tensor) -> Result<Option<EncodedStatistics>> {
         if !self.options.statistics {
-            return None;
+            return Ok(None);
         }
-        let statistics = EncodedStatistics::of(self.engine, self.data.tensor(tensor));
-        self.data.release(&tensor.span);
-        statistics
+        let Tensor {
+            dtype, shape, span, ..
+        } = tensor;
+        let feed = |part: Range<u64>, sink: &mut dyn FnMut(&[u8])| {
+            let part = span.start + part.start..span.start + part.end;
+            self.data.feed(&part, sink)
+        };
+        let len_bytes = span.end - span.start;
+        let statistics = Statistics::of_fed(self.engine, *dtype, shape, len_bytes, &feed)?;
+        Ok(statistics.map(|statistics| EncodedStatistics::encode(&statistics, *dtype)))
     }
 
-    /// Codes the tensors with these numbers; none of a batch that is one large
-    /// tensor.
-    fn code(&self, tensors: &[Tensor], numbers: &[usize], large: bool) -> Vec<CodedTensor> {
-        if large {
-            return Vec::new();
-        }
-        self.engine.map(numbers.to_vec(), |number| {
+    /// Reads the tensors with these numbers.
+    fn read(&self, tensors: &[Tensor], numbers: &[usize]) -> Result<Vec<Cow<'a, [u8]>>> {
+        let read = |number: usize| self.data.read(&tensors[number].span);
+        self.engine
+            .map(numbers.to_vec(), read)
+            .into_iter()
+            .collect()
+    }
+
+    /// Codes the tensors with these numbers, whose bytes are `held`; none of a batch
+    /// that is one large tensor.
+    fn code(
+        &self,
+        tensors: &[Tensor],
+        numbers: &[usize],
+        held: &[Cow<'_, [u8]>],
+    ) -> Vec<CodedTensor> {
+        let jobs = numbers.iter().copied().zip(held).collect();
+        self.engine.map(jobs, |(number, bytes): (usize, _)| {
             let tensor = &tensors[number];
-            let tensor_ref = self.data.tensor(tensor);
+            let tensor_ref = TensorRef::new(bytes, tensor.dtype, &tensor.shape);
             let coded = self.container.code(self.engine, tensor_ref);
-            self.data.release_if_long(&tensor.span);
             let len_bytes = tensor.span.end - tensor.span.start;
             self.options.progress.advance(len_bytes);
             if self.options.progress.wants_tensors() {

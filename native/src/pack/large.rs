@@ -3,19 +3,24 @@
 
 use std::ops::Range;
 
+use zstn_core::bytes::index;
 use zstn_core::container::zstn::rows::{BlockTable, CHECKSUM_PIECE_BYTES, FrameTable, PlaneBlocks};
 use zstn_core::engine::Engine;
 use zstn_core::entropy::blocks;
 use zstn_core::frame::Edition;
 use zstn_core::frame::plane::{self, Method};
-use zstn_core::frame::z4ai::{self, PlaneCoder, Recipe};
+use zstn_core::frame::z4ai::{self, PlaneShape, Recipe};
 
 use super::FilePacker;
+use crate::finished;
 use crate::source::Source;
 use crate::{Error, Output, Result};
 
 /// Bytes of a plane that did not shrink, written at a time.
 const STORED_AT_A_TIME_BYTES: usize = 16 * CHECKSUM_PIECE_BYTES;
+
+/// Bytes of a plane that are made from one read.
+const EXTRACTED_AT_A_TIME_BYTES: usize = 1 << 20;
 
 /// A frame that has been written.
 pub struct Written {
@@ -25,81 +30,98 @@ pub struct Written {
     pub edition: Edition,
     /// Its [`FrameTable::of`].
     pub table: Option<FrameTable>,
+    /// The way in which it stores the tensor, for people.
+    pub storage: String,
 }
 
 /// Writes the frame of the tensor in `range` of the input, at
 /// `position` of the output. The bytes are those of [`z4ai::encode`].
 pub fn write(
     packer: &FilePacker,
-    range: Range<usize>,
+    range: Range<u64>,
     recipe: &Recipe,
     position: u64,
     output: &mut Output,
 ) -> Result<Written> {
-    let (planes, tail) = PlaneCoder::all(&packer.data.map[range.clone()], recipe);
-    let head = z4ai::head(recipe.transform, tail);
+    let len = range.end - range.start;
+    let planes = PlaneShape::all(index(len), recipe);
+    let elements_len = planes.first().map_or(0, PlaneShape::elements_len_bytes);
+    let tail = packer
+        .data
+        .input
+        .read(range.start + elements_len as u64..range.end)?;
+    let head = z4ai::head(recipe.transform, &tail);
     output.write(&head)?;
     let mut end = position + head.len() as u64;
-    let share = range.len() as u64 / planes.len().max(1) as u64;
+    let share = len / planes.len().max(1) as u64;
     let mut tables = Vec::with_capacity(planes.len());
-    for coder in &planes {
+    let mut methods = Vec::with_capacity(planes.len());
+    for shape in &planes {
         let record = PlaneRecord {
             packer,
-            coder,
+            shape,
             tensor_start: range.start,
             frame_start: position,
             start: end,
         };
-        let (record_end, blocks) = record.write(output)?;
-        end = record_end;
-        tables.push(blocks);
+        let written = record.write(output)?;
+        end = written.end;
+        tables.push(written.blocks);
+        methods.push(written.method);
         packer.options.progress.advance(share);
     }
     // The remainder of the division.
-    let rest = range.len() as u64 - share * planes.len() as u64;
+    let rest = len - share * planes.len() as u64;
     packer.options.progress.advance(rest);
     let len_bytes = end - position;
-    let table = BlockTable::new(recipe.transform, tail, len_bytes, tables);
+    let table = BlockTable::new(recipe.transform, &tail, len_bytes, tables);
     Ok(Written {
         len_bytes,
         edition: Edition::Plain,
         table: table.map(FrameTable::Planes),
+        storage: finished::planes(recipe.transform, methods.into_iter()),
     })
 }
 
 /// A plane record to be written.
 struct PlaneRecord<'a> {
     packer: &'a FilePacker<'a>,
-    coder: &'a PlaneCoder<'a>,
+    shape: &'a PlaneShape,
     /// Where the tensor begins in the input.
-    tensor_start: usize,
+    tensor_start: u64,
     /// Where its frame begins in the output.
     frame_start: u64,
     /// Where the record begins there.
     start: u64,
 }
 
+/// A plane record that has been written.
+struct WrittenPlane {
+    /// Where it ends in the output.
+    end: u64,
+    blocks: PlaneBlocks,
+    method: Method,
+}
+
 impl PlaneRecord<'_> {
-    /// Writes the record and returns its end and its blocks.
-    fn write(&self, output: &mut Output) -> Result<(u64, PlaneBlocks)> {
-        let Self { packer, coder, .. } = self;
-        if !coder.is_blockwise() {
+    fn write(&self, output: &mut Output) -> Result<WrittenPlane> {
+        let Self { packer, shape, .. } = self;
+        if !shape.is_blockwise() {
             return self.write_whole(output);
         }
-        let (method, len) = (coder.block_method(), coder.len_bytes() as u64);
+        let (method, len) = (shape.block_method(), shape.len_bytes() as u64);
         let table_len = match method {
-            Method::Blocks => blocks::table_len_bytes(coder.block_count()) as u64,
+            Method::Blocks => blocks::table_len_bytes(shape.block_count()) as u64,
             _ => 0,
         };
         output.seek(self.payload_start() + table_len)?;
         let mut table = self.blocks(method, table_len);
-        let mut stored_lens = Vec::with_capacity(coder.block_count());
-        for group in groups(packer, coder) {
-            let coded = packer.engine.map(group.clone().collect(), |block| {
-                coder.encode_block(packer.engine, block)
-            });
-            group.for_each(|block| self.release(coder.block(block)));
+        let mut stored_lens = Vec::with_capacity(shape.block_count());
+        for group in groups(packer, shape) {
+            let numbers = group.collect();
+            let coded = packer.engine.map(numbers, |block| self.encode_block(block));
             for block in coded {
+                let block = block?;
                 output.write(&block)?;
                 table.push(&block);
                 stored_lens.push(u32::try_from(block.len()).expect("a block is a few MiB"));
@@ -111,41 +133,84 @@ impl PlaneRecord<'_> {
         }
         output.write_at(&plane::head(method, len, payload_len), self.start)?;
         if table_len > 0 {
-            let table = blocks::table(coder.block_bytes(), &stored_lens);
+            let table = blocks::table(shape.block_bytes(), &stored_lens);
             output.write_at(&table, self.payload_start())?;
         }
-        Ok((self.payload_start() + payload_len, table))
+        Ok(WrittenPlane {
+            end: self.payload_start() + payload_len,
+            blocks: table,
+            method,
+        })
+    }
+
+    fn encode_block(&self, number: usize) -> Result<Vec<u8>> {
+        let (engine, block) = (self.packer.engine, self.shape.block(number));
+        let mut buffer = engine.recycled();
+        if buffer.len() < block.len() {
+            buffer = vec![0; block.len()];
+        }
+        let raw = &mut buffer[..block.len()];
+        self.extract(block.start, raw)?;
+        let coded = self.shape.encode_raw(engine, raw);
+        engine.recycle(buffer);
+        Ok(coded)
+    }
+
+    /// Reads the part of the tensor from which the bytes of the plane from `start` on
+    /// are made, and writes these to `out`.
+    fn extract(&self, mut start: usize, mut out: &mut [u8]) -> Result<()> {
+        let part_bytes = self.shape.part_bytes().max(1);
+        while !out.is_empty() {
+            let left_in_part = part_bytes - start % part_bytes;
+            let len = out.len().min(left_in_part).min(EXTRACTED_AT_A_TIME_BYTES);
+            let source = self.shape.source(start..start + len);
+            let at = |offset: usize| self.tensor_start + offset as u64;
+            let source = at(source.start)..at(source.end);
+            let bytes = self.packer.data.input.read(source)?;
+            let (now, rest) = out.split_at_mut(len);
+            self.shape.extract_from(&bytes, start, now);
+            (start, out) = (start + len, rest);
+        }
+        Ok(())
     }
 
     /// Writes a plane that is coded as a whole.
-    fn write_whole(&self, output: &mut Output) -> Result<(u64, PlaneBlocks)> {
-        let (method, payload) = self.coder.encode_whole(self.packer.engine);
-        let (len, payload_len) = (self.coder.len_bytes() as u64, payload.len() as u64);
+    fn write_whole(&self, output: &mut Output) -> Result<WrittenPlane> {
+        let mut raw = zstn_core::bytes::buffer(self.shape.len_bytes() as u64)?;
+        self.extract(0, &mut raw)?;
+        let (method, payload) = self.shape.encode_plane(self.packer.engine, raw);
+        let (len, payload_len) = (self.shape.len_bytes() as u64, payload.len() as u64);
         output.seek(self.start)?;
         output.write(&plane::head(method, len, payload_len))?;
         output.write(&payload)?;
         let place = self.payload_start() - self.frame_start;
         let blocks = PlaneBlocks::of(method, len, &payload, place)
-            .map_err(Error::place(self.packer.data.map.name()))?;
-        Ok((self.payload_start() + payload_len, blocks))
+            .map_err(Error::place(self.packer.data.input.name()))?;
+        Ok(WrittenPlane {
+            end: self.payload_start() + payload_len,
+            blocks,
+            method,
+        })
     }
 
     /// Writes the plane uncompressed, since coding has gained nothing.
-    fn store(&self, output: &mut Output) -> Result<(u64, PlaneBlocks)> {
-        let len = self.coder.len_bytes();
+    fn store(&self, output: &mut Output) -> Result<WrittenPlane> {
+        let len = self.shape.len_bytes();
         output.cut(self.start)?;
         output.seek(self.start)?;
         output.write(&plane::head(Method::Store, len as u64, len as u64))?;
         let mut blocks = self.blocks(Method::Store, 0);
         for start in (0..len).step_by(STORED_AT_A_TIME_BYTES) {
-            let part = start..len.min(start + STORED_AT_A_TIME_BYTES);
-            let mut raw = vec![0; part.len()];
-            self.coder.extract(start, &mut raw);
+            let mut raw = vec![0; STORED_AT_A_TIME_BYTES.min(len - start)];
+            self.extract(start, &mut raw)?;
             output.write(&raw)?;
             blocks.push(&raw);
-            self.release(part);
         }
-        Ok((self.payload_start() + len as u64, blocks))
+        Ok(WrittenPlane {
+            end: self.payload_start() + len as u64,
+            blocks,
+            method: Method::Store,
+        })
     }
 
     fn payload_start(&self) -> u64 {
@@ -155,27 +220,18 @@ impl PlaneRecord<'_> {
     /// Returns the table of the plane without blocks so far; they begin
     /// `table_len` bytes into the payload.
     fn blocks(&self, method: Method, table_len: u64) -> PlaneBlocks {
-        let len = self.coder.len_bytes() as u64;
+        let len = self.shape.len_bytes() as u64;
         let place = self.payload_start() + table_len - self.frame_start;
-        PlaneBlocks::new(method, len, place, self.coder.block_bytes().into())
-    }
-
-    /// Releases the part of the tensor from which these bytes of the plane are
-    /// made.
-    fn release(&self, part: Range<usize>) {
-        let source = self.coder.source(part);
-        let start = self.tensor_start;
-        let source = start + source.start..start + source.end;
-        self.packer.data.map.release(source);
+        PlaneBlocks::new(method, len, place, self.shape.block_bytes().into())
     }
 }
 
 /// Returns ranges of blocks to code at the same time: as many as the memory
 /// allows, but no fewer than there are threads.
-fn groups(packer: &FilePacker, coder: &PlaneCoder) -> impl Iterator<Item = Range<usize>> {
-    let source_bytes = coder.source(coder.block(0)).len().max(1) as u64;
+fn groups(packer: &FilePacker, shape: &PlaneShape) -> impl Iterator<Item = Range<usize>> {
+    let source_bytes = shape.source(shape.block(0)).len().max(1) as u64;
     let fit = usize::try_from(packer.max_batch_bytes() / source_bytes).unwrap_or(usize::MAX);
-    let count = coder.block_count();
+    let count = shape.block_count();
     let step = fit.max(packer.engine.threads());
     (0..count)
         .step_by(step)

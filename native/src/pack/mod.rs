@@ -12,7 +12,7 @@ use zstn_core::container::zstn;
 use zstn_core::limits::HEAD_LEN_BYTES;
 
 use crate::report::PackedFile;
-use crate::source::{Arriving, Map, Source};
+use crate::source::{Arriving, Local, Source};
 use crate::{Engine, Error, Output, Result};
 
 mod aliases;
@@ -26,7 +26,7 @@ pub(crate) use data::Data;
 pub(crate) use file_packer::FilePacker;
 pub use options::PackOptions;
 
-/// Packs a mapped file.
+/// Packs a file on this machine.
 ///
 /// # Errors
 /// An output that is the input; a file that is not safetensors, or was cut
@@ -34,7 +34,7 @@ pub use options::PackOptions;
 /// errors. Nothing of the output is left then.
 pub(crate) fn pack_file(
     engine: &Engine,
-    input: &Map,
+    input: &Local,
     output: Output,
     options: &PackOptions,
 ) -> Result<PackedFile> {
@@ -51,20 +51,21 @@ pub(crate) fn pack_arriving(
     output: Output,
     options: &PackOptions,
 ) -> Result<PackedFile> {
-    pack(engine, input.map(), Some(input), output, options)
+    pack(engine, input.input(), Some(input), output, options)
 }
 
 /// Returns more bytes than the packed form of a file has: what does not shrink
 /// grows by heads and an index.
-pub(crate) fn max_packed_bytes(input: &Map) -> u64 {
-    input.len_bytes() + input.len_bytes() / 8
+pub(crate) fn max_packed_bytes(input: &Local) -> u64 {
+    let len_bytes = input.len_bytes();
+    len_bytes.saturating_add(len_bytes / 8)
 }
 
 /// Refuses a file that is not safetensors, by its first bytes and, if it is
 /// known, its length. A file whose header no reader accepts, because of its length or
 /// a byte order mark, can be packed as a whole.
-pub(crate) fn check_kind(head: &Map, len_bytes: Option<u64>) -> Result<()> {
-    let first = head.read(0..head.len_bytes().min(HEAD_LEN_BYTES))?;
+pub(crate) fn check_kind(head: &Local, len_bytes: Option<u64>) -> Result<()> {
+    let first = head.head(HEAD_LEN_BYTES)?;
     check_head(head.name(), &first, len_bytes)
 }
 
@@ -78,18 +79,19 @@ pub(crate) fn check_packable(file: &dyn Source) -> Result<()> {
 /// Returns whether a file that can be packed breaks the rules of safetensors, so that
 /// it is packed as a whole, which no base helps with. A file that was cut off does
 /// not count.
-pub(crate) fn breaks_rules(file: &Map) -> bool {
+pub(crate) fn breaks_rules(file: &Local) -> Result<bool> {
     let len_bytes = file.len_bytes();
-    if safetensors::unreadable_header_len_bytes(file, len_bytes).is_some() {
-        return true;
+    let start = file.head(HEAD_LEN_BYTES)?;
+    if safetensors::unreadable_header_len_bytes(&start, len_bytes).is_some() {
+        return Ok(true);
     }
-    let Ok(header_len) = safetensors::header_len_bytes(file, len_bytes) else {
-        return false;
+    let Ok(header_len) = safetensors::header_len_bytes(&start, len_bytes) else {
+        return Ok(false);
     };
     let data_start = safetensors::PREFIX_BYTES + header_len;
-    let header = zstn_core::bytes::part(file, safetensors::PREFIX_BYTES..data_start);
-    let parsed = safetensors::Header::parse(header, len_bytes - data_start);
-    parsed.is_err_and(|error| error.rule() != Some(Rule::SafetensorsTruncated))
+    let header = file.read(safetensors::PREFIX_BYTES..data_start)?;
+    let parsed = safetensors::Header::parse(&header, len_bytes - data_start);
+    Ok(parsed.is_err_and(|error| error.rule() != Some(Rule::SafetensorsTruncated)))
 }
 
 fn check_head(name: &str, first: &[u8], len_bytes: Option<u64>) -> Result<()> {
@@ -113,7 +115,7 @@ fn check_head(name: &str, first: &[u8], len_bytes: Option<u64>) -> Result<()> {
 
 fn pack(
     engine: &Engine,
-    input: &Map,
+    input: &Local,
     arriving: Option<&Arriving>,
     mut output: Output,
     options: &PackOptions,
@@ -122,11 +124,12 @@ fn pack(
     output.check_inputs(&[input])?;
     check_kind(input, Some(input.len_bytes()))?;
     let refuse = Error::place(input.name());
-    let header_len = match safetensors::unreadable_header_len_bytes(input, input.len_bytes()) {
+    let start = input.head(HEAD_LEN_BYTES)?;
+    let header_len = match safetensors::unreadable_header_len_bytes(&start, input.len_bytes()) {
         Some(len) => len,
-        None => safetensors::header_len_bytes(input, input.len_bytes()).map_err(&refuse)?,
+        None => safetensors::header_len_bytes(&start, input.len_bytes()).map_err(&refuse)?,
     };
-    let data_start = zstn_core::bytes::index(safetensors::PREFIX_BYTES + header_len);
+    let data_start = safetensors::PREFIX_BYTES + header_len;
     let data = Data::new(input, data_start).arriving(arriving);
     output.expect(max_packed_bytes(input));
     let packed = FilePacker::new(engine, data, options).pack(&mut output);

@@ -1,7 +1,6 @@
 //! The page of a folder that has none of its own.
 
 use std::fmt::Write;
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
@@ -11,7 +10,7 @@ use zstn_core::container::zstn::MAGIC;
 use super::path::unpacked_name;
 use super::root::{Absent, Root};
 use crate::display::{escaped as printable, size};
-use crate::source::PLAIN;
+use crate::source::{PLAIN, regular};
 
 /// The most lines of a page.
 const MAX_LINES: usize = 10_000;
@@ -118,7 +117,7 @@ fn looks_unpackable(path: &Path, name: &str) -> bool {
     }
     // Magic, version, and a layout with an index.
     let mut head = [0; 6];
-    let read = File::open(path).and_then(|mut file| file.read_exact(&mut head));
+    let read = regular::open(path).and_then(|mut file| file.read_exact(&mut head));
     read.is_ok() && head.starts_with(&MAGIC) && head[5] != 0
 }
 

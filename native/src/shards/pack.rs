@@ -51,13 +51,13 @@ pub fn pack_shards(
     let done = work.each(|shard| {
         let output = folder.file(&shard.output())?;
         let options = options.clone().progress(shard.progress);
-        let base = match options.bases.is_empty() || breaks_rules(shard.map) {
+        let base = match options.bases.is_empty() || breaks_rules(shard.local)? {
             true => None,
             false => shard.base()?,
         };
         let mut file = match base {
-            None => pack_file(engine, shard.map, output, &options),
-            Some(base) => pack_delta(engine, shard.map, &base, output, &options),
+            None => pack_file(engine, shard.local, output, &options),
+            Some(base) => pack_delta(engine, shard.local, &base, output, &options),
         }?;
         file.input = shard.input();
         file.output = Some(shard.output());

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use super::{Context, Shard, Shards};
 use crate::catalog::open_catalog;
 use crate::source::parallel::{self, FILES_AT_ONCE};
-use crate::source::{Map, Source};
+use crate::source::{Local, Source};
 use crate::{Error, FinishedTensor, Progress, Result};
 
 /// All shards are looked into before work begins, remote ones if their server
@@ -75,31 +75,31 @@ impl<'a> Parts<'a> {
     /// the index.
     pub(super) fn each<T>(
         mut self,
-        mut work: impl FnMut(usize, &Map, &dyn Progress) -> Result<T>,
+        mut work: impl FnMut(usize, &Local, &dyn Progress) -> Result<T>,
     ) -> Result<(Vec<T>, Indexed)> {
         let mut results = Vec::new();
         for number in 0..self.lens_bytes.len() {
-            let map = self.fetch(number)?;
+            let local = self.fetch(number)?;
             let part = Part {
                 whole: self.context.progress,
                 left_bytes: AtomicU64::new(self.lens_bytes[number]),
             };
-            results.push(work(number, &map, &part)?);
+            results.push(work(number, &local, &part)?);
             part.finish();
         }
         Ok((results, self.indexed))
     }
 
-    fn fetch(&mut self, number: usize) -> Result<Map> {
+    fn fetch(&mut self, number: usize) -> Result<Local> {
         let shard = &self.shards.files()[number];
-        let map = fetch(shard, self.context)?;
+        let local = fetch(shard, self.context)?;
         if self.lens_bytes[number] == 0 {
-            let looked = look(self.context, shard, &map)?;
+            let looked = look(self.context, shard, &local)?;
             self.lens_bytes[number] = looked.original_len_bytes;
             self.indexed.add(looked.indexed);
             self.context.progress.begin(self.lens_bytes.iter().sum());
         }
-        Ok(map)
+        Ok(local)
     }
 }
 
@@ -137,9 +137,9 @@ fn look(context: Context, shard: &Shard, source: &dyn Source) -> Result<Looked> 
 }
 
 /// All of a shard.
-pub(super) fn fetch(shard: &Shard, context: Context) -> Result<Map> {
+pub(super) fn fetch(shard: &Shard, context: Context) -> Result<Local> {
     let Context { http, progress, .. } = context;
-    shard.map(http, &|so_far, len| progress.fetching(so_far, len))
+    shard.fetch(http, &|so_far, len| progress.fetching(so_far, len))
 }
 
 /// The progress of one shard, which is part of that of all.

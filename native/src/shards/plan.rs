@@ -3,7 +3,6 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use zstn_core::catalog::Kind;
@@ -14,7 +13,7 @@ use super::tree::Tree;
 use super::{Index, PACKED, PLAIN, Shard, Shards, parts};
 use crate::output::{Mode, OutputFolder};
 use crate::report::FolderReport;
-use crate::source::{CONFIG, HttpOptions, Location};
+use crate::source::{CONFIG, HttpOptions, Location, regular};
 use crate::{Error, Result};
 
 /// Most bytes that a `config.json` may have: real ones have some kilobytes.
@@ -274,7 +273,7 @@ impl<'a> Plan<'a> {
                 }
                 (Location::Path(path), None) => {
                     let path = path.join(name);
-                    let file = fs::File::open(&path).map_err(Error::file("open", &path))?;
+                    let file = regular::open(&path).map_err(Error::file("open", &path))?;
                     copied_bytes += file.metadata().map_or(0, |metadata| metadata.len());
                     folder.write(name, file, &Mode::of(&path))?;
                 }

@@ -12,7 +12,7 @@ use zstn_core::container::safetensors::ShardIndex;
 
 #[cfg(feature = "serve")]
 use super::{Shards, kind::ShardKind as _};
-use crate::source::{ClosedFile, HttpOptions, Location, Map, Source};
+use crate::source::{ClosedFile, HttpOptions, Local, Location, Source};
 use crate::{Error, Result};
 
 /// The index of a checkpoint in several files.
@@ -72,14 +72,14 @@ impl Shard {
         }
     }
 
-    /// Maps the file; `http` is for an address.
+    /// Makes all of the file available on this machine; `http` is for an address.
     ///
     /// # Errors
-    /// Those of [`Location::map`], and [`Rule::ShardMissing`] if the local file
+    /// Those of [`Location::fetch`], and [`Rule::ShardMissing`] if the local file
     /// does not exist.
-    pub fn map(&self, http: &HttpOptions, progress: &dyn Fn(u64, Option<u64>)) -> Result<Map> {
+    pub fn fetch(&self, http: &HttpOptions, progress: &dyn Fn(u64, Option<u64>)) -> Result<Local> {
         self.check_there()?;
-        self.location.map(http, progress)
+        self.location.fetch(http, progress)
     }
 
     fn check_there(&self) -> Result<()> {

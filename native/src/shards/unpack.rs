@@ -31,10 +31,10 @@ pub fn unpack_shards(
     plan.make_folders(input, &mut folder)?;
     let done = work.each(|shard| {
         let output = folder.file(&shard.output())?;
-        let (map, progress) = (shard.map, shard.progress);
+        let (local, progress) = (shard.local, shard.progress);
         let mut file = match shard.base()? {
-            None => unpack_file(engine, map, output, memory_bytes, progress),
-            Some(base) => unpack_delta(engine, map, &base, output, memory_bytes, progress),
+            None => unpack_file(engine, local, output, memory_bytes, progress),
+            Some(base) => unpack_delta(engine, local, &base, output, memory_bytes, progress),
         }?;
         file.input = shard.input();
         file.output = Some(shard.output());

@@ -59,10 +59,10 @@ pub fn verify_shards(
         let original = originals[shard.unit_number].as_ref();
         let original = original.map(|files| fetch(&files[shard.number], shard.context()));
         let original = original.transpose()?;
-        let (map, original, progress) = (shard.map, original.as_ref(), shard.progress);
+        let (local, original, progress) = (shard.local, original.as_ref(), shard.progress);
         let mut file = match &shard.base()? {
-            None => verify_file(engine, map, original, progress),
-            Some(base) => verify_delta(engine, map, base, original, memory_bytes, progress),
+            None => verify_file(engine, local, original, progress),
+            Some(base) => verify_delta(engine, local, base, original, memory_bytes, progress),
         }?;
         file.name = shard.input();
         Ok(file)

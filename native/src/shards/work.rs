@@ -11,7 +11,7 @@ use super::bases::Bases;
 use super::parts::{Indexed, Parts};
 use super::plan::{Plan, Unit};
 use crate::delta::BaseFile;
-use crate::source::{HttpOptions, Map};
+use crate::source::{HttpOptions, Local};
 use crate::{Engine, Progress, Result};
 
 /// What work on shards is done with.
@@ -38,8 +38,8 @@ pub(super) struct CurrentShard<'a> {
     pub(super) unit_number: usize,
     /// Its own number in that checkpoint.
     pub(super) number: usize,
-    /// Its bytes.
-    pub(super) map: &'a Map,
+    /// Its file.
+    pub(super) local: &'a Local,
     pub(super) progress: &'a dyn Progress,
     bases: Option<&'a Bases>,
     context: Context<'a>,
@@ -103,12 +103,12 @@ impl<'a> Work<'a> {
     ) -> Result<(Vec<T>, Indexed)> {
         let (mut results, mut all) = (Vec::new(), Indexed::default());
         for (unit_number, (unit, bases, parts)) in self.units.into_iter().enumerate() {
-            let (done, indexed) = parts.each(|number, map, progress| {
+            let (done, indexed) = parts.each(|number, local, progress| {
                 work(CurrentShard {
                     unit,
                     unit_number,
                     number,
-                    map,
+                    local,
                     progress,
                     bases: bases.as_ref(),
                     context: self.context,

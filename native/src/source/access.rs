@@ -8,8 +8,9 @@ use std::sync::Arc;
 
 use zstn_core::limits::HEAD_LEN_BYTES;
 
+use super::regular;
 use super::scheme::{self, Scheme};
-use super::{Feed, FileSource, HttpOptions, Location, Map, Remote, Source};
+use super::{Feed, FileSource, HttpOptions, Local, Location, Remote, Source};
 use super::{http as network, store};
 use crate::output::temporary;
 use crate::{Error, Result};
@@ -35,8 +36,8 @@ impl<'a> Access<'a> {
     /// [`Error::Usage`] for an address that cannot be read.
     pub(super) fn of(location: &'a Location) -> Result<Self> {
         Ok(match location {
-            Location::Path(path) if is_pipe(path) => Self::Pipe(path),
             Location::Path(path) => Self::File(Cow::Borrowed(path)),
+            Location::Pipe(path) => Self::Pipe(path),
             Location::Stdin => Self::Stdin,
             Location::Url(url) => match Scheme::of(url)? {
                 Scheme::Http | Scheme::Hub => Self::Server(url),
@@ -55,7 +56,7 @@ impl<'a> Access<'a> {
                 None => Box::new(network::without_ranges(url, http)?),
             },
             Self::Store(url) => store::open(url, http)?,
-            Self::Pipe(_) | Self::Stdin => Box::new(self.map(http, &|_, _| ())?),
+            Self::Pipe(_) | Self::Stdin => Box::new(self.fetch(http, &|_, _| ())?),
         })
     }
 
@@ -71,14 +72,14 @@ impl<'a> Access<'a> {
         }
     }
 
-    /// See [`Location::map`].
-    pub(super) fn map(
+    /// See [`Location::fetch`].
+    pub(super) fn fetch(
         &self,
         http: &HttpOptions,
         progress: &dyn Fn(u64, Option<u64>),
-    ) -> Result<Map> {
+    ) -> Result<Local> {
         match self {
-            Self::File(path) => Map::open(path),
+            Self::File(path) => Local::open(path),
             Self::Server(url) => network::download(url, http, progress),
             Self::Store(url) => {
                 let mut feed = Feed::source(store::open(url, http)?.into());
@@ -107,7 +108,7 @@ impl<'a> Access<'a> {
     fn stream(&self) -> Result<Feed> {
         Ok(match self {
             Self::Pipe(path) => {
-                let pipe = File::open(path).map_err(Error::file("open", path))?;
+                let pipe = open_pipe(path)?;
                 Feed::stream(path.display().to_string(), pipe)
             }
             _ => Feed::stream(Location::Stdin.to_string(), io::stdin()),
@@ -124,8 +125,11 @@ impl<'a> Access<'a> {
     ) -> Result<(Vec<u8>, Option<String>)> {
         let (from, name): (Box<dyn Read>, _) = match self {
             Self::Stdin => (Box::new(io::stdin()), Location::Stdin.to_string()),
-            Self::File(path) => opened(path)?,
-            Self::Pipe(path) => opened(path)?,
+            Self::File(path) => {
+                let file = regular::open(path).map_err(Error::file("open", path))?;
+                (Box::new(file), path.display().to_string())
+            }
+            Self::Pipe(path) => (Box::new(open_pipe(path)?), path.display().to_string()),
             Self::Server(url) => {
                 let small = network::small(url, http, max_bytes, too_long)?;
                 return Ok((small.bytes, small.pinned));
@@ -146,21 +150,43 @@ impl<'a> Access<'a> {
     }
 }
 
-fn opened(path: &Path) -> Result<(Box<dyn Read>, String)> {
-    let file = File::open(path).map_err(Error::file("open", path))?;
-    Ok((Box::new(file), path.display().to_string()))
-}
+/// How long the first program that writes into a named pipe is waited for.
+#[cfg(unix)]
+const WRITER_MS: i64 = 5000;
 
-/// Returns whether `path` is a named pipe, such as a shell's `<(…)`.
-pub(super) fn is_pipe(path: &Path) -> bool {
+/// Opens a named pipe for reading, once a program has opened it for writing.
+///
+/// # Errors
+/// [`Error::Usage`] if none does: the pipe would be waited for without end.
+fn open_pipe(path: &Path) -> Result<File> {
+    let fail = || Error::file("open", path);
     #[cfg(unix)]
     {
-        use std::os::unix::fs::FileTypeExt;
-        path.metadata().is_ok_and(|file| file.file_type().is_fifo())
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+        use rustix::fs::{OFlags, fcntl_setfl};
+        use std::os::unix::fs::OpenOptionsExt;
+
+        let mut options = File::options();
+        options.read(true).custom_flags(regular::nonblocking());
+        let pipe = options.open(path).map_err(|error| fail()(error))?;
+        let mut wanted = [PollFd::new(&pipe, PollFlags::IN)];
+        let timeout = Timespec {
+            tv_sec: WRITER_MS / 1000,
+            tv_nsec: 0,
+        };
+        match poll(&mut wanted, Some(&timeout)) {
+            Ok(0) => {
+                return Err(Error::Usage(format!(
+                    "{} is a named pipe, and no program writes into it",
+                    path.display()
+                )));
+            }
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(fail()(error.into())),
+        }
+        fcntl_setfl(&pipe, OFlags::empty()).map_err(|error| fail()(error.into()))?;
+        Ok(pipe)
     }
     #[cfg(not(unix))]
-    {
-        let _ = path;
-        false
-    }
+    File::open(path).map_err(fail())
 }

@@ -8,19 +8,18 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::Deserialize;
 use serde::de::{Deserializer as _, IgnoredAny, MapAccess, Visitor};
-use zstn_core::bytes::index;
 use zstn_core::container::safetensors::{self, Header, PREFIX_BYTES};
 
-use super::{Feed, Map, Source};
+use super::{Feed, Local, Source};
 use crate::output::temporary;
 use crate::{Error, Result};
 
 /// A safetensors file whose header is there, and whose data come as they are
 /// asked for. They pass through a file without a name in the folder for
-/// temporary files, which is mapped with the length that the header implies; the
+/// temporary files, whose length is that which the header implies; the
 /// disk space of what is no longer needed is given back.
 pub(crate) struct Arriving {
-    map: Map,
+    input: Local,
     arrival: Mutex<Arrival>,
 }
 
@@ -38,7 +37,7 @@ pub(crate) enum Begun {
     /// The header says where everything is.
     Arriving(Arriving),
     /// All of it, because the header does not, or is none.
-    Whole(Map),
+    Whole(Local),
 }
 
 impl Arriving {
@@ -48,7 +47,7 @@ impl Arriving {
     /// far as it is known, before that, and may refuse them.
     pub(crate) fn begin(
         feed: Feed,
-        check: impl FnOnce(&Map, Option<u64>) -> Result<()>,
+        check: impl FnOnce(&Local, Option<u64>) -> Result<()>,
         progress: &dyn Fn(u64, Option<u64>),
     ) -> Result<Begun> {
         let mut arrival = Arrival {
@@ -58,13 +57,12 @@ impl Arriving {
             freed_bytes: 0,
         };
         let len_bytes = arrival.header()?;
-        let head = Map::new(arrival.feed.name().into(), &arrival.file)?;
+        let head = arrival.input(arrival.arrived_bytes)?;
         check(&head, len_bytes.or(arrival.feed.len_bytes()))?;
-        drop(head);
-        let map = len_bytes.filter(|_| GIVES_SPACE_BACK);
-        match map.and_then(|len_bytes| arrival.map(len_bytes)) {
-            Some(map) => Ok(Begun::Arriving(Self {
-                map,
+        let whole = len_bytes.filter(|&len_bytes| GIVES_SPACE_BACK && arrival.fits(len_bytes));
+        match whole {
+            Some(len_bytes) => Ok(Begun::Arriving(Self {
+                input: arrival.input(len_bytes)?,
                 arrival: Mutex::new(arrival),
             })),
             None => {
@@ -81,8 +79,8 @@ impl Arriving {
 
     /// Returns the file, of which only what has been fetched and not freed can
     /// be read.
-    pub(crate) fn map(&self) -> &Map {
-        &self.map
+    pub(crate) fn input(&self) -> &Local {
+        &self.input
     }
 
     /// Waits until the file is there up to `end`, in bytes.
@@ -93,7 +91,9 @@ impl Arriving {
         let mut arrival = self.arrival();
         while arrival.arrived_bytes < end {
             if !arrival.fetch()? {
-                return Err(Error::place(self.map.name())(arrival.cut_off(&self.map)));
+                return Err(Error::place(self.input.name())(
+                    arrival.cut_off(&self.input),
+                ));
             }
         }
         Ok(())
@@ -110,14 +110,14 @@ impl Arriving {
     /// # Errors
     /// A file that is longer; [`Error::Changed`] if the source says so.
     pub(crate) fn check_end(&self) -> Result<()> {
-        let len_bytes = self.map.len_bytes();
+        let len_bytes = self.input.len_bytes();
         self.fetch_until(len_bytes)?;
         let mut arrival = self.arrival();
         if arrival.arrived_bytes > len_bytes || arrival.fetch()? {
             return Err(Error::Usage(format!(
                 "{} goes on after its last tensor, at byte {len_bytes}; save it to a file and \
                  pack that",
-                self.map.name()
+                self.input.name()
             )));
         }
         arrival.feed.check_unchanged()
@@ -129,18 +129,21 @@ impl Arriving {
 }
 
 impl Arrival {
-    /// Maps the file with the length it is to have. `None` if there can be no such
-    /// file: a header may claim anything.
-    fn map(&self, len_bytes: u64) -> Option<Map> {
-        self.file.set_len(len_bytes).ok()?;
-        match Map::new(self.feed.name().into(), &self.file) {
-            Ok(map) => Some(map.with_file_ids(self.feed.file_ids())),
-            Err(_) => {
-                // What has arrived stays as it is.
-                self.file.set_len(self.arrived_bytes).ok()?;
-                None
-            }
+    /// Gives the file the length that it is to have. Returns `false` if there can be
+    /// no such file: a header may claim any length.
+    fn fits(&self, len_bytes: u64) -> bool {
+        let fits = self.file.set_len(len_bytes).is_ok();
+        if !fits {
+            // What has arrived stays as it is.
+            let _ = self.file.set_len(self.arrived_bytes);
         }
+        fits
+    }
+
+    /// Returns the file as one of `len_bytes`, whatever has arrived of it.
+    fn input(&self, len_bytes: u64) -> Result<Local> {
+        let input = Local::of_range(self.feed.name().into(), &self.file, 0..len_bytes)?;
+        Ok(input.with_file_ids(self.feed.file_ids()))
     }
 
     /// Fetches the next bytes; returns `false` at the end.
@@ -162,8 +165,9 @@ impl Arrival {
                 return Ok(None);
             }
         }
-        let map = Map::new(self.feed.name().into(), &self.file)?;
-        let Ok(header_len) = safetensors::header_len_bytes(&map, len_bytes.unwrap_or(u64::MAX))
+        let start = self.input(PREFIX_BYTES)?;
+        let start = start.read_all()?;
+        let Ok(header_len) = safetensors::header_len_bytes(&start, len_bytes.unwrap_or(u64::MAX))
         else {
             return Ok(None);
         };
@@ -173,8 +177,8 @@ impl Arrival {
                 return Ok(None);
             }
         }
-        let map = Map::new(self.feed.name().into(), &self.file)?;
-        let header = &map[index(PREFIX_BYTES)..index(data_start)];
+        let input = self.input(data_start)?;
+        let header = &*input.read(PREFIX_BYTES..data_start)?;
         let Some(data_len) = data_len_bytes(header) else {
             return Ok(None);
         };
@@ -195,11 +199,11 @@ impl Arrival {
         }
     }
 
-    fn cut_off(&self, map: &Map) -> zstn_core::Error {
+    fn cut_off(&self, input: &Local) -> zstn_core::Error {
         let detail = format!(
             "the file ends after {} bytes, its tensors need {}: it was cut off",
             self.arrived_bytes,
-            map.len()
+            input.len_bytes()
         );
         zstn_core::Error::malformed(zstn_core::Rule::SafetensorsTruncated, detail)
     }

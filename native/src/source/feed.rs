@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::sync::Arc;
 
-use super::{FileId, Map, Source, parallel, read_parts};
+use super::{FileId, Local, Source, parallel, read_parts};
 use crate::output::temporary;
 use crate::{Error, Result};
 
@@ -103,14 +103,14 @@ impl Feed {
     }
 
     /// Copies the rest to the end of `file`, which holds `so_far` bytes already,
-    /// and maps all of it. `progress` is called with the bytes that are there
+    /// and returns all of it. `progress` is called with the bytes that are there
     /// and, if known, the length.
     pub(crate) fn copy(
         &mut self,
         mut file: File,
         mut so_far: u64,
         progress: &dyn Fn(u64, Option<u64>),
-    ) -> Result<Map> {
+    ) -> Result<Local> {
         let mut piece = Vec::new();
         loop {
             piece.clear();
@@ -124,7 +124,7 @@ impl Feed {
             progress(so_far, self.len_bytes());
         }
         self.check_unchanged()?;
-        let map = Map::new(self.name().into(), &file)?;
-        Ok(map.with_file_ids(self.file_ids()))
+        let copy = Local::of_file(self.name().into(), &file)?;
+        Ok(copy.with_file_ids(self.file_ids()))
     }
 }

@@ -10,12 +10,11 @@ use std::time::SystemTime;
 
 use super::version::{FileId, FileVersion};
 use super::{Source, check_inside};
-use crate::Result;
+use crate::{Error, Result};
 
 /// A local file that is read part by part into memory, for programs that keep
-/// it open. A file that somebody cuts short or writes to gives
-/// [`Error::Changed`](crate::Error::Changed); unlike a [`Map`](super::Map) it
-/// never raises a signal.
+/// it open. A file that another process cuts short or writes to gives
+/// [`Error::Changed`](crate::Error::Changed).
 #[derive(Debug)]
 pub struct FileSource {
     name: String,
@@ -73,11 +72,7 @@ impl Source for FileSource {
 
     fn read_into(&self, start: u64, out: &mut [u8]) -> Result<()> {
         check_inside(self, &(start..start.saturating_add(out.len() as u64)))?;
-        read_exact_at(self.version.file(), out, start).or_else(|error| {
-            // The usual reason for an early end is a file that was cut short.
-            self.check_unchanged()?;
-            Err(crate::Error::io(format!("read {}", self.name), error))
-        })
+        self.version.read_into(&self.name, start, out)
     }
 
     fn file_ids(&self) -> &[FileId] {
@@ -103,21 +98,26 @@ pub(super) fn read_at(file: &File, out: &mut [u8], start: u64) -> io::Result<usi
     }
 }
 
-#[cfg(unix)]
-fn read_exact_at(file: &File, out: &mut [u8], start: u64) -> io::Result<()> {
-    std::os::unix::fs::FileExt::read_exact_at(file, out, start)
-}
-
-#[cfg(windows)]
-fn read_exact_at(file: &File, mut out: &mut [u8], mut start: u64) -> io::Result<()> {
+/// Fills `out` with the bytes from `start` on of the file called `name` in
+/// messages, which begins at the offset `first` of `file`.
+///
+/// # Errors
+/// I/O errors, with the name and the offset of the byte that could not be read.
+pub(super) fn read_exact_at(
+    file: &File,
+    name: &str,
+    first: u64,
+    mut start: u64,
+    mut out: &mut [u8],
+) -> Result<()> {
     while !out.is_empty() {
-        match read_at(file, out, start)? {
-            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-            len => {
-                out = &mut out[len..];
-                start += len as u64;
-            }
-        }
+        let read = match read_at(file, out, first.saturating_add(start)) {
+            Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
+            read => read,
+        };
+        let len = read.map_err(|error| Error::io(format!("read {name} at byte {start}"), error))?;
+        out = &mut out[len..];
+        start += len as u64;
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::{Feed, FileSource, HttpOptions, Location, Map, Remote, Source};
+use super::{Feed, FileSource, HttpOptions, Local, Location, Remote, Source};
 use crate::output::temporary;
 use crate::{Error, Progress, Result};
 
@@ -17,8 +17,9 @@ use crate::{Error, Progress, Result};
 /// in several files, or of a folder that holds one; an address may be that of a
 /// file or an index. What a file is, its bytes say.
 ///
-/// Reading single tensors takes parts of an input. Work on all of it maps local
-/// files and copies what comes from elsewhere into a temporary file first;
+/// Reading single tensors takes parts of an input. Work on all of it reads
+/// local files by range and copies what comes from elsewhere into a temporary file
+/// first;
 /// [`pack`](crate::pack()) works on a safetensors file while it comes, and the
 /// copy is of a few tensors at a time (on Linux; elsewhere, and against a base,
 /// of all).
@@ -41,7 +42,7 @@ enum Kind {
     Location(Location),
     Source(Arc<dyn Source>),
     Reader(Arc<Once>),
-    Map(Arc<Map>),
+    Local(Arc<Local>),
 }
 
 /// A reader that is used once.
@@ -62,7 +63,7 @@ impl Once {
         }
     }
 
-    fn map(&self, progress: &dyn Fn(u64, Option<u64>)) -> Result<Map> {
+    fn fetch(&self, progress: &dyn Fn(u64, Option<u64>)) -> Result<Local> {
         self.feed()?.copy(temporary::create()?, 0, progress)
     }
 }
@@ -85,7 +86,7 @@ impl Input {
 
     /// Takes bytes in memory. Error messages call them `name`.
     pub fn bytes(name: impl Into<String>, bytes: impl Into<Vec<u8>>) -> Self {
-        Map::of_bytes(name.into(), bytes.into()).into()
+        Local::of_bytes(name.into(), bytes.into()).into()
     }
 
     /// Returns where it is, unless it is a source or in memory.
@@ -101,9 +102,9 @@ impl Input {
     pub(crate) fn rewindable(&self, http: &HttpOptions) -> Result<Self> {
         match &self.0 {
             Kind::Location(location) if location.is_read_once() => {
-                Ok(location.map(http, &|_, _| ())?.into())
+                Ok(location.fetch(http, &|_, _| ())?.into())
             }
-            Kind::Reader(reader) => Ok(reader.map(&|_, _| ())?.into()),
+            Kind::Reader(reader) => Ok(reader.fetch(&|_, _| ())?.into()),
             _ => Ok(self.clone()),
         }
     }
@@ -113,7 +114,7 @@ impl Input {
         match &self.0 {
             Kind::Location(location) => location.is_remote(),
             Kind::Source(source) => source.is_remote(),
-            Kind::Reader(_) | Kind::Map(_) => false,
+            Kind::Reader(_) | Kind::Local(_) => false,
         }
     }
 
@@ -122,33 +123,33 @@ impl Input {
         Ok(match &self.0 {
             Kind::Location(location) => location.open(http)?,
             Kind::Source(source) => Box::new(source.clone()),
-            Kind::Reader(reader) => Box::new(reader.map(&|_, _| ())?),
-            Kind::Map(map) => Box::new(map.clone()),
+            Kind::Reader(reader) => Box::new(reader.fetch(&|_, _| ())?),
+            Kind::Local(local) => Box::new(local.clone()),
         })
     }
 
-    /// Makes all of it available as a map.
-    pub(crate) fn map(&self, http: &HttpOptions, progress: &dyn Progress) -> Result<Arc<Map>> {
+    /// Makes all of it available on this machine.
+    pub(crate) fn fetch(&self, http: &HttpOptions, progress: &dyn Progress) -> Result<Arc<Local>> {
         let fetching = |so_far, len| progress.fetching(so_far, len);
         match &self.0 {
-            Kind::Location(location) => location.map(http, &fetching).map(Arc::new),
+            Kind::Location(location) => location.fetch(http, &fetching).map(Arc::new),
             Kind::Source(source) => {
                 let mut feed = Feed::source(source.clone());
-                let map = feed.copy(temporary::create()?, 0, &fetching);
-                map.map(Arc::new)
+                let copy = feed.copy(temporary::create()?, 0, &fetching);
+                copy.map(Arc::new)
             }
-            Kind::Reader(reader) => reader.map(&fetching).map(Arc::new),
-            Kind::Map(map) => Ok(map.clone()),
+            Kind::Reader(reader) => reader.fetch(&fetching).map(Arc::new),
+            Kind::Local(local) => Ok(local.clone()),
         }
     }
 
     /// Begins to read it from its start to its end, if all of it would have to
-    /// be copied otherwise; `None` for what can be mapped, and for a server that
+    /// be copied otherwise; `None` for what is on this machine, and for a server that
     /// ignores ranges.
     pub(crate) fn feed(&self, http: &HttpOptions) -> Result<Option<Feed>> {
         match &self.0 {
             Kind::Location(location) => location.feed(http),
-            Kind::Map(_) => Ok(None),
+            Kind::Local(_) => Ok(None),
             Kind::Source(source) => {
                 let feed = || Feed::source(source.clone());
                 Ok(source.is_one_version().then(feed))
@@ -164,7 +165,7 @@ impl fmt::Display for Input {
             Kind::Location(location) => location.fmt(f),
             Kind::Source(source) => f.write_str(source.name()),
             Kind::Reader(reader) => f.write_str(&reader.name),
-            Kind::Map(map) => f.write_str(map.name()),
+            Kind::Local(local) => f.write_str(local.name()),
         }
     }
 }
@@ -214,9 +215,9 @@ impl From<Remote> for Input {
     }
 }
 
-impl From<Map> for Input {
-    fn from(map: Map) -> Self {
-        Self(Kind::Map(Arc::new(map)))
+impl From<Local> for Input {
+    fn from(local: Local) -> Self {
+        Self(Kind::Local(Arc::new(local)))
     }
 }
 

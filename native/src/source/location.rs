@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use zstn_core::catalog::IndexName;
 use zstn_core::container::safetensors::SHARD_INDEX_SUFFIX;
 
-use super::access::{Access, is_pipe};
+use super::access::Access;
 use super::scheme::{self, Scheme};
-use super::{Feed, HttpOptions, Map, Source};
+use super::{Feed, HttpOptions, Local, Source};
 use super::{address, http as network};
 use crate::{Error, Result, display};
 
@@ -28,8 +28,10 @@ use crate::{Error, Result, display};
 /// ```
 #[derive(Clone, PartialEq, Eq)]
 pub enum Location {
-    /// A file or a folder.
+    /// A file or a folder. A named pipe, a socket and a device are refused.
     Path(PathBuf),
+    /// A named pipe, such as a shell's `<(…)`, which is read once.
+    Pipe(PathBuf),
     /// An address, such as an http(s) one.
     Url(String),
     /// Standard input.
@@ -72,7 +74,7 @@ impl From<&Self> for Location {
 impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Path(path) => path.display().fmt(f),
+            Self::Path(path) | Self::Pipe(path) => path.display().fmt(f),
             Self::Url(url) => display::address(url).fmt(f),
             Self::Stdin => f.write_str("standard input"),
         }
@@ -84,6 +86,7 @@ impl fmt::Debug for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Path(path) => f.debug_tuple("Path").field(path).finish(),
+            Self::Pipe(path) => f.debug_tuple("Pipe").field(path).finish(),
             Self::Url(url) => f.debug_tuple("Url").field(&display::address(url)).finish(),
             Self::Stdin => f.write_str("Stdin"),
         }
@@ -132,7 +135,7 @@ impl Location {
     pub fn origin(&self) -> Option<String> {
         match self {
             Self::Url(url) => network::origin(url),
-            Self::Path(_) | Self::Stdin => None,
+            Self::Path(_) | Self::Pipe(_) | Self::Stdin => None,
         }
     }
 
@@ -148,7 +151,7 @@ impl Location {
         match self {
             Self::Path(path) => path.is_dir(),
             Self::Url(_) => self.stored_folder().is_some(),
-            Self::Stdin => false,
+            Self::Pipe(_) | Self::Stdin => false,
         }
     }
 
@@ -176,9 +179,8 @@ impl Location {
     /// Returns whether its bytes come only once.
     pub(crate) fn is_read_once(&self) -> bool {
         match self {
-            Self::Path(path) => is_pipe(path),
-            Self::Url(_) => false,
-            Self::Stdin => true,
+            Self::Path(_) | Self::Url(_) => false,
+            Self::Pipe(_) | Self::Stdin => true,
         }
     }
 
@@ -189,7 +191,7 @@ impl Location {
     /// address.
     ///
     /// # Errors
-    /// A file that cannot be opened; a folder or a device.
+    /// A file that cannot be opened; a folder, a socket or a device.
     pub fn open(&self, http: &HttpOptions) -> Result<Box<dyn Source>> {
         Access::of(self)?.open(http)
     }
@@ -200,15 +202,15 @@ impl Location {
         Access::of(self)?.open_ranged(http)
     }
 
-    /// Maps the file into memory. Pipes, standard input and addresses are first
-    /// copied into a temporary file, which is removed with the map. `http` is for
-    /// an address. `progress` is called with the bytes fetched so far and, if
-    /// known, the length.
+    /// Makes all of the file available on this machine. Pipes, standard input and
+    /// addresses are copied into a temporary file, which is removed with the result.
+    /// `http` is for an address. `progress` is called with the bytes fetched so far
+    /// and, if known, the length.
     ///
     /// # Errors
     /// A file that cannot be opened or fetched; too little space for the copy.
-    pub fn map(&self, http: &HttpOptions, progress: &dyn Fn(u64, Option<u64>)) -> Result<Map> {
-        Access::of(self)?.map(http, progress)
+    pub fn fetch(&self, http: &HttpOptions, progress: &dyn Fn(u64, Option<u64>)) -> Result<Local> {
+        Access::of(self)?.fetch(http, progress)
     }
 
     /// Begins to read the file from its start to its end, if all of it would have
@@ -258,7 +260,7 @@ impl Location {
     pub fn sibling(&self, name: &str) -> Option<Self> {
         match self {
             Self::Stdin => None,
-            Self::Path(path) => Some(Self::Path(path.with_file_name(name))),
+            Self::Path(path) | Self::Pipe(path) => Some(Self::Path(path.with_file_name(name))),
             Self::Url(url) => Some(Self::Url(address::sibling(url, name))),
         }
     }
@@ -268,7 +270,7 @@ impl Location {
     pub fn file_name(&self) -> Option<String> {
         let name = match self {
             Self::Stdin => return None,
-            Self::Path(path) => path.file_name()?.to_string_lossy().into_owned(),
+            Self::Path(path) | Self::Pipe(path) => path.file_name()?.to_string_lossy().into_owned(),
             Self::Url(url) => address::file_name(url),
         };
         (!name.is_empty()).then_some(name)

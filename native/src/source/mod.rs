@@ -9,17 +9,17 @@ mod access;
 mod address;
 mod arriving;
 mod closed_file;
-mod fault;
 mod feed;
 mod file;
 mod http;
 mod hub;
 mod input;
+mod local;
 mod location;
-mod map;
 mod merged;
 pub(crate) mod parallel;
 mod parts;
+pub(crate) mod regular;
 mod scheme;
 pub(crate) mod store;
 mod version;
@@ -29,7 +29,6 @@ pub(crate) use address::PLAIN;
 pub(crate) use address::is_same;
 pub(crate) use arriving::{Arriving, Begun};
 pub(crate) use closed_file::ClosedFile;
-pub use fault::survive_truncation;
 pub(crate) use feed::Feed;
 pub use file::FileSource;
 #[cfg(feature = "manifest")]
@@ -41,8 +40,8 @@ pub use http::{HttpObserver, HttpOptions, HttpRequest, Remote, put, trust_certif
 #[cfg(feature = "manifest")]
 pub(crate) use hub::offline;
 pub use input::Input;
+pub use local::Local;
 pub use location::Location;
-pub use map::Map;
 pub(crate) use parts::read_parts;
 pub(crate) use scheme::is_server;
 #[cfg(feature = "store")]

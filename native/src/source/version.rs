@@ -5,7 +5,8 @@ use std::io;
 use std::path::Path;
 use std::time::SystemTime;
 
-use super::scheme;
+use super::file::read_exact_at;
+use super::{regular, scheme};
 use crate::{Error, Result};
 
 /// The identity of a file: hard links and symbolic links to one file are
@@ -85,7 +86,6 @@ impl FileVersion {
     /// Opens the file at `path` for reading. Folders, pipes and devices are
     /// refused.
     pub(super) fn open(path: &Path) -> Result<Self> {
-        // Opening a pipe would wait for its other end.
         let metadata = match path.metadata() {
             Ok(metadata) => metadata,
             Err(error) => {
@@ -95,19 +95,15 @@ impl FileVersion {
                 return Err(address.flatten().unwrap_or_else(error));
             }
         };
-        if metadata.is_dir() {
-            return Err(Error::Usage(format!(
-                "{} is a folder; name a file in it",
-                path.display()
-            )));
+        if let Some(kind) = regular::name(metadata.file_type()) {
+            let advice = match kind {
+                "folder" => "; name a file in it",
+                _ => ", not a file",
+            };
+            let path = path.display();
+            return Err(Error::Usage(format!("{path} is a {kind}{advice}")));
         }
-        if !metadata.is_file() {
-            return Err(Error::Usage(format!(
-                "{} is neither a file nor a pipe",
-                path.display()
-            )));
-        }
-        let file = File::open(path).map_err(Error::file("open", path))?;
+        let file = regular::open(path).map_err(Error::file("open", path))?;
         Self::of(file, path).map_err(Error::file("look at", path))
     }
 
@@ -140,6 +136,19 @@ impl FileVersion {
 
     pub(super) fn modified(&self) -> Option<SystemTime> {
         self.modified
+    }
+
+    /// Fills `out` with the bytes from `start` on of the file, called `name` in
+    /// messages.
+    ///
+    /// # Errors
+    /// I/O errors; [`Error::Changed`] if the file has been cut short.
+    pub(super) fn read_into(&self, name: &str, start: u64, out: &mut [u8]) -> Result<()> {
+        read_exact_at(&self.file, name, 0, start, out).or_else(|error| {
+            // The usual reason for an early end is a file that was cut short.
+            self.check_unchanged(name)?;
+            Err(error)
+        })
     }
 
     /// Returns [`Error::Changed`] unless the file, called `name` in messages,

@@ -80,16 +80,16 @@ fn pack_input(
         [] => pack_one(engine, input, output, options),
         bases => {
             let (http, memory_bytes) = (&options.http, options.memory_bytes);
-            let map = input.map(http, options.progress)?;
-            if breaks_rules(&map) {
-                let file = pack_file(engine, &map, output, options)?;
+            let local = input.fetch(http, options.progress)?;
+            if breaks_rules(&local)? {
+                let file = pack_file(engine, &local, output, options)?;
                 return Ok(PackReport {
                     files: vec![file],
                     folder: None,
                 });
             }
             let base = BaseFile::open(engine, bases, http, memory_bytes, options.progress)?;
-            pack_delta(engine, &map, &base, output, options)
+            pack_delta(engine, &local, &base, output, options)
         }
     };
     Ok(PackReport {
@@ -111,12 +111,12 @@ fn pack_one(
         false => input.feed(&options.http)?,
     };
     let Some(feed) = feed else {
-        let map = input.map(&options.http, options.progress)?;
-        return pack_file(engine, &map, output, options);
+        let local = input.fetch(&options.http, options.progress)?;
+        return pack_file(engine, &local, output, options);
     };
     let fetching = |so_far, len| options.progress.fetching(so_far, len);
     match Arriving::begin(feed, check_kind, &fetching)? {
         Begun::Arriving(arriving) => pack_arriving(engine, &arriving, output, options),
-        Begun::Whole(map) => pack_file(engine, &map, output, options),
+        Begun::Whole(local) => pack_file(engine, &local, output, options),
     }
 }

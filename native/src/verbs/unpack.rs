@@ -122,10 +122,10 @@ fn unpack_input(
         return unpack_shards(context, &shards, &bases, &folder);
     }
     let output = sink.file(http)?;
-    let map = input.map(http, progress)?;
-    let file = match BaseFile::open_for(engine, &map, bases, http, memory_bytes, progress)? {
-        Some(base) => unpack_delta(engine, &map, &base, output, memory_bytes, progress),
-        None => unpack_file(engine, &map, output, memory_bytes, progress),
+    let local = input.fetch(http, progress)?;
+    let file = match BaseFile::open_for(engine, &local, bases, http, memory_bytes, progress)? {
+        Some(base) => unpack_delta(engine, &local, &base, output, memory_bytes, progress),
+        None => unpack_file(engine, &local, output, memory_bytes, progress),
     };
     Ok(UnpackReport {
         files: vec![file?],

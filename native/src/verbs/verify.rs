@@ -198,15 +198,15 @@ impl Work<'_> {
             ..
         } = self.options;
         let (engine, memory_bytes, progress) = (self.engine, *memory_bytes, *progress);
-        let map = input.map(http, progress)?;
+        let local = input.fetch(http, progress)?;
         let original = self.options.original.as_ref();
         let original = original
-            .map(|original| original.map(http, progress))
+            .map(|original| original.fetch(http, progress))
             .transpose()?;
         let original = original.as_deref();
-        let file = match BaseFile::open_for(engine, &map, bases, http, memory_bytes, progress)? {
-            Some(base) => verify_delta(engine, &map, &base, original, memory_bytes, progress),
-            None => verify_file(engine, &map, original, progress),
+        let file = match BaseFile::open_for(engine, &local, bases, http, memory_bytes, progress)? {
+            Some(base) => verify_delta(engine, &local, &base, original, memory_bytes, progress),
+            None => verify_file(engine, &local, original, progress),
         };
         Ok(VerifyReport {
             files: vec![file?],

@@ -53,7 +53,7 @@ impl Origin {
                 Location::url(format!("{folder}/{}/{}", row.repo, row.path))
             }
             Some(Location::Path(path)) => Location::Path(path.join(&row.repo).join(&row.path)),
-            Some(Location::Stdin) => Location::Stdin,
+            Some(other @ (Location::Pipe(_) | Location::Stdin)) => other.clone(),
         })
     }
 }

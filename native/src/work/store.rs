@@ -70,7 +70,9 @@ impl Store<'_> {
             Location::Path(path) if replace => Output::create(path),
             Location::Path(path) => Output::create_new(path),
             Location::Url(url) => Output::to_url(url, replace, self.http),
-            Location::Stdin => Err(Error::Usage("results need a folder".into())),
+            Location::Pipe(_) | Location::Stdin => {
+                Err(Error::Usage("results need a folder".into()))
+            }
         }?;
         let mut file = File::open(path).map_err(Error::file("open", path))?;
         output.copy(&mut file)?;

@@ -19,7 +19,7 @@ use super::{Job, JobEvent, Stage};
 use crate::hub::{Repository, is_commit};
 use crate::lock::Lock;
 use crate::manifest::{Results, write_json};
-use crate::source::HttpOptions;
+use crate::source::{HttpOptions, regular};
 use crate::{Error, Location, Result};
 
 /// The pause between two looks for jobs that others have put into the folder.
@@ -308,7 +308,7 @@ fn read(path: &Path) -> Result<Option<Job>> {
         let detail = format!("{} is not a regular file; remove it", path.display());
         return Err(Error::Usage(detail));
     }
-    let bytes = match fs::read(path) {
+    let bytes = match regular::read(path) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(Error::file("read", path)(error)),

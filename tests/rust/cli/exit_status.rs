@@ -39,6 +39,31 @@ fn exit_status_and_sentences() {
         ),
         (&["pack"], 2, "Usage"),
         (
+            &["pack", "other.safetensors", "-T", "100000"],
+            2,
+            "too many threads: at most",
+        ),
+        (
+            &[
+                "verify",
+                "good.zstn",
+                "--threads",
+                "99999999999999999999999",
+            ],
+            2,
+            "too many threads: at most",
+        ),
+        (
+            &["unpack", "good.zstn", "-T", "-1"],
+            2,
+            "the number of threads is negative; give 0",
+        ),
+        (
+            &["get", "good.zstn", "nope", "-T", "many"],
+            2,
+            "a whole number is needed",
+        ),
+        (
             &["pack", "other.safetensors", "--effort", "huge"],
             2,
             "possible values",

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use zstn_tests::rng::Rng;
+use zstn_tests::unreadable;
 
 use crate::child::{Launch, Stream};
 use crate::place::{Disk, make_pipe, read_pipe, write_pipe};
@@ -28,6 +29,10 @@ pub enum Act {
     CutHeader,
     Noise,
     Unreadable,
+    UnreadablePage,
+    IdlePipe,
+    InputSocket,
+    Device,
     Pipe,
     CutPipe,
     Link,
@@ -114,6 +119,22 @@ impl Act {
                 let none = fs::Permissions::from_mode(0o000);
                 fs::set_permissions(&input, none).expect("permissions");
                 setup.launch.as_nobody = true;
+            }
+            Self::UnreadablePage => {
+                let page = unreadable::middle(&input);
+                setup.launch.unreadable = Some((input, page));
+            }
+            Self::IdlePipe => {
+                fs::remove_file(&input).expect("removed");
+                make_pipe(&input);
+            }
+            Self::InputSocket => {
+                fs::remove_file(&input).expect("removed");
+                setup.socket = Some(UnixListener::bind(&input).expect("a socket"));
+            }
+            Self::Device => {
+                fs::remove_file(&input).expect("removed");
+                symlink("/dev/zero", &input).expect("linked");
             }
             Self::Pipe | Self::CutPipe => {
                 let mut bytes = fs::read(&input).expect("read");

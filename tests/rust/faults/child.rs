@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use zstn_tests::command::{program, text};
+use zstn_tests::unreadable;
 
 use crate::scratch::Cell;
 
@@ -29,6 +30,8 @@ pub struct Launch {
     pub stdout: Option<Stream>,
     /// Another folder for temporary files.
     pub tmp: Option<PathBuf>,
+    /// A file, and the offset of a page of it that cannot be read.
+    pub unreadable: Option<(PathBuf, u64)>,
     /// The place of a file for standard input.
     pub stdin: Option<PathBuf>,
 }
@@ -122,6 +125,9 @@ pub fn launch_as(
             }
         })
         .stderr(create(&error));
+    if let Some((path, page)) = &options.unreadable {
+        unreadable::set(&mut command, path, *page);
+    }
     if options.as_nobody && rustix::process::geteuid().is_root() {
         command.uid(NOBODY).gid(NOBODY);
     }

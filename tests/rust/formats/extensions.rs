@@ -258,9 +258,15 @@ fn a_delta_piece_by_piece_has_the_same_bytes() {
 fn a_caller_that_writes_records_itself_learns_the_version() {
     let (base, tuned) = fine_tuned();
     let parsed = Base::parse(&base).expect("a base");
-    let packing = DeltaPacker::new(&tuned, &parsed).expect("a checkpoint");
+    let packing = DeltaPacker::of_file(&tuned).expect("a checkpoint");
     let options = EncodeOptions::default().extended(true);
-    let coded = |number| packing.code(&Pure, number, options).expect("coded");
+    let coded = |number: usize| {
+        let tensor = &packing.tensors()[number];
+        let bytes = part(&tuned, packing.range(tensor));
+        let reference = parsed.header().reference(tensor);
+        let reference = reference.map(|range| part(&base, range));
+        model_delta::code(&Pure, tensor, bytes, reference, options).expect("coded")
+    };
     let editions = [0, 1, 2].map(|number| coded(number).edition);
     let expected = [Edition::Plain, Edition::Extended, Edition::Extended];
     assert_eq!(editions, expected);

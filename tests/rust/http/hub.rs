@@ -175,8 +175,8 @@ fn revisions_and_other_kinds_of_repositories() {
         ("hf://o/n@refs%2Fpr%2F4/m", "o/n", "refs%2Fpr%2F4"),
     ] {
         hub.add(repository, revision, FIRST, &[("m", &bytes)]);
-        let map = Location::url(address).map(&http, &|_, _| ()).unwrap();
-        assert!(map[..] == bytes, "{address}");
+        let copy = Location::url(address).fetch(&http, &|_, _| ()).unwrap();
+        assert!(*copy.read_all().unwrap() == bytes, "{address}");
     }
 }
 

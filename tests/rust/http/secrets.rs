@@ -55,7 +55,7 @@ fn every_request_to_the_origin_has_them() {
     let options = secrets_for(&format!("{}some/path?query", server.url));
     let remote = Remote::open(&moved, 10, &options).unwrap();
     remote.read_ranges(&[10..20, 15..30]).unwrap();
-    Location::url(url).map(&options, &|_, _| ()).unwrap();
+    Location::url(url).fetch(&options, &|_, _| ()).unwrap();
     let with = ["/moved", "/file", "/moved", "/file", "/file"].map(|path| (path, true));
     assert_eq!(log(&server), expected(&with));
 }
@@ -70,7 +70,7 @@ fn other_origins_get_none() {
     Remote::open(&url, 10, &options).unwrap();
     let remote = Remote::open(&moved, 10, &options).unwrap();
     remote.read(10..20).unwrap();
-    Location::url(&moved).map(&options, &|_, _| ()).unwrap();
+    Location::url(&moved).fetch(&options, &|_, _| ()).unwrap();
     assert_eq!(log(&away), expected(&[("/file", false); 4]));
     assert_eq!(log(&home), expected(&[("/moved", true); 3]));
     // The same server by another name or scheme is another origin.

@@ -1,7 +1,4 @@
 //! The crate `zstn` as its users call it.
-//!
-//! No test here may call [`zstn::source::survive_truncation`]: `reader` shows
-//! that a reader does not need that handler.
 
 mod buffers;
 mod convert;

@@ -24,6 +24,8 @@ pub mod stub_hub;
 #[cfg(unix)]
 pub mod terminal;
 pub mod tier;
+#[cfg(unix)]
+pub mod unreadable;
 pub mod upload_server;
 pub mod ztensor;
 

@@ -59,6 +59,18 @@ impl BaseHeader {
         usable.then(|| self.range(&tensor.name)).flatten()
     }
 
+    /// Returns the range of the file that holds the tensor called `name`, which must
+    /// be `len_bytes` long.
+    ///
+    /// # Errors
+    /// [`Rule::DeltaBaseTensor`].
+    pub fn tensor(&self, name: &str, len_bytes: u64) -> Result<Range<u64>> {
+        let range = self.range(name);
+        let found = range.as_ref().map(|range| range.end - range.start);
+        check_tensor(name, len_bytes, found)?;
+        Ok(range.unwrap_or_default())
+    }
+
     /// Returns the [`table_digest`] of this base.
     #[must_use]
     pub fn table_digest(&self) -> [u8; 32] {
@@ -83,13 +95,16 @@ pub(super) fn refuse_packed(head: &[u8]) -> Result<()> {
 /// BLAKE2b with an output of 8 bytes over the data buffer of a base, which comes
 /// in pieces.
 #[derive(Debug, Default)]
-pub(super) struct DataDigest(Blake2b<U8>);
+pub struct DataDigest(Blake2b<U8>);
 
 impl DataDigest {
+    /// Adds the next bytes.
     pub fn update(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
     }
 
+    /// Returns the digest of all bytes.
+    #[must_use]
     pub fn finish(self) -> [u8; 8] {
         self.0.finalize().into()
     }
@@ -127,26 +142,11 @@ impl<'a> Base<'a> {
         part(self.file, range)
     }
 
-    /// Returns the bytes of the tensor called `name`, which must be `len_bytes`
-    /// long.
-    pub(super) fn bytes(&self, name: &str, len_bytes: u64) -> Result<&'a [u8]> {
-        let found = self.range(name).map(|range| self.part(range));
-        check_tensor(name, len_bytes, found.map(|bytes| bytes.len() as u64))?;
-        Ok(found.unwrap_or_default())
-    }
-
-    /// Returns BLAKE2b with an output of 8 bytes over the data buffer. `done`
-    /// is called with the ranges of the file that have been read.
-    pub fn digest(&self, done: &dyn Fn(Range<u64>)) -> [u8; 8] {
-        const PIECE_BYTES: u64 = 16 << 20;
-        let Range { mut start, end } = self.header.data();
+    /// Returns BLAKE2b with an output of 8 bytes over the data buffer.
+    #[must_use]
+    pub fn digest(&self) -> [u8; 8] {
         let mut digest = DataDigest::default();
-        while start < end {
-            let piece = start..end.min(start + PIECE_BYTES);
-            digest.update(self.part(piece.clone()));
-            start = piece.end;
-            done(piece);
-        }
+        digest.update(self.part(self.header.data()));
         digest.finish()
     }
 

@@ -19,16 +19,16 @@ mod trailer;
 mod write;
 
 pub use announcement::{announce, is_announced};
-pub use base::{Base, BaseHeader, check_tensor, table_digest};
+pub use base::{Base, BaseHeader, DataDigest, check_tensor, table_digest};
 pub use incremental::{DeltaOptions, IncrementalDeltaPacker, Needs, PackedTensor};
 pub use prefix::Prefix;
-pub use read::{ModelDelta, Reference, RestoredCheck, decode_payload, lost_trailer};
+pub use read::{DeltaTable, ModelDelta, Reference, RestoredCheck, decode_payload, lost_trailer};
 pub use record::{Head, Kind, Record, max_head_bytes};
 pub use trailer::{
     Contents, RecordInfo, ShortDigest, TRAILER_END_BYTES, Trailer, fields_len_bytes, not_a_trailer,
-    short_digest, usual_bytes,
+    short_digest, shortened, usual_bytes,
 };
-pub use write::{Coded, DeltaPacker, pack};
+pub use write::{Coded, DeltaPacker, code, pack, record_head};
 
 use crate::frame::Edition;
 

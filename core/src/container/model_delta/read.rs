@@ -3,14 +3,14 @@
 use alloc::borrow::Cow;
 use alloc::format;
 use alloc::vec::Vec;
-use core::ops::Range;
+use core::ops::{Deref, Range};
 
 use super::announcement::is_announced;
-use super::base::Base;
+use super::base::{Base, BaseHeader};
 use super::prefix::Prefix;
 use super::record::{self, Kind, Record};
 use super::trailer::{Contents, ShortDigest, Trailer, short_digest};
-use crate::bytes::{self, Cursor, part};
+use crate::bytes::{self, index, part};
 use crate::container::safetensors::Header;
 use crate::engine::Engine;
 use crate::frame::delta::Delta;
@@ -18,32 +18,44 @@ use crate::frame::difference::Difference;
 use crate::frame::{Edition, Stored};
 use crate::{Error, Result, Rule, sort};
 
-/// A delta file whose records cover the target's data.
+/// Everything in a delta file but the payloads of its records, which cover the
+/// target's data.
 #[derive(Debug)]
-pub struct ModelDelta<'a> {
-    file: &'a [u8],
+pub struct DeltaTable {
+    /// The bytes before the records.
+    head: Vec<u8>,
     prefix: Prefix,
     records: Vec<Record>,
     trailer: Option<Trailer>,
 }
 
-impl<'a> ModelDelta<'a> {
-    /// Parses prefix, records and trailer, and checks that they agree.
-    pub fn parse(file: &'a [u8]) -> Result<Self> {
-        let prefix = Prefix::parse(file, file.len() as u64)?;
-        let mut cursor = Cursor::new(file);
-        cursor.take(prefix.end(), "what stands before the records")?;
-        let records = record::read(&mut cursor, &prefix)?;
-        let end = cursor.position() as u64;
+/// The first bytes that are fetched of a delta file: enough for
+/// [`Prefix::len_bytes`].
+const START_BYTES: u64 = 64;
+
+/// The first bytes of a payload, which hold its flags.
+const FLAGS_BYTES: u64 = 16;
+
+impl DeltaTable {
+    /// Reads prefix, records and trailer of a file of `len_bytes`, of which `fetch`
+    /// returns ranges, and checks that they agree.
+    ///
+    /// # Errors
+    /// Those of `fetch`, and a file that breaks a rule.
+    pub fn read<'f, E: From<Error>>(
+        len_bytes: u64,
+        fetch: &mut dyn FnMut(Range<u64>) -> Result<Cow<'f, [u8]>, E>,
+    ) -> Result<Self, E> {
+        let start = fetch(0..len_bytes.min(START_BYTES))?;
+        let prefix_len = Prefix::len_bytes(&start, len_bytes)?;
+        let head = fetch(0..prefix_len)?.into_owned();
+        let prefix = Prefix::parse(&head, len_bytes)?;
+        let (records, end) = record::read(&prefix, len_bytes, fetch)?;
         let header_len = prefix.header.end - prefix.header.start;
-        let trailer = Trailer::parse(
-            part(file, end..file.len() as u64),
-            header_len,
-            prefix.edition,
-        )
-        .map_err(|error| error.within(end))?;
+        let trailer = Trailer::parse(&fetch(end..len_bytes)?, header_len, prefix.edition);
+        let trailer = trailer.map_err(|error| error.within(end))?;
         let delta = Self {
-            file,
+            head,
             prefix,
             records,
             trailer,
@@ -52,10 +64,15 @@ impl<'a> ModelDelta<'a> {
             delta.check_contents(contents)?;
         }
         if delta.trailer.is_none() {
-            let payloads = delta.records.iter();
-            let mut payloads = payloads.map(|r| (r.kind, part(file, r.payload.clone())));
-            if payloads.any(|(kind, payload)| is_announced(kind, payload)) {
-                return Err(lost_trailer().at(end));
+            for record in &delta.records {
+                let Range {
+                    start,
+                    end: payload_end,
+                } = record.payload;
+                let flags = fetch(start..payload_end.min(start + FLAGS_BYTES))?;
+                if is_announced(record.kind, &flags) {
+                    return Err(lost_trailer().at(end).into());
+                }
             }
         }
         Ok(delta)
@@ -104,8 +121,8 @@ impl<'a> ModelDelta<'a> {
 
     /// Returns the header of the target.
     #[must_use]
-    pub fn header(&self) -> &'a [u8] {
-        part(self.file, self.prefix.header.clone())
+    pub fn header(&self) -> &[u8] {
+        part(&self.head, self.prefix.header.clone())
     }
 
     /// Returns the length of the target's data buffer.
@@ -133,11 +150,11 @@ impl<'a> ModelDelta<'a> {
         self.contents().is_some()
     }
 
-    /// Refuses a base that this delta was not made against. `done` is called
-    /// with the ranges of the base that have been read.
-    pub fn check_base(&self, base: &Base, done: &dyn Fn(Range<u64>)) -> Result<()> {
+    /// Refuses a base that this delta was not made against, given the digest of its
+    /// data ([`DataDigest`](super::DataDigest)).
+    pub fn check_base(&self, base: &BaseHeader, data_digest: [u8; 8]) -> Result<()> {
         let wrong = |detail| Error::malformed(Rule::DeltaReference, detail);
-        if base.digest(done) != self.prefix.base_digest {
+        if data_digest != self.prefix.base_digest {
             return Err(wrong(
                 "the base is not the checkpoint this delta was made against",
             ));
@@ -156,42 +173,50 @@ impl<'a> ModelDelta<'a> {
         record.ok_or_else(|| Error::no_such("record", number, self.records.len()))
     }
 
-    /// Checks everything in record `number` that can be checked without
-    /// decoding. After this, file and base have justified the length of the
+    /// Checks everything in record `number`, with this payload, that can be checked
+    /// without decoding. After this, file and base have justified the length of the
     /// tensor.
-    pub fn check(&self, number: usize, base: &Base) -> Result<()> {
+    pub fn check(&self, number: usize, payload: &[u8], base: &BaseHeader) -> Result<()> {
         let record = self.record(number)?;
-        let payload = part(self.file, record.payload.clone());
         let len = record.len_bytes();
+        let in_base = || base.tensor(&record.name, len).map(drop);
         let checked = match record.kind {
             Kind::Full => Stored::parse(payload, len, self.prefix.edition).map(|_| ()),
             Kind::Delta => Delta::parse(payload)
                 .and_then(|delta| delta.check())
-                .and_then(|()| base.bytes(&record.name, len).map(|_| ())),
+                .and_then(|()| in_base()),
             Kind::Difference => Difference::parse(payload)
                 .and_then(|difference| check_len(difference.len_bytes(), len))
-                .and_then(|()| base.bytes(&record.name, len).map(|_| ())),
-            Kind::Copy => base.bytes(&record.name, len).map(|_| ()),
+                .and_then(|()| in_base()),
+            Kind::Copy => in_base(),
         };
         checked.map_err(|error| error.within(record.payload.start).tensor(&record.name))
     }
 
-    /// Decodes the tensor of record `number`.
+    /// Returns the range of the base's file that the tensor of record `number` is
+    /// made from; `None` for a tensor that needs no base.
+    pub fn reference(&self, number: usize, base: &BaseHeader) -> Result<Option<Range<u64>>> {
+        let record = self.record(number)?;
+        match record.kind {
+            Kind::Full => Ok(None),
+            _ => base.tensor(&record.name, record.len_bytes()).map(Some),
+        }
+    }
+
+    /// Decodes the tensor of record `number` from its payload and from the bytes of
+    /// its [`DeltaTable::reference`].
     pub fn decode<'b, E: Engine>(
         &self,
         engine: &E,
         number: usize,
-        base: &Base<'b>,
+        payload: &[u8],
+        reference: Option<&'b [u8]>,
     ) -> Result<Cow<'b, [u8]>> {
         let record = self.record(number)?;
-        let reference = match record.kind {
-            Kind::Full => None,
-            _ => Some(Reference {
-                bytes: base.bytes(&record.name, record.len_bytes())?,
-                digest: None,
-            }),
-        };
-        let payload = part(self.file, record.payload.clone());
+        let reference = reference.map(|bytes| Reference {
+            bytes,
+            digest: None,
+        });
         let tensor = decode_payload(engine, record, self.prefix.edition, payload, reference)?;
         if let Some(contents) = self.contents() {
             contents.records[number].check_tensor(&record.name, &tensor)?;
@@ -199,42 +224,9 @@ impl<'a> ModelDelta<'a> {
         Ok(tensor)
     }
 
-    /// Restores the whole target. Everything that can be checked is checked:
-    /// lengths, the base, overlapping tensors, and the digest of the result if
-    /// there is one.
-    pub fn unpack<E: Engine>(&self, engine: &E, base: &Base) -> Result<Vec<u8>> {
-        self.check_base(base, &|_| ())?;
-        let numbers: Vec<usize> = (0..self.records.len()).collect();
-        let tensors = engine
-            .map(numbers, |number| self.decode(engine, number, base))
-            .into_iter()
-            .collect::<Result<Vec<_>>>()?;
-        // The tensors together have proved that the data are this long.
-        let mut out = Vec::new();
-        let header = self.header();
-        out.extend_from_slice(&(header.len() as u64).to_le_bytes());
-        out.extend_from_slice(header);
-        let data_start = out.len();
-        let len_bytes = (data_start as u64).saturating_add(self.prefix.data_len_bytes);
-        bytes::resize(&mut out, len_bytes)?;
-        for (record, tensor) in self.records.iter().zip(&tensors) {
-            let dest = &mut out[data_start..]
-                [bytes::index(record.span.start)..bytes::index(record.span.end)];
-            dest.copy_from_slice(tensor);
-        }
-        let data = &out[data_start..];
-        for (record, tensor) in self.records.iter().zip(&tensors) {
-            self.check_shared(record, part(data, record.span.clone()), tensor)?;
-        }
-        if let Some(check) = self.restored_check() {
-            check.with(&out).finish()?;
-        }
-        Ok(out)
-    }
-
     /// Returns the numbers of the records whose spans overlap those of others.
     /// Their tensors have to be compared with the result by
-    /// [`ModelDelta::check_shared`].
+    /// [`DeltaTable::check_shared`].
     #[must_use]
     pub fn overlapping(&self) -> Vec<usize> {
         let starts = self.records.iter().map(|record| (record.span.start, 0));
@@ -321,6 +313,75 @@ pub fn lost_trailer() -> Error {
         Rule::DeltaSeal,
         "the delta was packed with a trailer, and has none: it is cut off, get it again",
     )
+}
+
+/// A delta file in memory.
+#[derive(Debug)]
+pub struct ModelDelta<'a> {
+    file: &'a [u8],
+    table: DeltaTable,
+}
+
+impl Deref for ModelDelta<'_> {
+    type Target = DeltaTable;
+
+    fn deref(&self) -> &DeltaTable {
+        &self.table
+    }
+}
+
+impl<'a> ModelDelta<'a> {
+    /// Parses prefix, records and trailer, and checks that they agree.
+    pub fn parse(file: &'a [u8]) -> Result<Self> {
+        let mut fetch = |range| Ok::<_, Error>(Cow::Borrowed(part(file, range)));
+        let table = DeltaTable::read(file.len() as u64, &mut fetch)?;
+        Ok(Self { file, table })
+    }
+
+    /// Decodes the tensor of record `number` against `base`.
+    pub fn decode<'b, E: Engine>(
+        &self,
+        engine: &E,
+        number: usize,
+        base: &Base<'b>,
+    ) -> Result<Cow<'b, [u8]>> {
+        let payload = part(self.file, self.table.record(number)?.payload.clone());
+        let reference = self.table.reference(number, base.header())?;
+        let reference = reference.map(|range| base.part(range));
+        self.table.decode(engine, number, payload, reference)
+    }
+
+    /// Restores the whole target. Everything that can be checked is checked:
+    /// lengths, the base, overlapping tensors, and the digest of the result if
+    /// there is one.
+    pub fn unpack<E: Engine>(&self, engine: &E, base: &Base) -> Result<Vec<u8>> {
+        self.check_base(base.header(), base.digest())?;
+        let numbers: Vec<usize> = (0..self.records.len()).collect();
+        let tensors = engine
+            .map(numbers, |number| self.decode(engine, number, base))
+            .into_iter()
+            .collect::<Result<Vec<_>>>()?;
+        // The tensors together have proved that the data are this long.
+        let mut out = Vec::new();
+        let header = self.header();
+        out.extend_from_slice(&(header.len() as u64).to_le_bytes());
+        out.extend_from_slice(header);
+        let data_start = out.len();
+        let len_bytes = (data_start as u64).saturating_add(self.prefix.data_len_bytes);
+        bytes::resize(&mut out, len_bytes)?;
+        for (record, tensor) in self.records.iter().zip(&tensors) {
+            let dest = &mut out[data_start..][index(record.span.start)..index(record.span.end)];
+            dest.copy_from_slice(tensor);
+        }
+        let data = &out[data_start..];
+        for (record, tensor) in self.records.iter().zip(&tensors) {
+            self.check_shared(record, part(data, record.span.clone()), tensor)?;
+        }
+        if let Some(check) = self.restored_check() {
+            check.with(&out).finish()?;
+        }
+        Ok(out)
+    }
 }
 
 /// Refuses a payload that decodes to another length than that of its tensor.

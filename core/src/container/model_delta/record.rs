@@ -1,5 +1,6 @@
 //! The records (docs/formats/z4ai-containers.md 4.1).
 
+use alloc::borrow::Cow;
 use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::String;
@@ -162,43 +163,65 @@ impl Record {
     }
 }
 
-/// Reads the records after `prefix`; offsets count from the start of the cursor's
-/// bytes.
-pub fn read(cursor: &mut Cursor, prefix: &Prefix) -> Result<Vec<Record>> {
-    let at = cursor.position() as u64;
+/// The bytes of a record that are fetched first. Names are seldom longer.
+const USUAL_HEAD_BYTES: u64 = 512;
+
+/// Reads the records after `prefix` in a file of `file_len_bytes`, of which `fetch`
+/// returns ranges; payloads are not fetched. Returns them, and the offset at which
+/// the last one ends.
+///
+/// # Errors
+/// Those of `fetch`, and records that break a rule.
+pub fn read<'f, E: From<Error>>(
+    prefix: &Prefix,
+    file_len_bytes: u64,
+    fetch: &mut dyn FnMut(Range<u64>) -> Result<Cow<'f, [u8]>, E>,
+) -> Result<(Vec<Record>, u64), E> {
+    let mut position = prefix.end();
     let count = u64::from(prefix.record_count);
-    if count > cursor.remaining() as u64 / MIN_RECORD_BYTES {
-        return Err(Error::malformed(
+    if count > file_len_bytes.saturating_sub(position) / MIN_RECORD_BYTES {
+        let refusal = Error::malformed(
             Rule::DeltaRecord,
             format!("{count} records do not fit into the file; it looks cut off"),
-        )
-        .at(at));
+        );
+        return Err(refusal.at(position).into());
     }
-    let records = (0..count)
-        .map(|number| read_one(cursor, number, prefix.edition))
-        .collect::<Result<Vec<_>>>()?;
+    let mut records = Vec::new();
+    for number in 0..count {
+        let mut head_at = |len_bytes: u64| {
+            let end = position.saturating_add(len_bytes).min(file_len_bytes);
+            let bytes = fetch(position..end)?;
+            let mut cursor = Cursor::new(&bytes);
+            let head = Head::read(&mut cursor, number, prefix.edition);
+            Ok::<_, E>(head.map(|head| (head, cursor.position() as u64)))
+        };
+        let head = match head_at(USUAL_HEAD_BYTES)? {
+            Ok(head) => Ok(head),
+            // The name may be longer than usual.
+            Err(_) => head_at(max_head_bytes(u16::MAX.into()))?,
+        };
+        let (head, head_len) = head.map_err(|error| error.within(position))?;
+        let start = position + head_len;
+        if head.payload_len_bytes > file_len_bytes - start {
+            let refusal = Error::malformed(
+                Rule::DeltaRecord,
+                format!(
+                    "the payload of record {number} reaches past the end of the file; it looks cut off"
+                ),
+            );
+            return Err(refusal.at(position).into());
+        }
+        position = start + head.payload_len_bytes;
+        records.push(Record {
+            name: head.name,
+            span: head.span,
+            kind: head.kind,
+            payload: start..position,
+        });
+    }
     check_names(&records)?;
     check_coverage(&records, prefix.data_len_bytes)?;
-    Ok(records)
-}
-
-fn read_one(cursor: &mut Cursor, number: u64, edition: Edition) -> Result<Record> {
-    let at = cursor.position() as u64;
-    let head = Head::read(cursor, number, edition)?;
-    let start = cursor.position() as u64;
-    cursor.take(head.payload_len_bytes, "payload").map_err(|_| {
-        Error::malformed(
-            Rule::DeltaRecord,
-            format!("the payload of record {number} reaches past the end of the file; it looks cut off"),
-        )
-        .at(at)
-    })?;
-    Ok(Record {
-        name: head.name,
-        span: head.span,
-        kind: head.kind,
-        payload: start..start + head.payload_len_bytes,
-    })
+    Ok((records, position))
 }
 
 /// Names differ, so that a few bytes cannot ask for the same tensor of the

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::record::Kind;
 use crate::bytes::{Cursor, index};
 use crate::container::tagged::{self, Tag};
-use crate::digest;
+use crate::digest::{self, Digest};
 use crate::frame::Edition;
 use crate::{Error, Result, Rule};
 
@@ -29,8 +29,14 @@ pub type ShortDigest = [u8; 16];
 /// Returns the short digest of bytes given in pieces.
 #[must_use]
 pub fn short_digest<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> ShortDigest {
+    shortened(&digest::of_pieces(pieces))
+}
+
+/// Returns the short digest of bytes with this digest.
+#[must_use]
+pub fn shortened(digest: &Digest) -> ShortDigest {
     let mut short = ShortDigest::default();
-    short.copy_from_slice(&digest::of_pieces(pieces)[..16]);
+    short.copy_from_slice(&digest[..16]);
     short
 }
 

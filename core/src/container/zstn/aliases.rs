@@ -4,30 +4,42 @@
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::ops::Range;
 
-use crate::checksum::checksum;
 use crate::digest::Digest;
 use crate::sort;
 
 /// The number of bytes that are compared first, at the start, in the middle and
 /// at the end of a tensor.
-const PROBE_BYTES: usize = 512;
+const PROBE_BYTES: u64 = 512;
 
 /// Returns, for every tensor, the number of an earlier tensor with the same
 /// bytes, if there is one: always the first such tensor.
 ///
-/// `tensor` returns the bytes of a tensor, which are only probed. `digest` is
-/// called once for each of the few tensors that may be equal.
-pub fn find<'a>(
+/// `probe` returns the [`checksum`](crate::checksum::checksum) of the parts of a
+/// tensor in [`probed_ranges`]; it is called for tensors that share their length
+/// with another one. `digest` is called once for each of the few tensors that may
+/// be equal.
+///
+/// # Errors
+/// Those of `probe` and `digest`, such as a failed read.
+pub fn find<E>(
     lens_bytes: &[u64],
-    tensor: impl Fn(usize) -> &'a [u8],
-    digest: impl Fn(usize) -> Digest,
-) -> Vec<Option<usize>> {
-    let probes: Vec<(u64, u64)> = lens_bytes
-        .iter()
-        .enumerate()
-        .map(|(number, &len_bytes)| (len_bytes, probe(tensor(number))))
-        .collect();
+    probe: impl Fn(usize) -> Result<u64, E>,
+    digest: impl Fn(usize) -> Result<Digest, E>,
+) -> Result<Vec<Option<usize>>, E> {
+    let mut counts: BTreeMap<u64, usize> = BTreeMap::new();
+    for &len_bytes in lens_bytes {
+        *counts.entry(len_bytes).or_default() += 1;
+    }
+    let mut probes: Vec<(u64, u64)> = Vec::with_capacity(lens_bytes.len());
+    for (number, &len_bytes) in lens_bytes.iter().enumerate() {
+        let sum = match counts[&len_bytes] {
+            1 => 0,
+            _ => probe(number)?,
+        };
+        probes.push((len_bytes, sum));
+    }
     let mut aliases = vec![None; lens_bytes.len()];
     let order = sort::by_key(probes.iter().copied());
     for alike in order.chunk_by(|&a, &b| probes[a] == probes[b]) {
@@ -37,31 +49,37 @@ pub fn find<'a>(
         let mut first: BTreeMap<Digest, usize> = BTreeMap::new();
         for &number in alike {
             // Equality of 256-bit digests is taken for equality of bytes.
-            let earliest = *first.entry(digest(number)).or_insert(number);
+            let earliest = *first.entry(digest(number)?).or_insert(number);
             if earliest != number {
                 aliases[number] = Some(earliest);
             }
         }
     }
-    aliases
+    Ok(aliases)
 }
 
-/// Returns a checksum that is equal for equal tensors.
-fn probe(bytes: &[u8]) -> u64 {
-    if bytes.len() <= 3 * PROBE_BYTES {
-        return checksum([bytes]);
+/// Returns the ranges of a tensor of `len_bytes` that are compared first: its
+/// start, its middle and its end, or all of a short one.
+#[must_use]
+pub fn probed_ranges(len_bytes: u64) -> Vec<Range<u64>> {
+    if len_bytes <= 3 * PROBE_BYTES {
+        return vec![0..len_bytes];
     }
-    let middle = bytes.len() / 2;
-    checksum([
-        &bytes[..PROBE_BYTES],
-        &bytes[middle..middle + PROBE_BYTES],
-        &bytes[bytes.len() - PROBE_BYTES..],
-    ])
+    let middle = len_bytes / 2;
+    vec![
+        0..PROBE_BYTES,
+        middle..middle + PROBE_BYTES,
+        len_bytes - PROBE_BYTES..len_bytes,
+    ]
 }
 
 #[cfg(test)]
 mod tests {
+    use core::convert::Infallible;
+
     use super::*;
+    use crate::bytes::part;
+    use crate::checksum::checksum;
     use crate::digest;
 
     #[test]
@@ -79,14 +97,23 @@ mod tests {
             vec![1, 3],
         ];
         let lens: Vec<u64> = tensors.iter().map(|t| t.len() as u64).collect();
-        let aliases = find(
-            &lens,
-            |i| &tensors[i],
-            |i| digest::of_pieces([tensors[i].as_slice()]),
-        );
+        let probe = |i: usize| {
+            let ranges = probed_ranges(lens[i]).into_iter();
+            Ok::<_, Infallible>(checksum(ranges.map(|range| part(&tensors[i], range))))
+        };
+        let digest = |i: usize| Ok(digest::of_pieces([tensors[i].as_slice()]));
         assert_eq!(
-            aliases,
-            [None, None, None, Some(1), None, Some(0), Some(4), None]
+            find(&lens, probe, digest),
+            Ok(vec![
+                None,
+                None,
+                None,
+                Some(1),
+                None,
+                Some(0),
+                Some(4),
+                None
+            ])
         );
     }
 }

@@ -11,6 +11,7 @@ use super::{
     aliases, single_frame,
 };
 use crate::bytes::{self, index as position, part};
+use crate::checksum::checksum;
 use crate::container::{VERSION_OFFSET_BYTES, safetensors};
 use crate::digest;
 use crate::engine::{Engine, PackEngine};
@@ -61,7 +62,13 @@ pub fn pack_into<E: PackEngine>(
     };
     let tensor = |i: usize| part(data, tensors[i].span.clone());
     let lens: Vec<u64> = tensors.iter().map(|t| t.span.end - t.span.start).collect();
-    let aliases = aliases::find(&lens, tensor, |i| digest::of(engine, tensor(i)));
+    let probe = |i: usize| {
+        let ranges = aliases::probed_ranges(lens[i]).into_iter();
+        Ok(checksum(ranges.map(|range| part(tensor(i), range))))
+    };
+    let aliases = aliases::find(&lens, probe, |i| {
+        Ok::<_, Error>(digest::of(engine, tensor(i)))
+    })?;
     let distinct: Vec<usize> = (0..tensors.len())
         .filter(|&i| aliases[i].is_none())
         .collect();
@@ -156,7 +163,8 @@ fn unpack_single<E: Engine>(
     prefix: &Prefix,
     out: &mut Vec<u8>,
 ) -> Result<()> {
-    let frame = single_frame_range(part(file, prefix.end()..file.len() as u64), prefix)?;
+    let len_bytes = file.len() as u64;
+    let frame = single_frame_range(part(file, prefix.end()..len_bytes), len_bytes, prefix)?;
     let stored = Stored::parse(
         part(file, frame.clone()),
         prefix.data_len_bytes,
@@ -166,14 +174,19 @@ fn unpack_single<E: Engine>(
     stored.decode(engine, start_output(file, prefix, out)?)
 }
 
-/// Returns the range of the frame in the single-frame layout. `after_prefix`
-/// are the bytes after the prefix.
-pub fn single_frame_range(after_prefix: &[u8], prefix: &Prefix) -> Result<Range<u64>> {
+/// Returns the range of the frame in the single-frame layout, in a file of
+/// `file_len_bytes`. `after_prefix` begins with the 8 bytes after the prefix.
+pub fn single_frame_range(
+    after_prefix: &[u8],
+    file_len_bytes: u64,
+    prefix: &Prefix,
+) -> Result<Range<u64>> {
     let mut cursor = bytes::Cursor::new(after_prefix);
     let len = cursor
         .u64("frame length")
         .map_err(|e| e.within(prefix.end()))?;
-    let available = cursor.remaining() as u64;
+    let start = prefix.end() + 8;
+    let available = file_len_bytes.saturating_sub(start);
     if len != available {
         let detail = match len > available {
             true => format!("the frame of {len} bytes reaches past the end of the file"),
@@ -184,7 +197,6 @@ pub fn single_frame_range(after_prefix: &[u8], prefix: &Prefix) -> Result<Range<
         };
         return Err(Error::malformed(Rule::ZstnFramePlace, detail).at(prefix.end()));
     }
-    let start = prefix.end() + 8;
     Ok(start..start + len)
 }
 

@@ -1,5 +1,6 @@
 //! Index and integrity section, which follow the frames of a file.
 
+use alloc::borrow::Cow;
 use core::ops::Range;
 
 use super::index::unexplained;
@@ -74,11 +75,26 @@ impl Tail {
 
     /// Parses like [`Tail::parse`], from the whole file.
     pub fn of_file(prefix: &Prefix, file: &[u8]) -> Result<Self> {
-        let len = file.len() as u64;
-        let footer_start = len - super::FOOTER_BYTES;
-        let footer = part(file, footer_start..len);
-        let index = super::Footer::parse(footer, prefix.end(), len)?.index;
-        let bytes = part(file, index.start..footer_start);
-        Self::parse(prefix, part(file, 0..prefix.end()), &index, bytes)
+        let mut fetch = |range| Ok::<_, Error>(Cow::Borrowed(part(file, range)));
+        let prefix_bytes = part(file, 0..prefix.end());
+        Self::read(prefix, prefix_bytes, file.len() as u64, &mut fetch)
+    }
+
+    /// Parses like [`Tail::parse`], from a file of `len_bytes` of which `fetch`
+    /// returns ranges.
+    ///
+    /// # Errors
+    /// Those of `fetch`, and a file that breaks a rule.
+    pub fn read<'f, E: From<Error>>(
+        prefix: &Prefix,
+        prefix_bytes: &[u8],
+        len_bytes: u64,
+        fetch: &mut dyn FnMut(Range<u64>) -> Result<Cow<'f, [u8]>, E>,
+    ) -> Result<Self, E> {
+        let footer_start = len_bytes - super::FOOTER_BYTES;
+        let footer = fetch(footer_start..len_bytes)?;
+        let index = super::Footer::parse(&footer, prefix.end(), len_bytes)?.index;
+        let bytes = fetch(index.start..footer_start)?;
+        Ok(Self::parse(prefix, prefix_bytes, &index, &bytes)?)
     }
 }

@@ -3,8 +3,13 @@
 
 use alloc::vec::Vec;
 
-use super::{EncodeOptions, Ranking, structured};
+use core::ops::Range;
+
+use super::sample::{self, Content};
+use super::{EncodeOptions, Ranking, repeats, structured};
 use crate::TensorRef;
+use crate::bytes::index;
+use crate::dtype::Dtype;
 use crate::engine::PackEngine;
 use crate::frame::z4ai::Recipe;
 
@@ -26,15 +31,52 @@ impl Choice {
         tensor: TensorRef,
         options: impl Into<EncodeOptions>,
     ) -> Self {
-        let estimate = Ranking::quick_estimate(engine, tensor, options.into());
+        let content = Content::Whole(tensor.bytes);
+        let estimate = Ranking::quick_estimate(engine, content, tensor.dtype, options.into());
         let other = structured::smallest(engine, tensor, &estimate);
         let ranking = match &other {
             Some(other) if estimate.is_beaten_by(other.len()) => estimate,
-            _ => estimate.refined(engine, tensor),
+            _ => estimate.refined(engine, content),
         };
         match other {
             Some(other) if ranking.is_beaten_by(other.len()) => Self::Whole(other),
             other => Self::Planes(ranking.best().clone(), other),
         }
+    }
+
+    /// Returns the ranges of a tensor of `len_bytes` that are enough to choose by,
+    /// for [`Choice::of_samples`]: a tensor that is too long for all that needs
+    /// every byte. `None` for a shorter one, which has to be in memory.
+    #[must_use]
+    pub fn samples(len_bytes: u64, options: impl Into<EncodeOptions>) -> Option<Vec<Range<u64>>> {
+        let max_bytes = structured::max_bytes(options.into()).max(repeats::MAX_TENSOR_BYTES);
+        if len_bytes <= max_bytes as u64 {
+            return None;
+        }
+        let ranges = sample::ranges(index(len_bytes)).into_iter();
+        Some(ranges.map(|r| r.start as u64..r.end as u64).collect())
+    }
+
+    /// Chooses like [`Choice::new`] for a tensor of `len_bytes`, given the bytes of
+    /// its [`Choice::samples`] in their order.
+    ///
+    /// # Panics
+    /// If the parts are not those of its samples.
+    #[must_use]
+    pub fn of_samples<E: PackEngine>(
+        engine: &E,
+        len_bytes: u64,
+        dtype: Option<Dtype>,
+        parts: Vec<Vec<u8>>,
+        options: impl Into<EncodeOptions>,
+    ) -> Self {
+        let len_bytes = index(len_bytes);
+        let parts: Vec<_> = sample::ranges(len_bytes).into_iter().zip(parts).collect();
+        let content = Content::Sampled {
+            len_bytes,
+            parts: &parts,
+        };
+        let estimate = Ranking::quick_estimate(engine, content, dtype, options.into());
+        Self::Planes(estimate.refined(engine, content).best().clone(), None)
     }
 }

@@ -4,9 +4,8 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::estimate::{Estimate, SampleSpec};
-use super::sample::{self, Sample};
+use super::sample::{self, Content, Sample};
 use super::{Effort, EncodeOptions, SMALL_BYTES, element_bytes, plane_choice, repeats};
-use crate::TensorRef;
 use crate::dtype::Dtype;
 use crate::engine::PackEngine;
 use crate::entropy::histogram::{self, huffman_bits};
@@ -56,12 +55,13 @@ impl Ranking {
     /// Ranks by a quick sample where the effort allows it.
     pub fn quick_estimate<E: PackEngine>(
         engine: &E,
-        tensor: TensorRef,
+        content: Content,
+        dtype: Option<Dtype>,
         options: EncodeOptions,
     ) -> Self {
-        if tensor.bytes.is_empty() {
+        if content.len() == 0 {
             return Self {
-                dtype: tensor.dtype,
+                dtype,
                 options,
                 recipes: vec![(0.0, Recipe::stored())],
                 prune_planes: 0.0,
@@ -70,22 +70,27 @@ impl Ranking {
                 elements_repeat: false,
             };
         }
-        let far_repeats = repeats::are_far_apart(tensor.bytes, options.effort);
+        let far_repeats = match content {
+            Content::Whole(tensor) => repeats::are_far_apart(tensor, options.effort),
+            // The tensor is too long for them.
+            Content::Sampled { .. } => false,
+        };
         let sample = match options.effort {
             Effort::Fast | Effort::Balanced if !far_repeats => Sample::QUICK,
             _ => Sample::FULL,
         };
-        rank(engine, tensor, options, far_repeats, sample)
+        rank(engine, content, dtype, options, far_repeats, sample)
     }
 
     /// Ranks again by a full sample, unless the quick one was conclusive.
     #[must_use]
-    pub fn refined<E: PackEngine>(self, engine: &E, tensor: TensorRef) -> Self {
+    pub fn refined<E: PackEngine>(self, engine: &E, content: Content) -> Self {
         if self.is_final {
             return self;
         }
         // A tensor with far repeats has been ranked by a full sample already.
-        rank(engine, tensor, self.options, false, Sample::FULL)
+        let Self { dtype, options, .. } = self;
+        rank(engine, content, dtype, options, false, Sample::FULL)
     }
 
     /// Returns the bytes that planes are expected to take.
@@ -124,17 +129,17 @@ impl Ranking {
 /// Ranks recipes for all transforms by their expected size.
 fn rank<E: PackEngine>(
     engine: &E,
-    tensor: TensorRef,
+    content: Content,
+    dtype: Option<Dtype>,
     options: EncodeOptions,
     far_repeats: bool,
     sample: Sample,
 ) -> Ranking {
-    let TensorRef { bytes, dtype, .. } = tensor;
     let effort = options.effort;
     let (mut is_plain, mut is_searched) = (true, false);
-    let windows = sample::windows(bytes, sample);
+    let windows = content.windows(sample);
     let sampled_bytes: usize = windows.iter().map(|window| window.len()).sum();
-    let scale = bytes.len() as f64 / sampled_bytes as f64;
+    let scale = content.len() as f64 / sampled_bytes as f64;
     let has_same_elements = effort == Effort::Max && repeats::are_elements(&windows, dtype);
     let repeats = far_repeats || has_same_elements || repeats::are_near(&windows);
     let distances = plane_choice::Repeats {
@@ -154,7 +159,7 @@ fn rank<E: PackEngine>(
         && (has_same_elements || do_elements_repeat(&windows, dtype));
     // All transforms are tried on the same long pieces: what repeats in a tensor
     // is nearer in its planes, so that short pieces would favour these.
-    let pieces = (elements_repeat && sample.is_full()).then(|| sample::pieces(bytes));
+    let pieces = (elements_repeat && sample.is_full()).then(|| content.pieces());
     let transforms = transforms(dtype, effort);
     // Unless something repeats, coding planes separately gains at least as much
     // as coding all bytes together, so the latter is not estimated.
@@ -163,7 +168,7 @@ fn rank<E: PackEngine>(
         .into_iter()
         .map(|transform| {
             if transform == Transform::Opaque && is_noise_at_best {
-                return ((HEAD_BYTES + bytes.len()) as f64, Recipe::stored());
+                return ((HEAD_BYTES + content.len()) as f64, Recipe::stored());
             }
             let sampled = sample::planes(&windows, transform);
             let trials = pieces
@@ -187,7 +192,7 @@ fn rank<E: PackEngine>(
             is_searched |= all().any(Estimate::is_search_near);
             let coded_bytes = plane_choice::coded_bytes(all());
             let mut cost = (transform.planes() * HEAD_BYTES) as f64;
-            let planes = transform.plane_lens(bytes.len()).into_iter();
+            let planes = transform.plane_lens(content.len()).into_iter();
             let planes = planes.zip(&estimates).map(|(len_bytes, estimates)| {
                 let (recipe, expected) =
                     plane_choice::choose(estimates, len_bytes, coded_bytes, effort, distances);

@@ -11,7 +11,7 @@ use crate::dtype::Dtype;
 /// reach of a block's own search.
 const FAR_BYTES: usize = 2 << 20;
 /// Longer tensors have planes that exceed every search window.
-const MAX_TENSOR_BYTES: usize = 1 << 28;
+pub const MAX_TENSOR_BYTES: usize = 1 << 28;
 /// One word in `2^ANCHOR_BITS`, picked by its value, is an anchor.
 const ANCHOR_BITS: u32 = 10;
 /// Bytes from an anchor on that have to be equal.

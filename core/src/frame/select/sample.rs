@@ -2,6 +2,7 @@
 
 use alloc::vec;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use crate::frame::z4ai::{PlaneCoder, PlaneRecipe, Recipe, Transform};
 
@@ -43,40 +44,100 @@ impl Sample {
     }
 }
 
-/// Returns the whole tensor if it is small, and otherwise windows at offsets
-/// that depend on its length alone, so that the output is the same in every
-/// run.
+/// The bytes of a tensor that a choice rests on.
+#[derive(Debug, Clone, Copy)]
+pub enum Content<'a> {
+    /// All of them.
+    Whole(&'a [u8]),
+    /// The [`ranges`] of a tensor that is not in memory, with their bytes.
+    Sampled {
+        /// Length of the tensor.
+        len_bytes: usize,
+        /// Ranges of the tensor and the bytes there.
+        parts: &'a [(Range<usize>, Vec<u8>)],
+    },
+}
+
+impl<'a> Content<'a> {
+    /// Returns the length of the tensor.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Whole(tensor) => tensor.len(),
+            Self::Sampled { len_bytes, .. } => *len_bytes,
+        }
+    }
+
+    /// Returns the bytes of these ranges.
+    fn at(&self, ranges: Vec<Range<usize>>) -> Vec<&'a [u8]> {
+        let at = |range: Range<usize>| match *self {
+            Self::Whole(tensor) => &tensor[range],
+            Self::Sampled { parts, .. } => {
+                let found = parts.iter().find(|(part, _)| *part == range);
+                &found.expect("a range of `ranges`").1
+            }
+        };
+        ranges.into_iter().map(at).collect()
+    }
+
+    /// Returns the windows of a sample.
+    pub fn windows(&self, sample: Sample) -> Vec<&'a [u8]> {
+        self.at(window_ranges(self.len(), sample))
+    }
+
+    /// Returns long pieces, as evenly spread as the windows of a sample.
+    pub fn pieces(&self) -> Vec<&'a [u8]> {
+        self.at(piece_ranges(self.len()))
+    }
+}
+
+/// Returns all ranges of a tensor of `len_bytes` that samples consist of.
+pub fn ranges(len_bytes: usize) -> Vec<Range<usize>> {
+    let mut ranges = window_ranges(len_bytes, Sample::QUICK);
+    ranges.extend(window_ranges(len_bytes, Sample::FULL));
+    ranges.extend(piece_ranges(len_bytes));
+    ranges
+}
+
+/// Returns the windows of a tensor in memory.
 pub fn windows(tensor: &[u8], sample: Sample) -> Vec<&[u8]> {
-    let max_bytes = tensor.len() / WINDOWS / MAX_SHARE_DIVISOR / 8 * 8;
+    Content::Whole(tensor).windows(sample)
+}
+
+/// Returns long pieces of a tensor in memory.
+pub fn pieces(tensor: &[u8]) -> Vec<&[u8]> {
+    Content::Whole(tensor).pieces()
+}
+
+/// Returns the range of the whole tensor if it is small, and otherwise those of
+/// windows at offsets that depend on its length alone, so that the output is the
+/// same in every run.
+fn window_ranges(len_bytes: usize, sample: Sample) -> Vec<Range<usize>> {
+    let max_bytes = len_bytes / WINDOWS / MAX_SHARE_DIVISOR / 8 * 8;
     let window_bytes = sample
         .window_bytes
         .min(max_bytes.max(Sample::QUICK.window_bytes));
-    if tensor.len() <= WINDOWS * window_bytes {
-        return vec![tensor];
-    }
-    let last = tensor.len() - window_bytes;
-    (0..WINDOWS)
-        .map(|k| {
-            // A multiple of 8, so that every window starts at an element.
-            let start = last / (WINDOWS - 1) * k / 8 * 8;
-            &tensor[start..start + window_bytes]
-        })
-        .collect()
+    spread(len_bytes, WINDOWS, window_bytes)
 }
 
-/// Returns the whole tensor if it is short, and otherwise long pieces of it, as
-/// evenly spread as the windows of a sample.
-pub fn pieces(tensor: &[u8]) -> Vec<&[u8]> {
-    if tensor.len() <= PIECES * PIECE_BYTES {
-        return vec![tensor];
+/// Returns the range of the whole tensor if it is short, and otherwise those of
+/// its long pieces.
+fn piece_ranges(len_bytes: usize) -> Vec<Range<usize>> {
+    spread(len_bytes, PIECES, PIECE_BYTES)
+}
+
+/// Returns `count` evenly spread ranges of `each_bytes`, or one of everything if
+/// that is not longer.
+fn spread(len_bytes: usize, count: usize, each_bytes: usize) -> Vec<Range<usize>> {
+    if len_bytes <= count * each_bytes {
+        return [0..len_bytes].into();
     }
-    let last = tensor.len() - PIECE_BYTES;
-    (0..PIECES)
-        .map(|k| {
-            let start = last / (PIECES - 1) * k / 8 * 8;
-            &tensor[start..start + PIECE_BYTES]
-        })
-        .collect()
+    let last = len_bytes - each_bytes;
+    let ranges = (0..count).map(|k| {
+        // A multiple of 8, so that every range starts at an element.
+        let start = last / (count - 1) * k / 8 * 8;
+        start..start + each_bytes
+    });
+    ranges.collect()
 }
 
 /// Returns the planes that `transform` makes of the windows, each split into

@@ -76,6 +76,14 @@ pub fn smallest<E: PackEngine>(
     frames.min_by_key(Vec::len)
 }
 
+/// Returns the length of the longest tensor for which any of these frames is tried.
+pub(super) fn max_bytes(options: EncodeOptions) -> usize {
+    match options.families.contains(Family::Lattice) {
+        true => MAX_LATTICE_BYTES,
+        false => MAX_TENSOR_BYTES,
+    }
+}
+
 /// Returns the lattice frame of `tensor`, if the options allow one, there is one,
 /// and the tensor is not too large.
 pub(super) fn lattice<E: PackEngine>(

@@ -6,44 +6,49 @@
 
 use alloc::vec;
 use alloc::vec::Vec;
-use core::ops::Range;
+use core::ops::{Deref, Range};
 
 use super::encode_plane::{huffman_or_rans, prefer_fast, smallest};
 use super::{BlockCodecs, PlaneRecipe, Recipe, Transform};
 use crate::engine::PackEngine;
 use crate::frame::plane::Method;
 
-/// One plane of one tensor, ready to be coded.
+/// The form of one plane of one tensor, and how it is to be coded. The bytes of
+/// the tensor may be elsewhere: [`PlaneShape::source`] names those from which a
+/// part of the plane is made, and [`PlaneShape::extract_from`] makes it.
 #[derive(Debug, Clone, Copy)]
-pub struct PlaneCoder<'a> {
-    elements: &'a [u8],
+pub struct PlaneShape {
+    /// Length of all whole elements of the tensor.
+    elements_len: usize,
     transform: Transform,
     plane: usize,
     len: usize,
     recipe: PlaneRecipe,
 }
 
-impl<'a> PlaneCoder<'a> {
-    /// Returns the planes of `tensor` in frame order, and the bytes after its last
-    /// whole element.
+impl PlaneShape {
+    /// Returns the planes of a tensor of `len_bytes` in frame order.
     #[must_use]
-    pub fn all(tensor: &'a [u8], recipe: &Recipe) -> (Vec<Self>, &'a [u8]) {
+    pub fn all(len_bytes: usize, recipe: &Recipe) -> Vec<Self> {
         let item_bytes = recipe.transform.item_bytes();
-        let (elements, tail) = tensor.split_at(tensor.len() / item_bytes * item_bytes);
-        let lens = recipe.transform.plane_lens(tensor.len());
-        let planes = lens
-            .into_iter()
-            .zip(&recipe.planes)
-            .enumerate()
+        let lens = recipe.transform.plane_lens(len_bytes).into_iter();
+        let planes = lens.zip(&recipe.planes).enumerate();
+        planes
             .map(|(plane, (len, &plane_recipe))| Self {
-                elements,
+                elements_len: len_bytes / item_bytes * item_bytes,
                 transform: recipe.transform,
                 plane,
                 len,
                 recipe: plane_recipe,
             })
-            .collect();
-        (planes, tail)
+            .collect()
+    }
+
+    /// Returns the length of all whole elements of the tensor. The bytes after
+    /// them are the tail of its frame.
+    #[must_use]
+    pub fn elements_len_bytes(&self) -> usize {
+        self.elements_len
     }
 
     /// Returns the length of the plane before coding.
@@ -52,8 +57,8 @@ impl<'a> PlaneCoder<'a> {
         self.len
     }
 
-    /// Returns whether the plane is coded in independent blocks; if not, it needs
-    /// [`Self::encode_whole`].
+    /// Returns whether the plane is coded in independent blocks; if not, it is
+    /// coded by [`PlaneShape::encode_plane`].
     #[must_use]
     pub fn is_blockwise(&self) -> bool {
         matches!(self.recipe, PlaneRecipe::Store | PlaneRecipe::Blocks(_))
@@ -89,18 +94,16 @@ impl<'a> PlaneCoder<'a> {
         self.len.div_ceil(self.block_bytes() as usize)
     }
 
-    /// Writes bytes `[start, start + out.len())` of the plane, before coding, to
-    /// `out`.
-    ///
-    /// # Panics
-    /// If the range exceeds the plane.
-    pub fn extract(&self, start: usize, out: &mut [u8]) {
-        self.transform.split(self.elements, self.plane, start, out);
-    }
-
     /// Returns the number of equally long parts that the plane consists of.
     fn parts(&self) -> usize {
         self.transform.layout(self.plane).parts
+    }
+
+    /// Returns the length of each part of the plane. A range within one part is
+    /// made from neighbouring elements.
+    #[must_use]
+    pub fn part_bytes(&self) -> usize {
+        self.len / self.parts()
     }
 
     /// Returns the range of the plane's bytes that block `index` holds.
@@ -114,31 +117,36 @@ impl<'a> PlaneCoder<'a> {
     /// are extracted.
     #[must_use]
     pub fn source(&self, range: Range<usize>) -> Range<usize> {
-        let len_bytes = self.elements.len();
-        self.transform.source(self.plane, range, len_bytes)
+        self.transform.source(self.plane, range, self.elements_len)
     }
 
-    /// Encodes block `index`: raw for a stored plane, otherwise one zstd frame.
-    pub fn encode_block<E: PackEngine>(&self, engine: &E, index: usize) -> Vec<u8> {
-        let block = self.block(index);
-        let PlaneRecipe::Blocks(codecs) = self.recipe else {
-            return self.raw(block.start, block.len());
-        };
-        let mut buffer = engine.recycled();
-        if buffer.len() < block.len() {
-            buffer = vec![0; block.len()];
+    /// Writes the bytes of the plane from `start` on, before coding, to `out`;
+    /// `source` are the bytes of the tensor that [`PlaneShape::source`] names for
+    /// this range of the plane, which must be within one part
+    /// ([`PlaneShape::part_bytes`]).
+    ///
+    /// # Panics
+    /// If the range spans two parts or exceeds the plane, and for a `source` of
+    /// another length.
+    pub fn extract_from(&self, source: &[u8], start: usize, out: &mut [u8]) {
+        // The source by itself is a tensor whose parts are as long as `out`.
+        let part = start / self.part_bytes().max(1);
+        self.transform
+            .split(source, self.plane, part * out.len(), out);
+    }
+
+    /// Encodes `raw`, the bytes of one block: raw for a stored plane, otherwise one
+    /// zstd frame.
+    pub fn encode_raw<E: PackEngine>(&self, engine: &E, raw: &[u8]) -> Vec<u8> {
+        match self.recipe {
+            PlaneRecipe::Blocks(codecs) => codecs.encode(engine, raw),
+            _ => raw.to_vec(),
         }
-        let raw = &mut buffer[..block.len()];
-        self.extract(block.start, raw);
-        let coded = codecs.encode(engine, raw);
-        engine.recycle(buffer);
-        coded
     }
 
-    /// Encodes a plane that is not [`Self::is_blockwise`], and returns its method
-    /// and payload. Any other plane is stored.
-    pub fn encode_whole<E: PackEngine>(&self, engine: &E) -> (Method, Vec<u8>) {
-        let raw = self.raw(0, self.len);
+    /// Encodes `raw`, all bytes of a plane that is not [`Self::is_blockwise`], and
+    /// returns its method and payload. Any other plane is stored.
+    pub fn encode_plane<E: PackEngine>(&self, engine: &E, raw: Vec<u8>) -> (Method, Vec<u8>) {
         match self.recipe {
             PlaneRecipe::HuffmanOrRans {
                 min_gain_divisor,
@@ -158,6 +166,68 @@ impl<'a> PlaneCoder<'a> {
             _ => (Method::Store, raw),
         }
     }
+}
+
+/// One plane of one tensor in memory, ready to be coded.
+#[derive(Debug, Clone, Copy)]
+pub struct PlaneCoder<'a> {
+    elements: &'a [u8],
+    shape: PlaneShape,
+}
+
+impl Deref for PlaneCoder<'_> {
+    type Target = PlaneShape;
+
+    fn deref(&self) -> &PlaneShape {
+        &self.shape
+    }
+}
+
+impl<'a> PlaneCoder<'a> {
+    /// Returns the planes of `tensor` in frame order, and the bytes after its last
+    /// whole element.
+    #[must_use]
+    pub fn all(tensor: &'a [u8], recipe: &Recipe) -> (Vec<Self>, &'a [u8]) {
+        let item_bytes = recipe.transform.item_bytes();
+        let (elements, tail) = tensor.split_at(tensor.len() / item_bytes * item_bytes);
+        let shapes = PlaneShape::all(tensor.len(), recipe).into_iter();
+        (shapes.map(|shape| Self { elements, shape }).collect(), tail)
+    }
+
+    /// Writes bytes `[start, start + out.len())` of the plane, before coding, to
+    /// `out`.
+    ///
+    /// # Panics
+    /// If the range exceeds the plane.
+    pub fn extract(&self, start: usize, out: &mut [u8]) {
+        let PlaneShape {
+            transform, plane, ..
+        } = self.shape;
+        transform.split(self.elements, plane, start, out);
+    }
+
+    /// Encodes block `index`: raw for a stored plane, otherwise one zstd frame.
+    pub fn encode_block<E: PackEngine>(&self, engine: &E, index: usize) -> Vec<u8> {
+        let block = self.block(index);
+        let PlaneRecipe::Blocks(codecs) = self.recipe else {
+            return self.raw(block.start, block.len());
+        };
+        let mut buffer = engine.recycled();
+        if buffer.len() < block.len() {
+            buffer = vec![0; block.len()];
+        }
+        let raw = &mut buffer[..block.len()];
+        self.extract(block.start, raw);
+        let coded = codecs.encode(engine, raw);
+        engine.recycle(buffer);
+        coded
+    }
+
+    /// Encodes a plane that is not [`PlaneShape::is_blockwise`], and returns its
+    /// method and payload. Any other plane is stored.
+    pub fn encode_whole<E: PackEngine>(&self, engine: &E) -> (Method, Vec<u8>) {
+        self.encode_plane(engine, self.raw(0, self.len))
+    }
 
     fn raw(&self, start: usize, len: usize) -> Vec<u8> {
         let mut raw = vec![0; len];
@@ -169,3 +239,39 @@ impl<'a> PlaneCoder<'a> {
 /// The size of the pieces in which a stored plane, which has no blocks, is
 /// written.
 const STORED_WRITE_BYTES: u32 = 1 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transform::bitfield::{BFLOAT16, FLOAT32};
+
+    #[test]
+    fn a_plane_is_the_same_from_parts_of_its_tensor() {
+        let tensor: Vec<u8> = (0..1003u32)
+            .map(|i| (i * 37 % 251).to_le_bytes()[0])
+            .collect();
+        for transform in [
+            Transform::Opaque,
+            Transform::BytePlane(4),
+            Transform::BitField(BFLOAT16),
+            Transform::BitField(FLOAT32),
+        ] {
+            let recipe = Recipe {
+                transform,
+                planes: vec![PlaneRecipe::Store; transform.planes()],
+            };
+            for coder in PlaneCoder::all(&tensor, &recipe).0 {
+                let whole = coder.raw(0, coder.len_bytes());
+                for part in (0..whole.len()).step_by(coder.part_bytes()) {
+                    for start in (part..part + coder.part_bytes()).step_by(7) {
+                        let end = (part + coder.part_bytes()).min(start + 7);
+                        let mut out = vec![0; end - start];
+                        let source = &tensor[coder.source(start..end)];
+                        coder.extract_from(source, start, &mut out);
+                        assert_eq!(out, whole[start..end], "{}", transform.name());
+                    }
+                }
+            }
+        }
+    }
+}

@@ -11,7 +11,7 @@ mod recipe;
 mod transform;
 
 pub use codec::{BlockCodecs, Codec};
-pub use coder::PlaneCoder;
+pub use coder::{PlaneCoder, PlaneShape};
 pub use encode::{EncodedPlanes, encode, head};
 pub use layout::PlaneLayout;
 pub use parse::Frame;

@@ -69,7 +69,7 @@ impl Repositories {
                 store::list_top(&url, http)?;
                 Place::Store(url)
             }
-            Location::Stdin => {
+            Location::Pipe(_) | Location::Stdin => {
                 let sentence = "the upstream is the address of a hub, or a folder";
                 return Err(Error::Usage(sentence.into()));
             }

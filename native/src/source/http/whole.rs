@@ -12,11 +12,11 @@ use super::retry::{Failure, Progress, retrying};
 use super::validator::Validators;
 use super::{HttpOptions, ranges};
 use crate::output::temporary;
-use crate::source::Map;
+use crate::source::Local;
 use crate::{Error, Result};
 
 /// Downloads the file at `url` into a temporary file, which is removed with the
-/// map. `progress` is called with the bytes fetched so far and, if known, the
+/// result. `progress` is called with the bytes fetched so far and, if known, the
 /// length.
 ///
 /// # Errors
@@ -27,7 +27,7 @@ pub fn download(
     url: &str,
     options: &HttpOptions,
     progress: &dyn Fn(u64, Option<u64>),
-) -> Result<Map> {
+) -> Result<Local> {
     let client = Client::new(url, options)?;
     let file = temporary::create()?;
     let mut spooled = Spooled {
@@ -37,7 +37,7 @@ pub fn download(
         progress,
     };
     match Whole::new(&client, options.max_unsized_bytes).fetch(&mut spooled)? {
-        Fetched::All => Map::new(client.shown().into(), &spooled.file),
+        Fetched::All => Local::of_file(client.shown().into(), &spooled.file),
         Fetched::Absent(mut answer) => Err(absent(&client, &mut answer)),
         Fetched::TooLong => Err(client.problem(format!(
             "the server sent more than {} bytes without announcing how many; an answer without \
@@ -83,7 +83,7 @@ fn capped(client: &Client, most_bytes: u64, too_long: impl FnOnce() -> Error) ->
 
 /// Reads all of a file whose server ignores ranges into memory, if it is not
 /// longer than [`HttpOptions::max_full_download_bytes`].
-pub fn without_ranges(url: &str, options: &HttpOptions) -> Result<Map> {
+pub fn without_ranges(url: &str, options: &HttpOptions) -> Result<Local> {
     let client = Client::new(url, options)?;
     let most_bytes = options.max_full_download_bytes;
     if most_bytes == 0 {
@@ -94,7 +94,7 @@ pub fn without_ranges(url: &str, options: &HttpOptions) -> Result<Map> {
     if let Some(observer) = &options.observer {
         observer.read_whole(url, bytes.len() as u64);
     }
-    Ok(Map::of_bytes(client.shown().into(), bytes))
+    Ok(Local::of_bytes(client.shown().into(), bytes))
 }
 
 /// The error for a file that is not there, or not without a login.

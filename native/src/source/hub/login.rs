@@ -1,8 +1,9 @@
 //! The token of the person, from where the hub's own tools keep it.
 
 use std::path::PathBuf;
-use std::{env, fmt, fs, io};
+use std::{env, fmt, io};
 
+use crate::source::regular;
 use crate::{Error, Result};
 
 /// The token for a hub, and where it was looked for.
@@ -46,8 +47,11 @@ impl Login {
         let Some(path) = path() else {
             return Ok(Self::None);
         };
-        match fs::read_to_string(&path) {
-            Ok(text) => Ok(cleaned(&text).map_or(Self::None, Self::Token)),
+        match regular::read(&path) {
+            Ok(text) => {
+                let text = String::from_utf8_lossy(&text);
+                Ok(cleaned(&text).map_or(Self::None, Self::Token))
+            }
             Err(error) if is_missing(&error) => Ok(Self::None),
             Err(error) => Err(Error::io(
                 format!("read the token for the hub in {}", path.display()),

@@ -4,7 +4,6 @@ use std::fs::{self, File};
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use zstn::source::survive_truncation;
 use zstn::{Engine, PackOptions};
 use zstn_tests::checkpoint;
 use zstn_tests::rng::Rng;
@@ -26,7 +25,6 @@ pub(crate) struct Scratch {
 
 impl Scratch {
     pub(crate) fn new() -> Self {
-        survive_truncation();
         let scratch = Self {
             folder: tempfile::tempdir().unwrap(),
             engine: Engine::new(2).unwrap(),

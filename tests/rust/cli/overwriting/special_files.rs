@@ -78,7 +78,7 @@ fn devices_are_written_to_and_sockets_refused() {
         assert!(socket.metadata().unwrap().file_type().is_socket());
     }
     for (arguments, sentence) in [
-        (["ls", "socket"], "neither a file nor a pipe"),
+        (["ls", "socket"], "socket is a socket, not a file"),
         (["ls", "."], "holds"),
     ] {
         let error = text(&zstn(folder.path(), &arguments).stderr);

@@ -37,10 +37,10 @@ fn an_empty_file_is_empty() {
     });
     let remote = Remote::open(&server.url, 100, &options).unwrap();
     assert_eq!(Source::len_bytes(&remote), 0);
-    let map = Location::url(&server.url)
-        .map(&options, &|_, _| ())
+    let copy = Location::url(&server.url)
+        .fetch(&options, &|_, _| ())
         .unwrap();
-    assert!(map.is_empty());
+    assert_eq!(copy.len_bytes(), 0);
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn waits_that_have_no_end(idle: Duration) -> Option<String> {
             hold(to);
             Ok(Then::Close)
         });
-        let whole = Location::url(&server.url).map(&options, &|_, _| ());
+        let whole = Location::url(&server.url).fetch(&options, &|_, _| ());
         let requests = server.log().len();
         if whole.is_ok() || requests > 2 {
             return Some(format!("{kind:?}, whole: {requests} requests"));

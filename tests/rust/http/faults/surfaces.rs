@@ -70,8 +70,8 @@ pub(super) const SURFACES: &[Surface] = &[
         name: "download",
         operations: DOWNLOAD,
         read: |url, options| {
-            let map = Location::url(url).map(options, &|_, _| ())?;
-            Ok(map.read(0..map.len_bytes())?.into_owned())
+            let copy = Location::url(url).fetch(options, &|_, _| ())?;
+            Ok(copy.read_all()?.into_owned())
         },
         has_another_way: false,
         truth: |_, served| served.to_vec(),

@@ -16,7 +16,7 @@ use super::base::{BaseHeader, refuse_packed};
 use super::record::Kind;
 use super::trailer::RecordInfo;
 use super::version;
-use super::write::TargetHeader;
+use super::write::DeltaPacker;
 use crate::bytes::index;
 use crate::container::VERSION_OFFSET_BYTES;
 use crate::container::file_head::FileHead;
@@ -60,7 +60,7 @@ enum Stage {
 
 #[derive(Debug)]
 struct Done {
-    target: TargetHeader<'static>,
+    target: DeltaPacker,
     infos: Vec<RecordInfo>,
     prefix: Vec<u8>,
 }
@@ -157,8 +157,7 @@ impl IncrementalDeltaPacker {
             Stage::Headers => {
                 self.target.extend(PREFIX_BYTES, &target);
                 self.base.extend(PREFIX_BYTES, &read);
-                let json = target.into_owned().into();
-                let target = TargetHeader::parse(json, self.target.len_bytes())?;
+                let target = DeltaPacker::new(target.into_owned(), self.target.len_bytes())?;
                 let base = BaseHeader::parse(self.base.known(), self.base.len_bytes());
                 let records = Records::new(target, base.map_err(of_base)?, self.options);
                 self.go_on(Box::new(records), Vec::new())
@@ -190,7 +189,7 @@ impl IncrementalDeltaPacker {
         let Stage::Done(done) = &self.stage else {
             return Vec::new();
         };
-        let all = done.target.tensors.iter().zip(&done.infos);
+        let all = done.target.tensors().iter().zip(&done.infos);
         all.map(|(tensor, info)| PackedTensor {
             name: &tensor.name,
             len_bytes: tensor.span.end - tensor.span.start,
@@ -229,7 +228,7 @@ impl IncrementalDeltaPacker {
             }
             records.prefix = Some(prefix);
         }
-        if records.infos.len() < records.target.tensors.len() {
+        if records.infos.len() < records.target.tensors().len() {
             self.stage = Stage::Records(records);
             return Ok(out);
         }

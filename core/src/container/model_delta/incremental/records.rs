@@ -5,7 +5,7 @@ use core::ops::Range;
 
 use super::super::base::{BaseHeader, DataDigest};
 use super::super::trailer::RecordInfo;
-use super::super::write::{self, TargetHeader};
+use super::super::write::{self, DeltaPacker};
 use super::DeltaOptions;
 use crate::Result;
 use crate::bytes::part;
@@ -28,7 +28,7 @@ pub struct Needs {
 /// The state of packing between two records.
 #[derive(Debug)]
 pub struct Records {
-    pub target: TargetHeader<'static>,
+    pub target: DeltaPacker,
     pub base: BaseHeader,
     options: DeltaOptions,
     /// One for every record so far.
@@ -43,9 +43,9 @@ pub struct Records {
 }
 
 impl Records {
-    pub fn new(target: TargetHeader<'static>, base: BaseHeader, options: DeltaOptions) -> Self {
+    pub fn new(target: DeltaPacker, base: BaseHeader, options: DeltaOptions) -> Self {
         let mut target_digest = blake3::Hasher::new();
-        target_digest.update(&target.head());
+        target_digest.update(&target.file_head());
         Self {
             digested: base.data().start,
             target,
@@ -67,7 +67,7 @@ impl Records {
     /// next record: its end, or the start of the tensor that is read next.
     fn digest_goal(&self) -> u64 {
         let end = self.base.data().end;
-        match self.target.tensors.get(self.infos.len()) {
+        match self.target.tensors().get(self.infos.len()) {
             Some(tensor) if self.options.is_prefix_last() => {
                 let reference = self.base.reference(tensor);
                 reference.map_or(self.digested, |range| range.start)
@@ -80,7 +80,7 @@ impl Records {
     /// digested first.
     pub fn current(&self) -> Option<&Tensor> {
         let is_record = self.digest_goal() <= self.digested;
-        let tensor = is_record.then(|| self.target.tensors.get(self.infos.len()));
+        let tensor = is_record.then(|| self.target.tensors().get(self.infos.len()));
         tensor.flatten()
     }
 
@@ -133,7 +133,7 @@ impl Records {
             true => data.start,
             false => data.end,
         };
-        let tensors = self.target.tensors.iter();
+        let tensors = self.target.tensors().iter();
         let references = tensors.filter_map(|tensor| self.base.reference(tensor));
         references
             .map(|Range { start, end }| {

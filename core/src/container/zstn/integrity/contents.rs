@@ -6,7 +6,7 @@ use alloc::borrow::Cow;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::{Integrity, StoredStatistics};
+use super::Integrity;
 use crate::bytes::part;
 use crate::container::safetensors::{Header, Tensor};
 use crate::container::zstn::rows::FrameTable;
@@ -36,12 +36,12 @@ impl StatisticsCheck {
     /// # Errors
     /// [`Rule::ZstnStatistics`] for statistics that are malformed or do not have
     /// their checksum; the errors of `read`.
-    pub fn new<'a>(
+    pub fn new<'a, E: From<Error>>(
         header: &[u8],
         prefix: &Prefix,
         tail: &Tail,
-        mut read: impl FnMut(Range<u64>) -> Result<Cow<'a, [u8]>>,
-    ) -> Result<Self> {
+        mut read: impl FnMut(Range<u64>) -> Result<Cow<'a, [u8]>, E>,
+    ) -> Result<Self, E> {
         let integrity = tail.integrity.as_ref();
         let Some(integrity) = integrity.filter(|all| all.statistics_bytes().is_some()) else {
             return Ok(Self::default());
@@ -53,7 +53,7 @@ impl StatisticsCheck {
         let mut expected = Vec::new();
         for (stored, tensor) in stored.into_iter().zip(tensors) {
             let Some(stored) = stored else { continue };
-            let bands = Self::bands(&stored, &mut read);
+            let bands = stored.bands(&read(stored.range.clone())?);
             expected.push(Expected {
                 bands: bands.map_err(|error| error.tensor(&tensor.name))?,
                 tensor: tensor.clone(),
@@ -62,14 +62,6 @@ impl StatisticsCheck {
         }
         expected.sort_by_key(|of| of.tensor.span.start);
         Ok(Self(expected))
-    }
-
-    fn bands<'a>(
-        stored: &StoredStatistics,
-        read: &mut impl FnMut(Range<u64>) -> Result<Cow<'a, [u8]>>,
-    ) -> Result<Vec<Figures>> {
-        let bytes = read(stored.range.clone())?;
-        stored.bands(&bytes)
     }
 
     /// Compares the tensors whose bytes are those of `span` of the data.

@@ -28,8 +28,15 @@ impl EncodedStatistics {
     /// Computes and encodes the statistics of a tensor; `None` if it has none.
     #[must_use]
     pub fn of<E: Engine>(engine: &E, tensor: TensorRef) -> Option<Self> {
-        let dtype = tensor.dtype?;
-        let statistics = Statistics::of(engine, tensor)?;
+        Some(Self::encode(
+            &Statistics::of(engine, tensor)?,
+            tensor.dtype?,
+        ))
+    }
+
+    /// Encodes the statistics of a tensor with elements of this dtype.
+    #[must_use]
+    pub fn encode(statistics: &Statistics, dtype: Dtype) -> Self {
         let mut summary = Vec::new();
         statistics::write(&mut summary, &statistics.summary, dtype);
         let mut bands = Vec::new();
@@ -40,7 +47,7 @@ impl EncodedStatistics {
             let sum = bands_checksum(&bands);
             bands.extend_from_slice(&sum.to_le_bytes());
         }
-        Some(Self { summary, bands })
+        Self { summary, bands }
     }
 }
 

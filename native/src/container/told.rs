@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
-use super::{Container, Part, bytes_at};
-use crate::Progress;
+use super::{Container, Part};
 use crate::finished::{self, Listed};
+use crate::{Progress, Result};
 
 /// Says so of the tensors of a container.
 pub(super) struct Finished<'a> {
@@ -17,11 +17,14 @@ pub(super) struct Finished<'a> {
 
 impl<'a> Finished<'a> {
     /// Returns `None` if nobody wants to know.
-    pub(super) fn new(container: &'a Container<'a>, progress: &'a dyn Progress) -> Option<Self> {
-        let tail = container
-            .tail
-            .as_ref()
-            .filter(|_| progress.wants_tensors())?;
+    pub(super) fn new(
+        container: &'a Container<'a>,
+        progress: &'a dyn Progress,
+    ) -> Result<Option<Self>> {
+        let tail = container.tail.as_ref();
+        let Some(tail) = tail.filter(|_| progress.wants_tensors()) else {
+            return Ok(None);
+        };
         let mut aliases: HashMap<usize, Vec<usize>> = HashMap::new();
         for number in 0..tail.index.records().len() {
             let owner = tail.index.frame(number).0;
@@ -29,18 +32,17 @@ impl<'a> Finished<'a> {
                 aliases.entry(owner).or_default().push(number);
             }
         }
-        let listed = Listed::of(container.header(), container.prefix.data_len_bytes);
-        container.release_header();
-        Some(Self {
+        let listed = Listed::of(&container.header()?, container.prefix.data_len_bytes);
+        Ok(Some(Self {
             container,
             progress,
             listed,
             aliases,
-        })
+        }))
     }
 
-    /// Says that a frame has been decoded.
-    pub(super) fn tell(&self, part: &Part) {
+    /// Reports that a frame has been decoded, which stores its tensor in this way.
+    pub(super) fn tell(&self, part: &Part, storage: String) {
         let Some(tail) = &self.container.tail else {
             return;
         };
@@ -51,8 +53,7 @@ impl<'a> Finished<'a> {
             let tensor = self.listed.finished(name, len_bytes, storage, packed_bytes);
             self.progress.tensor(&tensor);
         };
-        let stored = bytes_at(self.container.input, &part.place);
-        tell(part.number, finished::frame(stored), stored.len() as u64);
+        tell(part.number, storage, part.place.end - part.place.start);
         for &number in self.aliases.get(&part.number).into_iter().flatten() {
             tell(number, finished::alias(&records[part.number].name), 0);
         }

@@ -1,0 +1,243 @@
+//! Input on this machine: a file that is read by range, or bytes in memory.
+//!
+//! Files are read into buffers and never mapped into memory: a page that cannot
+//! be read is an error of the read that needs it, also on file systems that
+//! cannot map files.
+
+use std::borrow::Cow;
+use std::fs::File;
+use std::ops::Range;
+use std::path::Path;
+
+use super::file::read_exact_at;
+use super::version::{FileId, FileVersion};
+use super::{Source, check_inside};
+use crate::{Error, Result};
+
+/// All of an input on this machine: a file, or bytes in memory under a name.
+#[derive(Debug)]
+pub struct Local {
+    name: String,
+    bytes: Bytes,
+    /// The file at a path, or the files that the bytes were restored from.
+    file_ids: Vec<FileId>,
+}
+
+#[derive(Debug)]
+enum Bytes {
+    /// A file at a path, which other processes can change.
+    File(FileVersion),
+    /// A part of a file that this process alone has.
+    Private {
+        file: File,
+        range: Range<u64>,
+    },
+    Owned(Vec<u8>),
+}
+
+/// The bytes that [`Local::feed`] reads at a time. Statistics need a multiple of
+/// [`PIECE_STEP_BYTES`](zstn_core::statistics::PIECE_STEP_BYTES).
+const PIECE_BYTES: u64 = 1 << 20;
+
+impl Local {
+    /// Opens the file at `path`.
+    ///
+    /// # Errors
+    /// If there is no such file, if it may not be read, and if it is a folder,
+    /// a pipe, a socket or a device.
+    pub fn open(path: &Path) -> Result<Self> {
+        let version = FileVersion::open(path)?;
+        Ok(Self {
+            name: path.display().to_string(),
+            file_ids: vec![version.id().clone()],
+            bytes: Bytes::File(version),
+        })
+    }
+
+    /// Takes bytes in memory. `name` is for messages.
+    pub(crate) fn of_bytes(name: String, bytes: Vec<u8>) -> Self {
+        Self {
+            name,
+            bytes: Bytes::Owned(bytes),
+            file_ids: Vec::new(),
+        }
+    }
+
+    /// Takes all of an open file that this process alone has, under the name it is
+    /// to have in messages.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub(crate) fn of_file(name: String, file: &File) -> Result<Self> {
+        match file.metadata() {
+            Ok(metadata) => Self::of_range(name, file, 0..metadata.len()),
+            Err(error) => Err(Error::io(format!("look at {name}"), error)),
+        }
+    }
+
+    /// Takes a part of such a file. Its bytes may be written later, but before they
+    /// are read.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub(crate) fn of_range(name: String, file: &File, range: Range<u64>) -> Result<Self> {
+        let file = file.try_clone();
+        let file = file.map_err(|error| Error::io(format!("open {name} again"), error))?;
+        Ok(Self {
+            name,
+            bytes: Bytes::Private { file, range },
+            file_ids: Vec::new(),
+        })
+    }
+
+    /// Notes that the bytes were made from those of `inputs`, so that an output
+    /// does not replace one of their files.
+    pub(crate) fn restored_from(self, inputs: &[&Self]) -> Self {
+        inputs
+            .iter()
+            .fold(self, |local, from| local.with_file_ids(&from.file_ids))
+    }
+
+    /// Notes that the bytes were made from these files.
+    pub(crate) fn with_file_ids(mut self, ids: &[FileId]) -> Self {
+        self.file_ids.extend_from_slice(ids);
+        self
+    }
+
+    /// Returns the first bytes, up to `len_bytes` of them.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub(crate) fn head(&self, len_bytes: u64) -> Result<Cow<'_, [u8]>> {
+        self.read(0..len_bytes.min(self.len_bytes()))
+    }
+
+    /// Returns all bytes.
+    ///
+    /// # Errors
+    /// I/O errors, and a file that does not fit into memory.
+    pub fn read_all(&self) -> Result<Cow<'_, [u8]>> {
+        self.read(0..self.len_bytes())
+    }
+
+    /// Passes the bytes of `range` to `sink`, in order, a small part of them at a
+    /// time.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub(crate) fn feed(&self, range: Range<u64>, sink: &mut dyn FnMut(&[u8])) -> Result<()> {
+        self.try_feed(range, &mut |piece| {
+            sink(piece);
+            Ok(())
+        })
+    }
+
+    /// Does the same with a `sink` that may fail, which ends the work.
+    ///
+    /// # Errors
+    /// I/O errors, and those of `sink`.
+    pub(crate) fn try_feed(
+        &self,
+        range: Range<u64>,
+        sink: &mut dyn FnMut(&[u8]) -> Result<()>,
+    ) -> Result<()> {
+        check_inside(self, &range)?;
+        if let Bytes::Owned(bytes) = &self.bytes {
+            return sink(zstn_core::bytes::part(bytes, range));
+        }
+        let longest = PIECE_BYTES.min(range.end - range.start);
+        let mut buffer = zstn_core::bytes::buffer(longest)?;
+        let mut at = range.start;
+        while at < range.end {
+            let len = zstn_core::bytes::index(PIECE_BYTES.min(range.end - at));
+            let piece = &mut buffer[..len];
+            self.read_into(at, piece)?;
+            sink(piece)?;
+            at += len as u64;
+        }
+        Ok(())
+    }
+
+    /// Advises the system that the bytes of `range` are read soon, so that the disk
+    /// works meanwhile.
+    pub(crate) fn will_need(&self, range: Range<u64>) {
+        #[cfg(target_os = "linux")]
+        if let (Some((file, start)), Some(len)) = (
+            self.file(),
+            std::num::NonZeroU64::new(range.end.saturating_sub(range.start)),
+        ) {
+            // Advice that is not taken costs nothing but time.
+            let _ = rustix::fs::fadvise(
+                file,
+                start + range.start,
+                Some(len),
+                rustix::fs::Advice::WillNeed,
+            );
+        }
+        #[cfg(not(target_os = "linux"))]
+        let _ = range;
+    }
+
+    /// Returns the file and the offset at which the bytes begin in it.
+    fn file(&self) -> Option<(&File, u64)> {
+        match &self.bytes {
+            Bytes::File(version) => Some((version.file(), 0)),
+            Bytes::Private { file, range } => Some((file, range.start)),
+            Bytes::Owned(_) => None,
+        }
+    }
+}
+
+impl Source for Local {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn is_in_memory(&self) -> bool {
+        matches!(self.bytes, Bytes::Owned(_))
+    }
+
+    fn file_ids(&self) -> &[FileId] {
+        &self.file_ids
+    }
+
+    fn check_unchanged(&self) -> Result<()> {
+        match &self.bytes {
+            Bytes::File(version) => version.check_unchanged(&self.name),
+            Bytes::Private { .. } | Bytes::Owned(_) => Ok(()),
+        }
+    }
+
+    fn len_bytes(&self) -> u64 {
+        match &self.bytes {
+            Bytes::File(version) => version.len_bytes(),
+            Bytes::Private { range, .. } => range.end - range.start,
+            Bytes::Owned(bytes) => bytes.len() as u64,
+        }
+    }
+
+    fn read(&self, range: Range<u64>) -> Result<Cow<'_, [u8]>> {
+        check_inside(self, &range)?;
+        if let Bytes::Owned(bytes) = &self.bytes {
+            return Ok(Cow::Borrowed(zstn_core::bytes::part(bytes, range)));
+        }
+        let mut bytes = zstn_core::bytes::buffer(range.end - range.start)?;
+        self.read_into(range.start, &mut bytes)?;
+        Ok(Cow::Owned(bytes))
+    }
+
+    fn read_into(&self, start: u64, out: &mut [u8]) -> Result<()> {
+        let range = start..start.saturating_add(out.len() as u64);
+        check_inside(self, &range)?;
+        match &self.bytes {
+            Bytes::Owned(bytes) => {
+                out.copy_from_slice(zstn_core::bytes::part(bytes, range));
+                Ok(())
+            }
+            Bytes::File(version) => version.read_into(&self.name, start, out),
+            Bytes::Private { file, range } => {
+                read_exact_at(file, &self.name, range.start, start, out)
+            }
+        }
+    }
+}
