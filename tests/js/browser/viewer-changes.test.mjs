@@ -90,7 +90,7 @@ const cell = (page, name) => page.locator(`.cell[aria-label^="${name}:"]`);
 const ranks = (page) => page.locator(".ranks li").evaluateAll((rows) => rows.map((line) => [line.querySelector("button").textContent, Number(line.querySelector("data").value), line.querySelector("data").textContent]));
 
 async function settled(page) {
-  await page.locator(".progress-line", { hasText: /All values compared|Estimated from a sample of rows/ }).waitFor();
+  await page.locator(".progress-line", { hasText: /All values compared|compared by digest|Estimated from a sample of rows/ }).waitFor();
   await idle(page);
 }
 

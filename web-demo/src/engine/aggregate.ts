@@ -20,6 +20,9 @@ export interface Aggregate {
   readonly levels: Float64Array<ArrayBuffer>;
   readonly rowRms: Float32Array<ArrayBuffer>;
   readonly columnRms: Float32Array<ArrayBuffer>;
+  /** For each row and column of the picture, 1 if a cell in view is not finite. Those cells are left out of the root mean squares, unless there are no others. */
+  readonly rowMarks: Uint8Array<ArrayBuffer>;
+  readonly columnMarks: Uint8Array<ArrayBuffer>;
   /** For each line of pixels, 1 if nothing of it was read and its level is that of the bands it is in. */
   readonly isBanded: Uint8Array<ArrayBuffer>;
 }
@@ -42,6 +45,7 @@ export function aggregate(reader: RowsInMemory, area: Area, view: Area, width: n
   const inView = columnAt.slice(0, width).map((column, x) => Number(columnAt[x + 1]! > view.columnBegin && column < view.columnEnd));
   const rowRms = new Float32Array(height).fill(Number.NaN);
   const isBanded = new Uint8Array(height);
+  const [rowMarks, columnMarks] = [new Uint8Array(height), new Uint8Array(width)];
   const showsAllColumns = view.columnEnd - view.columnBegin >= reader.columns;
   const [allSquares, allCounts] = [new Float64Array(width), new Float64Array(width)];
   const [sums, squares, counts] = [new Float64Array(width), new Float64Array(width), new Float64Array(width)];
@@ -55,7 +59,7 @@ export function aggregate(reader: RowsInMemory, area: Area, view: Area, width: n
         isBanded[y] = 1;
         levels.fill(band.hasNonFinite ? Number.POSITIVE_INFINITY : isRms ? band.rms : band.mean, y * width, (y + 1) * width);
         // Figures of bands are of all columns.
-        if (showsAllColumns) rowRms[y] = band.hasNonFinite ? Number.POSITIVE_INFINITY : band.rms;
+        if (showsAllColumns) [rowRms[y], rowMarks[y]] = [Number.isNaN(band.rms) ? Number.POSITIVE_INFINITY : band.rms, Number(band.hasNonFinite)];
         continue;
       }
     }
@@ -68,15 +72,20 @@ export function aggregate(reader: RowsInMemory, area: Area, view: Area, width: n
       const isInRange = Number.isFinite(square) && Number.isFinite(sum) && (square > 0 || sum === 0);
       levels[y * width + x] = isInRange ? (isRms ? Math.sqrt(square / count) : sum / count) : scaledLevel(begin, end, columnAt[x]!, columnAt[x + 1]!);
       if (inView[x] === 0) continue;
+      if (levels[y * width + x] === Number.POSITIVE_INFINITY) {
+        rowMarks[y] = 1;
+        if (isInView) columnMarks[x] = 1;
+        continue;
+      }
       rowSquares += square;
       rowCount += count;
       if (!isInView) continue;
       allSquares[x]! += square;
       allCounts[x]! += count;
     }
-    rowRms[y] = rms(rowSquares, rowCount);
+    rowRms[y] = rms(rowSquares, rowCount, rowMarks[y]!);
   }
-  return { levels, rowRms, columnRms: Float32Array.from(allSquares, (square, x) => rms(square, allCounts[x]!)), isBanded };
+  return { levels, rowRms, columnRms: Float32Array.from(allSquares, (square, x) => rms(square, allCounts[x]!, columnMarks[x]!)), rowMarks, columnMarks, isBanded };
 
   /** Returns the level of a pixel by values that are divided by the largest one; infinity if one is not finite. */
   function scaledLevel(begin: number, end: number, columnBegin: number, columnEnd: number): number {
@@ -130,7 +139,8 @@ export function aggregate(reader: RowsInMemory, area: Area, view: Area, width: n
   }
 }
 
-const rms = (squares: number, count: number): number => (count === 0 ? Number.NaN : Number.isFinite(squares) ? Math.sqrt(squares / count) : Number.POSITIVE_INFINITY);
+/** Returns infinity where all cells are marked, and NaN where there are none, or none whose squares have a sum. */
+const rms = (squares: number, count: number, mark: number): number => (count === 0 ? (mark === 1 ? Number.POSITIVE_INFINITY : Number.NaN) : Number.isFinite(squares) ? Math.sqrt(squares / count) : Number.NaN);
 
 /** Returns whether every row of an area is in memory. */
 export function isRead(reader: RowsInMemory, { rowBegin, rowEnd }: Area): boolean {

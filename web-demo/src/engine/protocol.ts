@@ -97,6 +97,9 @@ export interface Raster {
   /** The root mean square by row and column of the image, of the cells in view that were read. NaN where there are none. */
   readonly rowRms: Float32Array<ArrayBuffer>;
   readonly columnRms: Float32Array<ArrayBuffer>;
+  /** For each row and column of the image, 1 if a cell in view is not finite. */
+  readonly rowMarks: Uint8Array<ArrayBuffer>;
+  readonly columnMarks: Uint8Array<ArrayBuffer>;
   /** Whether every row in view was in memory. */
   readonly isComplete: boolean;
   /** The rows of a band, if the levels of some bands stand for rows that were not read. */

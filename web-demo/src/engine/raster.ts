@@ -18,7 +18,7 @@ export async function raster(reader: MatrixReader, request: RasterRequest, conte
   const width = Math.max(1, Math.min(request.width, area.columnEnd - area.columnBegin));
   const height = Math.max(1, Math.min(request.height, area.rowEnd - area.rowBegin));
   const isRms = request.shading === "rms";
-  const { levels, rowRms, columnRms, isBanded } = aggregate(reader, area, view, width, height, isRms, reader.stored);
+  const { levels, rowRms, columnRms, rowMarks, columnMarks, isBanded } = aggregate(reader, area, view, width, height, isRms, reader.stored);
   const { limit: ownLimit, max, hasNonFinite, hasFinite } = colourLimit(inView(levels, area, view, width, height), isRms);
   const limit = request.limit ?? ownLimit;
   const colours = palette(request.shading, request.dark);
@@ -28,7 +28,7 @@ export async function raster(reader: MatrixReader, request: RasterRequest, conte
   if (hasNonFinite) dot(pixels, levels, width, colours(Number.POSITIVE_INFINITY), alternate(request.dark));
   for (let y = 0; y < height; y++) if (isBanded[y] === 1) for (let x = 0; x < width; x++) rgba[4 * (y * width + x) + 3] = BAND_ALPHA;
   const bandRows = isBanded.includes(1) ? reader.stored?.bandRows : undefined;
-  return { area, width, height, rgba, limit, ownLimit, isExceeded: exceeds(max, limit), hasNonFinite, hasFinite, rowRms, columnRms, isComplete: isRead(reader, view), ...(bandRows !== undefined && { bandRows }) };
+  return { area, width, height, rgba, limit, ownLimit, isExceeded: exceeds(max, limit), hasNonFinite, hasFinite, rowRms, columnRms, rowMarks, columnMarks, isComplete: isRead(reader, view), ...(bandRows !== undefined && { bandRows }) };
 }
 
 /** Paints every other pixel of non-finite areas in another colour. A single one keeps its own. */

@@ -226,11 +226,11 @@ export class Heatmap {
 
   #drawMarginals(): void {
     if (!this.#current) return;
-    const { rowRms, columnRms, area: of } = this.#current.raster;
+    const { rowRms, columnRms, rowMarks, columnMarks, area: of } = this.#current.raster;
     const { area } = this.#options.viewport;
     const limit = largest(rowRms, columnRms) || 1;
-    drawMarginal(this.rowMarginal, { values: rowRms, begin: of.rowBegin, end: of.rowEnd }, area.rowBegin, area.rowEnd, limit, "down");
-    drawMarginal(this.columnMarginal, { values: columnRms, begin: of.columnBegin, end: of.columnEnd }, area.columnBegin, area.columnEnd, limit, "across");
+    drawMarginal(this.rowMarginal, { values: rowRms, marks: rowMarks, begin: of.rowBegin, end: of.rowEnd }, area.rowBegin, area.rowEnd, limit, "down");
+    drawMarginal(this.columnMarginal, { values: columnRms, marks: columnMarks, begin: of.columnBegin, end: of.columnEnd }, area.columnBegin, area.columnEnd, limit, "across");
     // Nothing finite has no scale.
     this.#scale.replaceChildren(...(largest(rowRms, columnRms) > 0 ? ["RMS to", element("br"), formatValue(limit, 2)] : []));
     this.rowMarginal.setAttribute("aria-label", `RMS by row, of the cells in view, up to ${formatValue(largest(rowRms))}`);

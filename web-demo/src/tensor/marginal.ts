@@ -5,9 +5,14 @@ import { colour, fitCanvas } from "../page/element.js";
 export interface MarginalData {
   /** One value per pixel of the image, NaN where nothing was read, and the range of rows or columns they cover. */
   readonly values: Float32Array;
+  /** 1 for values of which a cell is not finite. They have a mark at the edge. */
+  readonly marks: Uint8Array;
   readonly begin: number;
   readonly end: number;
 }
+
+/** The length of a mark for values that are not finite, in pixels. */
+const MARK_PX = 4;
 
 /** Returns the largest finite value. */
 export function largest(...all: readonly Float32Array[]): number {
@@ -17,7 +22,7 @@ export function largest(...all: readonly Float32Array[]): number {
 }
 
 /** Draws a strip. `begin` to `end` is the view, and a value of `limit` is as long as the strip is thick. */
-export function drawMarginal(canvas: HTMLCanvasElement, { values, ...data }: MarginalData, begin: number, end: number, limit: number, direction: "across" | "down"): void {
+export function drawMarginal(canvas: HTMLCanvasElement, { values, marks, ...data }: MarginalData, begin: number, end: number, limit: number, direction: "across" | "down"): void {
   const fitted = fitCanvas(canvas);
   if (!fitted) return;
   const { ctx, width, height } = fitted;
@@ -30,16 +35,20 @@ export function drawMarginal(canvas: HTMLCanvasElement, { values, ...data }: Mar
   for (let at = 0; at < length; at += pixel) {
     const first = Math.floor((begin + (at / length) * (end - begin) - data.begin) / scale);
     const last = Math.max(first + 1, Math.floor((begin + ((at + pixel) / length) * (end - begin) - data.begin) / scale));
-    let [most, isMarked] = [Number.NaN, false];
+    let [most, isAll, isMarked] = [Number.NaN, false, false];
     for (let i = Math.max(0, first); i < Math.min(values.length, last); i++) {
       const value = values[i]!;
-      if (value === Number.POSITIVE_INFINITY) isMarked = true;
+      if (marks[i] === 1) isMarked = true;
+      if (value === Number.POSITIVE_INFINITY) isAll = true;
       else if (!(value <= most)) most = Number.isNaN(value) ? most : value;
     }
-    if (Number.isNaN(most) && !isMarked) continue;
-    ctx.fillStyle = isMarked ? marked : line;
-    const long = isMarked ? thickness : Math.max(pixel, (most / limit) * (thickness - 2));
-    if (direction === "across") ctx.fillRect(at, height - long, pixel, long);
-    else ctx.fillRect(0, at, long, pixel);
+    const fill = (style: string, from: number, long: number): void => {
+      ctx.fillStyle = style;
+      if (direction === "across") ctx.fillRect(at, height - from - long, pixel, long);
+      else ctx.fillRect(from, at, long, pixel);
+    };
+    if (isAll) fill(marked, 0, thickness);
+    else if (!Number.isNaN(most)) fill(line, 0, Math.max(pixel, (most / limit) * (thickness - 2)));
+    if (isMarked) fill(marked, thickness - MARK_PX, MARK_PX);
   }
 }

@@ -217,7 +217,11 @@ export class ChangesView {
     const so = `${formatCount(settled)} of ${plural(shared.length, "tensor")} compared in full, ${read} read`;
     const integers = this.#integers;
     if (!this.#isStated) return this.#say(["Comparing the digests of the tensors …"]);
-    if (settled === shared.length && sampler.state !== "running") return this.#say([`All values compared, ${read} read.`, integers]);
+    if (settled === shared.length && sampler.state !== "running") {
+      const stated = shared.filter((tensor) => this.#measured.isOnlyStated(tensor)).length;
+      const how = stated === 0 ? "All values compared" : `${formatCount(stated)} of ${plural(shared.length, "tensor")} compared by digest, ${formatCount(shared.length - stated)} in full`;
+      return this.#say([`${how}, ${read} read.`, integers]);
+    }
     if (sampler.state === "new" && !this.#startsAlone) {
       const estimate = button(`Estimate relative change (at most ${formatBytes(sampler.budgetBytes)})`, () => this.#estimate(), { class: "button small" });
       return this.#say(["Stored change: the delta's bytes per byte of the tensor. It shows where the delta is large, and needs no download."], estimate);

@@ -67,6 +67,11 @@ export class MeasuredChanges {
     return isSame === undefined ? "undecided" : isSame ? "same" : "changed";
   }
 
+  /** Returns whether a tensor is the same by what the files state alone. */
+  isOnlyStated(tensor: TensorInfo): boolean {
+    return this.of(tensor)?.exact !== true && this.verdict(tensor) === "same";
+  }
+
   /** Returns whether nothing is left to read of a tensor. */
   isSettled(tensor: TensorInfo): boolean {
     return this.of(tensor)?.exact === true || this.verdict(tensor) === "same";

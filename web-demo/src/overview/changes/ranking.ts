@@ -69,7 +69,8 @@ export class Ranking {
     const same = tensors.filter((tensor) => measured.verdict(tensor) === "same").length;
     const undecided = tensors.length - same - changed;
     if (tensors.length === 0) return "";
-    if (undecided === 0) return changed === 0 ? "No tensor changed." : same === 0 ? "" : `${formatCount(same)} of ${plural(tensors.length, "tensor")} did not change.`;
+    const byDigest = tensors.some((tensor) => measured.isOnlyStated(tensor)) ? ", by the digests in the files" : "";
+    if (undecided === 0) return changed === 0 ? `No tensor changed${byDigest}.` : same === 0 ? "" : `${formatCount(same)} of ${plural(tensors.length, "tensor")} did not change.`;
     const found = changed === 0 ? "No change found so far. " : "";
     return `${found}${plural(undecided, "tensor")} ${undecided === 1 ? "has" : "have"} not been compared in full, and may have changed.`;
   }
