@@ -6,7 +6,6 @@ use std::ops::Range;
 use zstn_core::catalog::{Kind, recognise};
 use zstn_core::container::zstn::integrity::{FileCheck, Integrity, StatisticsCheck};
 use zstn_core::container::zstn::{CheckedFrame, Layout, Prefix, Tail};
-use zstn_core::engine::Engine as _;
 use zstn_core::limits::HEAD_LEN_BYTES;
 
 use crate::source::{Local, Source};

@@ -69,7 +69,7 @@ impl CurrentShard<'_> {
     /// Its base, fetched and restored, if it has one. A packed shard that was kept
     /// whole, because no delta could be made of it, has none.
     pub(super) fn base(&self) -> Result<Option<BaseFile>> {
-        if self.map.starts_with(&zstn::MAGIC) {
+        if self.local.head(4)?.starts_with(&zstn::MAGIC) {
             return Ok(None);
         }
         let open = |bases: &Bases| bases.open(self.context(), self.number);

@@ -1,7 +1,7 @@
 //! The ways in which the native library reads from a server. A new source gets
 //! all cases of the table by a line here.
 
-use zstn::source::{HttpOptions, Location, Source};
+use zstn::source::{HttpOptions, Location};
 use zstn::{Effort, Engine, Error, PackOptions, Reader, Result, Sink};
 use zstn_core::container::zstn::pack;
 use zstn_core::pure::Pure;
