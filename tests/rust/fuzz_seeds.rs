@@ -102,6 +102,7 @@ fn of_vector(seeds: &mut Seeds, path: &Path) -> Result<()> {
         Some("z4ai" | "zxq1") => seeds.add("frames", &bytes),
         Some("zstn") => {
             seeds.add("unpack", &bytes)?;
+            seeds.add("originals", &bytes)?;
             seeds.add("agreement", &pair_of(&[], &bytes))?;
             of_file(seeds, &bytes)
         }

@@ -19,7 +19,7 @@ use crate::{process, programs};
 const MANIFEST: &str = "tests/fuzz/Cargo.toml";
 
 /// All targets: those that find most come first.
-const TARGETS: [&str; 20] = [
+const TARGETS: [&str; 21] = [
     "frames",
     "files",
     "pieces",
@@ -28,6 +28,7 @@ const TARGETS: [&str; 20] = [
     "rows",
     "unpack",
     "agreement",
+    "originals",
     "differences",
     "deltas",
     "quantised",

@@ -37,10 +37,12 @@ def test_a_plan_is_run_once_whatever_is_run_again(source: Path, tmp_path: Path) 
 
     # Nothing can be read the second time.
     moved = source.rename(tmp_path / "moved")
+    source.mkdir()
     before = files(store)
     _, summary = run(plan, source, store, status=1)
     assert (summary["packed"], summary["known"], summary["read_bytes"]) == (0, 4, 0)
     assert files(store) == before
+    source.rmdir()
     moved.rename(source)
 
     # Three new files are three jobs, and the plan reads no other.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 from collections.abc import Callable
@@ -9,7 +11,18 @@ from pathlib import Path
 
 import pytest
 from hub_fixtures import families, scratch, source  # noqa: F401
-from hub_source import files, hub, make_plan, run, weights, write
+from hub_source import files, make_plan, run, weights, write
+
+from zstn.hub.job._command import main
+
+
+def hub(*arguments: str | Path, status: int = 0) -> tuple[str, str]:
+    """Runs the command in this process. Returns its standard output and its messages."""
+    out, said = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(said):
+        found = main([str(argument) for argument in arguments])
+    assert found == status, out.getvalue() + said.getvalue()
+    return out.getvalue(), said.getvalue()
 
 
 def cut(path: Path) -> None:

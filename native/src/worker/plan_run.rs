@@ -1,6 +1,6 @@
 //! Work on a plan, without a listener.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -208,7 +208,10 @@ impl PlanRun {
             }
         };
         let packed = match class {
-            None => packed_contents(&runner.hub.files(&repository, BRANCH)),
+            None => {
+                let files = runner.hub.files(&repository, BRANCH);
+                packed_contents(runner, &results, &files.unwrap_or_default())?
+            }
             Some(_) => HashSet::new(),
         };
         let mut seen = HashSet::new();
@@ -218,11 +221,12 @@ impl PlanRun {
                 (None, Some(_), _) if known.contains(&row.key) => summary.known += 1,
                 (None, Some(_), _) => summary.packed += 1,
                 (None, None, Some(failed)) => summary.count_failed(failed.class),
-                // Somebody else did it; the job has compared them.
+                // Another worker did it; the job has decoded and compared the file.
                 (None, None, None) if packed.contains(&row.sha256) => summary.known += 1,
                 (None, None, None) => {
                     let reason = format!(
-                        "{BRANCH} of {name} has no unpacked file with this content any more"
+                        "{BRANCH} of {name} has no unpacked file with this content any more, or \
+                         another file has the name of its packed one"
                     );
                     runner.tell(event(Stage::Refused).path(&row.path).detail(reason));
                     summary.refused += 1;
@@ -250,13 +254,23 @@ impl PlanSummary {
     }
 }
 
-/// Returns the SHA-256 of the files that have a packed counterpart; none if the hub
-/// does not list them.
-fn packed_contents(files: &Result<Vec<ListedFile>>) -> HashSet<String> {
-    let files = files.as_deref().unwrap_or_default();
-    let paths: HashSet<&str> = files.iter().map(|file| &*file.path).collect();
-    let is_packed =
-        |file: &&ListedFile| packed_path(&file.path).is_some_and(|packed| paths.contains(&*packed));
-    let packed = files.iter().filter(is_packed);
-    packed.filter_map(|file| file.sha256.clone()).collect()
+/// Returns the SHA-256 of the files whose packed counterpart restores them, as far as
+/// this queue has found out.
+fn packed_contents(
+    runner: &Runner,
+    results: &Results,
+    files: &[ListedFile],
+) -> Result<HashSet<String>> {
+    let by_path: HashMap<&str, &ListedFile> =
+        files.iter().map(|file| (&*file.path, file)).collect();
+    let mut contents = HashSet::new();
+    for file in files {
+        let packed = packed_path(&file.path).and_then(|path| by_path.get(&*path).copied());
+        if let (Some(packed), Some(sha256)) = (packed, &file.sha256)
+            && runner.has_proof(results, sha256, packed)?
+        {
+            contents.insert(sha256.clone());
+        }
+    }
+    Ok(contents)
 }

@@ -10,7 +10,7 @@ use super::additions::Revision;
 use super::plan::packed_path;
 use super::run::Runner;
 use crate::hub::ListedFile;
-use crate::manifest::key;
+use crate::manifest::{Results, key};
 use crate::proof::{StoredFile, restored_sha256};
 use crate::work::Failure;
 use crate::{Error, Location, Result};
@@ -28,6 +28,24 @@ struct Restored {
     packed_sha256: String,
     /// SHA-256 of the restored file; `None` if the packed one is damaged.
     sha256: Option<String>,
+}
+
+impl Restored {
+    /// Returns the name of the entry of a packed file, if the hub lists its SHA-256.
+    fn name(packed: &ListedFile) -> Option<String> {
+        let sha256 = packed.sha256.as_ref()?;
+        Some(format!("{sha256}.json"))
+    }
+
+    /// Reads the entry of a packed file, if there is one.
+    fn read(results: &Results, packed: &ListedFile) -> Result<Option<Self>> {
+        let Some(name) = Self::name(packed) else {
+            return Ok(None);
+        };
+        let entry = results.read_file(FOLDER, &name, MAX_ENTRY_BYTES)?;
+        let known = entry.and_then(|entry| serde_json::from_slice::<Self>(&entry).ok());
+        Ok(known.filter(|known| Some(&known.packed_sha256) == packed.sha256.as_ref()))
+    }
 }
 
 /// For files with a packed counterpart, by their paths: true if it restores the file.
@@ -59,9 +77,8 @@ impl Runner {
             if self.stop.is_requested() {
                 return Err(Failure::Stopped);
             }
-            let key = key(sha256, self.packer.options.encode());
-            let done = revision.results.done(&key).map_err(Failure::Error)?;
-            if done.is_some_and(|done| Some(done.packed_sha256) == packed.sha256) {
+            let is_known = self.has_proof(revision.results, sha256, packed);
+            if is_known.map_err(Failure::Error)? {
                 restores.insert(file.path.clone(), true);
                 continue;
             }
@@ -79,19 +96,27 @@ impl Runner {
         Ok(restores)
     }
 
+    /// Returns whether workers of this queue have found before that a packed file
+    /// restores the file with this SHA-256. Nothing is read from the hub.
+    pub(super) fn has_proof(
+        &self,
+        results: &Results,
+        sha256: &str,
+        packed: &ListedFile,
+    ) -> Result<bool> {
+        let done = results.done(&key(sha256, self.packer.options.encode()))?;
+        if done.is_some_and(|done| Some(done.packed_sha256) == packed.sha256) {
+            return Ok(true);
+        }
+        let known = Restored::read(results, packed)?;
+        Ok(known.is_some_and(|known| known.sha256.as_deref() == Some(sha256)))
+    }
+
     /// Returns the digest of the file that a packed one restores; `None` for a file that
     /// this version does not know.
     fn restored(&self, revision: &Revision<'_>, packed: &ListedFile) -> Result<Option<Restored>> {
         let results = revision.results;
-        let name = packed
-            .sha256
-            .as_ref()
-            .map(|sha256| format!("{sha256}.json"));
-        if let Some(name) = &name
-            && let Some(entry) = results.read_file(FOLDER, name, MAX_ENTRY_BYTES)?
-            && let Ok(known) = serde_json::from_slice::<Restored>(&entry)
-            && Some(&known.packed_sha256) == packed.sha256.as_ref()
-        {
+        if let Some(known) = Restored::read(results, packed)? {
             return Ok(Some(known));
         }
         let http = self.hub.http()?;
@@ -122,10 +147,10 @@ impl Runner {
             packed_sha256: packed.sha256.clone().unwrap_or_default(),
             sha256,
         };
-        if let Some(name) = &name {
+        if let Some(name) = Restored::name(packed) {
             let entry = serde_json::to_vec(&restored)
                 .map_err(|error| Error::io("write an entry", std::io::Error::other(error)))?;
-            results.create_file(FOLDER, name, &entry)?;
+            results.create_file(FOLDER, &name, &entry)?;
         }
         Ok(Some(restored))
     }
