@@ -38,11 +38,21 @@ pub struct Engine {
 }
 
 impl Engine {
+    /// The most threads that an engine can have.
+    pub const MAX_THREADS: usize = 1024;
+
     /// Starts `threads` threads; 0 means one per core.
     ///
     /// # Errors
-    /// If the system refuses a thread.
+    /// [`Error::Usage`] for more than [`Engine::MAX_THREADS`]; if the system refuses a
+    /// thread.
     pub fn new(threads: usize) -> Result<Self> {
+        if threads > Self::MAX_THREADS {
+            return Err(Error::Usage(format!(
+                "{threads} threads are too many: give 1 to {}, or 0 for one per core",
+                Self::MAX_THREADS
+            )));
+        }
         let pool = rayon::ThreadPoolBuilder::new()
             .num_threads(threads)
             .thread_name(|number| format!("zstn-{number}"))

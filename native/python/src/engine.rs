@@ -4,6 +4,9 @@ use std::mem;
 use std::process;
 use std::sync::{Mutex, PoisonError};
 
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyBool;
 use zstn::{Engine, Result};
 
 struct OfProcess {
@@ -34,9 +37,37 @@ pub fn shared() -> Result<Engine> {
 }
 
 /// Returns an engine of `threads` threads; 0 means that of the process.
-pub fn with_threads(threads: usize) -> Result<Engine> {
-    match threads {
+pub fn with_threads(threads: Threads) -> Result<Engine> {
+    match threads.0 {
         0 => shared(),
-        _ => Engine::new(threads),
+        count => Engine::new(count),
+    }
+}
+
+/// The argument `threads` of a Python function: 0 means the engine of the process.
+#[derive(Clone, Copy)]
+pub struct Threads(usize);
+
+impl<'py> FromPyObject<'_, 'py> for Threads {
+    type Error = PyErr;
+
+    fn extract(given: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        let is_count = !given.is_instance_of::<PyBool>() && given.hasattr("__index__")?;
+        if !is_count {
+            let kind = given.get_type().name()?;
+            let detail = format!(
+                "threads is a number of threads, not {} of type {kind}",
+                given.repr()?
+            );
+            return Err(PyTypeError::new_err(detail));
+        }
+        match given.extract::<usize>() {
+            Ok(count) if count <= Engine::MAX_THREADS => Ok(Self(count)),
+            _ => Err(PyValueError::new_err(format!(
+                "threads is 1 to {}, or 0 for one per core, not {}",
+                Engine::MAX_THREADS,
+                given.repr()?
+            ))),
+        }
     }
 }

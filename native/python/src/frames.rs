@@ -14,7 +14,7 @@ use zstn::core::transform::FloatFormat;
 use zstn::{Effort, Engine, PackOptions, Result, Sink, UnpackOptions};
 
 use crate::checkpoint;
-use crate::engine;
+use crate::engine::{self, Threads};
 use crate::error::{to_python, zstn_error};
 use crate::input::Argument;
 use crate::interrupt::run;
@@ -31,13 +31,15 @@ fn dtype(py: Python<'_>, name: Option<&str>) -> PyResult<Option<Dtype>> {
         .ok_or_else(|| zstn_error(py, format!("{name:?} is not a dtype"), "unsupported"))
 }
 
-/// Runs `work` with an engine and returns its bytes.
+/// Runs `work` with an engine and returns its bytes. `borrows` tells whether it reads
+/// memory that the caller may change.
 fn bytes<'py>(
     py: Python<'py>,
-    threads: usize,
+    threads: Threads,
+    borrows: bool,
     work: impl FnOnce(&Engine) -> Result<Vec<u8>> + Send + 'static,
 ) -> PyResult<Bound<'py, PyBytes>> {
-    let made = run(py, &Watch::none(), move |_| {
+    let made = run(py, &Watch::none().borrowing(borrows), move |_| {
         work(&engine::with_threads(threads)?)
     })?;
     Ok(PyBytes::new(py, &made))
@@ -52,7 +54,7 @@ pub fn compress<'py>(
     dtype: Option<&str>,
     effort: &str,
     families: &str,
-    threads: usize,
+    threads: Threads,
 ) -> PyResult<Bound<'py, PyBytes>> {
     let (data, dtype) = (Memory::new(data)?, self::dtype(py, dtype)?);
     let effort = checkpoint::effort(effort)?;
@@ -63,7 +65,8 @@ pub fn compress<'py>(
             .without(Family::Sparse)
             .without(Family::Palette),
     };
-    bytes(py, threads, move |engine| {
+    let borrows = data.may_change();
+    bytes(py, threads, borrows, move |engine| {
         let options = EncodeOptions::new(effort).families(families);
         let tensor = TensorRef::flat(data.as_slice(), dtype);
         Ok(select::encode(engine, tensor, options))
@@ -75,10 +78,11 @@ pub fn compress<'py>(
 pub fn decompress<'py>(
     py: Python<'py>,
     frame: &Bound<'py, PyAny>,
-    threads: usize,
+    threads: Threads,
 ) -> PyResult<Bound<'py, PyBytes>> {
     let frame = Memory::new(frame)?;
-    bytes(py, threads, move |engine| {
+    let borrows = frame.may_change();
+    bytes(py, threads, borrows, move |engine| {
         zstn::decompress(engine, frame.as_slice())
     })
 }
@@ -91,11 +95,12 @@ pub fn compress_delta<'py>(
     reference: &Bound<'py, PyAny>,
     dtype: Option<&str>,
     effort: &str,
-    threads: usize,
+    threads: Threads,
 ) -> PyResult<Bound<'py, PyBytes>> {
     let (current, reference) = (Memory::new(current)?, Memory::new(reference)?);
     let (dtype, effort) = (self::dtype(py, dtype)?, checkpoint::effort(effort)?);
-    bytes(py, threads, move |engine| {
+    let borrows = current.may_change() || reference.may_change();
+    bytes(py, threads, borrows, move |engine| {
         let (current, reference) = (current.as_slice(), reference.as_slice());
         zstn::compress_delta(engine, current, reference, dtype, effort)
     })
@@ -107,10 +112,11 @@ pub fn decompress_delta<'py>(
     py: Python<'py>,
     delta: &Bound<'py, PyAny>,
     reference: &Bound<'py, PyAny>,
-    threads: usize,
+    threads: Threads,
 ) -> PyResult<Bound<'py, PyBytes>> {
     let (delta, reference) = (Memory::new(delta)?, Memory::new(reference)?);
-    bytes(py, threads, move |engine| {
+    let borrows = delta.may_change() || reference.may_change();
+    bytes(py, threads, borrows, move |engine| {
         zstn::decompress_delta(engine, delta.as_slice(), reference.as_slice())
     })
 }
@@ -122,11 +128,12 @@ pub fn model_delta_pack<'py>(
     target: &Bound<'py, PyAny>,
     base: &Bound<'py, PyAny>,
     effort: &str,
-    threads: usize,
+    threads: Threads,
 ) -> PyResult<Bound<'py, PyBytes>> {
     let (target, base) = (Memory::new(target)?, Memory::new(base)?);
     let effort = checkpoint::effort(effort)?;
-    bytes(py, threads, move |engine| {
+    let borrows = target.may_change() || base.may_change();
+    bytes(py, threads, borrows, move |engine| {
         zstn::model_delta::compress(engine, target.as_slice(), base.as_slice(), effort)
     })
 }
@@ -137,10 +144,11 @@ pub fn model_delta_unpack<'py>(
     py: Python<'py>,
     delta: &Bound<'py, PyAny>,
     base: &Bound<'py, PyAny>,
-    threads: usize,
+    threads: Threads,
 ) -> PyResult<Bound<'py, PyBytes>> {
     let (delta, base) = (Memory::new(delta)?, Memory::new(base)?);
-    bytes(py, threads, move |engine| {
+    let borrows = delta.may_change() || base.may_change();
+    bytes(py, threads, borrows, move |engine| {
         zstn::model_delta::decompress(engine, delta.as_slice(), base.as_slice())
     })
 }
@@ -163,7 +171,7 @@ pub fn compress_as<'py>(
     data: &Bound<'py, PyAny>,
     width: u8,
     chunk_bytes: u32,
-    threads: usize,
+    threads: Threads,
 ) -> PyResult<Option<Bound<'py, PyBytes>>> {
     let only = match (family, width) {
         ("sparse", 1 | 2 | 4 | 8) => Only::Sparse,
@@ -178,7 +186,8 @@ pub fn compress_as<'py>(
         }
     };
     let data = Memory::new(data)?;
-    let made = run(py, &Watch::none(), move |_| {
+    let watch = Watch::none().borrowing(data.may_change());
+    let made = run(py, &watch, move |_| {
         let engine = &engine::with_threads(threads)?;
         let data = data.as_slice();
         let codings = &[ZstdCoding::Search(3), ZstdCoding::Long(3)];
@@ -207,7 +216,7 @@ pub fn compress_auto<'py>(
     width: u8,
     format: Option<&str>,
     effort: &str,
-    threads: usize,
+    threads: Threads,
 ) -> PyResult<Bound<'py, PyBytes>> {
     let (level, brotli) = match checkpoint::effort(effort)? {
         Effort::Fast => (3, None),
@@ -231,7 +240,8 @@ pub fn compress_auto<'py>(
         });
     }
     let data = Memory::new(data)?;
-    bytes(py, threads, move |engine| {
+    let borrows = data.may_change();
+    bytes(py, threads, borrows, move |engine| {
         let frames = transforms
             .into_iter()
             .map(|transform| auto::encode(engine, data.as_slice(), transform, &codecs));
@@ -277,11 +287,12 @@ pub fn pack_bytes<'py>(
     py: Python<'py>,
     data: &Bound<'py, PyAny>,
     effort: &str,
-    threads: usize,
+    threads: Threads,
 ) -> PyResult<Bound<'py, PyBytes>> {
-    let input = Argument::new(data)?.input;
+    let argument = Argument::new(data, None)?;
+    let (input, borrows) = (argument.input, argument.borrows);
     let effort = checkpoint::effort(effort)?;
-    bytes(py, threads, move |engine| {
+    bytes(py, threads, borrows, move |engine| {
         let options = PackOptions::default().effort(effort);
         let mut packed = Vec::new();
         zstn::pack(engine, &input, Sink::writer(&mut packed), &options)?;
@@ -294,10 +305,11 @@ pub fn pack_bytes<'py>(
 pub fn unpack_bytes<'py>(
     py: Python<'py>,
     data: &Bound<'py, PyAny>,
-    threads: usize,
+    threads: Threads,
 ) -> PyResult<Bound<'py, PyBytes>> {
-    let input = Argument::new(data)?.input;
-    bytes(py, threads, move |engine| {
+    let argument = Argument::new(data, None)?;
+    let (input, borrows) = (argument.input, argument.borrows);
+    bytes(py, threads, borrows, move |engine| {
         let mut restored = Vec::new();
         let sink = Sink::writer(&mut restored);
         zstn::unpack(engine, &input, sink, &UnpackOptions::default())?;
