@@ -33,14 +33,27 @@ pub fn effort(name: &str) -> PyResult<Effort> {
 }
 
 /// What all of these functions take.
-#[derive(FromPyObject)]
-#[pyo3(from_item_all)]
 pub struct Common {
     pub threads: Threads,
     pub memory: Option<u64>,
     pub overwrite: bool,
     pub progress: Option<Py<PyAny>>,
     pub http: Http,
+}
+
+// The derived one would say which field has been extracted.
+impl<'py> FromPyObject<'_, 'py> for Common {
+    type Error = PyErr;
+
+    fn extract(given: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        Ok(Self {
+            threads: given.get_item("threads")?.extract()?,
+            memory: given.get_item("memory")?.extract()?,
+            overwrite: given.get_item("overwrite")?.extract()?,
+            progress: given.get_item("progress")?.extract()?,
+            http: given.get_item("http")?.extract()?,
+        })
+    }
 }
 
 /// Packs a checkpoint.

@@ -31,8 +31,9 @@ class Handler(http.server.SimpleHTTPRequestHandler):
         if found:
             self.send_header("Content-Range", f"bytes {start}-{end - 1}/{size}")
         self.end_headers()
-        self.wfile.write(content[start:end])
+        # Before the client can look.
         type(self).sent += end - start
+        self.wfile.write(content[start:end])
 
 
 class Address(str):

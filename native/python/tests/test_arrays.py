@@ -16,6 +16,7 @@ import pytest
 import zstn
 import zstn.numpy
 from range_server import serve
+from zstn._slices import GAP_BYTES
 
 ROWS, COLUMNS = 2048, 1024
 
@@ -40,7 +41,7 @@ def test_lists_and_steps_fetch_their_rows(name: str, folder: Path, rows: np.ndar
         address.sent()
         for index, single in (
             ([3, 2000], [3, 2000]),
-            (np.array([[2000], [3]]), [3, 2000]),
+            (np.array([[1900], [5]]), [5, 1900]),
             (([-1, 3, 3, 0], slice(5, 9)), [0, 3, ROWS - 1]),
             (slice(None, None, 512), range(0, ROWS, 512)),
             (slice(None, None, -700), range(ROWS - 1, 0, -700)),
@@ -53,7 +54,8 @@ def test_lists_and_steps_fetch_their_rows(name: str, folder: Path, rows: np.ndar
                 single_rows[row]
             most = address.sent()
             np.testing.assert_array_equal(tensor[index], rows[index])
-            assert 0 < address.sent() <= most * 1.01, index
+            # Rows near each other are read together.
+            assert 0 < address.sent() <= most + GAP_BYTES, index
         np.testing.assert_array_equal(tensor[[4, 5, 6, 7]], rows[[4, 5, 6, 7]])
 
 
@@ -65,8 +67,8 @@ def test_the_same_row_is_fetched_once(folder: Path, rows: np.ndarray) -> None:
         first.fill(0)
         np.testing.assert_array_equal(tensor[3], rows[3])
         assert address.sent() == 0
-        for row in range(0, ROWS, 2):
-            tensor[row]
+        for row in range(0, ROWS, 64):
+            tensor[row : row + 64]
         assert sum(map(len, tensor._cache.values())) <= 1 << 20
 
 
@@ -150,10 +152,9 @@ def test_help_where_frameworks_are_missing() -> None:
         for name in ("jax", "mlx", "torch", "fsspec"):
             sys.modules[name] = None
         import inspect, pydoc, unittest.mock, zstn, zstn.z4ai
-        assert "to_thread" in pydoc.render_doc(zstn)
+        assert "to_thread" in pydoc.plain(pydoc.render_doc(zstn))
         assert "numpy" in dict(inspect.getmembers(zstn))
         assert not hasattr(zstn, "jax") and getattr(zstn, "torch", None) is None
-        assert not hasattr(zstn.z4ai, "save_file")
         unittest.mock.create_autospec(zstn)
         pydoc.render_doc(zstn.z4ai)
         inspect.getmembers(zstn.z4ai)

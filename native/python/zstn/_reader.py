@@ -12,7 +12,7 @@ from . import _native
 from ._dtypes import numpy_dtype
 from ._errors import TensorNotFoundError, ZstnError
 from ._frameworks import find, is_cpu, to_numpy
-from ._log import LOGGER
+from ._log import LOGGER, shown
 from ._options import flag
 from ._slices import GAP_BYTES, Pick, plan, plan_rows
 from ._sources import http_options, resolve_kind
@@ -394,5 +394,5 @@ def open(
     }
     http = http_options(token, headers, retries, timeout, max_full_download_bytes)
     native = _native.Reader(source, base, http, dense, threads, verify == "full")
-    LOGGER.debug("opened %s: %s, %d tensors", native.name, native.kind, native.len())
+    LOGGER.debug("opened %s: %s, %d tensors", shown(native.name), native.kind, native.len())
     return Reader(native, Opening(source, options))

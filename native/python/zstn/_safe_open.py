@@ -17,6 +17,13 @@ from ._sources import http_options
 _IMPORTED = {"torch": "torch", "paddle": "paddle"}
 
 
+class MissingFileError(FileNotFoundError):
+    # The words that callers of safetensors may look for.
+    def __str__(self) -> str:
+        return f"{self.strerror}: {self.filename}"
+
+
+
 class safe_open:  # noqa: N801 - the name that it takes the place of
     """Opens a model and returns its tensors one by one, like
     ``safetensors.safe_open``: plain safetensors and packed files alike.
@@ -59,9 +66,8 @@ class safe_open:  # noqa: N801 - the name that it takes the place of
         try:
             return _native.Reader(filename, None, http_options(), False, 0)
         except FileNotFoundError:
-            # The words that callers of safetensors may look for.
             reason = os.strerror(errno.ENOENT)
-            raise FileNotFoundError(errno.ENOENT, reason, os.fspath(filename)) from None
+            raise MissingFileError(errno.ENOENT, reason, os.fspath(filename)) from None
 
     def _opened(self) -> _native.Reader:
         if self._native is None:

@@ -35,7 +35,7 @@ def save_file(
     effort: str,
     threads: int = 0,
 ) -> None:
-    packs = _packs(format, filename)
+    packs = _packs(format, _name(filename))
     _native.save_file(
         list(tensors),
         filename,
@@ -60,20 +60,20 @@ def _checked(metadata: Mapping[str, str] | None) -> dict[str, str] | None:
     return dict(metadata)
 
 
-def _packs(format: str | None, filename: str | os.PathLike[str] | None) -> bool:
+def _packs(format: str | None, name: str | None) -> bool:
     """Returns whether the output is ZSTN: by the keyword, or the name."""
     if format is None:
-        return filename is not None and _name(filename).lower().endswith(".zstn")
+        return name is not None and name.lower().endswith(".zstn")
     if format not in ("zstn", "safetensors"):
         raise ValueError(f'format is "zstn" or "safetensors", not {format!r}')
     return format == "zstn"
 
 
 def _name(filename: Any) -> str:
+    """Returns the name of an output, nothing for a file object."""
     if isinstance(filename, str | os.PathLike):
         return os.fsdecode(filename)
     if hasattr(filename, "write"):
-        # A file object, which is written to.
         return ""
     raise TypeError(f"a filename is a path, not {filename!r} of type {type(filename).__name__}")
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import safetensors
@@ -58,7 +60,14 @@ class Incomplete(torch.nn.Module):
         self.register_buffer("b", whole[4:])
 
 
-@pytest.mark.parametrize("make", [Tied, Views, Apart])
+def content(path: Path) -> tuple[Any, bytes]:
+    """Returns the header and the data. The order of metadata is random in safetensors."""
+    data = path.read_bytes()
+    end = 8 + int.from_bytes(data[:8], "little")
+    return json.loads(data[8:end]), data[end:]
+
+
+@pytest.mark.parametrize("make", [Tied, Views])
 @pytest.mark.parametrize("metadata", [None, {}, {"format": "pt", "head.weight": "mine"}])
 def test_files_are_those_of_safetensors(
     make: Callable[[], torch.nn.Module], metadata: dict[str, str] | None, tmp_path: Path
@@ -67,7 +76,8 @@ def test_files_are_those_of_safetensors(
     given = [None if metadata is None else dict(metadata) for _ in range(2)]
     zstn.torch.save_model(make(), ours, given[0])
     safetensors.torch.save_model(make(), str(theirs), given[1])
-    assert ours.read_bytes() == theirs.read_bytes()
+    assert content(ours) == content(theirs)
+    # That of safetensors is changed.
     assert given[0] == metadata
 
 
@@ -81,7 +91,8 @@ def test_models_come_back(make: Callable[[], torch.nn.Module], name: str, tmp_pa
         tensor.zero_()
     assert zstn.torch.load_model(again, tmp_path / name) == ([], [])
     assert_same_bits(dict(again.state_dict()), dict(model.state_dict()))
-    if name.endswith(".safetensors"):
+    # safetensors refuses parts of one memory, which take no room twice.
+    if name.endswith(".safetensors") and make is not Apart:
         assert tuple(map(list, safetensors.torch.load_model(make(), str(tmp_path / name)))) == ([], [])
 
 
