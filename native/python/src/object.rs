@@ -111,11 +111,10 @@ impl ObjectWriter {
             return Err(io::Error::other("the object has failed before"));
         }
         let done = attached(|py| {
-            // With the interpreter: the lease is not revoked between this and the call.
-            match self.lease.hold() {
-                Ok(_) => work(self.object.bind(py)),
-                Err(error) => Err(to_python(py, error)),
-            }
+            // Not held during the call, which may wait for ever.
+            let held = self.lease.hold().map(drop);
+            held.map_err(|error| to_python(py, error))?;
+            work(self.object.bind(py))
         });
         self.has_failed = done.is_err();
         done

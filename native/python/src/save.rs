@@ -160,7 +160,7 @@ pub fn save<'py>(
     effort: Option<&str>,
     threads: Threads,
 ) -> PyResult<Bound<'py, PyBytes>> {
-    let file = File::new(py, tensors, metadata.as_ref())?;
+    let mut file = File::new(py, tensors, metadata.as_ref())?;
     let Some(effort) = effort.map(checkpoint::effort).transpose()? else {
         let len = zstn::core::bytes::index(file.len_bytes);
         return PyBytes::new_with(py, len, |mut out| {
@@ -172,7 +172,9 @@ pub fn save<'py>(
             Ok(())
         });
     };
-    let packed = run(py, &Watch::none().borrowing(true), move |watch| {
+    let watch = Watch::none();
+    file.lease = Some(watch.lease());
+    let packed = run(py, &watch, move |watch| {
         let engine = engine::with_threads(threads)?;
         let options = PackOptions::default().effort(effort).progress(watch);
         let mut packed = Vec::new();
@@ -201,9 +203,9 @@ pub fn save_file(
     let effort = effort.map(checkpoint::effort).transpose()?;
     let destination = Destination::new(filename)?;
     let mut watch = Watch::none().making_output();
-    match destination.is_file() {
+    match destination.is_file() && effort.is_none() {
         true => watch = watch.borrowing(true),
-        // Something that may wait for ever must not hold up an exception.
+        // What may wait for ever, or code for long, must not hold up an exception.
         false => file.lease = Some(watch.lease()),
     }
     run(py, &watch, move |watch| {
