@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use zstn_core::Rule;
+
 use crate::display::Shown;
 
 /// Result of everything in this crate that can fail.
@@ -76,6 +78,9 @@ pub enum Error {
     #[cfg(feature = "manifest")]
     #[error(transparent)]
     Hub(#[from] crate::hub::Refusal),
+    /// Whoever watches the work has ended it ([`Progress::check`](crate::Progress::check)).
+    #[error("the work was cancelled")]
+    Cancelled,
     /// The arguments do not make sense.
     #[error("{}", Shown(_0))]
     Usage(String),
@@ -93,7 +98,7 @@ impl Error {
     /// Returns whether the same work may succeed at another time: nothing is wrong
     /// with the input.
     pub(crate) fn may_pass(&self) -> bool {
-        matches!(self, Self::Http { .. } | Self::Io { .. })
+        matches!(self, Self::Http { .. } | Self::Io { .. } | Self::Cancelled)
     }
 
     pub(crate) fn exists(path: impl Into<std::path::PathBuf>) -> Self {
@@ -134,13 +139,16 @@ impl Error {
     }
 
     /// Returns a short name for the kind of error, for programs: `"io"`,
-    /// `"http"`, `"changed"`, `"differs"`, `"exists"`, `"needs_base"`, `"hub"`,
-    /// `"usage"`, or that of the refusal
+    /// `"http"`, `"changed"`, `"differs"`, `"exists"`, `"needs_base"`,
+    /// `"wrong_base"`, `"hub"`, `"cancelled"`, `"usage"`, or that of the refusal
     /// ([`zstn_core::ErrorKind::code`]).
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
-            Self::Format { source, .. } | Self::Core(source) => source.kind().code(),
+            Self::Format { source, .. } | Self::Core(source) => match source.rule() {
+                Some(Rule::DeltaReference | Rule::DeltaBaseTensor) => "wrong_base",
+                _ => source.kind().code(),
+            },
             Self::Io { .. } => "io",
             Self::Http { .. } => "http",
             Self::Changed { .. } => "changed",
@@ -149,6 +157,7 @@ impl Error {
             Self::NeedsBase { .. } => "needs_base",
             #[cfg(feature = "manifest")]
             Self::Hub(_) => "hub",
+            Self::Cancelled => "cancelled",
             Self::Usage(_) => "usage",
         }
     }

@@ -94,6 +94,9 @@ pub use engine::Engine;
 pub use error::{Error, Result};
 pub use finished::FinishedTensor;
 pub use output::{Output, Sink, on_warning, remove_unfinished};
+// For the bindings of Python, which cannot stop a thread that waits.
+#[doc(hidden)]
+pub use output::remove_unfinished_of;
 pub use pack::PackOptions;
 pub use progress::{Phase, Progress};
 pub use reader::{Reader, ReaderOptions, RowsPlan, Tensor, View};

@@ -1,6 +1,6 @@
 //! Watching work.
 
-use crate::FinishedTensor;
+use crate::{FinishedTensor, Result};
 
 /// Watches work on a checkpoint. Its methods may be called from any thread; `()`
 /// ignores all of them.
@@ -30,6 +30,58 @@ pub trait Progress: Sync {
     /// Called when a phase begins; what follows counts from 0.
     fn phase(&self, phase: Phase) {
         let _ = phase;
+    }
+    /// Called now and then while work goes on that [`Progress::advance`] does not count.
+    ///
+    /// # Errors
+    /// An error ends the work, which returns it; [`Error::Cancelled`](crate::Error::Cancelled)
+    /// is made for this. Nothing is published then.
+    fn check(&self) -> Result<()> {
+        Ok(())
+    }
+    /// Called once the result is complete, right before it appears: before a file or a
+    /// folder gets its name, an upload is completed, or the last bytes are sent to a web
+    /// server. No other method is called after it. It is not called for a writer, which
+    /// has received its bytes already.
+    ///
+    /// # Errors
+    /// An error ends the work, which returns it, and the result does not appear.
+    fn publishing(&self) -> Result<()> {
+        self.check()
+    }
+}
+
+/// Watches work on a file that no other process sees: passes on everything but
+/// [`Progress::publishing`].
+pub(crate) struct Unpublished<'a>(pub(crate) &'a dyn Progress);
+
+impl Progress for Unpublished<'_> {
+    fn begin(&self, len_bytes: u64) {
+        self.0.begin(len_bytes);
+    }
+
+    fn advance(&self, len_bytes: u64) {
+        self.0.advance(len_bytes);
+    }
+
+    fn fetching(&self, so_far_bytes: u64, len_bytes: Option<u64>) {
+        self.0.fetching(so_far_bytes, len_bytes);
+    }
+
+    fn wants_tensors(&self) -> bool {
+        self.0.wants_tensors()
+    }
+
+    fn tensor(&self, tensor: &FinishedTensor<'_>) {
+        self.0.tensor(tensor);
+    }
+
+    fn phase(&self, phase: Phase) {
+        self.0.phase(phase);
+    }
+
+    fn check(&self) -> Result<()> {
+        self.0.check()
     }
 }
 

@@ -20,7 +20,12 @@ pub(crate) fn unpack_file(
     output.check_inputs(&[input])?;
     let restored = restore(engine, input, &output, memory_bytes, progress);
     // Whatever else went wrong may come of the change.
-    finish(input, output, input.check_unchanged().and(restored))
+    finish(
+        input,
+        output,
+        input.check_unchanged().and(restored),
+        progress,
+    )
 }
 
 /// Gives a file its name if it was restored, to that number of bytes.
@@ -28,6 +33,7 @@ pub(crate) fn finish(
     input: &Local,
     mut output: Output,
     restored: Result<u64>,
+    progress: &dyn Progress,
 ) -> Result<UnpackedFile> {
     let original_bytes = match restored {
         Ok(len_bytes) => len_bytes,
@@ -39,7 +45,7 @@ pub(crate) fn finish(
         output: output.path(),
         packed_bytes: input.len_bytes(),
         original_bytes,
-        upload: output.complete()?,
+        upload: output.complete(progress)?,
     })
 }
 

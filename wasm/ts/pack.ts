@@ -56,10 +56,12 @@ export async function pack(given: ModelInput, all: AllPackOptions & { base?: Mod
     const sink = options.extended ? blobs : (stream ?? blobs);
     const report = base === undefined ? await packAlone(sink, source, options) : await packDelta(sink, source, input, base, givenOptions);
     if (stream && sink === blobs) await pour(blobs.blob(), stream, options.signal);
+    // The last moment at which nothing has appeared.
+    options.signal?.throwIfAborted();
     await stream?.close();
     return stream ? report : { ...report, blob: blobs.blob() };
   } catch (error) {
-    await stream?.abort(error);
+    await stream?.abort(error, options.signal);
     throw error;
   } finally {
     ahead?.stop();

@@ -1,5 +1,7 @@
 /** Destinations of packed bytes: a `Blob`, or the caller's stream. */
 
+import { abortable } from "./source/abortable.js";
+
 /** Receives the pieces of a file in order. */
 export interface Sink {
   write(piece: Uint8Array<ArrayBuffer>): Promise<void>;
@@ -56,9 +58,12 @@ export class StreamSink implements Sink {
     this.#writer.releaseLock();
   }
 
-  /** Aborts the stream. An error of the stream itself is known already. */
-  async abort(reason: unknown): Promise<void> {
-    await this.#writer.abort(reason).catch(() => {});
+  /**
+   * Aborts the stream: it takes nothing more and is not closed. An error of the stream itself is known already. A write that
+   * is under way, which the stream waits for, does not hold up an aborted `signal`.
+   */
+  async abort(reason: unknown, signal: AbortSignal | undefined): Promise<void> {
+    await abortable(this.#writer.abort(reason), signal).catch(() => {});
     this.#writer.releaseLock();
   }
 }
@@ -68,6 +73,6 @@ export async function pour(file: Blob, sink: Sink, signal: AbortSignal | undefin
   for (let offset = 0; offset < file.size; offset += BLOB_BYTES) {
     signal?.throwIfAborted();
     const piece = await file.slice(offset, offset + BLOB_BYTES).arrayBuffer();
-    await sink.write(new Uint8Array(piece));
+    await abortable(sink.write(new Uint8Array(piece)), signal);
   }
 }

@@ -1,6 +1,7 @@
 /** Writing a packed file while it is made, without blocking the event loop for long. */
 
 import type { Sink } from "./sink.js";
+import { abortable } from "./source/abortable.js";
 
 /** How long packing may block the event loop, in milliseconds, so that a button can abort it. */
 const TURN_MS = 30;
@@ -11,7 +12,7 @@ export async function writePieces(sink: Sink, signal: AbortSignal | undefined, n
   let turn = performance.now();
   for (let piece = await next(); piece; piece = await next()) {
     size += piece.byteLength;
-    if (piece.byteLength > 0) await sink.write(piece);
+    if (piece.byteLength > 0) await abortable(sink.write(piece), signal);
     if (performance.now() - turn > TURN_MS) {
       await new Promise((resolve) => setTimeout(resolve));
       turn = performance.now();

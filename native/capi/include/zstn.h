@@ -411,8 +411,9 @@ typedef struct {
 } zstn_target;
 
 /**
- * Called with the bytes that are done, out of a total. A result other than 0
- * ends the work with `ZSTN_ERROR_CANCELLED`. Calls come from any thread, but
+ * Called with the bytes that are done, out of a total, the last time right before
+ * the output appears. A result other than 0 ends the work with
+ * `ZSTN_ERROR_CANCELLED`: nothing appears then. Calls come from any thread, but
  * never two at a time. It must not call the library with the engine of the work,
  * nor with NULL if that is the shared one: such a call may wait forever.
  */

@@ -16,8 +16,9 @@ pub const ZSTN_PHASE_FETCH: i32 = 1;
 /// A packed base is restored first.
 pub const ZSTN_PHASE_RESTORE_BASE: i32 = 2;
 
-/// Called with the bytes that are done, out of a total. A result other than 0
-/// ends the work with `ZSTN_ERROR_CANCELLED`. Calls come from any thread, but
+/// Called with the bytes that are done, out of a total, the last time right before
+/// the output appears. A result other than 0 ends the work with
+/// `ZSTN_ERROR_CANCELLED`: nothing appears then. Calls come from any thread, but
 /// never two at a time. It must not call the library with the engine of the work,
 /// nor with NULL if that is the shared one: such a call may wait forever.
 pub type zstn_progress =
@@ -66,24 +67,30 @@ impl Watch {
         }
     }
 
-    /// Changes the counts and calls the callback.
+    /// Changes the counts, calls the callback, and stops the work if it asks for that.
     fn report(&self, change: impl FnOnce(&mut Counts) -> (i32, u64, u64)) {
+        if !self.goes_on(change) {
+            // The library has no other way to stop from inside. Outputs are removed
+            // as their owners are dropped.
+            panic::resume_unwind(Box::new(Cancelled));
+        }
+    }
+
+    /// Changes the counts and calls the callback; returns whether the work goes on.
+    fn goes_on(&self, change: impl FnOnce(&mut Counts) -> (i32, u64, u64)) -> bool {
         let Some(callback) = self.callback else {
-            return;
+            return true;
         };
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         let (phase, done, total) = change(&mut counts);
         if !self.is_cancelled.load(Relaxed) {
             // SAFETY: a callback of the caller with its context.
             if unsafe { callback(self.ctx, phase, done, total) } == 0 {
-                return;
+                return true;
             }
             self.is_cancelled.store(true, Relaxed);
         }
-        drop(counts);
-        // The library has no other way to stop from inside. Outputs are removed
-        // as their owners are dropped.
-        panic::resume_unwind(Box::new(Cancelled));
+        false
     }
 }
 
@@ -117,5 +124,12 @@ impl Progress for Watch {
             };
             (counts.phase, 0, 0)
         });
+    }
+
+    fn check(&self) -> zstn::Result<()> {
+        match self.goes_on(|counts| (counts.phase, counts.done, counts.total)) {
+            true => Ok(()),
+            false => Err(zstn::Error::Cancelled),
+        }
     }
 }

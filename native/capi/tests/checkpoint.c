@@ -249,6 +249,50 @@ static void is_cancelled(const fixture *files) {
     CHECK(!exists(path) && count_files(files->folder) == before);
 }
 
+/* A callback that ends the work at a call. It looks whether the output is there. */
+typedef struct {
+    const char *path;
+    long good_calls, calls;
+} watcher;
+
+static int32_t end_at_call(void *ctx, int32_t phase, uint64_t done, uint64_t total) {
+    watcher *watching = (watcher *)ctx;
+    (void)phase;
+    (void)done;
+    (void)total;
+    CHECK(!exists(watching->path));
+    return watching->calls++ == watching->good_calls;
+}
+
+/* Whichever call ends the work, nothing appears, and no call comes after the result. */
+static void is_cancelled_at_every_call(const fixture *files) {
+    char path[512];
+    zstn_work_options options = ZSTN_INIT;
+    watcher watching;
+    size_t before = count_files(files->folder);
+    int is_packing;
+    join(path, sizeof path, files->folder, "cancelled");
+    watching.path = path;
+    options.struct_size = sizeof options;
+    options.progress = end_at_call;
+    options.progress_ctx = &watching;
+    for (is_packing = 0; is_packing < 2; is_packing++) {
+        zstn_status status = ZSTN_ERROR_CANCELLED;
+        for (watching.good_calls = 0; status != ZSTN_OK; watching.good_calls++) {
+            watching.calls = 0;
+            status = is_packing
+                         ? zstn_pack_path(files->plain_path, path, &options, NULL, &failure)
+                         : zstn_unpack_path(files->packed_path, path, &options, NULL, &failure);
+            if (status != ZSTN_OK) {
+                FAILS(ZSTN_ERROR_CANCELLED, status);
+                CHECK(!exists(path) && count_files(files->folder) == before);
+            }
+        }
+        CHECK(watching.calls > 2 && exists(path));
+        CHECK(remove(path) == 0);
+    }
+}
+
 void test_checkpoint(const fixture *files) {
     by_callbacks(files);
     contexts_are_released(files);
@@ -256,4 +300,5 @@ void test_checkpoint(const fixture *files) {
     verifies(files);
     sha256_is_compared(files);
     is_cancelled(files);
+    is_cancelled_at_every_call(files);
 }

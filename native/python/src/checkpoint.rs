@@ -33,14 +33,27 @@ pub fn effort(name: &str) -> PyResult<Effort> {
 }
 
 /// What all of these functions take.
-#[derive(FromPyObject)]
-#[pyo3(from_item_all)]
 pub struct Common {
     pub threads: Threads,
     pub memory: Option<u64>,
     pub overwrite: bool,
     pub progress: Option<Py<PyAny>>,
     pub http: Http,
+}
+
+// The derived one would say which field has been extracted.
+impl<'py> FromPyObject<'_, 'py> for Common {
+    type Error = PyErr;
+
+    fn extract(given: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        Ok(Self {
+            threads: given.get_item("threads")?.extract()?,
+            memory: given.get_item("memory")?.extract()?,
+            overwrite: given.get_item("overwrite")?.extract()?,
+            progress: given.get_item("progress")?.extract()?,
+            http: given.get_item("http")?.extract()?,
+        })
+    }
 }
 
 /// Packs a checkpoint.
@@ -61,6 +74,8 @@ pub fn pack<'py>(
     sha256: Option<&str>,
     common: Common,
 ) -> PyResult<Bound<'py, PyDict>> {
+    let watch = Watch::new(common.progress).making_output();
+    let lease = watch.lease();
     let parsed = sha256.map(parse_sha256).transpose();
     let sha256 = parsed.map_err(|error| PyValueError::new_err(error.to_string()))?;
     if sha256.is_some() && base.is_some() {
@@ -69,12 +84,11 @@ pub fn pack<'py>(
     }
     let family = family::location(base, family)?;
     let bases = match family {
-        None => Argument::several(base)?,
+        None => Argument::several(base, Some(&lease))?,
         Some(_) => Vec::new(),
     };
-    let input = Argument::new(src)?;
+    let input = Argument::new(src, Some(&lease))?;
     let (destination, effort) = (Destination::new(dst)?, self::effort(effort)?);
-    let watch = Watch::new(common.progress);
     let (report, choice) = run(py, &watch, move |watch| {
         let engine = engine::with_threads(common.threads)?;
         let http = common.http.options(input.address.as_deref())?;
@@ -105,7 +119,7 @@ pub fn pack<'py>(
             options = chosen.add_to(options);
             choice = Some(chosen);
         }
-        let sink = destination.sink(common.overwrite);
+        let sink = destination.sink(common.overwrite, watch);
         Ok((zstn::pack(&engine, &input.input, sink, &options)?, choice))
     })?;
     let packed = report::packed(py, &report)?;
@@ -124,9 +138,13 @@ pub fn unpack<'py>(
     base: Option<&Bound<'py, PyAny>>,
     common: Common,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let (input, bases) = (Argument::new(src)?, Argument::several(base)?);
+    let watch = Watch::new(common.progress).making_output();
+    let lease = watch.lease();
+    let (input, bases) = (
+        Argument::new(src, Some(&lease))?,
+        Argument::several(base, Some(&lease))?,
+    );
     let destination = Destination::new(dst)?;
-    let watch = Watch::new(common.progress);
     let report = run(py, &watch, move |watch| {
         let engine = engine::with_threads(common.threads)?;
         let mut options = UnpackOptions::default()
@@ -138,7 +156,7 @@ pub fn unpack<'py>(
         for base in &bases {
             options = options.base(&base.input);
         }
-        let sink = destination.sink(common.overwrite);
+        let sink = destination.sink(common.overwrite, watch);
         zstn::unpack(&engine, &input.input, sink, &options)
     })?;
     report::unpacked(py, &report)
@@ -153,9 +171,15 @@ pub fn verify<'py>(
     base: Option<&Bound<'py, PyAny>>,
     common: Common,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let (input, bases) = (Argument::new(src)?, Argument::several(base)?);
-    let original = original.map(Argument::new).transpose()?;
     let watch = Watch::new(common.progress);
+    let lease = watch.lease();
+    let (input, bases) = (
+        Argument::new(src, Some(&lease))?,
+        Argument::several(base, Some(&lease))?,
+    );
+    let original = original
+        .map(|original| Argument::new(original, Some(&lease)))
+        .transpose()?;
     let report = run(py, &watch, move |watch| {
         let engine = engine::with_threads(common.threads)?;
         let mut options = VerifyOptions::default()
@@ -194,7 +218,12 @@ pub fn convert<'py>(
     base: Option<&Bound<'py, PyAny>>,
     common: Common,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let (input, bases) = (Argument::new(src)?, Argument::several(base)?);
+    let watch = Watch::new(common.progress).making_output();
+    let lease = watch.lease();
+    let (input, bases) = (
+        Argument::new(src, Some(&lease))?,
+        Argument::several(base, Some(&lease))?,
+    );
     let destination = Destination::new(dst)?;
     let effort = self::effort(effort)?;
     let kind = match target {
@@ -216,7 +245,6 @@ pub fn convert<'py>(
         let detail = format!("extended has no effect on a {} output", kind.name());
         return Err(PyValueError::new_err(detail));
     }
-    let watch = Watch::new(common.progress);
     let report = run(py, &watch, move |watch| {
         let target = match kind {
             TargetKind::Safetensors => Target::Safetensors,
@@ -246,7 +274,7 @@ pub fn convert<'py>(
         for base in &bases {
             options = options.base(&base.input);
         }
-        let sink = destination.sink(common.overwrite);
+        let sink = destination.sink(common.overwrite, watch);
         zstn::convert(&engine, &input.input, sink, &target, &options)
     })?;
     report::converted(py, &report)

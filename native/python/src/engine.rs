@@ -4,8 +4,10 @@ use std::mem;
 use std::process;
 use std::sync::{Mutex, PoisonError};
 
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use zstn::{Engine, Error, Result};
+use pyo3::types::PyBool;
+use zstn::{Engine, Result};
 
 struct OfProcess {
     process: u32,
@@ -34,40 +36,36 @@ pub fn shared() -> Result<Engine> {
     Ok(made)
 }
 
-/// The argument `threads` of a function. It is looked at by [`with_threads`], since an
-/// error while arguments are converted would reach the caller as one of the binding.
-#[derive(Debug, Clone, Copy)]
-pub enum Threads {
-    /// A whole number; one that does not fit is cut to the greatest or least.
-    Number(i128),
-    /// Anything else.
-    NoNumber,
-}
-
-impl FromPyObject<'_, '_> for Threads {
-    type Error = PyErr;
-
-    fn extract(given: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
-        let Ok(number) = given.call_method0("__index__") else {
-            return Ok(Self::NoNumber);
-        };
-        let limit = if number.lt(0)? { i128::MIN } else { i128::MAX };
-        Ok(Self::Number(number.extract().unwrap_or(limit)))
+/// Returns an engine of `threads` threads; 0 means that of the process.
+pub fn with_threads(threads: Threads) -> Result<Engine> {
+    match threads.0 {
+        0 => shared(),
+        count => Engine::new(count),
     }
 }
 
-/// Returns an engine of `threads` threads; 0 means that of the process.
-///
-/// # Errors
-/// [`Error::Usage`] for a number that no engine can have; those of [`Engine::new`].
-pub fn with_threads(threads: Threads) -> Result<Engine> {
-    let Threads::Number(threads) = threads else {
-        return Err(Error::Usage(
-            "`threads` is a whole number; 0 means one per core".into(),
-        ));
-    };
-    match Engine::check_threads(threads)? {
-        0 => shared(),
-        threads => Engine::new(threads),
+/// The argument `threads` of a Python function: 0 means the engine of the process.
+#[derive(Clone, Copy)]
+pub struct Threads(usize);
+
+impl<'py> FromPyObject<'_, 'py> for Threads {
+    type Error = PyErr;
+
+    fn extract(given: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        let is_count = !given.is_instance_of::<PyBool>() && given.hasattr("__index__")?;
+        if !is_count {
+            let kind = given.get_type().name()?;
+            let detail = format!(
+                "threads is a number of threads, not {} of type {kind}",
+                given.repr()?
+            );
+            return Err(PyTypeError::new_err(detail));
+        }
+        let limit = if given.lt(0)? { i128::MIN } else { i128::MAX };
+        let number = given.extract().unwrap_or(limit);
+        match Engine::check_threads(number) {
+            Ok(count) => Ok(Self(count)),
+            Err(error) => Err(PyValueError::new_err(error.to_string())),
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use pyo3::exceptions::{PyOSError, PyRuntimeError};
+use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
@@ -26,16 +26,46 @@ pub fn zstn_error(py: Python<'_>, message: String, code: &str) -> PyErr {
 /// Returns the exception for an error of the library.
 pub fn to_python(py: Python<'_>, error: Error) -> PyErr {
     let message = error.to_string();
-    if let Error::Io { source, .. } = &error {
+    if let Error::Io { action, source } = &error {
         // Raised by a Python object that was read from.
         if let Some(raised) = source.get_ref().and_then(|e| e.downcast_ref::<PyErr>()) {
             return raised.clone_ref(py);
         }
         if let Some(number) = error_number(source) {
-            return PyOSError::new_err((number, message));
+            return match subject(action) {
+                Some((verb, path)) => {
+                    let reason = source.to_string();
+                    let reason = reason.split(" (os error").next().unwrap_or_default();
+                    let message = format!("cannot {verb}: {reason}");
+                    PyOSError::new_err((number, message, path.to_owned()))
+                }
+                None => PyOSError::new_err((number, message)),
+            };
         }
     }
     zstn_error(py, message, error.code())
+}
+
+/// Cuts an action, such as "open model.zstn", into what is done and the path of a file.
+fn subject(action: &str) -> Option<(&str, &str)> {
+    const VERBS: [&str; 8] = [
+        "read the folder",
+        "make the folder",
+        "make room for",
+        "write into",
+        "complete",
+        "write",
+        "open",
+        "read",
+    ];
+    let verb = VERBS.into_iter().find(|verb| {
+        let rest = action.strip_prefix(verb);
+        rest.is_some_and(|rest| rest.starts_with(' '))
+    })?;
+    let path = &action[verb.len() + 1..];
+    // Others are no names of files.
+    let is_path = !path.contains("://") && !path.starts_with("the ") && path != "standard input";
+    is_path.then_some((verb, path))
 }
 
 /// Returns the number by which `OSError` chooses its subclass.
@@ -52,9 +82,4 @@ fn error_number(error: &io::Error) -> Option<i32> {
 /// read from. [`to_python`] returns the exception.
 pub fn from_python(action: impl Into<String>, error: PyErr) -> Error {
     Error::io(action, io::Error::other(error))
-}
-
-/// Returns the exception for work that ended without a result.
-pub fn lost() -> PyErr {
-    PyRuntimeError::new_err("the work was stopped")
 }

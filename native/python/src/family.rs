@@ -82,9 +82,13 @@ pub fn sketch<'py>(
     digests: bool,
     common: Common,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let (input, bases) = (Argument::new(src)?, Argument::several(base)?);
+    let watch = Watch::new(common.progress).making_output();
+    let lease = watch.lease();
+    let (input, bases) = (
+        Argument::new(src, Some(&lease))?,
+        Argument::several(base, Some(&lease))?,
+    );
     let destination = Destination::new(dst)?;
-    let watch = Watch::new(common.progress);
     let saved = run(py, &watch, move |watch| {
         let engine = engine::with_threads(common.threads)?;
         let http = common.http.options(input.address.as_deref())?;
@@ -95,7 +99,7 @@ pub fn sketch<'py>(
         for base in &bases {
             options = options.base(&base.input);
         }
-        let sink = destination.sink(common.overwrite);
+        let sink = destination.sink(common.overwrite, watch);
         zstn::family::save_sketch(&engine, &input.input, sink, &options)
     })?;
     let sketch = &saved.sketch;

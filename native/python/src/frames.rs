@@ -31,13 +31,15 @@ fn dtype(py: Python<'_>, name: Option<&str>) -> PyResult<Option<Dtype>> {
         .ok_or_else(|| zstn_error(py, format!("{name:?} is not a dtype"), "unsupported"))
 }
 
-/// Runs `work` with an engine and returns its bytes.
+/// Runs `work` with an engine and returns its bytes. `borrows` tells whether it reads
+/// memory that the caller may change.
 fn bytes<'py>(
     py: Python<'py>,
     threads: Threads,
+    borrows: bool,
     work: impl FnOnce(&Engine) -> Result<Vec<u8>> + Send + 'static,
 ) -> PyResult<Bound<'py, PyBytes>> {
-    let made = run(py, &Watch::none(), move |_| {
+    let made = run(py, &Watch::none().borrowing(borrows), move |_| {
         work(&engine::with_threads(threads)?)
     })?;
     Ok(PyBytes::new(py, &made))
@@ -63,7 +65,8 @@ pub fn compress<'py>(
             .without(Family::Sparse)
             .without(Family::Palette),
     };
-    bytes(py, threads, move |engine| {
+    let borrows = data.may_change();
+    bytes(py, threads, borrows, move |engine| {
         let options = EncodeOptions::new(effort).families(families);
         let tensor = TensorRef::flat(data.as_slice(), dtype);
         Ok(select::encode(engine, tensor, options))
@@ -78,7 +81,8 @@ pub fn decompress<'py>(
     threads: Threads,
 ) -> PyResult<Bound<'py, PyBytes>> {
     let frame = Memory::new(frame)?;
-    bytes(py, threads, move |engine| {
+    let borrows = frame.may_change();
+    bytes(py, threads, borrows, move |engine| {
         zstn::decompress(engine, frame.as_slice())
     })
 }
@@ -95,7 +99,8 @@ pub fn compress_delta<'py>(
 ) -> PyResult<Bound<'py, PyBytes>> {
     let (current, reference) = (Memory::new(current)?, Memory::new(reference)?);
     let (dtype, effort) = (self::dtype(py, dtype)?, checkpoint::effort(effort)?);
-    bytes(py, threads, move |engine| {
+    let borrows = current.may_change() || reference.may_change();
+    bytes(py, threads, borrows, move |engine| {
         let (current, reference) = (current.as_slice(), reference.as_slice());
         zstn::compress_delta(engine, current, reference, dtype, effort)
     })
@@ -110,7 +115,8 @@ pub fn decompress_delta<'py>(
     threads: Threads,
 ) -> PyResult<Bound<'py, PyBytes>> {
     let (delta, reference) = (Memory::new(delta)?, Memory::new(reference)?);
-    bytes(py, threads, move |engine| {
+    let borrows = delta.may_change() || reference.may_change();
+    bytes(py, threads, borrows, move |engine| {
         zstn::decompress_delta(engine, delta.as_slice(), reference.as_slice())
     })
 }
@@ -126,7 +132,8 @@ pub fn model_delta_pack<'py>(
 ) -> PyResult<Bound<'py, PyBytes>> {
     let (target, base) = (Memory::new(target)?, Memory::new(base)?);
     let effort = checkpoint::effort(effort)?;
-    bytes(py, threads, move |engine| {
+    let borrows = target.may_change() || base.may_change();
+    bytes(py, threads, borrows, move |engine| {
         zstn::model_delta::compress(engine, target.as_slice(), base.as_slice(), effort)
     })
 }
@@ -140,7 +147,8 @@ pub fn model_delta_unpack<'py>(
     threads: Threads,
 ) -> PyResult<Bound<'py, PyBytes>> {
     let (delta, base) = (Memory::new(delta)?, Memory::new(base)?);
-    bytes(py, threads, move |engine| {
+    let borrows = delta.may_change() || base.may_change();
+    bytes(py, threads, borrows, move |engine| {
         zstn::model_delta::decompress(engine, delta.as_slice(), base.as_slice())
     })
 }
@@ -178,7 +186,8 @@ pub fn compress_as<'py>(
         }
     };
     let data = Memory::new(data)?;
-    let made = run(py, &Watch::none(), move |_| {
+    let watch = Watch::none().borrowing(data.may_change());
+    let made = run(py, &watch, move |_| {
         let engine = &engine::with_threads(threads)?;
         let data = data.as_slice();
         let codings = &[ZstdCoding::Search(3), ZstdCoding::Long(3)];
@@ -231,7 +240,8 @@ pub fn compress_auto<'py>(
         });
     }
     let data = Memory::new(data)?;
-    bytes(py, threads, move |engine| {
+    let borrows = data.may_change();
+    bytes(py, threads, borrows, move |engine| {
         let frames = transforms
             .into_iter()
             .map(|transform| auto::encode(engine, data.as_slice(), transform, &codecs));
@@ -279,9 +289,10 @@ pub fn pack_bytes<'py>(
     effort: &str,
     threads: Threads,
 ) -> PyResult<Bound<'py, PyBytes>> {
-    let input = Argument::new(data)?.input;
+    let argument = Argument::new(data, None)?;
+    let (input, borrows) = (argument.input, argument.borrows);
     let effort = checkpoint::effort(effort)?;
-    bytes(py, threads, move |engine| {
+    bytes(py, threads, borrows, move |engine| {
         let options = PackOptions::default().effort(effort);
         let mut packed = Vec::new();
         zstn::pack(engine, &input, Sink::writer(&mut packed), &options)?;
@@ -296,8 +307,9 @@ pub fn unpack_bytes<'py>(
     data: &Bound<'py, PyAny>,
     threads: Threads,
 ) -> PyResult<Bound<'py, PyBytes>> {
-    let input = Argument::new(data)?.input;
-    bytes(py, threads, move |engine| {
+    let argument = Argument::new(data, None)?;
+    let (input, borrows) = (argument.input, argument.borrows);
+    bytes(py, threads, borrows, move |engine| {
         let mut restored = Vec::new();
         let sink = Sink::writer(&mut restored);
         zstn::unpack(engine, &input, sink, &UnpackOptions::default())?;

@@ -1,10 +1,12 @@
 //! Options for addresses.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use pyo3::prelude::*;
-use zstn::source::HttpOptions;
+use pyo3::sync::PyOnceLock;
+use zstn::source::{HttpObserver, HttpOptions, HttpRequest};
 use zstn::{Error, Location, Result};
 
 /// Headers and limits for the addresses of one call, made in
@@ -17,6 +19,49 @@ pub struct Http {
     retries: Option<u32>,
     timeout: Option<f64>,
     max_full_download_bytes: Option<u64>,
+    is_logged: bool,
+}
+
+/// Logs requests by `zstn._log`.
+struct Logger;
+
+impl Logger {
+    fn log(message: &str) {
+        static LOG: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+        // A logger that fails must not end the work.
+        let _ = Python::try_attach(|py| {
+            LOG.import(py, "zstn._log", "request")?
+                .call1((message,))
+                .map(drop)
+        });
+    }
+}
+
+impl HttpObserver for Logger {
+    fn request(&self, request: &HttpRequest) {
+        let HttpRequest {
+            method, host, path, ..
+        } = request;
+        let range = request.range.as_deref().unwrap_or("all");
+        let status = request
+            .status
+            .map_or("no answer".into(), |status| status.to_string());
+        let milliseconds = request.elapsed.as_millis();
+        let attempt = match request.attempt {
+            0 | 1 => String::new(),
+            attempt => format!(", attempt {attempt}"),
+        };
+        let received = request.received_bytes;
+        Self::log(&format!(
+            "{method} {host}{path} {range}: {status}, {received} bytes in {milliseconds} ms{attempt}"
+        ));
+    }
+
+    fn read_whole(&self, file: &str, len_bytes: u64) {
+        Self::log(&format!(
+            "{file}: the server ignores ranges; read whole, {len_bytes} bytes"
+        ));
+    }
 }
 
 impl Http {
@@ -34,6 +79,9 @@ impl Http {
         }
         if let Some(bytes) = self.max_full_download_bytes {
             options.max_full_download_bytes = bytes;
+        }
+        if self.is_logged {
+            options = options.with_observer(Arc::new(Logger));
         }
         if self.token.is_none() && self.headers.is_empty() {
             return Ok(options);

@@ -10,6 +10,7 @@ use zstn::convert::TargetKind;
 use zstn::{Input, Location, Sink, Source};
 
 use crate::object::{Memory, MemorySource, ObjectSource, ObjectWriter};
+use crate::progress::{Lease, Watch};
 
 /// An input that can be opened again.
 #[derive(Clone)]
@@ -17,16 +18,19 @@ pub struct Argument {
     pub input: Input,
     /// The text, if it is an address.
     pub address: Option<String>,
+    /// Whether it is memory that the caller may change, and that is read without a lease.
+    pub borrows: bool,
 }
 
 impl Argument {
     /// Takes what `zstn._sources.resolve` makes of an argument: a kind and a
-    /// value.
-    pub fn new(argument: &Bound<'_, PyAny>) -> PyResult<Self> {
+    /// value. What belongs to the caller is read for as long as the lease lasts.
+    pub fn new(argument: &Bound<'_, PyAny>, lease: Option<&Lease>) -> PyResult<Self> {
         static RESOLVE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
         let py = argument.py();
         let resolve = RESOLVE.import(py, "zstn._sources", "resolve")?;
         let (kind, value): (String, Bound<'_, PyAny>) = resolve.call1((argument,))?.extract()?;
+        let mut borrows = false;
         let input = match &*kind {
             "path" => Input::from(value.extract::<PathBuf>()?),
             "url" => {
@@ -34,23 +38,35 @@ impl Argument {
                 return Ok(Self {
                     input: Location::url(&address).into(),
                     address: Some(address),
+                    borrows: false,
                 });
             }
-            "memory" => Input::source(MemorySource {
-                name: "bytes in memory".into(),
-                memory: Memory::new(&value)?,
-            }),
-            "object" => Input::source(ObjectSource::new(&value)?),
+            "memory" => {
+                let memory = Memory::new(&value)?;
+                // Nobody sees what becomes of `bytes`.
+                let lease = lease.filter(|_| memory.may_change());
+                borrows = memory.may_change() && lease.is_none();
+                Input::source(MemorySource {
+                    name: "bytes in memory".into(),
+                    memory,
+                    lease: lease.cloned(),
+                })
+            }
+            "object" => Input::source(ObjectSource::new(&value, lease)?),
             _ => return Err(PyTypeError::new_err(format!("an input of the kind {kind}"))),
         };
         Ok(Self {
             input,
             address: None,
+            borrows,
         })
     }
 
     /// Takes one argument, a list of them, or `None`.
-    pub fn several(argument: Option<&Bound<'_, PyAny>>) -> PyResult<Vec<Self>> {
+    pub fn several(
+        argument: Option<&Bound<'_, PyAny>>,
+        lease: Option<&Lease>,
+    ) -> PyResult<Vec<Self>> {
         let Some(argument) = argument else {
             return Ok(Vec::new());
         };
@@ -58,9 +74,9 @@ impl Argument {
             && (argument.is_instance_of::<pyo3::types::PyList>()
                 || argument.is_instance_of::<pyo3::types::PyTuple>())
         {
-            return list.iter().map(Self::new).collect();
+            return list.iter().map(|one| Self::new(one, lease)).collect();
         }
-        Ok(vec![Self::new(argument)?])
+        Ok(vec![Self::new(argument, lease)?])
     }
 }
 
@@ -76,9 +92,9 @@ pub enum Destination {
 /// are not as many calls.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// Returns a writer to an object with a method `write`.
-pub fn buffered(object: Py<PyAny>) -> BufWriter<ObjectWriter> {
-    BufWriter::with_capacity(PIECE_BYTES, ObjectWriter::new(object))
+/// Returns a writer to an object with a method `write`, for as long as the work is watched.
+pub fn buffered(object: Py<PyAny>, watch: &Watch) -> BufWriter<ObjectWriter> {
+    BufWriter::with_capacity(PIECE_BYTES, ObjectWriter::new(object, watch.lease()))
 }
 
 impl Destination {
@@ -95,11 +111,19 @@ impl Destination {
         }
     }
 
-    pub fn sink(self, overwrite: bool) -> Sink<'static> {
+    /// Returns whether writing waits for nobody else, unlike that to a server, an object or a pipe.
+    pub fn is_file(&self) -> bool {
+        match self {
+            Self::Path(path) => path.metadata().map_or(true, |found| found.is_file()),
+            Self::Url(_) | Self::Object(_) => false,
+        }
+    }
+
+    pub fn sink(self, overwrite: bool, watch: &Watch) -> Sink<'static> {
         let sink = match self {
             Self::Path(path) => Sink::path(path),
             Self::Url(url) => Sink::url(url),
-            Self::Object(object) => Sink::writer(buffered(object)),
+            Self::Object(object) => Sink::writer(buffered(object, watch)),
         };
         sink.overwrite(overwrite)
     }

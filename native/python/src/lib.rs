@@ -6,6 +6,7 @@
 
 mod aligned;
 mod buffer;
+mod cancellation;
 mod checkpoint;
 mod engine;
 mod error;
@@ -38,6 +39,8 @@ static ALLOCATOR: zstn::allocator::HugePageAllocator = zstn::allocator::HugePage
 mod _native {
     #[pymodule_export]
     use super::buffer::Buffer;
+    #[pymodule_export]
+    use super::cancellation::Cancellation;
     #[pymodule_export]
     use super::checkpoint::{convert, pack, unpack, verify};
     #[pymodule_export]

@@ -92,7 +92,7 @@ pub fn check_restores(
 #[pyfunction]
 pub fn copy_sha256(py: Python<'_>, location: &str, path: PathBuf) -> PyResult<(u64, String)> {
     let location = self::location(location);
-    run(py, &Watch::none(), move |_| {
+    run(py, &Watch::none().making_output(), move |_| {
         zstn::work::copy_sha256(&location, &path, &HttpOptions::default())
     })
 }
@@ -215,7 +215,7 @@ pub fn work_row(
     let bases: Option<Vec<Location>> =
         bases.map(|bases| bases.into_iter().map(Location::from).collect());
     let len_bytes = row.len_bytes;
-    let outcome = run(py, &Watch::new(None), move |watch| {
+    let outcome = run(py, &Watch::none().making_output(), move |watch| {
         let engine = engine::with_threads(threads)?;
         let work =
             RowWork::new(&engine, origin, results, &scratch, options)?.retry_refused(retry_refused);

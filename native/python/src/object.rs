@@ -6,11 +6,13 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use pyo3::buffer::{PyBuffer, PyUntypedBuffer};
+use pyo3::exceptions::{PyOSError, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBool, PyBytes};
 use zstn::{Error, Result, Source};
 
-use crate::error::from_python;
+use crate::error::{from_python, to_python};
+use crate::progress::Lease;
 
 /// An object that is read by range: `name`, `size`, `is_remote` and
 /// `read_ranges([(start, end), …])`, which returns a list of bytes-like
@@ -20,11 +22,14 @@ pub struct ObjectSource {
     name: String,
     len_bytes: u64,
     is_remote: bool,
+    lease: Option<Lease>,
 }
 
 impl ObjectSource {
-    pub fn new(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+    /// With a `lease` it is read no more once that is revoked.
+    pub fn new(object: &Bound<'_, PyAny>, lease: Option<&Lease>) -> PyResult<Self> {
         Ok(Self {
+            lease: lease.cloned(),
             name: object.getattr("name")?.extract()?,
             len_bytes: object.getattr("size")?.extract()?,
             is_remote: object.getattr("is_remote")?.extract()?,
@@ -59,6 +64,9 @@ impl Source for ObjectSource {
 
     fn read_ranges(&self, ranges: &[Range<u64>]) -> Result<Vec<Cow<'_, [u8]>>> {
         let action = || format!("read {}", self.name);
+        if let Some(lease) = &self.lease {
+            drop(lease.hold()?);
+        }
         let fetched = Python::try_attach(|py| self.fetch(py, ranges))
             .ok_or_else(|| Error::io(action(), io::Error::other("the interpreter has ended")))?
             .map_err(|error| from_python(action(), error))?;
@@ -79,40 +87,84 @@ impl Source for ObjectSource {
     }
 }
 
-/// An object that is written to: `write(bytes)`, which may take a part of them
-/// and return how many, and `flush()` if it has that.
+/// An object that is written to: `write(bytes)`, which returns how many of them it has
+/// taken, as `io.RawIOBase.write` does, and `flush()` if it has that.
 pub struct ObjectWriter {
     object: Py<PyAny>,
+    lease: Lease,
+    /// Nothing is written after an error. A buffer in front of this would try.
+    has_failed: bool,
 }
 
 impl ObjectWriter {
-    pub fn new(object: Py<PyAny>) -> Self {
-        Self { object }
+    /// Writes to `object` for as long as the lease lasts.
+    pub fn new(object: Py<PyAny>, lease: Lease) -> Self {
+        Self {
+            object,
+            lease,
+            has_failed: false,
+        }
+    }
+
+    fn call<T>(&mut self, work: impl FnOnce(&Bound<'_, PyAny>) -> PyResult<T>) -> io::Result<T> {
+        if self.has_failed {
+            return Err(io::Error::other("the object has failed before"));
+        }
+        let done = attached(|py| {
+            // Not held during the call, which may wait for ever.
+            let held = self.lease.hold().map(drop);
+            held.map_err(|error| to_python(py, error))?;
+            work(self.object.bind(py))
+        });
+        self.has_failed = done.is_err();
+        done
     }
 }
 
 impl Write for ObjectWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        attached(|py| {
-            let piece = PyBytes::new(py, bytes);
-            let written = self.object.call_method1(py, "write", (piece,))?;
-            match written.extract::<Option<usize>>(py) {
-                Ok(Some(len)) => Ok(len.min(bytes.len())),
-                // Some return nothing, or something of their own.
-                Ok(None) | Err(_) => Ok(bytes.len()),
-            }
+        self.call(|object| {
+            let piece = PyBytes::new(object.py(), bytes);
+            let written = object.call_method1("write", (piece,))?;
+            taken(&written, bytes.len())
         })
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        attached(|py| {
-            let object = self.object.bind(py);
+        self.call(|object| {
             if object.hasattr("flush")? {
                 object.call_method0("flush")?;
             }
             Ok(())
         })
     }
+}
+
+/// Returns how many of `given` bytes a method `write` has taken, by its result.
+fn taken(written: &Bound<'_, PyAny>, given: usize) -> PyResult<usize> {
+    let count = match written.is_instance_of::<PyBool>() {
+        // A number to Python, and no count.
+        true => None,
+        false => written.extract::<i128>().ok(),
+    };
+    let count = count.ok_or_else(|| {
+        let shown = written
+            .repr()
+            .map_or_else(|_| "?".into(), |shown| shown.to_string());
+        PyTypeError::new_err(format!(
+            "write() returned {shown}; it has to return the number of bytes that it has taken, \
+             as io.RawIOBase.write does"
+        ))
+    })?;
+    usize::try_from(count)
+        .ok()
+        .filter(|count| (1..=given).contains(count))
+        .ok_or_else(|| {
+            PyOSError::new_err(format!(
+                "write() returned {count} for {given} bytes; it has to return the number of bytes \
+                 that it has taken, at least 1"
+            ))
+        })
 }
 
 /// Runs `work` with the interpreter. Its exceptions are inside of the errors.
@@ -127,6 +179,7 @@ fn attached<T>(work: impl FnOnce(Python<'_>) -> PyResult<T>) -> io::Result<T> {
 #[derive(Clone)]
 pub struct Memory {
     buffer: Arc<PyUntypedBuffer>,
+    is_constant: bool,
 }
 
 impl Memory {
@@ -143,7 +196,13 @@ impl Memory {
         }
         Ok(Self {
             buffer: Arc::new(buffer),
+            is_constant: object.is_exact_instance_of::<PyBytes>(),
         })
+    }
+
+    /// Returns whether anybody may change the bytes.
+    pub fn may_change(&self) -> bool {
+        !self.is_constant
     }
 
     // pyo3 gives cells that only the interpreter may read; we read without it.
@@ -167,6 +226,8 @@ impl Memory {
 pub struct MemorySource {
     pub name: String,
     pub memory: Memory,
+    /// With a lease, which ends, readers get copies.
+    pub lease: Option<Lease>,
 }
 
 impl Source for MemorySource {
@@ -179,7 +240,7 @@ impl Source for MemorySource {
     }
 
     fn is_in_memory(&self) -> bool {
-        true
+        self.lease.is_none()
     }
 
     fn read(&self, range: Range<u64>) -> Result<Cow<'_, [u8]>> {
@@ -188,7 +249,14 @@ impl Source for MemorySource {
             .ok()
             .zip(usize::try_from(range.end).ok())
             .and_then(|(start, end)| bytes.get(start..end));
-        part.map(Cow::Borrowed)
-            .ok_or_else(|| Error::Usage(format!("{} has no bytes {range:?}", self.name)))
+        let part =
+            part.ok_or_else(|| Error::Usage(format!("{} has no bytes {range:?}", self.name)))?;
+        match &self.lease {
+            None => Ok(Cow::Borrowed(part)),
+            Some(lease) => {
+                let _held = lease.hold()?;
+                Ok(Cow::Owned(part.to_vec()))
+            }
+        }
     }
 }

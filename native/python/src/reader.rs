@@ -1,13 +1,13 @@
 //! Opened models.
 
 use std::collections::BTreeMap;
-use std::process;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::{iter, process};
 
 use pyo3::prelude::*;
 use zstn::core::model;
 use zstn::core::statistics::Figures;
-use zstn::{Engine, Progress, Result, Verify, View};
+use zstn::{Engine, Progress, Result, Source, Verify, View};
 
 use crate::aligned::Aligned;
 use crate::buffer::Buffer;
@@ -37,6 +37,12 @@ struct Opening {
 }
 
 impl Opening {
+    /// Returns a watch for work that reads the model.
+    fn watch(&self) -> Watch {
+        let mut inputs = iter::once(&self.input).chain(&self.bases);
+        Watch::none().borrowing(inputs.any(|input| input.borrows))
+    }
+
     fn open(&self) -> Result<(zstn::Reader, Engine)> {
         let engine = engine::with_threads(self.threads)?;
         let mut options = zstn::Reader::options()
@@ -64,6 +70,10 @@ pub struct Reader {
 }
 
 impl Reader {
+    fn watch(&self) -> Watch {
+        self.opening.watch()
+    }
+
     fn lock(&self) -> MutexGuard<'_, Option<OfProcess>> {
         self.opened.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -79,7 +89,7 @@ impl Reader {
         // A child of the process that opened it.
         let opening = self.opening.clone();
         let survives = survives_fork(former.all_sources());
-        let reader = run(py, &Watch::none(), move |_| {
+        let reader = run(py, &opening.watch(), move |_| {
             if survives {
                 return Ok(former.with_engine(&engine::with_threads(opening.threads)?));
             }
@@ -98,6 +108,7 @@ impl Reader {
     /// Runs `work` where a signal ends it if it may take long: for many bytes,
     /// or a server.
     pub fn work<T: Send + 'static>(
+        &self,
         py: Python<'_>,
         reader: zstn::Reader,
         len_bytes: u64,
@@ -106,7 +117,7 @@ impl Reader {
         if len_bytes <= SHORT_BYTES && survives_fork(reader.all_sources()) {
             return run_short(py, move || work(&reader));
         }
-        run(py, &Watch::none(), move |_| work(&reader))
+        run(py, &self.watch(), move |_| work(&reader))
     }
 }
 
@@ -125,15 +136,15 @@ impl Reader {
         full: bool,
     ) -> PyResult<Self> {
         let opening = Opening {
-            input: Argument::new(input)?,
-            bases: Argument::several(base)?,
+            input: Argument::new(input, None)?,
+            bases: Argument::several(base, None)?,
             http,
             view: if dense { View::Dense } else { View::Stored },
             verify: if full { Verify::Full } else { Verify::Stored },
             threads,
         };
         let again = opening.clone();
-        let (reader, _) = run(py, &Watch::none(), move |_| again.open())?;
+        let (reader, _) = run(py, &opening.watch(), move |_| again.open())?;
         Ok(Self {
             opening,
             opened: Mutex::new(Some(OfProcess {
@@ -152,6 +163,12 @@ impl Reader {
     #[getter]
     fn is_closed(&self) -> bool {
         self.lock().is_none()
+    }
+
+    /// Whether reading waits for a server.
+    #[getter]
+    fn is_remote(&self, py: Python<'_>) -> PyResult<bool> {
+        Ok(self.get(py)?.all_sources().any(Source::is_remote))
     }
 
     /// Path or address.
@@ -229,13 +246,14 @@ impl Reader {
             .find(&name)
             .map_err(|error| to_python(py, error))?
             .len_bytes();
-        Self::work(py, reader, len, move |reader| read(reader, &name)).map(Buffer::from)
+        self.work(py, reader, len, move |reader| read(reader, &name))
+            .map(Buffer::from)
     }
 
     /// Reads several tensors at one go.
     fn read_many(&self, py: Python<'_>, names: Vec<String>) -> PyResult<Vec<Buffer>> {
         let reader = self.get(py)?;
-        let buffers = run(py, &Watch::none(), move |watch| {
+        let buffers = run(py, &self.watch(), move |watch| {
             read_many(&reader, &names, watch)
         })?;
         Ok(buffers.into_iter().map(Buffer::from).collect())
@@ -258,11 +276,30 @@ impl Reader {
         name: String,
     ) -> PyResult<Option<(Numbers, u64, Vec<Numbers>)>> {
         let reader = self.get(py)?;
-        let found = run(py, &Watch::none(), move |_| reader.statistics(&name))?;
+        let found = run(py, &self.watch(), move |_| reader.statistics(&name))?;
         Ok(found.map(|found| {
             let bands = found.bands.iter().map(numbers).collect();
             (numbers(&found.summary), found.rows_per_band, bands)
         }))
+    }
+
+    /// Reads ranges of rows, one after the other in the result.
+    fn read_row_ranges(
+        &self,
+        py: Python<'_>,
+        name: String,
+        ranges: Vec<(u64, u64)>,
+    ) -> PyResult<Buffer> {
+        let reader = self.get(py)?;
+        let ranges: Vec<_> = ranges.into_iter().map(|(start, end)| start..end).collect();
+        let tensor = reader.find(&name).map_err(|error| to_python(py, error))?;
+        let len = tensor.len_bytes();
+        let read = move |reader: &zstn::Reader| {
+            let mut memory = Aligned::zeroed(reader.row_ranges_len_bytes(&name, &ranges)?)?;
+            reader.read_row_ranges_into(&name, &ranges, memory.as_mut_slice())?;
+            Ok(memory)
+        };
+        self.work(py, reader, len, read).map(Buffer::from)
     }
 
     /// Reads what `picks` say of each dimension: start, step and number of
@@ -281,7 +318,8 @@ impl Reader {
             .collect();
         let plan = Slice::new(tensor, picks)?;
         let len = tensor.len_bytes();
-        Self::work(py, reader, len, move |reader| plan.read(reader)).map(Buffer::from)
+        self.work(py, reader, len, move |reader| plan.read(reader))
+            .map(Buffer::from)
     }
 }
 

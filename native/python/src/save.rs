@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use zstn::core::container::safetensors::{self, Tensor};
 use zstn::core::dtype::Dtype;
-use zstn::{Input, Output, PackOptions, Result, Sink, Source};
+use zstn::{Input, Output, PackOptions, Progress as _, Result, Sink, Source};
 
 use crate::checkpoint;
 use crate::engine::{self, Threads};
@@ -16,10 +16,13 @@ use crate::error::{to_python, zstn_error};
 use crate::input::{Destination, buffered};
 use crate::interrupt::run;
 use crate::object::Memory;
-use crate::progress::Watch;
+use crate::progress::{Lease, Watch};
 
 /// The input in messages.
 const NAME: &str = "tensors in memory";
+
+/// Bytes that are written at a time. An exception waits that long.
+const PIECE_BYTES: usize = 8 << 20;
 
 /// A tensor: name, dtype, shape and memory.
 type Given<'py> = (String, String, Vec<u64>, Bound<'py, PyAny>);
@@ -29,6 +32,8 @@ struct File {
     /// Each part and where it begins; none is empty.
     parts: Vec<(u64, Part)>,
     len_bytes: u64,
+    /// With a lease, which ends, readers get copies.
+    lease: Option<Lease>,
 }
 
 enum Part {
@@ -49,7 +54,7 @@ impl File {
     fn new(
         py: Python<'_>,
         tensors: Vec<Given<'_>>,
-        metadata: &BTreeMap<String, String>,
+        metadata: Option<&BTreeMap<String, String>>,
     ) -> PyResult<Self> {
         let mut given = Vec::with_capacity(tensors.len());
         for (name, dtype, shape, memory) in tensors {
@@ -75,8 +80,8 @@ impl File {
                 }
             })
             .collect();
-        let head =
-            safetensors::head(metadata, &entries).map_err(|error| to_python(py, error.into()))?;
+        let head = safetensors::head_of(metadata, &entries)
+            .map_err(|error| to_python(py, error.into()))?;
         let head_len = head.len() as u64;
         let mut parts = vec![(0, Part::Head(head))];
         let tensors = entries.into_iter().zip(given);
@@ -88,6 +93,7 @@ impl File {
         Ok(Self {
             parts,
             len_bytes: head_len + end,
+            lease: None,
         })
     }
 
@@ -106,6 +112,16 @@ impl Source for File {
     }
 
     fn read(&self, range: Range<u64>) -> Result<Cow<'_, [u8]>> {
+        let Some(lease) = &self.lease else {
+            return Ok(self.borrow(range));
+        };
+        let _held = lease.hold()?;
+        Ok(Cow::Owned(self.borrow(range).into_owned()))
+    }
+}
+
+impl File {
+    fn borrow(&self, range: Range<u64>) -> Cow<'_, [u8]> {
         let first = self
             .parts
             .partition_point(|(start, _)| *start <= range.start);
@@ -117,11 +133,11 @@ impl Source for File {
             zstn::core::bytes::index(from)..zstn::core::bytes::index(to)
         };
         let Some((start, part)) = parts.first() else {
-            return Ok(Cow::Borrowed(&[]));
+            return Cow::Borrowed(&[]);
         };
         let bytes = part.as_slice();
         if range.end <= start + bytes.len() as u64 {
-            return Ok(Cow::Borrowed(&bytes[cut(*start, bytes)]));
+            return Cow::Borrowed(&bytes[cut(*start, bytes)]);
         }
         let mut all = Vec::new();
         for (start, part) in parts {
@@ -131,7 +147,7 @@ impl Source for File {
             let bytes = part.as_slice();
             all.extend_from_slice(&bytes[cut(*start, bytes)]);
         }
-        Ok(Cow::Owned(all))
+        Cow::Owned(all)
     }
 }
 
@@ -140,11 +156,11 @@ impl Source for File {
 pub fn save<'py>(
     py: Python<'py>,
     tensors: Vec<Given<'py>>,
-    metadata: BTreeMap<String, String>,
+    metadata: Option<BTreeMap<String, String>>,
     effort: Option<&str>,
     threads: Threads,
 ) -> PyResult<Bound<'py, PyBytes>> {
-    let file = File::new(py, tensors, &metadata)?;
+    let mut file = File::new(py, tensors, metadata.as_ref())?;
     let Some(effort) = effort.map(checkpoint::effort).transpose()? else {
         let len = zstn::core::bytes::index(file.len_bytes);
         return PyBytes::new_with(py, len, |mut out| {
@@ -156,7 +172,9 @@ pub fn save<'py>(
             Ok(())
         });
     };
-    let packed = run(py, &Watch::none(), move |watch| {
+    let watch = Watch::none();
+    file.lease = Some(watch.lease());
+    let packed = run(py, &watch, move |watch| {
         let engine = engine::with_threads(threads)?;
         let options = PackOptions::default().effort(effort).progress(watch);
         let mut packed = Vec::new();
@@ -177,28 +195,36 @@ pub fn save_file(
     py: Python<'_>,
     tensors: Vec<Given<'_>>,
     filename: &Bound<'_, PyAny>,
-    metadata: BTreeMap<String, String>,
+    metadata: Option<BTreeMap<String, String>>,
     effort: Option<&str>,
     threads: Threads,
 ) -> PyResult<()> {
-    let file = File::new(py, tensors, &metadata)?;
+    let mut file = File::new(py, tensors, metadata.as_ref())?;
     let effort = effort.map(checkpoint::effort).transpose()?;
     let destination = Destination::new(filename)?;
-    run(py, &Watch::none(), move |watch| {
+    let mut watch = Watch::none().making_output();
+    match destination.is_file() && effort.is_none() {
+        true => watch = watch.borrowing(true),
+        // What may wait for ever, or code for long, must not hold up an exception.
+        false => file.lease = Some(watch.lease()),
+    }
+    run(py, &watch, move |watch| {
         if let Some(effort) = effort {
             let engine = engine::with_threads(threads)?;
             let options = PackOptions::default().effort(effort).progress(watch);
-            let sink = destination.sink(true);
+            let sink = destination.sink(true, watch);
             return zstn::pack(&engine, Input::source(file), sink, &options).map(drop);
         }
         let mut output = match destination {
             Destination::Path(path) => Output::create(&path)?,
             Destination::Url(url) => Output::to_url(&url, true, &Default::default())?,
-            Destination::Object(object) => Output::to_writer(buffered(object))?,
+            Destination::Object(object) => Output::to_writer(buffered(object, watch))?,
         };
-        for slice in file.slices() {
-            output.write(slice)?;
+        for start in (0..file.len_bytes).step_by(PIECE_BYTES) {
+            watch.check()?;
+            let end = file.len_bytes.min(start + PIECE_BYTES as u64);
+            output.write(&file.read(start..end)?)?;
         }
-        output.finish()
+        output.complete(watch).map(drop)
     })
 }

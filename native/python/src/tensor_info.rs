@@ -1,11 +1,14 @@
 //! What is known of a tensor before it is read.
 
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
+use zstn::core::dtype::Dtype;
 use zstn::core::model;
 
 /// What the index of a model says about a tensor.
-#[pyclass(frozen, module = "zstn", get_all)]
+#[pyclass(frozen, eq, hash, module = "zstn", get_all)]
+#[derive(PartialEq, Eq, Hash)]
 pub struct TensorInfo {
     /// Name.
     name: String,
@@ -21,6 +24,36 @@ pub struct TensorInfo {
 
 #[pymethods]
 impl TensorInfo {
+    #[new]
+    fn new(
+        name: String,
+        dtype: &str,
+        shape: Vec<u64>,
+        nbytes: u64,
+        stored_nbytes: u64,
+    ) -> PyResult<Self> {
+        let known = Dtype::from_name(dtype);
+        let unknown = || PyValueError::new_err(format!("{dtype:?} is not a dtype"));
+        Ok(Self {
+            name,
+            dtype: known.ok_or_else(unknown)?.name(),
+            shape,
+            nbytes,
+            stored_nbytes,
+        })
+    }
+
+    /// The arguments of `__new__`, for pickle.
+    fn __getnewargs__(&self) -> (&str, &str, &[u64], u64, u64) {
+        (
+            &self.name,
+            self.dtype,
+            &self.shape,
+            self.nbytes,
+            self.stored_nbytes,
+        )
+    }
+
     #[getter]
     fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         PyTuple::new(py, &self.shape)

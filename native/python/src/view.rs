@@ -94,7 +94,10 @@ impl SafetensorsView {
             ranges.read_into(reader, range.start, memory.as_mut_slice())?;
             Ok(memory)
         };
-        Reader::work(py, reader, touched, work).map(Buffer::from)
+        self.reader
+            .get()
+            .work(py, reader, touched, work)
+            .map(Buffer::from)
     }
 
     /// Reads a range of the bytes of a tensor.
@@ -110,7 +113,10 @@ impl SafetensorsView {
             ranges.read_tensor_into(reader, number, range.start, memory.as_mut_slice())?;
             Ok(memory)
         };
-        Reader::work(py, reader, len_bytes, work).map(Buffer::from)
+        self.reader
+            .get()
+            .work(py, reader, len_bytes, work)
+            .map(Buffer::from)
     }
 }
 

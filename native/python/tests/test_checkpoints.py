@@ -85,13 +85,14 @@ def test_an_object_store_as_output_and_input(plain: Path, tmp_path: Path) -> Non
 
 
 class Pieces:
-    """Takes what is written, with neither `flush` nor a result."""
+    """Takes what is written, without a method `flush`."""
 
     def __init__(self) -> None:
         self.pieces: list[bytes] = []
 
-    def write(self, piece: bytes) -> None:
+    def write(self, piece: bytes) -> int:
         self.pieces.append(piece)
+        return len(piece)
 
 
 def test_objects_to_write_to(tmp_path: Path, plain: Path, packed: Path) -> None:

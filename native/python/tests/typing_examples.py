@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import Any, assert_type
 
@@ -33,7 +34,10 @@ def single_tensors(content: bytes) -> None:
         buffer = model.read("wte.weight")
         assert_type(buffer, zstn.Buffer)
         assert_type(memoryview(buffer).readonly, bool)
-        assert_type(model.slice("wte.weight")[10:20, ::2], Any)
+        assert_type(model.numpy("wte.weight"), np.ndarray[Any, np.dtype[Any]])
+        assert_type(model.tensor("wte.weight"), np.ndarray[Any, np.dtype[Any]])
+        assert_type(model.slice("wte.weight")[10:20, ::2], np.ndarray[Any, np.dtype[Any]])
+        assert_type(model.slice("wte.weight").dtype, np.dtype[Any])
     with zstn.safe_open("model.zstn", framework="np", device="cpu") as file:
         assert_type(file.keys(), list[str])
         assert_type(file.metadata(), dict[str, str] | None)
@@ -56,3 +60,25 @@ def errors() -> None:
         zstn.open("model.zstn")
     except zstn.TensorNotFoundError as error:
         assert_type(error.code, str)
+
+
+def refusals() -> None:
+    # Each line has an error, or the comment on it is one.
+    zstn.open(3)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
+    zstn.pack(3, "a.zstn")  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
+    zstn.pack("a", None)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
+    zstn.pack("a", "b", effort="silly")  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
+    zstn.convert("a", "b", to="zip")  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
+    zstn.numpy.save({}, format="gz")  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
+    zstn.unpack("a", "b", progress=3)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
+
+
+async def tasks() -> None:
+    assert_type(await zstn.to_thread(zstn.pack, "a.safetensors", "a.zstn"), zstn.PackReport)
+
+
+def inputs(buffer: zstn.Buffer, array: np.ndarray[Any, Any]) -> None:
+    for _ in (zstn.open(buffer), zstn.open(array), zstn.open(memoryview(b"")), zstn.open(io.BytesIO())):
+        pass
+    with open("a.zstn", "rb") as file:
+        zstn.unpack(file, io.BytesIO())

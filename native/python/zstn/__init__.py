@@ -10,11 +10,11 @@ out of them, from disk or over HTTP.
 from __future__ import annotations
 
 import atexit as _atexit
-import importlib as _importlib
 import os as _os
 from typing import Any as _Any
 
-from . import _native
+from . import _lazy, _native
+from ._asyncio import to_thread
 from ._checkpoint import convert, pack, sketch, unpack, verify
 from ._errors import SliceError, TensorNotFoundError, ZstnError
 from ._native import Buffer, TensorInfo
@@ -62,6 +62,7 @@ __all__ = [
     "pack",
     "safe_open",
     "sketch",
+    "to_thread",
     "unpack",
     "verify",
 ]
@@ -74,7 +75,7 @@ _MODULES = frozenset({"fsspec", "hub", "jax", "mlx", "numpy", "torch", "z4ai"})
 
 def __getattr__(name: str) -> _Any:
     if name in _MODULES:
-        return _importlib.import_module(f"{__name__}.{name}")
+        return _lazy.module(__name__, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

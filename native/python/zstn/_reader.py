@@ -2,40 +2,80 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Literal
+import math
+import os
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from . import _native
+from ._dtypes import numpy_dtype
 from ._errors import TensorNotFoundError, ZstnError
-from ._frameworks import Maker, find, to_numpy
-from ._slices import plan
-from ._sources import http_options
+from ._frameworks import find, is_cpu, to_numpy
+from ._log import LOGGER, shown
+from ._options import flag
+from ._slices import GAP_BYTES, Pick, plan, plan_rows
+from ._sources import http_options, resolve_kind
 from ._statistics import Figures, Statistics
+from ._types import Bases, Input
+
+if TYPE_CHECKING:
+    import numpy as np
+    import torch
+
+_T = TypeVar("_T")
 
 
-class Slice:
+#: Bytes of rows that a slice of a model on a server keeps for the next index.
+_CACHE_BYTES = 1 << 20
+
+
+class Slice(Generic[_T]):
     """A tensor that is read when it is indexed, and only the rows that are
     needed: ``reader.slice(name)[10:20, :, 3]``.
 
-    Slices may have any step. Other indices of NumPy, such as lists, read the
-    whole tensor first.
+    The first index may be a list of rows or have a step: rows far from each other are
+    read alone. Lists in other dimensions read the whole tensor first. ``numpy.asarray``
+    and other libraries that take arrays read all of it.
     """
 
     def __init__(
-        self, reader: _native.Reader, info: _native.TensorInfo, make: Maker, device: Any
+        self,
+        reader: _native.Reader,
+        info: _native.TensorInfo,
+        framework: str,
+        device: Any,
+        opening: Opening,
     ) -> None:
         self._reader = reader
         self._info = info
-        self._make = make
+        self._framework = framework
+        self._make = find(framework)[1]
         self._device = device
+        self._opening = opening
+        self._cache: OrderedDict[Any, bytes] | None = OrderedDict() if reader.is_remote else None
 
     @property
-    def dtype(self) -> str:
-        return self._info.dtype
+    def dtype(self) -> np.dtype[Any]:
+        """The dtype of NumPy; `get_dtype` returns that of safetensors."""
+        return numpy_dtype(self._info.dtype)
 
     @property
     def shape(self) -> tuple[int, ...]:
         return self._info.shape
+
+    @property
+    def ndim(self) -> int:
+        return len(self._info.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return math.prod(self._info.shape)
+
+    @property
+    def nbytes(self) -> int:
+        return self._info.nbytes
 
     def get_shape(self) -> list[int]:
         return list(self._info.shape)
@@ -43,26 +83,131 @@ class Slice:
     def get_dtype(self) -> str:
         return self._info.dtype
 
-    def __getitem__(self, index: Any) -> Any:
+    def __len__(self) -> int:
+        if not self._info.shape:
+            raise TypeError(f"tensor `{self._info.name}` has no dimensions, so that it has no len()")
+        return self._info.shape[0]
+
+    def __getitem__(self, index: Any) -> _T:
         info = self._info
         planned = plan(index, info.shape)
-        if planned is None:
-            memory: Any = self._reader.read(info.name)
+        if planned is not None and not self._has_far_rows(planned[0]):
+            picks, shape = planned
+            memory = self._read(
+                ("picks", *picks), lambda: self._reader.read_slice(info.name, picks)
+            )
+            return self._make(memory, info.dtype, shape, self._device)
+        rows = plan_rows(index, info.shape, self._row_bytes()) if info.dtype != "F4" else None
+        if rows is None and planned is not None:
+            picks, shape = planned
+            memory = self._reader.read_slice(info.name, picks)
+            return self._make(memory, info.dtype, shape, self._device)
+        if rows is None:
+            memory = self._reader.read(info.name)
             return self._make(memory, info.dtype, info.shape, self._device)[index]
-        picks, shape = planned
-        memory = self._reader.read_slice(info.name, picks)
-        return self._make(memory, info.dtype, shape, self._device)
+        memory = self._read(
+            ("rows", *rows.ranges),
+            lambda: self._reader.read_row_ranges(info.name, rows.ranges),
+        )
+        count = sum(end - start for start, end in rows.ranges)
+        tensor = self._make(memory, info.dtype, (count, *info.shape[1:]), self._device)
+        if rows.rows is not None:
+            tensor = tensor[rows.rows]
+        return tensor[rows.rest]
+
+    def _row_bytes(self) -> int:
+        shape = self._info.shape
+        return self._info.nbytes // shape[0] if shape and shape[0] else 0
+
+    def _has_far_rows(self, picks: list[Pick]) -> bool:
+        """Returns whether rows are left out that take a while to read."""
+        if not picks:
+            return False
+        _, step, count = picks[0]
+        return count > 1 and (abs(step) - 1) * self._row_bytes() > GAP_BYTES
+
+    def _read(self, key: Any, read: Callable[[], _native.Buffer]) -> Any:
+        """Returns what has been read before, or reads it."""
+        if self._cache is None:
+            return read()
+        kept = self._cache.get(key)
+        if kept is not None:
+            self._cache.move_to_end(key)
+            # Arrays own their memory.
+            return bytearray(kept)
+        memory = read()
+        if len(memory) <= _CACHE_BYTES // 4:
+            self._cache[key] = bytes(memoryview(memory))
+            while sum(map(len, self._cache.values())) > _CACHE_BYTES:
+                self._cache.popitem(last=False)
+        return memory
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        if copy is False:
+            raise ValueError("a tensor in a file is read into a new array: copy=False is impossible")
+        info = self._info
+        array = to_numpy(self._reader.read(info.name), info.dtype, info.shape)
+        return array if dtype is None else array.astype(dtype, copy=False)
+
+    def __dlpack__(self, **options: Any) -> Any:
+        info = self._info
+        tensor = self._make(self._reader.read(info.name), info.dtype, info.shape, self._device)
+        return tensor.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        if is_cpu(self._device):
+            return 1, 0
+        return self._make(b"", "U8", (0,), self._device).__dlpack_device__()
+
+    def __reduce__(self) -> Any:
+        return _slice_again, (self._opening, self._info, self._framework, self._device)
 
     def __repr__(self) -> str:
         return f"<zstn.Slice of {self._info!r}>"
+
+
+class Opening:
+    """How a model was opened, to open it again in another process."""
+
+    def __init__(self, source: Any, options: dict[str, Any]) -> None:
+        self.source = _absolute(source)
+        self.options = options
+
+    def open(self) -> Reader:
+        return open(self.source, **self.options)
+
+    def __reduce__(self) -> Any:
+        # Memory of other types may not be picklable.
+        source = self.source
+        if isinstance(source, bytearray | memoryview):
+            source = bytes(source)
+        elif not isinstance(source, str | bytes | os.PathLike) and hasattr(source, "read"):
+            raise TypeError(
+                f"a model in {type(source).__name__} cannot be pickled: open it by its path or address"
+            )
+        return Opening, (source, self.options)
+
+
+def _absolute(source: Any) -> Any:
+    """Returns a path that means the same in another folder."""
+    if isinstance(source, str | os.PathLike) and resolve_kind(source) == "path":
+        return os.path.abspath(source)
+    return source
+
+
+def _slice_again(
+    opening: Opening, info: _native.TensorInfo, framework: str, device: Any
+) -> Slice[Any]:
+    return opening.open().slice(info.name, framework, device)
 
 
 class Reader:
     """An opened model, from `zstn.open`. It maps names to what its index says
     of each tensor. Threads may use it at the same time."""
 
-    def __init__(self, native: _native.Reader) -> None:
+    def __init__(self, native: _native.Reader, opening: Opening) -> None:
         self._native = native
+        self._opening = opening
 
     @property
     def name(self) -> str:
@@ -115,20 +260,40 @@ class Reader:
         """Reads the bytes of a tensor, little-endian and row-major."""
         return self._native.read(name)
 
-    def numpy(self, name: str) -> Any:
+    def numpy(self, name: str) -> np.ndarray[Any, np.dtype[Any]]:
         """Reads a tensor as a NumPy array that owns its memory."""
         info = self[name]
         return to_numpy(self._native.read(name), info.dtype, info.shape)
 
+    @overload
+    def tensor(
+        self, name: str, framework: Literal["numpy", "np"] = "numpy", device: Any = "cpu"
+    ) -> np.ndarray[Any, np.dtype[Any]]: ...
+    @overload
+    def tensor(
+        self, name: str, framework: Literal["torch", "pt", "pytorch"], device: Any = "cpu"
+    ) -> torch.Tensor: ...
+    @overload
+    def tensor(self, name: str, framework: str, device: Any = "cpu") -> Any: ...
     def tensor(self, name: str, framework: str = "numpy", device: Any = "cpu") -> Any:
         """Reads a tensor as one of a framework: ``"numpy"``, ``"torch"``,
         ``"jax"``, ``"mlx"``, …"""
         info = self[name]
         return find(framework)[1](self._native.read(name), info.dtype, info.shape, device)
 
-    def slice(self, name: str, framework: str = "numpy", device: Any = "cpu") -> Slice:
+    @overload
+    def slice(
+        self, name: str, framework: Literal["numpy", "np"] = "numpy", device: Any = "cpu"
+    ) -> Slice[np.ndarray[Any, np.dtype[Any]]]: ...
+    @overload
+    def slice(
+        self, name: str, framework: Literal["torch", "pt", "pytorch"], device: Any = "cpu"
+    ) -> Slice[torch.Tensor]: ...
+    @overload
+    def slice(self, name: str, framework: str, device: Any = "cpu") -> Slice[Any]: ...
+    def slice(self, name: str, framework: str = "numpy", device: Any = "cpu") -> Slice[Any]:
         """Returns a tensor that is read when it is indexed."""
-        return Slice(self._native, self[name], find(framework)[1], device)
+        return Slice(self._native, self[name], framework, device, self._opening)
 
     def statistics(self, name: str) -> Statistics | None:
         """Returns the statistics of a tensor that were stored when the file was
@@ -151,6 +316,11 @@ class Reader:
         """Closes the files."""
         self._native.close()
 
+    def __reduce__(self) -> Any:
+        """Pickles how the model was opened, with a token if one was given: another
+        process opens it again."""
+        return _reader_again, (self._opening,)
+
     def __enter__(self) -> Reader:
         return self
 
@@ -163,10 +333,14 @@ class Reader:
         return f"<zstn.Reader of {self.name}: {self.kind}, {len(self)} tensors>"
 
 
+def _reader_again(opening: Opening) -> Reader:
+    return opening.open()
+
+
 def open(
-    source: Any,
+    source: Input,
     *,
-    base: Any = None,
+    base: Bases = None,
     token: str | None = None,
     headers: dict[str, str] | None = None,
     retries: int | None = None,
@@ -207,5 +381,18 @@ def open(
     """
     if verify not in ("stored", "full"):
         raise ValueError(f'verify is "stored" or "full", not {verify!r}')
+    options: dict[str, Any] = {
+        "base": base,
+        "token": token,
+        "headers": headers,
+        "retries": retries,
+        "timeout": timeout,
+        "max_full_download_bytes": max_full_download_bytes,
+        "threads": threads,
+        "dense": flag("dense", dense),
+        "verify": verify,
+    }
     http = http_options(token, headers, retries, timeout, max_full_download_bytes)
-    return Reader(_native.Reader(source, base, http, dense, threads, verify == "full"))
+    native = _native.Reader(source, base, http, dense, threads, verify == "full")
+    LOGGER.debug("opened %s: %s, %d tensors", shown(native.name), native.kind, native.len())
+    return Reader(native, Opening(source, options))

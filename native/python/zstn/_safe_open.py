@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 from typing import Any
@@ -9,11 +10,18 @@ from typing import Any
 from . import _native
 from ._errors import TensorNotFoundError, ZstnError
 from ._frameworks import find, is_cpu
-from ._reader import Slice
+from ._reader import Opening, Slice
 from ._sources import http_options
 
 #: Frameworks that are imported when a file is opened for them.
 _IMPORTED = {"torch": "torch", "paddle": "paddle"}
+
+
+class MissingFileError(FileNotFoundError):
+    # The words that callers of safetensors may look for.
+    def __str__(self) -> str:
+        return f"{self.strerror}: {self.filename}"
+
 
 
 class safe_open:  # noqa: N801 - the name that it takes the place of
@@ -41,6 +49,8 @@ class safe_open:  # noqa: N801 - the name that it takes the place of
                 f'backend "{backend}" is invalid (expected one of: "mmap", "pread")', "usage"
             )
         self._framework, self._make = find(framework)
+        self._framework_name = framework
+        self._opening = Opening(filename, {"dense": False})
         if not is_cpu(device) and self._framework in ("numpy", "flax", "mlx", "tensorflow"):
             raise ZstnError(
                 f"Device {device} is not supported for framework {self._framework}", "usage"
@@ -56,9 +66,8 @@ class safe_open:  # noqa: N801 - the name that it takes the place of
         try:
             return _native.Reader(filename, None, http_options(), False, 0)
         except FileNotFoundError:
-            # The words that callers of safetensors may look for.
-            missing = f"No such file or directory: {os.fspath(filename)}"
-            raise FileNotFoundError(missing) from None
+            reason = os.strerror(errno.ENOENT)
+            raise MissingFileError(errno.ENOENT, reason, os.fspath(filename)) from None
 
     def _opened(self) -> _native.Reader:
         if self._native is None:
@@ -101,11 +110,11 @@ class safe_open:  # noqa: N801 - the name that it takes the place of
         info = self._find(name)
         return self._make(memory, info.dtype, info.shape, self._device)
 
-    def get_slice(self, name: str) -> Slice:
+    def get_slice(self, name: str) -> Slice[Any]:
         """Returns a tensor that is read when it is indexed. It stays readable
         after the file has been closed."""
         info = self._find(name)
-        return Slice(self._opened(), info, self._make, self._device)
+        return Slice(self._opened(), info, self._framework_name, self._device, self._opening)
 
     def __len__(self) -> int:
         return self._opened().len()

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from . import _native
+from ._options import check_effort
 from ._safe_open import safe_open
 
 #: A tensor as the native module takes it: name, dtype, shape and bytes.
@@ -22,7 +23,7 @@ def save(
 ) -> bytes:
     packs = _packs(format, None)
     return _native.save(
-        list(tensors), dict(metadata or {}), effort if packs else None, threads
+        list(tensors), _checked(metadata), check_effort(effort) if packs else None, threads
     )
 
 
@@ -34,19 +35,47 @@ def save_file(
     effort: str,
     threads: int = 0,
 ) -> None:
-    packs = _packs(format, filename)
+    packs = _packs(format, _name(filename))
     _native.save_file(
-        list(tensors), filename, dict(metadata or {}), effort if packs else None, threads
+        list(tensors),
+        filename,
+        _checked(metadata),
+        check_effort(effort) if packs else None,
+        threads,
     )
 
 
-def _packs(format: str | None, filename: str | os.PathLike[str] | None) -> bool:
+def _checked(metadata: Mapping[str, str] | None) -> dict[str, str] | None:
+    """Returns the metadata. Empty ones are an empty entry of the header, as those of
+    safetensors are."""
+    if metadata is None:
+        return None
+    if not isinstance(metadata, Mapping):
+        raise TypeError(
+            f"metadata is a dictionary of texts, not {type(metadata).__name__}"
+        )
+    for key, value in metadata.items():
+        if not isinstance(key, str) or not isinstance(value, str):
+            raise TypeError(f"metadata are texts by texts, not {key!r}: {value!r}")
+    return dict(metadata)
+
+
+def _packs(format: str | None, name: str | None) -> bool:
     """Returns whether the output is ZSTN: by the keyword, or the name."""
     if format is None:
-        return filename is not None and os.fspath(filename).lower().endswith(".zstn")
+        return name is not None and name.lower().endswith(".zstn")
     if format not in ("zstn", "safetensors"):
         raise ValueError(f'format is "zstn" or "safetensors", not {format!r}')
     return format == "zstn"
+
+
+def _name(filename: Any) -> str:
+    """Returns the name of an output, nothing for a file object."""
+    if isinstance(filename, str | os.PathLike):
+        return os.fsdecode(filename)
+    if hasattr(filename, "write"):
+        return ""
+    raise TypeError(f"a filename is a path, not {filename!r} of type {type(filename).__name__}")
 
 
 def load(data: Any, make: Callable[..., Any], device: Any = "cpu") -> dict[str, Any]:

@@ -16,8 +16,16 @@ def size(text: str) -> int:
     Raises:
         argparse.ArgumentTypeError: for any other text.
     """
-    found = re.fullmatch(r"([0-9]+)([A-Za-z]*)", text.strip())
+    number = parse(text)
+    if number is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size; give one like 512M or 2GiB")
+    return number
+
+
+def parse(text: str) -> int | None:
+    """Returns the bytes of a size, `None` for any other text."""
+    found = re.fullmatch(r"([0-9]{1,18})([A-Za-z]*)", text.strip())
     shift = _SHIFTS.get(found[2].upper()) if found else None
     if found is None or shift is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a size; give one like 512M or 2GiB")
+        return None
     return int(found[1]) << shift

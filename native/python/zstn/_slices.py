@@ -4,12 +4,90 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from ._errors import SliceError
 
 #: Start, step and number of indices of a dimension.
 Pick = tuple[int, int, int]
+
+
+#: Rows at most this many bytes apart are read together: a request costs as much.
+GAP_BYTES = 64 << 10
+
+#: Runs of rows that are read at most, each of them planned alone.
+_MAX_RUNS = 1024
+
+
+class RowsPlan(NamedTuple):
+    """Ranges of rows that hold those of an index."""
+
+    ranges: list[tuple[int, int]]
+    #: Selects the rows of the index out of those that are read.
+    rows: Any
+    #: The index of the selected rows.
+    rest: tuple[Any, ...]
+
+
+def plan_rows(index: Any, shape: Sequence[int], row_bytes: int) -> RowsPlan | None:
+    """Returns the rows to read for an index whose first item is a list, an array or a
+    slice with a step; `None` if all of them are to be read, for another index, and
+    where NumPy is missing.
+    """
+    items = index if isinstance(index, tuple) else (index,)
+    if not items or not shape or any(item is ... for item in items[1:]):
+        return None
+    first, rest = items[0], items[1:]
+    is_step = isinstance(first, slice)
+    picked: Any = first
+    if is_step:
+        picked = range(*first.indices(shape[0]))
+        if abs(picked.step) == 1 or not len(picked):
+            return None
+    elif not isinstance(first, list) and not hasattr(first, "__array__"):
+        return None
+    try:
+        import numpy as np
+    except ImportError:
+        return None
+    wanted = np.asarray(picked)
+    if wanted.dtype == bool:
+        if wanted.shape != (shape[0],):
+            # Of more dimensions, or wrong: the framework tells.
+            return None
+        wanted = np.flatnonzero(wanted)
+    if wanted.dtype.kind not in "iu" or not wanted.ndim or not wanted.size:
+        return None
+    wanted = wanted.astype(np.int64)
+    outside = (wanted < -shape[0]) | (wanted >= shape[0])
+    if outside.any():
+        raise SliceError(
+            f"index {wanted[outside][0]} is out of bounds for dimension 0 of length {shape[0]}"
+        )
+    wanted = np.where(wanted < 0, wanted + shape[0], wanted)
+    rows = np.unique(wanted)
+    distance = 1 + GAP_BYTES // max(row_bytes, 1)
+    cuts = np.flatnonzero(np.diff(rows) > distance) + 1
+    starts = rows[np.concatenate(([0], cuts))]
+    ends = rows[np.concatenate((cuts - 1, [-1]))] + 1
+    lengths = ends - starts
+    if len(starts) > _MAX_RUNS or lengths.sum() == shape[0]:
+        return None
+    # Where the rows of each run begin among those that are read.
+    places = np.concatenate(([0], np.cumsum(lengths)[:-1]))
+    run = np.searchsorted(starts, wanted, side="right") - 1
+    selected: Any = places[run] + wanted - starts[run]
+    if isinstance(first, list):
+        selected = selected.tolist()
+    elif type(first).__module__.partition(".")[0] == "torch":
+        import torch
+
+        selected = torch.from_numpy(selected)
+    ranges = list(zip(starts.tolist(), ends.tolist(), strict=True))
+    if is_step:
+        # As a slice, it goes with other lists in another way.
+        return RowsPlan(ranges, (selected,), (slice(None), *rest))
+    return RowsPlan(ranges, None, (selected, *rest))
 
 
 def plan(index: Any, shape: Sequence[int]) -> tuple[list[Pick], list[int]] | None:

@@ -8,6 +8,9 @@ import sys
 import threading
 from typing import Any
 
+from ._log import is_debugging
+from ._options import count, seconds, text, texts
+
 _SCHEMES = frozenset(
     "https http hf file s3 s3a gs az abfs abfss memory".split()
 )
@@ -22,11 +25,12 @@ def http_options(
 ) -> dict[str, Any]:
     """Returns the options for addresses as the native module takes them."""
     return {
-        "token": token,
-        "headers": dict(headers or {}),
-        "retries": retries,
-        "timeout": timeout,
-        "max_full_download_bytes": max_full_download_bytes,
+        "token": text("token", token),
+        "headers": texts("headers", headers),
+        "retries": count("retries", retries, most=(1 << 32) - 1),
+        "timeout": seconds("timeout", timeout),
+        "max_full_download_bytes": count("max_full_download_bytes", max_full_download_bytes),
+        "is_logged": is_debugging(),
     }
 
 
@@ -54,22 +58,28 @@ def resolve(source: Any) -> tuple[str, Any]:
     )
 
 
-def _resolve_text(text: str) -> tuple[str, Any]:
+def resolve_kind(source: str | os.PathLike[str]) -> str:
+    """Returns whether a text or a path names a file, or something else."""
+    text = os.fspath(source)
+    return "path" if not isinstance(text, str) or "://" not in text else "address"
+
+
+def _resolve_text(address: str) -> tuple[str, Any]:
     # "::" chains file systems of fsspec.
-    scheme, separator, _ = text.partition("://")
+    scheme, separator, _ = address.partition("://")
     if not separator or not scheme[:1].isalpha():
-        return "path", text
-    if "::" in text:
-        return "object", _of_url(text)
+        return "path", address
+    if "::" in address:
+        return "object", _of_url(address)
     if scheme.lower() in _SCHEMES:
-        return "url", text
+        return "url", address
     if not all(letter.isalnum() or letter in "+-." for letter in scheme):
-        return "path", text
+        return "path", address
     try:
-        return "object", _of_url(text)
+        return "object", _of_url(address)
     except (ImportError, ValueError):
         # The library says which addresses there are.
-        return "url", text
+        return "url", address
 
 
 def _of_url(url: str) -> FsspecSource:

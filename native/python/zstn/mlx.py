@@ -11,6 +11,7 @@ import numpy as np
 
 from . import _save
 from ._frameworks import to_mlx
+from ._types import Effort, Format
 from .numpy import stored as stored_numpy
 
 
@@ -18,8 +19,8 @@ def save(
     tensors: Mapping[str, mx.array],
     metadata: Mapping[str, str] | None = None,
     *,
-    format: str | None = None,
-    effort: str = "balanced",
+    format: Format | None = None,
+    effort: Effort = "balanced",
 ) -> bytes:
     """Returns the bytes of a safetensors file, or with ``format="zstn"`` of a
     packed one."""
@@ -31,8 +32,8 @@ def save_file(
     filename: str | os.PathLike[str],
     metadata: Mapping[str, str] | None = None,
     *,
-    format: str | None = None,
-    effort: str = "balanced",
+    format: Format | None = None,
+    effort: Effort = "balanced",
 ) -> None:
     """Writes a safetensors file, or a packed one if its name ends in ``.zstn``
     or `format` is ``"zstn"``."""

@@ -11,14 +11,15 @@ import numpy as np
 from . import _save
 from ._dtypes import is_big_endian, safetensors_dtype
 from ._frameworks import to_numpy
+from ._types import Effort, Format
 
 
 def save(
     tensor_dict: Mapping[str, np.ndarray[Any, Any]],
     metadata: Mapping[str, str] | None = None,
     *,
-    format: str | None = None,
-    effort: str = "balanced",
+    format: Format | None = None,
+    effort: Effort = "balanced",
 ) -> bytes:
     """Returns the bytes of a safetensors file, or with ``format="zstn"`` of a
     packed one."""
@@ -30,8 +31,8 @@ def save_file(
     filename: str | os.PathLike[str],
     metadata: Mapping[str, str] | None = None,
     *,
-    format: str | None = None,
-    effort: str = "balanced",
+    format: Format | None = None,
+    effort: Effort = "balanced",
 ) -> None:
     """Writes a safetensors file, or a packed one if its name ends in ``.zstn``
     or `format` is ``"zstn"``."""
@@ -52,8 +53,15 @@ def load_file(
 
 def stored(tensors: Mapping[str, np.ndarray[Any, Any]]) -> Iterator[_save.Stored]:
     """Returns arrays as they are stored, without a copy where their memory is."""
+    if not isinstance(tensors, Mapping):
+        raise TypeError(f"tensors are a dictionary of arrays, not {type(tensors).__name__}")
     for name, array in tensors.items():
+        if not isinstance(name, str):
+            raise TypeError(f"the names of tensors are texts, not {name!r}")
+        if not isinstance(array, np.ndarray | np.generic):
+            raise TypeError(f"tensor `{name}` is no array of NumPy but {type(array).__name__}")
         dtype = safetensors_dtype(array.dtype)
+        array = np.asarray(array)
         shape = array.shape
         if is_big_endian(array.dtype):
             array = array.astype(array.dtype.newbyteorder("<"))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import bisect
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from typing import Any
 
 import torch
 
 from . import _save
 from ._frameworks import _TORCH, to_torch
+from ._types import Effort, Format
 
 _NAMES = {
     getattr(torch, name): dtype for dtype, name in _TORCH.items() if hasattr(torch, name)
@@ -21,8 +22,8 @@ def save(
     tensors: Mapping[str, torch.Tensor],
     metadata: Mapping[str, str] | None = None,
     *,
-    format: str | None = None,
-    effort: str = "balanced",
+    format: Format | None = None,
+    effort: Effort = "balanced",
 ) -> bytes:
     """Returns the bytes of a safetensors file, or with ``format="zstn"`` of a
     packed one."""
@@ -34,12 +35,128 @@ def save_file(
     filename: str | os.PathLike[str],
     metadata: Mapping[str, str] | None = None,
     *,
-    format: str | None = None,
-    effort: str = "balanced",
+    format: Format | None = None,
+    effort: Effort = "balanced",
 ) -> None:
     """Writes a safetensors file, or a packed one if its name ends in ``.zstn``
     or `format` is ``"zstn"``."""
     _save.save_file(stored(tensors), filename, metadata, format, effort)
+
+
+def save_model(
+    model: torch.nn.Module,
+    filename: str | os.PathLike[str],
+    metadata: Mapping[str, str] | None = None,
+    force_contiguous: bool = True,
+    *,
+    format: Format | None = None,
+    effort: Effort = "balanced",
+) -> None:
+    """Writes the state of a model, plain or packed as `save_file` does.
+
+    Of tensors that share memory one is stored; the metadata map the names of the
+    others to its name. `load_model` reads the file.
+
+    Args:
+        force_contiguous: whether tensors of other layouts are stored as contiguous
+            copies; they are refused otherwise.
+    """
+    state = model.state_dict()
+    notes = dict(metadata or {})
+    for kept, others in _duplicates(state).items():
+        for other in others:
+            notes.setdefault(other, kept)
+            del state[other]
+    if force_contiguous:
+        state = {name: tensor.contiguous() for name, tensor in state.items()}
+    given = None if metadata is None and not notes else notes
+    save_file(state, filename, given, format=format, effort=effort)
+
+
+def load_model(
+    model: torch.nn.Module,
+    filename: str | os.PathLike[str],
+    strict: bool = True,
+    device: str | int = "cpu",
+) -> tuple[list[str], list[str]]:
+    """Loads a file of `save_model` or of safetensors, plain or packed, into a model.
+
+    Returns:
+        The names that the file lacks, and those that the model lacks. A name whose
+        memory another name of the file fills is not missing.
+
+    Raises:
+        RuntimeError: if there are such names and `strict` is true.
+    """
+    state = load_file(filename, device)
+    duplicates = _duplicates(model.state_dict(), preferred=state)
+    result = model.load_state_dict(state, strict=False)
+    missing, unexpected = set(result.missing_keys), list(result.unexpected_keys)
+    for others in duplicates.values():
+        for other in others:
+            if other in missing:
+                missing.remove(other)
+            else:
+                unexpected.append(other)
+    if strict and (missing or unexpected):
+        lines = [f"Error(s) in loading state_dict for {type(model).__name__}:"]
+        for title, names in (("Missing", missing), ("Unexpected", unexpected)):
+            if names:
+                shown = ", ".join(f'"{name}"' for name in sorted(names))
+                lines.append(f"    {title} key(s) in state_dict: {shown}")
+        raise RuntimeError("\n".join(lines))
+    return sorted(missing), unexpected
+
+
+def _duplicates(
+    state: Mapping[str, torch.Tensor], preferred: Container[str] = ()
+) -> dict[str, list[str]]:
+    """Returns the names to leave out of a file, by the name that is kept: of tensors
+    that overlap, one that covers all of their memory, best a `preferred` one."""
+    storages: dict[tuple[Any, int], list[tuple[int, int, str]]] = {}
+    for name, tensor in state.items():
+        length = tensor.numel() * tensor.element_size()
+        if not length or tensor.device.type == "meta":
+            continue
+        start, storage = tensor.data_ptr(), tensor.untyped_storage()
+        if not tensor.is_contiguous():
+            # Its elements may be anywhere in the storage.
+            start, length = storage.data_ptr(), storage.nbytes()
+        place = tensor.device, storage.data_ptr()
+        storages.setdefault(place, []).append((start, start + length, name))
+    result = {}
+    for ranges in storages.values():
+        for names in _overlapping(ranges):
+            if len(names) < 2:
+                continue
+            complete = sorted(name for name in names if _is_complete(state[name]))
+            if not complete:
+                raise RuntimeError(
+                    f"{', '.join(names)} share memory, and none of them covers all of it: "
+                    "give copies of them, or remove those that are not needed"
+                )
+            kept = next((name for name in complete if name in preferred), complete[0])
+            result[kept] = [name for name in names if name != kept]
+    return result
+
+
+def _overlapping(ranges: list[tuple[int, int, str]]) -> Iterator[list[str]]:
+    """Returns the names of ranges, those together that overlap, sorted."""
+    names: list[str] = []
+    end = 0
+    for start, own_end, name in sorted(ranges):
+        if names and start >= end:
+            yield sorted(names)
+            names = []
+        names.append(name)
+        end = max(end, own_end)
+    yield sorted(names)
+
+
+def _is_complete(tensor: torch.Tensor) -> bool:
+    storage = tensor.untyped_storage()
+    length = tensor.numel() * tensor.element_size()
+    return tensor.data_ptr() == storage.data_ptr() and length == storage.nbytes()
 
 
 def load(data: Any) -> dict[str, torch.Tensor]:

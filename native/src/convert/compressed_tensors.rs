@@ -64,6 +64,7 @@ pub fn write(conversion: &Conversion, format: Format) -> Result<Written> {
     folder.write(CONFIG, &config[..], &conversion.mode())?;
     len_bytes += config.len() as u64;
     conversion.check_unchanged()?;
+    conversion.progress.publishing()?;
     folder.finish()?;
     Ok(Written {
         detail: Detail::Sparse(sparse),

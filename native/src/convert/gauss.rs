@@ -97,7 +97,7 @@ pub fn write(conversion: &Conversion, options: &Options) -> Result<Written> {
         len_bytes += spool.copy(&mut output)?;
         reports.extend(spool.reports);
     }
-    output.finish()?;
+    output.complete(conversion.progress)?;
     Ok(Written {
         detail: Detail::Gauss(reports),
         ..Written::file(conversion, len_bytes)

@@ -11,6 +11,7 @@ use zstn_core::catalog::Kind;
 use zstn_core::container::foreign::gauss::TensorReport;
 
 use crate::output::{self, Publication, Staging, sink};
+use crate::progress::Unpublished;
 use crate::source::{Input, Location, is_same};
 use crate::{Engine, Error, Reader, Result, Sink};
 
@@ -141,8 +142,11 @@ pub fn convert<'s>(
             inputs.try_for_each(|input| refuse_address(input, &url))?;
             let publication = Publication::begin(&url, overwrite, &options.http)?;
             let path = publication.path();
-            let mut report =
-                convert_to(engine, input, (&path, url.clone(), true), target, options)?;
+            let unpublished = Unpublished(options.progress);
+            let making = options.clone().progress(&unpublished);
+            let output = (path.as_path(), url.clone(), true);
+            let mut report = convert_to(engine, input, output, target, &making)?;
+            options.progress.publishing()?;
             report.files = publication.finish(&report.files)?;
             Ok(report)
         }
@@ -153,7 +157,9 @@ pub fn convert<'s>(
             let staging = Staging::temporary()?;
             let path = staging.path("output");
             let output = (path.as_path(), "the output".to_owned(), true);
-            let mut report = convert_to(engine, input, output, target, options)?;
+            let unpublished = Unpublished(options.progress);
+            let making = options.clone().progress(&unpublished);
+            let mut report = convert_to(engine, input, output, target, &making)?;
             let written = std::fs::File::open(&path);
             let copied = written.and_then(|mut file| std::io::copy(&mut file, &mut writer));
             let copied = copied.and_then(|_| writer.flush());

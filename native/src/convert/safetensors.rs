@@ -14,7 +14,7 @@ use crate::unpack::unpack_file;
 
 pub fn write(conversion: &Conversion) -> Result<Written> {
     if let Some(naming) = Naming::of_index(conversion.output)? {
-        return shards::write(conversion, &naming, |plan, path| {
+        return shards::write(conversion, &naming, |plan, path, conversion| {
             plan.write(conversion, path)?;
             Ok(plan.len_bytes())
         });
@@ -79,6 +79,6 @@ impl Plan {
             |_, tensor| Ok(tensor.bytes),
             |_, bytes| output.write(&bytes),
         )?;
-        output.finish()
+        output.complete(conversion.progress).map(drop)
     }
 }

@@ -10,6 +10,7 @@ use super::Written;
 use super::conversion::Conversion;
 use super::safetensors::Plan;
 use crate::output::{Staging, check_file};
+use crate::progress::Unpublished;
 use crate::{Error, Result};
 
 /// Names of an index and its shards, made of the index's.
@@ -115,8 +116,15 @@ pub fn index<'a>(total_bytes: u64, tensors: impl Iterator<Item = (&'a str, &'a s
 pub fn write(
     conversion: &Conversion,
     naming: &Naming,
-    make: impl Fn(&Plan, &Path) -> Result<u64>,
+    make: impl Fn(&Plan, &Path, &Conversion) -> Result<u64>,
 ) -> Result<Written> {
+    let progress = conversion.progress;
+    // The shards appear together, after the index.
+    let unpublished = Unpublished(progress);
+    let conversion = &Conversion {
+        progress: &unpublished,
+        ..*conversion
+    };
     let tensors = conversion.tensors();
     if tensors.is_empty() {
         return Err(Error::Usage(format!(
@@ -140,7 +148,7 @@ pub fn write(
     let staging = Staging::beside(conversion.output)?;
     let mut len_bytes = 0;
     for (plan, name) in plans.iter().zip(&names) {
-        len_bytes += make(plan, &staging.path(name))?;
+        len_bytes += make(plan, &staging.path(name), conversion)?;
     }
     let files = plans.iter().zip(&names).flat_map(|(plan, file)| {
         let own = &tensors[plan.tensors.clone()];
@@ -154,6 +162,7 @@ pub fn write(
     output.write(&text)?;
     output.finish()?;
     conversion.check_unchanged()?;
+    progress.publishing()?;
     Ok(Written {
         files: staging.publish(conversion.output, &names, conversion.replace)?,
         ..Written::file(conversion, len_bytes)

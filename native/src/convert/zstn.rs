@@ -41,7 +41,7 @@ pub fn write(conversion: &Conversion, effort: Effort) -> Result<Written> {
     let staging = || Staging::beside(conversion.output);
     if let Some(naming) = Naming::of_index(conversion.output)? {
         let staging = staging()?;
-        return shards::write(conversion, &naming, |plan, path| {
+        return shards::write(conversion, &naming, |plan, path, conversion| {
             let spool = staging.path(SPOOL);
             plan.write(&conversion.quiet(), &spool)?;
             let part = Part(conversion.progress);

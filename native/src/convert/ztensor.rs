@@ -66,6 +66,6 @@ pub fn write(
         },
     )?;
     put(&mut output, &writer.finish())?;
-    output.finish()?;
+    output.complete(conversion.progress)?;
     Ok(Written::file(conversion, len_bytes))
 }

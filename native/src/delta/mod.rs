@@ -53,7 +53,7 @@ pub(crate) fn pack_delta(
         Err(error) => return Err(output.give_up(error)),
     };
     report.output = output.path();
-    report.upload = output.complete()?;
+    report.upload = output.complete(options.progress)?;
     Ok(report)
 }
 
@@ -228,7 +228,7 @@ pub(crate) fn unpack_delta(
     });
     // Whatever else went wrong may come of the change.
     let unchanged = input.check_unchanged().and(base.check_unchanged());
-    unpack::finish(input, output, unchanged.and(restored))
+    unpack::finish(input, output, unchanged.and(restored), progress)
 }
 
 /// A delta and its base that fit each other, every record checked as far as

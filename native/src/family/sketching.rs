@@ -130,7 +130,7 @@ pub fn save_sketch<'a>(
     let sketch = sketch_reader(engine, &reader, options.digests, options.progress)?;
     let bytes = sketch.to_bytes(engine);
     output.write(&bytes)?;
-    output.finish()?;
+    output.complete(options.progress)?;
     Ok(SavedSketch {
         sketch,
         len_bytes: bytes.len() as u64,

@@ -65,6 +65,9 @@ pub(super) fn send(
     let checking = Duration::from_secs(len_bytes / CHECKED_BYTES_PER_SECOND);
     http.idle_timeout += checking;
     http.give_up_after += 2 * checking;
-    let sent = |sent_bytes| progress.at(sent_bytes, len_bytes);
+    let sent = |sent_bytes| {
+        progress.at(sent_bytes, len_bytes);
+        Ok(())
+    };
     put_watched(&action.href, stored, len_bytes, &http, true, &sent)
 }

@@ -47,6 +47,11 @@ pub fn without_path(error: io::Error) -> io::Error {
         Some(code) => io::Error::from_raw_os_error(code),
         None => match error.kind() {
             ErrorKind::Other => error,
+            // Worded by the system; the numbers are those of POSIX.
+            #[cfg(unix)]
+            ErrorKind::NotFound => io::Error::from_raw_os_error(2),
+            #[cfg(unix)]
+            ErrorKind::PermissionDenied => io::Error::from_raw_os_error(13),
             kind => kind.into(),
         },
     }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::report::Uploaded;
 use crate::source::{HttpOptions, Local, Source, is_same};
-use crate::{Error, Result, display};
+use crate::{Error, Progress, Result, display};
 use backing::Backing;
 use hidden::give_name;
 use hidden::parent;
@@ -40,8 +40,8 @@ pub(crate) use target::{being_read, check_inputs};
 
 pub use gaps::on_warning;
 use unfinished::check_running;
-pub use unfinished::remove_unfinished;
 pub(crate) use unfinished::shown;
+pub use unfinished::{remove_unfinished, remove_unfinished_of};
 
 /// An output that is being written. A file is written under a hidden name in
 /// its folder until [`Output::finish`] renames it; dropped before, it is
@@ -345,11 +345,15 @@ impl<'a> Output<'a> {
     /// [`Error::Exists`] if a file that may not be replaced has appeared, and
     /// I/O errors.
     pub fn finish(self) -> Result<()> {
-        self.complete().map(|_| ())
+        self.complete(&()).map(|_| ())
     }
 
-    /// Completes the output like [`Output::finish`]; returns what an upload did.
-    pub(crate) fn complete(self) -> Result<Option<Uploaded>> {
+    /// Completes the output like [`Output::finish`], unless `progress` ends the work
+    /// right before the output would appear; returns what an upload did.
+    ///
+    /// # Errors
+    /// Those of [`Output::finish`] and [`Progress::publishing`].
+    pub fn complete(self, progress: &dyn Progress) -> Result<Option<Uploaded>> {
         let (file, unfinished, target) = match self.backing {
             Backing::Hidden {
                 file,
@@ -360,13 +364,14 @@ impl<'a> Output<'a> {
             Backing::Pending(pending) => {
                 let running = check_running();
                 running.map_err(|error| Error::io(format!("complete {}", self.name), error))?;
-                return pending.complete();
+                return pending.complete(progress);
             }
         };
         let fail = |error| Error::io(format!("complete {}", self.name), error);
         let replaced = self.replace.then_some(target.as_path());
         self.mode.give(file.as_file(), replaced);
         gaps::sync(file.as_file()).map_err(fail)?;
+        progress.publishing()?;
         let renamed = unfinished.publish(|| give_name(file, &target, self.replace));
         renamed.map_err(|error| match (error.kind(), self.path) {
             (ErrorKind::AlreadyExists, Some(path)) => Error::exists(path),

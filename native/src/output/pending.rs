@@ -6,8 +6,8 @@ use std::sync::{Mutex, PoisonError};
 
 use super::receiver::Receiver;
 use super::temporary;
-use crate::Result;
 use crate::report::Uploaded;
+use crate::{Progress, Result};
 
 /// Bytes that are read back at a time.
 const PIECE_BYTES: usize = 1 << 20;
@@ -121,11 +121,11 @@ impl<'a> Pending<'a> {
     }
 
     /// Hands over the rest and ends the output.
-    pub(super) fn complete(mut self) -> Result<Option<Uploaded>> {
+    pub(super) fn complete(mut self, progress: &dyn Progress) -> Result<Option<Uploaded>> {
         self.release()?;
         let receiver = self.receiver.into_inner();
         let receiver = receiver.unwrap_or_else(PoisonError::into_inner);
-        receiver.complete(&self.name, &self.file)
+        receiver.complete(&self.name, &self.file, progress)
     }
 
     /// Gives up; see [`Receiver::discard`].

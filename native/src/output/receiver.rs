@@ -6,8 +6,8 @@ use std::path::PathBuf;
 
 use super::temporary;
 use crate::report::Uploaded;
-use crate::source::{HttpOptions, put};
-use crate::{Error, Result};
+use crate::source::{HttpOptions, put_watched};
+use crate::{Error, Progress, Result};
 
 /// Takes the bytes of an output in order, as they become final.
 pub(super) enum Receiver<'a> {
@@ -64,8 +64,13 @@ impl Receiver<'_> {
     }
 
     /// Ends the output: nothing follows. `rest` are the bytes that were not taken
-    /// early.
-    pub(super) fn complete(self, name: &str, rest: &File) -> Result<Option<Uploaded>> {
+    /// early. `progress` can end the work until the output appears.
+    pub(super) fn complete(
+        self,
+        name: &str,
+        rest: &File,
+        progress: &dyn Progress,
+    ) -> Result<Option<Uploaded>> {
         let flushed = match self {
             Self::Writer(mut writer) => writer.flush(),
             Self::Stdout => io::stdout().lock().flush(),
@@ -79,11 +84,17 @@ impl Receiver<'_> {
                 let len_bytes = metadata
                     .map_err(|error| temporary::failed("read")(error))?
                     .len();
-                put(&url, rest, len_bytes, &http, replace)?;
+                // The server has the file once the last bytes are sent.
+                let sent = |sent_bytes| match sent_bytes == len_bytes {
+                    true => progress.publishing(),
+                    false => progress.check(),
+                };
+                put_watched(&url, rest, len_bytes, &http, replace, &sent)?;
                 return Ok(None);
             }
             #[cfg(feature = "store")]
             Self::Upload(upload) => {
+                progress.publishing()?;
                 let report = upload.finish()?;
                 return Ok(Some(Uploaded {
                     parts: report.parts,

@@ -8,6 +8,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::{self, ThreadId};
 
 static STATE: Mutex<State> = Mutex::new(State {
     is_stopping: false,
@@ -16,8 +17,14 @@ static STATE: Mutex<State> = Mutex::new(State {
 
 struct State {
     is_stopping: bool,
-    /// The paths that are not finished, with what messages call them.
-    paths: BTreeMap<PathBuf, Shown>,
+    /// The paths that are not finished.
+    paths: BTreeMap<PathBuf, Entry>,
+}
+
+struct Entry {
+    shown: Shown,
+    /// The thread that began it.
+    thread: ThreadId,
 }
 
 /// What messages call an unfinished path and those below it, whose own names say
@@ -54,7 +61,8 @@ impl Unfinished {
         }
         let made = make()?;
         let path = path(&made).to_path_buf();
-        state.paths.insert(path.clone(), shown);
+        let thread = thread::current().id();
+        state.paths.insert(path.clone(), Entry { shown, thread });
         Ok((Self(path), made))
     }
 
@@ -63,6 +71,10 @@ impl Unfinished {
     pub(super) fn publish<T>(self, rename: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         let mut state = state();
         if state.is_stopping {
+            return Err(stopping());
+        }
+        if !state.paths.contains_key(&self.0) {
+            // Removed by `remove_unfinished_of`.
             return Err(stopping());
         }
         let done = rename()?;
@@ -93,7 +105,7 @@ pub(crate) fn shown(path: &Path) -> PathBuf {
     let state = state();
     let known = path
         .ancestors()
-        .find_map(|folder| Some((folder, state.paths.get(folder)?)));
+        .find_map(|folder| Some((folder, &state.paths.get(folder)?.shown)));
     match known {
         Some((_, Shown::Output(output))) => output.clone(),
         Some((folder, Shown::Folder(output))) => match path.strip_prefix(folder) {
@@ -115,15 +127,30 @@ fn stopping() -> io::Error {
 pub fn remove_unfinished() {
     let mut state = state();
     state.is_stopping = true;
-    for path in state.paths.keys() {
-        if fs::remove_file(path).is_ok() {
-            continue;
+    state.paths.keys().for_each(|path| remove(path));
+}
+
+/// Removes the outputs that a thread has begun and not finished: none of them gets its
+/// name. For a program that leaves a thread behind which waits for something and
+/// cannot be stopped.
+pub fn remove_unfinished_of(thread: ThreadId) {
+    state().paths.retain(|path, entry| {
+        let is_kept = entry.thread != thread;
+        if !is_kept {
+            remove(path);
         }
-        // Another thread may put a file into a folder while it is emptied.
-        for _ in 0..10 {
-            if fs::remove_dir_all(path).is_ok() || !path.exists() {
-                break;
-            }
+        is_kept
+    });
+}
+
+fn remove(path: &Path) {
+    if fs::remove_file(path).is_ok() {
+        return;
+    }
+    // Another thread may put a file into a folder while it is emptied.
+    for _ in 0..10 {
+        if fs::remove_dir_all(path).is_ok() || !path.exists() {
+            break;
         }
     }
 }

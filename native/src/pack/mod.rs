@@ -140,6 +140,6 @@ fn pack(
     };
     report.input = input.name().into();
     report.output = output.path();
-    report.upload = output.complete()?;
+    report.upload = output.complete(options.progress)?;
     Ok(report)
 }

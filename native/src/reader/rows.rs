@@ -8,7 +8,7 @@ use zstn_core::bytes::index;
 use zstn_core::model::Rows;
 
 use super::{Reader, Tensor};
-use crate::source::{Source, read_parts};
+use crate::source::{Source, parallel, read_parts};
 use crate::{Engine, Error, Result};
 
 /// Rows of a tensor, and what is read for them. Made by [`Reader::plan_rows`].
@@ -80,6 +80,74 @@ impl Reader {
     /// base are fetched, if the base was packed with digests.
     pub fn read_rows(&self, name: &str, rows: Range<u64>) -> Result<Tensor> {
         self.read_planned(&self.plan_rows(name, rows)?)
+    }
+
+    /// Returns the length of several ranges of rows of a tensor.
+    ///
+    /// # Errors
+    /// A name that is not there.
+    pub fn row_ranges_len_bytes(&self, name: &str, ranges: &[Range<u64>]) -> Result<u64> {
+        let tensor = self.find(name)?;
+        let rows = tensor.shape.first().copied().unwrap_or(1);
+        let row_bytes = tensor.len_bytes().checked_div(rows).unwrap_or(0);
+        let rows = ranges
+            .iter()
+            .map(|range| range.end.saturating_sub(range.start));
+        Ok(rows
+            .fold(0_u64, u64::saturating_add)
+            .saturating_mul(row_bytes))
+    }
+
+    /// Reads several ranges of rows of a tensor into `out`, one after the other. Of a
+    /// server they are fetched at the same time, or the whole tensor if that is less.
+    ///
+    /// # Errors
+    /// Those of [`Reader::read_rows`]; an `out` of another length.
+    pub fn read_row_ranges_into(
+        &self,
+        name: &str,
+        ranges: &[Range<u64>],
+        mut out: &mut [u8],
+    ) -> Result<()> {
+        let are_remote = self.all_sources().any(Source::is_remote);
+        let at_once = if are_remote {
+            parallel::READS_AT_ONCE
+        } else {
+            1
+        };
+        let plans = parallel::run(ranges.len(), at_once, |number| {
+            self.plan_rows(name, ranges[number].clone())
+        })?;
+        let tensor = self.find(name)?;
+        let len_bytes: u64 = plans
+            .iter()
+            .map(|plan| plan.span().end - plan.span().start)
+            .sum();
+        if out.len() as u64 != len_bytes {
+            let detail = format!("{len_bytes} bytes do not fit into {}", out.len());
+            return Err(Error::Usage(detail));
+        }
+        let mut put = |bytes: &[u8]| {
+            let (to, rest) = std::mem::take(&mut out).split_at_mut(bytes.len());
+            to.copy_from_slice(bytes);
+            out = rest;
+        };
+        let mut fetched = plans.iter().map(RowsPlan::fetched_len_bytes);
+        let fetched = fetched.try_fold(0, |sum: u64, len| sum.checked_add(len?));
+        let whole_bytes = plans.iter().map(RowsPlan::stored_len_bytes).max();
+        if plans.len() > 1 && fetched.is_none_or(|fetched| Some(fetched) >= whole_bytes) {
+            let mut whole = zstn_core::bytes::buffer(tensor.len_bytes())?;
+            self.read_into(name, &mut whole)?;
+            for plan in &plans {
+                put(zstn_core::bytes::part(&whole, plan.span()));
+            }
+            return Ok(());
+        }
+        let read = |number: usize| self.read_planned(&plans[number]);
+        for rows in parallel::run(plans.len(), at_once, read)? {
+            put(&rows.bytes);
+        }
+        Ok(())
     }
 
     /// Plans what has to be read for `rows` of the tensor called `name`. Reads the

@@ -42,6 +42,7 @@ pub fn unpack_shards(
     });
     let written = done.and_then(|(files, indexed)| {
         let copied_bytes = plan.write_others(input, &folder)?;
+        context.progress.publishing()?;
         Ok((files, indexed, copied_bytes))
     });
     let (files, indexed, copied_bytes) = folder.end(written)?;

@@ -34,7 +34,6 @@ pub use file::FileSource;
 #[cfg(feature = "manifest")]
 pub(crate) use http::Transport;
 pub(crate) use http::check_absent;
-#[cfg(feature = "lfs")]
 pub(crate) use http::put_watched;
 pub use http::{HttpObserver, HttpOptions, HttpRequest, Remote, put, trust_certificates};
 #[cfg(feature = "manifest")]

@@ -8,7 +8,7 @@ use crate::Result;
 
 /// The largest number of requests that one call has under way for a file.
 /// Browsers allow six; more rarely make a download faster.
-pub(super) const READS_AT_ONCE: usize = 8;
+pub(crate) const READS_AT_ONCE: usize = 8;
 
 /// The largest number of files that are opened at the same time. Opening a file
 /// consists of a few small requests, so nearly all of its time is spent waiting;

@@ -7,6 +7,7 @@ use super::failure::{Failure, class};
 use super::packer::{Packed, Packer, WorkerOptions};
 use super::store::Store;
 use crate::manifest::{Class, Done, Failed, Results, Row};
+use crate::progress::Unpublished;
 use crate::{Engine, Error, Location, Progress, Result};
 
 /// Works on rows of a plan, one after the other.
@@ -110,8 +111,9 @@ impl RowWork {
             });
         }
         let is_unread;
-        let (class, reason) = match self.pack(row, bases, progress) {
+        let (class, reason) = match self.pack(row, bases, &Unpublished(progress)) {
             Ok(packed) => {
+                progress.publishing()?;
                 // An entry may describe another packed file, which is gone.
                 let is_first = self.results.put_done(&packed.done)?;
                 if !is_first && !self.is_recorded(&packed.done)? {
@@ -133,6 +135,8 @@ impl RowWork {
                 (class(&error), error.to_string())
             }
         };
+        // An end of the work says nothing about the file.
+        progress.check()?;
         let failed = Failed::new(row.clone(), class, reason.clone());
         self.results.put_failed(&failed)?;
         Ok(RowOutcome::Failed {
@@ -183,6 +187,7 @@ impl RowWork {
             http: self.origin.http(),
             engine: &self.packer.engine,
             memory_bytes: self.packer.options.memory_bytes,
+            progress,
         };
         store.store(&mut packed, bases)?;
         Ok(packed)

@@ -1,13 +1,15 @@
 //! Packed files in the folder of results.
 
 use std::fs::File;
+use std::io::{self, Read};
 
 use super::{Failure, stream_sha256};
 use crate::manifest::Results;
+use crate::progress::Unpublished;
 use crate::proof::{StoredFile, check_restores};
 use crate::source::HttpOptions;
 use crate::work::packer::Packed;
-use crate::{Engine, Error, Location, Output, Result};
+use crate::{Engine, Error, Location, Output, Progress, Result};
 
 /// A folder of results, and the means of reading from it.
 pub(super) struct Store<'a> {
@@ -15,6 +17,20 @@ pub(super) struct Store<'a> {
     pub(super) http: &'a HttpOptions,
     pub(super) engine: &'a Engine,
     pub(super) memory_bytes: Option<u64>,
+    pub(super) progress: &'a dyn Progress,
+}
+
+/// A file that cannot be read on once the work has been ended.
+struct Checked<'a> {
+    file: File,
+    progress: &'a dyn Progress,
+}
+
+impl Read for Checked<'_> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        self.progress.check().map_err(io::Error::other)?;
+        self.file.read(out)
+    }
 }
 
 impl Store<'_> {
@@ -74,9 +90,11 @@ impl Store<'_> {
                 Err(Error::Usage("results need a folder".into()))
             }
         }?;
-        let mut file = File::open(path).map_err(Error::file("open", path))?;
-        output.copy(&mut file)?;
-        output.finish()
+        let file = File::open(path).map_err(Error::file("open", path))?;
+        let progress = self.progress;
+        output.copy(&mut Checked { file, progress })?;
+        // The result is the entry that follows.
+        output.complete(&Unpublished(progress)).map(drop)
     }
 
     /// Compares the bytes that have been stored with those of the packed file.
@@ -87,7 +105,7 @@ impl Store<'_> {
         }
         Err(Error::io(
             format!("store {location}"),
-            std::io::Error::other(format!(
+            io::Error::other(format!(
                 "the bytes that can be read there have the SHA-256 {sha256}, and those that were \
                  written have {}",
                 packed.done.packed_sha256

@@ -157,6 +157,45 @@ test("an aborted call says why, and the stream hears of it", async () => {
   await assert.rejects(pack(model, { signal: AbortSignal.abort(mine) }), (error) => error === mine);
 });
 
+for (const extended of [false, true]) {
+  test(`an abort does not wait for a stream that takes no more, and ends it (extended: ${extended})`, async () => {
+    const stop = new AbortController();
+    const calls = [];
+    let finish;
+    const to = new WritableStream({
+      write: () => {
+        calls.push("write");
+        stop.abort();
+        return new Promise((resolve) => (finish = resolve));
+      },
+      close: () => void calls.push("close"),
+      abort: () => void calls.push("abort"),
+    });
+    await assert.rejects(pack(smallPath, { to, extended, signal: stop.signal }), { name: "AbortError" });
+    assert.deepEqual(calls, ["write"]);
+    finish();
+    await new Promise((resolve) => setTimeout(resolve));
+    assert.deepEqual(calls, ["write", "abort"]);
+  });
+
+  test(`an abort during the last write keeps the stream from being closed (extended: ${extended})`, async () => {
+    let writes = 0;
+    await pack(smallPath, { extended, to: new WritableStream({ write: () => void (writes += 1) }) });
+    const stop = new AbortController();
+    const calls = [];
+    const to = new WritableStream({
+      write: () => {
+        calls.push("write");
+        if (calls.length === writes) stop.abort();
+      },
+      close: () => void calls.push("close"),
+      abort: () => void calls.push("abort"),
+    });
+    await assert.rejects(pack(smallPath, { to, extended, signal: stop.signal }), { name: "AbortError" });
+    assert.deepEqual(calls, [...Array(writes).fill("write"), "abort"]);
+  });
+}
+
 test("a timer can stop what never waits for anything", async () => {
   let readBytes = 0;
   const options = { effort: "max", signal: AbortSignal.timeout(10), onProgress: ({ loadedBytes }) => (readBytes = loadedBytes) };

@@ -5,6 +5,7 @@ mod convert;
 mod decode_task;
 mod delta_bases;
 mod documents;
+mod ended;
 mod family;
 mod kinds;
 mod proof;

@@ -19,10 +19,16 @@ use crate::{Error, Result};
 /// Refuses tensors that the format cannot hold: with elements that do not
 /// fill whole bytes, or called `__metadata__`.
 pub fn head(metadata: &BTreeMap<String, String>, tensors: &[Tensor]) -> Result<Vec<u8>> {
+    head_of((!metadata.is_empty()).then_some(metadata), tensors)
+}
+
+/// Returns the first bytes of a file like [`head`]. Metadata that are given are an entry
+/// of the header even if they are empty, as the official package writes them.
+pub fn head_of(metadata: Option<&BTreeMap<String, String>>, tensors: &[Tensor]) -> Result<Vec<u8>> {
     let mut head = Vec::from([0; 8]);
     head.push(b'{');
     let mut separator = "";
-    if !metadata.is_empty() {
+    if let Some(metadata) = metadata {
         let pairs = metadata
             .iter()
             .map(|(key, value)| (key.clone(), Value::from(value.as_str())));

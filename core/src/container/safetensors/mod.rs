@@ -22,7 +22,7 @@ mod shards;
 
 use json::WrittenDtype;
 
-pub use head::head;
+pub use head::{head, head_of};
 pub use lenient::{LenientTensor, parse as parse_lenient};
 pub use shards::{SHARD_INDEX_SUFFIX, ShardIndex};
 

@@ -36,6 +36,17 @@ class Writer(Protocol):
     def write(self, piece: bytes, /) -> object: ...
 
 
+class _Counting:
+    """A writer that takes everything and does not say so."""
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+
+    def write(self, piece: bytes) -> int:
+        self._writer.write(piece)
+        return len(piece)
+
+
 #: Writes a file to the writer, or to the path, that it is given.
 Produce = Callable[[Any], None]
 
@@ -149,7 +160,7 @@ class Uploader:
         ) as commit:
             stream = commit.start_upload_stream(name=path)
             try:
-                produce(stream)
+                produce(_Counting(stream))
                 done = stream.finish()
             except KeyboardInterrupt:
                 self._session.sigint_abort()

@@ -10,9 +10,9 @@ Stages of z4ai's implementation without a format of their own are not here:
 
 from __future__ import annotations
 
-import importlib as _importlib
 from typing import Any
 
+from .. import _lazy
 from . import _calls, codec, delta, model_delta
 from . import auto as auto
 from . import format as format
@@ -138,7 +138,7 @@ _MODULES = frozenset(
 
 def __getattr__(name: str) -> Any:
     if name in _HF_EXPORTS:
-        return getattr(_importlib.import_module(f"{__name__}.integrations"), name)
+        return getattr(_lazy.module(__name__, "integrations"), name)
     if name in _MODULES:
-        return _importlib.import_module(f"{__name__}.{name}")
+        return _lazy.module(__name__, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .._errors import ZstnError
+from .._types import Effort
 
 
 class Z4aiError(ZstnError, ValueError):
@@ -64,17 +65,17 @@ def into(result: bytes, out: Any) -> Any:
     return out
 
 
-def effort_of(level: int | None, effort: str | None = None) -> str:
+def effort_of(level: int | None, effort: str | None = None) -> Effort:
     """Returns the effort for one of z4ai, or for a level of zstd."""
     if effort is not None:
-        return effort if effort in ("fast", "balanced") else "max"
+        return "fast" if effort == "fast" else "balanced" if effort == "balanced" else "max"
     if level is not None and level < 1:
         return "fast"
     return "max" if level is not None and level > 9 else "balanced"
 
 
 def thread_count(threads: int | None) -> int:
-    return max(threads or 0, 0)
+    return 0 if threads is None else threads
 
 
 def stats(original: int, compressed: int) -> dict[str, Any]:

@@ -37,7 +37,6 @@ pub use observer::{HttpObserver, HttpRequest};
 pub use options::HttpOptions;
 pub(crate) use put::check_absent;
 pub use put::put;
-#[cfg(feature = "lfs")]
 pub(crate) use put::put_watched;
 pub(super) use secrets::origin;
 #[cfg(feature = "manifest")]

@@ -45,18 +45,19 @@ pub fn put(
     options: &HttpOptions,
     replace: bool,
 ) -> Result<()> {
-    put_watched(url, file, len_bytes, options, replace, &|_| ())
+    put_watched(url, file, len_bytes, options, replace, &|_| Ok(()))
 }
 
 /// Writes a file like [`put`]; `sent` is called with the number of bytes that the
-/// present attempt has sent.
+/// present attempt sends next or has sent. An error of it ends the request before the
+/// server has these bytes, and is returned.
 pub(crate) fn put_watched(
     url: &str,
     file: &File,
     len_bytes: u64,
     options: &HttpOptions,
     replace: bool,
-    sent: &dyn Fn(u64),
+    sent: &dyn Fn(u64) -> Result<()>,
 ) -> Result<()> {
     if Scheme::of(url)? != Scheme::Http {
         return Err(Error::Usage(format!(
@@ -105,7 +106,7 @@ struct Upload<'a> {
     len_bytes: u64,
     replace: bool,
     /// Called with the bytes that an attempt has sent.
-    sent: &'a dyn Fn(u64),
+    sent: &'a dyn Fn(u64) -> Result<()>,
     /// True once all bytes were sent in a request whose answer was lost.
     may_be_written: bool,
 }
@@ -175,11 +176,15 @@ impl Upload<'_> {
             len_bytes: self.len_bytes,
             sent: self.sent,
             error: None,
+            stopped: None,
             progress,
         };
         let sent = self
             .client
             .send(request, SendBody::from_reader(&mut body), origin, turn);
+        if let Some(error) = body.stopped {
+            return Err(error.into());
+        }
         if let Some(error) = body.error {
             let url = self.client.shown();
             return Err(Error::io(format!("read the file for {url}"), error).into());
@@ -231,8 +236,10 @@ struct Body<'a, 'p> {
     file: &'a File,
     sent_bytes: u64,
     len_bytes: u64,
-    sent: &'a dyn Fn(u64),
+    sent: &'a dyn Fn(u64) -> Result<()>,
     error: Option<io::Error>,
+    /// The error of `sent`.
+    stopped: Option<Error>,
     progress: &'a mut Progress<'p>,
 }
 
@@ -251,7 +258,10 @@ impl Read for Body<'_, '_> {
             Ok(len) => {
                 self.sent_bytes += len as u64;
                 self.progress.received(len, self.sent_bytes);
-                (self.sent)(self.sent_bytes);
+                if let Err(error) = (self.sent)(self.sent_bytes) {
+                    self.stopped = Some(error);
+                    return Err(io::ErrorKind::Other.into());
+                }
                 Ok(len)
             }
             Err(error) => {

@@ -1,0 +1,46 @@
+"""Calls of zstn in tasks of asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+from . import _native
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+async def to_thread(function: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+    """Calls a function of zstn in another thread, like `asyncio.to_thread`.
+
+    If the task is cancelled, the work is stopped, and the task gets its
+    `CancelledError` when that is done: nothing that belongs to the caller is read
+    and nothing is published afterwards. After `asyncio.to_thread` the work goes on.
+
+    >>> report = await zstn.to_thread(zstn.pack, "model.safetensors", "model.zstn")
+    """
+    cancellation = _native.Cancellation()
+    context = contextvars.copy_context()
+
+    def call() -> _T:
+        with cancellation:
+            return context.run(function, *args, **kwargs)
+
+    work = asyncio.get_running_loop().run_in_executor(None, call)
+    try:
+        return await asyncio.shield(work)
+    except asyncio.CancelledError:
+        cancellation.cancel()
+        while not work.done():
+            try:
+                await asyncio.wait([work])
+            except asyncio.CancelledError:
+                # It is over soon.
+                continue
+        if not work.cancelled():
+            # The task is cancelled, whatever became of the work.
+            work.exception()
+        raise

@@ -1,0 +1,62 @@
+"""Types of arguments."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, Union
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer as _Buffer
+
+Effort: TypeAlias = Literal["fast", "balanced", "max"]
+Format: TypeAlias = Literal["safetensors", "zstn"]
+
+
+class BinaryFile(Protocol):
+    """A file object that is read by range."""
+
+    def read(self, size: int = ..., /) -> Any: ...
+    def seek(self, offset: int, whence: int = ..., /) -> Any: ...
+    def tell(self) -> int: ...
+
+
+class OpenFile(Protocol):
+    """What ``fsspec.open`` returns."""
+
+    fs: Any
+    path: str
+
+    def open(self) -> Any: ...
+
+
+class Writer(Protocol):
+    """A file object that is written to. `write` returns how many bytes it has taken,
+    like that of `io.RawIOBase`."""
+
+    def write(self, data: bytes, /) -> int | None: ...
+
+
+class Bar(Protocol):
+    """A progress bar like those of tqdm."""
+
+    total: Any
+
+    def update(self, n: Any, /) -> Any: ...
+
+
+class Array(Protocol):
+    """An array of NumPy, whose memory is an input. It has no other type before Python 3.12."""
+
+    @property
+    def __array_interface__(self) -> Any: ...
+
+
+#: An input: a path or an address, memory, or a file object.
+Input: TypeAlias = Union[str, "os.PathLike[str]", "_Buffer", Array, BinaryFile, OpenFile]
+#: An output: a path or an address, or a file object.
+Output: TypeAlias = Union[str, "os.PathLike[str]", Writer]
+Bases: TypeAlias = Union[Input, list[Any], tuple[Any, ...], None]
+#: `True` for a bar of tqdm, a class like it or an instance of one, or a function of
+#: the bytes that are done and of all of them.
+Progress: TypeAlias = Union[bool, None, type[Any], Bar, Callable[[int, int], object]]
