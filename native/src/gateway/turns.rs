@@ -105,3 +105,47 @@ impl Drop for Share<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    /// Whatever one address waits for, another one gets its turn.
+    #[test]
+    fn an_address_has_a_share() {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let turns = Arc::new(Turns::new(4, 3));
+            let [slow, other] = [1, 2].map(|last| IpAddr::from([10, 0, 0, last]));
+            let (gate, closed) = mpsc::channel::<()>();
+            let closed = Arc::new(Mutex::new(closed));
+            let waiting: Vec<_> = (0..10)
+                .map(|_| {
+                    let (turns, closed) = (Arc::clone(&turns), Arc::clone(&closed));
+                    tokio::spawn(async move {
+                        let task = move || {
+                            // The gate has been opened, or the test is over.
+                            let _ = closed.lock().unwrap().recv();
+                            Ok(())
+                        };
+                        turns.run(slow, task).await.is_ok()
+                    })
+                })
+                .collect();
+            while turns.all.available_permits() > 1 {
+                tokio::task::yield_now().await;
+            }
+            assert_eq!(turns.run(other, || Ok(7)).await.ok(), Some(7));
+            drop(gate);
+            for task in waiting {
+                assert!(task.await.unwrap());
+            }
+            assert!(turns.by_address().is_empty());
+        });
+    }
+}

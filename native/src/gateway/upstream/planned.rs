@@ -63,14 +63,14 @@ impl Planned {
                     packed_path(path),
                     File {
                         len_bytes: done.packed_bytes,
-                        version: row.key.clone(),
+                        version: version(row),
                     },
                 ),
                 false => (
                     path.clone(),
                     File {
                         len_bytes: row.len_bytes,
-                        version: row.sha256.clone(),
+                        version: version(row),
                     },
                 ),
             };
@@ -96,12 +96,12 @@ impl Planned {
         };
         if row.bases.is_empty() {
             let source = self.packed(row).open(&self.http)?;
-            return Ok((source, row.key.clone()));
+            return Ok((source, version(row)));
         }
         let restored = self.restored(&row.key, &row.bases)?;
         // Open, it stays readable when its place is needed.
         let source = FileSource::open(restored.path())?;
-        Ok((Box::new(source), row.sha256.clone()))
+        Ok((Box::new(source), version(row)))
     }
 
     fn packed(&self, row: &Row) -> Location {
@@ -155,6 +155,12 @@ impl Planned {
             }
         })
     }
+}
+
+/// Returns the version of a file. The SHA-256 in a plan is a claim until the file has been
+/// restored, and no client takes a version for one.
+fn version(row: &Row) -> String {
+    format!("zstn-{}", row.key)
 }
 
 /// Returns the path that a container is shown at.

@@ -104,6 +104,29 @@ fn files_that_are_there_are_passed_on() {
     assert_eq!(missing.header("x-error-code"), Some("EntryNotFound"));
 }
 
+/// An index may have a variant on either side of the word `index`.
+#[test]
+fn indices_with_variants_are_restored() {
+    let index = WEIGHTS.replace(".safetensors", ".zstn");
+    let more: [(&str, &[u8]); 2] = [
+        ("model.zstn.index.fp16.json", index.as_bytes()),
+        ("sub/model.zstn.fp16.index.json", index.as_bytes()),
+    ];
+    let site = site_with(Options::default(), &more);
+    for name in [
+        "model.safetensors.index.fp16.json",
+        "sub/model.safetensors.fp16.index.json",
+    ] {
+        let answer = site.file(name, &[]);
+        assert_eq!(answer.status, 200, "{name}: {}", answer.text());
+        assert_eq!(answer.text(), WEIGHTS, "{name}");
+    }
+    let tree = site.json("/api/models/me/model/tree/main");
+    let names = super::lists::names(&tree);
+    let shown = "model.safetensors.index.fp16.json".to_owned();
+    assert!(names.contains(&shown), "{names:?}");
+}
+
 #[test]
 fn what_was_fetched_is_not_fetched_again() {
     let site = site();
