@@ -28,12 +28,14 @@ const EXAMPLE: &str = "wasm/examples/read-tensor.mjs";
 pub fn run(workspace: &Workspace, report: &Report, options: &Demo) -> Result<()> {
     let given = options.model.as_deref().map(existing).transpose()?;
     report.step("Node and npm", node::check)?;
-    // The dev build packs fast enough (its codecs are optimised), and shares
-    // most dependencies with this program.
+    // The dev build shares most dependencies with this program. It packs and serves
+    // local files: gateway, worker and clients of object stores would take a minute.
+    // Codecs at level 1 pack a small model as fast as anyone notices.
     let mut build = cargo(workspace);
     build.args(["build", "--package", "zstn"]);
-    // It packs and serves local files: clients of object stores take half a minute.
     build.args(["--no-default-features", "--features", "cli"]);
+    build.args(["--config", "profile.dev.package.zstn-core.opt-level=1"]);
+    build.args(["--config", "profile.dev.debug=false"]);
     let command_line = match options.built {
         true => None,
         false => Some(Background::start(

@@ -19,9 +19,11 @@ mod escaped;
 mod examples;
 mod family;
 mod frames;
+#[cfg(feature = "gateway")]
 mod gateway;
 mod get;
 mod info;
+#[cfg(feature = "lfs")]
 mod lfs;
 mod listen;
 mod ls;
@@ -48,6 +50,7 @@ mod verbose;
 mod verify;
 #[cfg(feature = "view")]
 mod view;
+#[cfg(feature = "worker")]
 mod worker;
 
 use say::say;
@@ -97,10 +100,13 @@ enum Verb {
     /// Serve a folder over HTTP with ranges, for demos and tests
     Serve(serve::Options),
     /// Serve a model hub in which packed files appear unpacked
+    #[cfg(feature = "gateway")]
     Gateway(gateway::Options),
     /// Keep packed objects in git-lfs
+    #[cfg(feature = "lfs")]
     Lfs(lfs::Options),
     /// Pack what is pushed to a model hub, or what a plan lists
+    #[cfg(feature = "worker")]
     Worker(worker::Options),
     /// Time packing and unpacking in memory
     Bench(bench::Options),
@@ -126,8 +132,11 @@ impl Verb {
             #[cfg(feature = "view")]
             Self::View(o) => o.json,
             Self::Serve(o) => o.listen.json,
+            #[cfg(feature = "gateway")]
             Self::Gateway(o) => o.listen.json,
+            #[cfg(feature = "lfs")]
             Self::Lfs(o) => o.json(),
+            #[cfg(feature = "worker")]
             Self::Worker(o) => o.json,
             Self::Bench(o) => o.json,
             Self::Completions(_) | Self::Man(_) => false,
@@ -139,9 +148,14 @@ impl Verb {
     /// Returns whether the verb runs until a signal ends it.
     fn serves(&self) -> bool {
         match self {
+            Self::Serve(_) => true,
             #[cfg(feature = "view")]
             Self::View(_) => true,
-            verb => matches!(verb, Self::Serve(_) | Self::Gateway(_) | Self::Worker(_)),
+            #[cfg(feature = "gateway")]
+            Self::Gateway(_) => true,
+            #[cfg(feature = "worker")]
+            Self::Worker(_) => true,
+            _ => false,
         }
     }
 }
@@ -179,8 +193,11 @@ pub fn run() -> ExitCode {
         #[cfg(feature = "view")]
         Verb::View(options) => view::run(&options).map_err(Failure::from),
         Verb::Serve(options) => serve::run(&options).map_err(Failure::from),
+        #[cfg(feature = "gateway")]
         Verb::Gateway(options) => gateway::run(&options).map_err(Failure::from),
+        #[cfg(feature = "lfs")]
         Verb::Lfs(options) => lfs::run(&options).map_err(Failure::from),
+        #[cfg(feature = "worker")]
         Verb::Worker(options) => worker::run(&options),
         Verb::Bench(options) => bench::run(&options).map_err(Failure::from),
         Verb::Completions(options) => completions::run(&options).map_err(Failure::from),

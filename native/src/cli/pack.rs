@@ -107,6 +107,7 @@ impl Extended {
         self.extended
     }
 
+    #[cfg(feature = "worker")]
     pub fn encode(self, effort: Effort) -> EncodeOptions {
         EncodeOptions::new(effort.into()).extended(self.extended)
     }

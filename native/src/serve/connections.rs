@@ -96,6 +96,7 @@ impl Limits {
 
 /// The client of a request.
 #[derive(Debug, Clone, Copy)]
+#[cfg_attr(not(feature = "gateway"), allow(dead_code))]
 pub(crate) struct Peer(pub(crate) IpAddr);
 
 /// All connections of a server.

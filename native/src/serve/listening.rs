@@ -84,6 +84,7 @@ impl Listening {
 
     /// Answers requests for the path `health` also when there is no slot for another
     /// answer. Those answers have to be short.
+    #[cfg(feature = "gateway")]
     pub(crate) fn with_health(mut self, health: &'static str) -> Self {
         self.health = Some(health);
         self

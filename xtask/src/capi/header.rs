@@ -2,9 +2,10 @@
 
 use std::fs;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
 
 use super::CRATE;
+use crate::cargo::cargo;
 use crate::step::Step;
 use crate::workspace::Workspace;
 
@@ -32,28 +33,14 @@ pub fn ready(workspace: &Workspace, step: &mut Step, write: bool) -> Result<()> 
 }
 
 fn generate(workspace: &Workspace) -> Result<String> {
-    let folder = workspace.path(CRATE);
-    let file = folder.join("cbindgen.toml");
-    let mut config = cbindgen::Config::from_file(&file).map_err(|error| anyhow!(error))?;
-    if let Some(text) = &mut config.after_includes {
-        *text = text.replace("@VERSION@", &version_number()?);
+    let mut program = cargo(workspace);
+    program.args(["run", "--quiet", "--package", "zstn-capi-header"]);
+    let made = program.output().context("cargo cannot be run")?;
+    if !made.status.success() {
+        bail!(
+            "the header cannot be generated:\n{}",
+            String::from_utf8_lossy(&made.stderr)
+        );
     }
-    let bindings = cbindgen::Builder::new()
-        .with_crate(&folder)
-        .with_config(config)
-        .generate()
-        .context("the header cannot be generated")?;
-    let mut text = Vec::new();
-    bindings.write(&mut text);
-    Ok(String::from_utf8(text)?)
-}
-
-/// Returns the version of the workspace as `0x00MMmmpp`.
-fn version_number() -> Result<String> {
-    let version = env!("CARGO_PKG_VERSION");
-    let mut number = 0u32;
-    for part in version.split('.') {
-        number = number << 8 | u32::from(part.parse::<u8>()?);
-    }
-    Ok(format!("0x{number:08x}"))
+    Ok(String::from_utf8(made.stdout)?)
 }

@@ -122,7 +122,7 @@ fn indices_with_variants_are_restored() {
         assert_eq!(answer.text(), WEIGHTS, "{name}");
     }
     let tree = site.json("/api/models/me/model/tree/main");
-    let names = super::lists::names(&tree);
+    let names = lists::names(&tree);
     let shown = "model.safetensors.index.fp16.json".to_owned();
     assert!(names.contains(&shown), "{names:?}");
 }
