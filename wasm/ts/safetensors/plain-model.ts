@@ -25,9 +25,6 @@ export class PlainModel implements ModelLayout {
     this.files = files;
     const fileOf = new Map(index?.fileOf);
     const names = files.map(({ header }) => new Set(header.tensors.map(({ name }) => name)));
-    const missing = [...fileOf].flatMap(([tensor, file]): [string, Refusal][] =>
-      names[file]!.has(tensor) || files[file]!.header.refused.has(tensor) ? [] : [[tensor, ["malformed", `the index says that the tensor is in \`${index!.files[file]}\`, where it is not`, "sharded.tensor_missing"]]],
-    );
     this.#tensors = files.flatMap(({ header, dataBegin }, file) =>
       header.tensors
         .filter(({ name }) => {
@@ -39,10 +36,14 @@ export class PlainModel implements ModelLayout {
           return { name, dtype, shape: [...shape], byteLength: length, storedLength: length, parts: [{ file, offset: dataBegin + begin, length }] };
         }),
     );
-    const readable = new Set(this.#tensors.map(({ name }) => name));
-    const unknown = files.flatMap(({ header }) => [...header.refused].map(([name, why]): [string, Refusal] => [name, ["unsupported", why]]));
-    const all = [...unknown.filter(([name]) => !readable.has(name)), ...missing];
-    this.#refused = new Map(all.sort(([a], [b]) => compareText(a, b)));
+    const refused = new Map<string, Refusal>();
+    for (const [name, file] of fileOf) {
+      if (!names[file]!.has(name)) refused.set(name, ["malformed", `the index says that the tensor is in \`${index!.files[file]}\`, where it is not`, "sharded.tensor_missing"]);
+    }
+    for (const [file, { header }] of files.entries()) {
+      for (const [name, why] of header.refused) if ((fileOf.get(name) ?? file) === file) refused.set(name, ["unsupported", why]);
+    }
+    this.#refused = new Map([...refused].sort(([a], [b]) => compareText(a, b)));
   }
 
   describe(): Description {
