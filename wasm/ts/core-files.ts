@@ -1,4 +1,4 @@
-/** The part of this package that works with the WebAssembly cores for reading, which is loaded when the first packed file is met. */
+/** The part of this package that works with the WebAssembly cores for reading, which is loaded when the first packed file is met, and what reading plain files rarely needs. */
 
 export { assemble } from "./assemble.js";
 export { openFile } from "./catalog.js";
@@ -6,4 +6,5 @@ export { describe } from "./core-description.js";
 export { checkAttached } from "./delta/attach.js";
 export { decodingOf } from "./decode/worker-pool.js";
 export { loadCore, loadFormats } from "./core-loaders.js";
+export { missingTensor } from "./missing-tensor.js";
 export { RowPlanner } from "./row-planner.js";

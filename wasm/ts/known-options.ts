@@ -11,5 +11,5 @@ export const HTTP_OPTIONS = { headers: 1, token: 1, fetch: 1, retries: 1, idleTi
 /** Throws an `InvalidInputError` unless `options` is `undefined` or an object with no other keys than `known`. */
 export function checkOptions(call: string, options: unknown, known: Readonly<Record<string, 1>>): void {
   const unknown = Object(options) === options ? Object.keys(options as object).find((name) => !Object.hasOwn(known, name)) : options;
-  if (unknown !== undefined) throw new InvalidInputError(`${call} has no option \`${String(unknown)}\`. Its options are ${Object.keys(known).join(", ")}.`);
+  if (unknown !== undefined) throw new InvalidInputError(`${call} has no option \`${unknown as string}\`, only ${Object.keys(known).join(", ")}.`);
 }

@@ -11,7 +11,7 @@ const isHubAddress = (input: unknown): boolean => (typeof input === "string" || 
 
 /** Throws if an `endpoint` is given and none of `inputs` is an address that it could be of. */
 export function checkEndpoint(endpoint: string | undefined, inputs: readonly unknown[]): void {
-  if (endpoint !== undefined && !inputs.some(isHubAddress)) throw new InvalidInputError("The option `endpoint` is for hf:// addresses.");
+  if (endpoint !== undefined && !inputs.some(isHubAddress)) throw new InvalidInputError("`endpoint` is for hf:// addresses.");
 }
 
 /** Returns `input`, with an address that begins with `hf://` as a model in a repository of the hub at `endpoint`. */

@@ -8,7 +8,6 @@ import { outputView } from "./decode/output-buffer.js";
 import { typedArray } from "./dtype.js";
 import { FormatError, ModelClosedError, type ZstnError } from "./errors.js";
 import { checkOptions } from "./known-options.js";
-import { missingTensor } from "./missing-tensor.js";
 import { totalBytes, readRanges } from "./byte-ranges.js";
 import { ProgressMeter } from "./progress.js";
 import type { Description } from "./description.js";
@@ -235,7 +234,7 @@ export class Model {
   }
 
   async #missing(name: string): Promise<never> {
-    throw await missingTensor(name, this.tensors, this.unreadable);
+    throw await (await loadCoreFiles()).missingTensor(name, this.tensors, this.unreadable);
   }
 
   /** Returns the number of bytes to fetch for a tensor, including those of the base. */

@@ -18,7 +18,7 @@ export interface ReadPlan {
 
 /** Returns the description of some rows. Throws if the tensor does not have them. */
 export function rowsInfo(info: TensorInfo, rows: RowRange): TensorInfo {
-  if (!Array.isArray(rows) || rows.length !== 2) throw new InvalidInputError(`\`rows\` is a pair [begin, end], not ${JSON.stringify(rows)}.`);
+  if (!Array.isArray(rows) || rows.length !== 2) throw new InvalidInputError(`\`rows\` is a pair [begin, end], not ${String(rows)}.`);
   const [begin, end] = rows;
   const [count, ...rest] = info.shape;
   if (count === undefined) throw new InvalidInputError(`${info.name} is a scalar and has no rows.`);

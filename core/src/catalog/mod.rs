@@ -29,6 +29,7 @@ mod gauss;
 #[cfg(feature = "other-formats")]
 mod other_format;
 mod range_plan;
+mod refused;
 mod rows;
 mod safetensors;
 #[cfg(feature = "decode-task")]
@@ -48,6 +49,7 @@ pub use file_opener::{FileOpener, is_left_out, recognise};
 pub use format::Kind;
 use format::{AnyContents, StoredTensor};
 pub use range_plan::RangePlan;
+pub(crate) use refused::Refused;
 pub(crate) use rows::check_inside;
 pub use tensor::FileTensor;
 
@@ -69,7 +71,7 @@ pub struct FileCatalog {
     by_name: BTreeMap<String, usize>,
     /// Tensors of the file that cannot be read, with the reason.
     #[serde(skip)]
-    refused: BTreeMap<String, Error>,
+    refused: Refused,
 }
 
 impl FileCatalog {
@@ -94,14 +96,13 @@ impl FileCatalog {
             metadata,
             tensors,
             by_name,
-            refused: BTreeMap::new(),
+            refused: Refused::default(),
         })
     }
 
     /// Returns the tensors of the file that cannot be read, each with the reason:
     /// those of a plain safetensors file whose dtype this version does not know.
-    #[must_use]
-    pub fn refused(&self) -> &BTreeMap<String, Error> {
+    pub(crate) fn refused(&self) -> &Refused {
         &self.refused
     }
 

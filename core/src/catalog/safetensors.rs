@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::fetched::FetchedRanges;
 use super::format::{AnyContents, Contents, Opener, StoredTensor};
 use super::range_plan::RangePlan;
-use super::{FileCatalog, FileTensor};
+use super::{FileCatalog, FileTensor, Refused};
 use crate::Result;
 use crate::container::safetensors::{Header, PREFIX_BYTES, header_len_bytes};
 use crate::engine::Engine;
@@ -51,7 +51,7 @@ impl Opener for FormatOpener {
             header.metadata,
             tensors,
         )?;
-        catalog.refused = unknown.into_iter().collect();
+        catalog.refused = Refused::new(unknown);
         Ok(catalog)
     }
 }

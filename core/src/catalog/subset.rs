@@ -2,7 +2,7 @@
 
 use alloc::collections::BTreeMap;
 
-use super::{FileCatalog, FileTensor};
+use super::{FileCatalog, FileTensor, Refused};
 
 impl FileCatalog {
     /// Returns a catalog of tensor `number` alone, with nothing but what
@@ -20,7 +20,7 @@ impl FileCatalog {
             .into(),
             metadata: BTreeMap::new(),
             by_name: BTreeMap::new(),
-            refused: BTreeMap::new(),
+            refused: Refused::default(),
             original_header: None,
             ..*self
         }

@@ -1,6 +1,6 @@
 //! Builds a [`Model`] from opened files.
 
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -9,7 +9,7 @@ use core::ops::Range;
 use super::dense::Dense;
 use super::{Model, StoredPart, Tensor, Verify};
 use crate::bytes;
-use crate::catalog::FileCatalog;
+use crate::catalog::{FileCatalog, Refused};
 use crate::container::part_name::may_be_part;
 use crate::container::safetensors::ShardIndex;
 use crate::engine::Engine;
@@ -35,7 +35,7 @@ pub struct ModelBuilder {
     /// All stored tensors that belong to the model, by name.
     locations: BTreeMap<String, TensorLocation>,
     /// Tensors that the index lists and no file has, with the reason.
-    missing: BTreeMap<String, Error>,
+    missing: Vec<(String, Error)>,
     dense: Option<Dense>,
     /// Stored bytes of the tensors that hold shapes.
     shapes: BTreeMap<TensorLocation, Option<Vec<u8>>>,
@@ -141,11 +141,11 @@ impl ModelBuilder {
             None => {
                 let locations = self.locations.values();
                 let tensors = locations.map(|&location| (location, as_stored(location)));
-                (tensors.collect(), BTreeMap::new())
+                (tensors.collect(), Vec::new())
             }
         };
-        let mut refused: BTreeMap<String, Error> = refused;
-        refused.extend(self.refused_by_files());
+        let mut refused: Vec<(String, Error)> = refused;
+        self.add_refused_by_files(&mut refused);
         refused.append(&mut self.missing);
         // With a million tensors, memory that is no longer needed matters.
         self.locations.clear();
@@ -175,7 +175,7 @@ impl ModelBuilder {
         Ok(Model {
             by_name: sort::map(names.zip(0..)),
             tensors,
-            refused,
+            refused: Refused::new(refused),
             metadata,
             is_rotated: self.dense.as_ref().is_some_and(Dense::is_rotated),
             is_dense: self.dense.is_some(),
@@ -183,14 +183,16 @@ impl ModelBuilder {
         })
     }
 
-    /// Returns the tensors that their files refuse, unless another file has a
-    /// tensor of that name which the index, or their order, prefers.
-    fn refused_by_files(&self) -> BTreeMap<String, Error> {
-        let all = self.files.iter().flat_map(FileCatalog::refused);
-        let missing = all.filter(|(name, _)| !self.locations.contains_key(*name));
-        missing
-            .map(|(name, error)| (name.clone(), error.clone()))
-            .collect()
+    /// Adds the tensors that their files refuse, unless another file has a tensor of
+    /// that name which the index, or their order, prefers.
+    fn add_refused_by_files(&self, refused: &mut Vec<(String, Error)>) {
+        for file in &self.files {
+            for (name, error) in file.refused().iter() {
+                if !self.locations.contains_key(name) {
+                    refused.push((name.into(), error.clone()));
+                }
+            }
+        }
     }
 
     fn stored(&self, (file, number): TensorLocation) -> Range<u64> {
@@ -225,14 +227,11 @@ impl ModelBuilder {
 fn locations(
     files: &[FileCatalog],
     shards: Option<&ShardIndex>,
-) -> (BTreeMap<String, TensorLocation>, BTreeMap<String, Error>) {
-    let (mut locations, mut missing) = (BTreeMap::new(), BTreeMap::new());
-    // Tensors of the index that their file refuses. Another file may have the name too.
-    let mut refused = BTreeSet::new();
+) -> (BTreeMap<String, TensorLocation>, Vec<(String, Error)>) {
+    let (mut locations, mut missing) = (BTreeMap::new(), Vec::new());
     for (tensor, file) in shards.into_iter().flat_map(ShardIndex::weights) {
         let of_index = files.get(file);
-        if of_index.is_some_and(|file| file.refused().contains_key(tensor)) {
-            refused.insert(tensor);
+        if of_index.is_some_and(|file| file.refused().get(tensor).is_some()) {
             continue;
         }
         match of_index.and_then(|file| file.find(tensor).ok()) {
@@ -244,14 +243,15 @@ fn locations(
                 let detail =
                     format!("the index says that the tensor is in `{name}`, where it is not");
                 let refusal = Error::malformed(Rule::ShardTensorMissing, detail).tensor(tensor);
-                missing.insert(tensor.into(), refusal);
+                missing.push((tensor.into(), refusal));
             }
         }
     }
     for (file, catalog) in files.iter().enumerate() {
         for (number, tensor) in catalog.tensors().iter().enumerate() {
             // A tensor that the index expects elsewhere is not read from here.
-            if refused.contains(tensor.name.as_str()) || missing.contains_key(&tensor.name) {
+            let meant = shards.and_then(|shards| shards.file_of(&tensor.name));
+            if meant.is_some_and(|meant| meant != file) {
                 continue;
             }
             let entry = locations.entry(tensor.name.clone());

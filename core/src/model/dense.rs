@@ -74,9 +74,9 @@ impl Dense {
         as_stored: impl Fn(TensorLocation) -> Tensor,
         shape: impl Fn(TensorLocation) -> Result<Vec<u8>>,
         locations: &BTreeMap<String, TensorLocation>,
-    ) -> Result<(Vec<Located>, BTreeMap<String, Error>)> {
+    ) -> Result<(Vec<Located>, Vec<(String, Error)>)> {
         let mut tensors = Vec::new();
-        let mut refused = BTreeMap::new();
+        let mut refused = Vec::new();
         for (name, entry) in self.checkpoint.entries() {
             let weight = match entry {
                 Entry::Stored(_) => {
@@ -91,7 +91,7 @@ impl Dense {
                 // A mistake of the caller, not of the file.
                 Err(error) if error.kind() == ErrorKind::InvalidInput => return Err(error),
                 Err(error) => {
-                    refused.insert(name.into(), error);
+                    refused.push((name.into(), error));
                 }
             }
         }

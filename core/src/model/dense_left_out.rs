@@ -41,7 +41,7 @@ impl Dense {
         _: impl Fn(TensorLocation) -> Tensor,
         _: impl Fn(TensorLocation) -> Result<Vec<u8>>,
         _: &BTreeMap<String, TensorLocation>,
-    ) -> Result<(Vec<Located>, BTreeMap<String, Error>)> {
+    ) -> Result<(Vec<Located>, Vec<(String, Error)>)> {
         match *self {}
     }
 

@@ -10,7 +10,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use crate::catalog::{BaseUse, FileCatalog, Kind};
+use crate::catalog::{BaseUse, FileCatalog, Kind, Refused};
 use crate::container::model_delta::ShortDigest;
 use crate::dtype::Dtype;
 use crate::engine::Engine;
@@ -131,7 +131,7 @@ pub struct Model {
     tensors: Vec<Tensor>,
     by_name: BTreeMap<String, usize>,
     /// Weights that cannot be read, with the reason.
-    refused: BTreeMap<String, Error>,
+    refused: Refused,
     metadata: BTreeMap<String, String>,
     is_dense: bool,
     is_rotated: bool,
@@ -194,7 +194,7 @@ impl Model {
     /// reason: weights whose parts do not make a tensor (the parts are among the
     /// tensors), and tensors that the index lists in a file without them.
     pub fn refused(&self) -> impl Iterator<Item = (&str, &Error)> {
-        self.refused.iter().map(|(name, e)| (name.as_str(), e))
+        self.refused.iter()
     }
 
     /// Returns the short digest that its file holds of tensor `number`

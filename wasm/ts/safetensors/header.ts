@@ -77,10 +77,10 @@ export function parseHeader(json: Uint8Array, dataBytes: number): Header {
     throw refusal("limit", `its shape has over ${MAX_DIMENSIONS} dimensions, the most that are read`, { rule: "tensor.dimensions", tensor: excess[0] });
   }
   const refused = new Map<string, string>();
-  for (const [tensor, { dtype }] of sorted) {
-    if (!isKnown(dtype)) refused.set(tensor, `its dtype \`${dtype.slice(0, UNKNOWN_DTYPE_CHARS)}\` is unknown to this version: use a newer one`);
-  }
-  const known = sorted.filter(([name]) => !refused.has(name)) as [string, Entry & { dtype: Dtype }][];
+  const known = sorted.filter((pair): pair is [string, Entry & { dtype: Dtype }] => {
+    const [name, { dtype }] = pair;
+    return isKnown(dtype) || !refused.set(name, `its dtype \`${dtype.slice(0, UNKNOWN_DTYPE_CHARS)}\` is unknown to this version: use a newer one`);
+  });
   const tensors = known.map(([name, { dtype, shape, begin, end }]) => {
     if (shape.some((dimension) => dimension > Number.MAX_SAFE_INTEGER)) throw tooLarge(name);
     return { name, dtype, shape: shape.map(Number), begin: Number(begin), end: Number(end) };

@@ -8,25 +8,23 @@ import type { ReadOptions } from "../source/source.js";
 import type { TensorInfo } from "../tensor.js";
 import { compareText } from "./order.js";
 import { PlainLayout, writeHead } from "./plain-layout.js";
-import { malformed, refusal } from "./refusal.js";
+import { refusal } from "./refusal.js";
 import type { ShardIndex } from "./shard-index.js";
+
+/** Why a tensor cannot be read: the kind of error, what is wrong, and the rule. */
+type Refusal = readonly [kind: string, why: string, rule?: string];
 
 export class PlainModel implements ModelLayout {
   readonly files: readonly PlainFile[];
   readonly #tensors: TensorInfo[];
   /** Tensors that cannot be read, sorted by name, with the reason. */
-  readonly #refused: ReadonlyMap<string, string>;
+  readonly #refused: ReadonlyMap<string, Refusal>;
 
-  /** Throws if the index says of a tensor that it is in a file where it is not. */
+  /** A tensor that is not where the index says cannot be read, and another one of that name is not read in its place. */
   constructor(files: readonly PlainFile[], index: ShardIndex | undefined) {
     this.files = files;
     const fileOf = new Map(index?.fileOf);
     const names = files.map(({ header }) => new Set(header.tensors.map(({ name }) => name)));
-    const missing = [...fileOf].filter(([name, file]) => !names[file]!.has(name) && !files[file]!.header.refused.has(name)).sort(([a], [b]) => compareText(a, b))[0];
-    if (missing) {
-      const [tensor, file] = missing;
-      throw malformed("sharded.tensor_missing", `the index says that the tensor is in \`${index!.files[file]}\`, where it is not`, { tensor });
-    }
     this.#tensors = files.flatMap(({ header, dataBegin }, file) =>
       header.tensors
         .filter(({ name }) => {
@@ -38,14 +36,19 @@ export class PlainModel implements ModelLayout {
           return { name, dtype, shape: [...shape], byteLength: length, storedLength: length, parts: [{ file, offset: dataBegin + begin, length }] };
         }),
     );
-    const readable = new Set(this.#tensors.map(({ name }) => name));
-    const all = files.flatMap(({ header }) => [...header.refused]).filter(([name]) => !readable.has(name));
-    this.#refused = new Map(all.sort(([a], [b]) => compareText(a, b)));
+    const refused = new Map<string, Refusal>();
+    for (const [name, file] of fileOf) {
+      if (!names[file]!.has(name)) refused.set(name, ["malformed", `the index says that the tensor is in \`${index!.files[file]}\`, where it is not`, "sharded.tensor_missing"]);
+    }
+    for (const [file, { header }] of files.entries()) {
+      for (const [name, why] of header.refused) if ((fileOf.get(name) ?? file) === file) refused.set(name, ["unsupported", why]);
+    }
+    this.#refused = new Map([...refused].sort(([a], [b]) => compareText(a, b)));
   }
 
   describe(): Description {
     const originalSize = this.files.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0);
-    return { kind: "safetensors", originalSize, metadata: Object.fromEntries(this.#metadata()), tensors: this.#tensors, refused: [...this.#refused].map(([tensor, why]) => refusal("unsupported", why, { tensor })) };
+    return { kind: "safetensors", originalSize, metadata: Object.fromEntries(this.#metadata()), tensors: this.#tensors, refused: [...this.#refused].map(([tensor, [kind, why, rule]]) => refusal(kind, why, { tensor, rule })) };
   }
 
   /** Returns the metadata of all files, of which the first one counts, sorted by name. */
@@ -69,7 +72,7 @@ export class PlainModel implements ModelLayout {
 
   unpacked(): PlainLayout {
     const [refused] = this.#refused;
-    if (refused) throw refusal("unsupported", `this model cannot be had as a safetensors file, since a tensor cannot be read: ${refused[1]}`, { tensor: refused[0] });
+    if (refused) throw refusal("unsupported", `this model cannot be had as a safetensors file, since a tensor cannot be read: ${refused[1][1]}`, { tensor: refused[0] });
     const [file] = this.files;
     if (this.files.length > 1) return new PlainLayout(writeHead(this.#metadata(), this.#tensors), this.#tensors, false);
     const head = new Uint8Array(file!.dataBegin);

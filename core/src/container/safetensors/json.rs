@@ -7,7 +7,9 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
+use serde::de::{
+    Deserialize, Deserializer, EnumAccess, Error as _, MapAccess, SeqAccess, VariantAccess, Visitor,
+};
 
 use crate::dtype::Dtype;
 use crate::limits::DIMENSIONS;
@@ -54,20 +56,14 @@ impl<'de> Deserialize<'de> for WrittenDtype {
                 f.write_str("a dtype")
             }
 
-            fn visit_str<E>(self, name: &str) -> Result<WrittenDtype, E> {
-                Ok(name.into())
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<WrittenDtype, A::Error> {
-                let Some((name, ())) = map.next_entry::<String, ()>()? else {
-                    return Err(A::Error::custom("expected the name of a dtype"));
-                };
-                // The deserializer refuses further entries.
+            fn visit_enum<A: EnumAccess<'de>>(self, data: A) -> Result<WrittenDtype, A::Error> {
+                let (name, rest) = data.variant::<String>()?;
+                rest.unit_variant()?;
                 Ok(name.as_str().into())
             }
         }
 
-        deserializer.deserialize_any(Written)
+        deserializer.deserialize_enum("Dtype", &[], Written)
     }
 }
 

@@ -18,7 +18,7 @@ export function unanswered(url: string, cause: unknown): NetworkError {
   const reason = reasonOf(cause);
   if (isInvalidHttp(reason)) return invalidHttp(url, cause);
   // Of this address or of where it redirects (https://fetch.spec.whatwg.org/#port-blocking).
-  if (reason.message === "bad port") return new NetworkError(url, `${where} needs a port that this runtime blocks, since another protocol uses it. Use another one.`, { cause });
+  if (reason.message === "bad port") return new NetworkError(url, `${where} needs a port that this runtime blocks. Use another one.`, { cause });
   if (isBadRedirect(reason)) return new NetworkError(url, `${where} redirects to where there is no file: ${reason.message}. Check the address.`, { cause });
   const code = reason.code === "" ? "" : ` (${reason.code})`;
   const hint = isBrowser() ? " The server must also allow web pages to read the file (CORS), and must not compress it." : "";
