@@ -12,6 +12,7 @@ use zstn::{
 };
 use zstn_core::catalog::Kind;
 use zstn_core::container::zstn::parse_sha256;
+#[cfg(feature = "worker")]
 use zstn_core::frame::select::EncodeOptions;
 
 use super::arguments::{self, Destination, Memory, Overwrite, Report, Threads};
