@@ -15,10 +15,11 @@ use zstn_core::catalog::IndexName;
 use super::answer::{Answer, about, insert};
 use super::listing::{git_sha1, packed_path};
 use super::metrics::Route;
-use super::packed_files::{FALSE_DIGEST, Named, Restored, hex};
+use super::packed_files::{FALSE_DIGEST, Named, Restored};
 use super::request::Revision;
 use super::site::{Site, client};
 use super::upstream::{Entry, Permissions, Refusal, Upstream};
+use crate::manifest::hex;
 use crate::serve::answer::begin;
 use crate::serve::unpacked;
 

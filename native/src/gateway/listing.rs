@@ -11,9 +11,10 @@ use serde_json::{Map, Value, json};
 use sha1::{Digest, Sha1};
 use zstn_core::catalog::IndexName;
 
-use super::packed_files::{Named, PackedFiles, Restored, hex};
+use super::packed_files::{Named, PackedFiles, Restored};
 use super::request::Revision;
 use super::upstream::{Entry, Permissions, Refusal, Upstream};
+use crate::manifest::hex;
 use crate::serve::path;
 
 /// Packed files that are opened at the same time for one list.

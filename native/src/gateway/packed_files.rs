@@ -15,6 +15,7 @@ use super::request::Revision;
 use super::trusted::{Entries, Secret, Trusted};
 use super::turns::Turns;
 use super::upstream::{Entry, Permissions, Refusal, Upstream};
+use crate::manifest::hex;
 use crate::serve::unpacked::{DecodedTensors, Packed, Patience};
 use crate::shards::unpacked_index_of;
 use crate::source::{Input, Source};
@@ -382,11 +383,6 @@ impl PackedFiles {
 /// What is wrong with a file that does not restore what it promises.
 pub(super) const FALSE_DIGEST: &str =
     "the SHA-256 that it contains is not that of the file that it restores";
-
-/// Returns the digits of a digest.
-pub(super) fn hex(digest: &[u8]) -> String {
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
-}
 
 /// Returns a tag for a file whose digest is not known, made from the identity of the
 /// bytes that determine it. No client takes it for a digest.

@@ -5,42 +5,44 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use axum::http::StatusCode;
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::upstream::Refusal;
 use crate::serve::group;
 
 /// Turns for tasks of one kind.
-pub(super) struct Turns {
-    all: Semaphore,
+pub(super) struct Turns(Arc<State>);
+
+struct State {
+    all: Arc<Semaphore>,
     of_an_address: usize,
     /// Addresses that have turns, or wait for one.
     by_address: Mutex<HashMap<IpAddr, Arc<Semaphore>>>,
 }
 
 /// A turn, which ends when this is dropped.
-pub(super) struct Turn<'a> {
-    _all: SemaphorePermit<'a>,
-    _own: tokio::sync::OwnedSemaphorePermit,
-    _share: Share<'a>,
+pub(super) struct Turn {
+    _all: OwnedSemaphorePermit,
+    _own: OwnedSemaphorePermit,
+    _share: Share,
 }
 
 impl Turns {
     /// Gives `all` turns at a time, of which one address has at most `of_an_address`.
     pub(super) fn new(all: usize, of_an_address: usize) -> Self {
-        Self {
-            all: Semaphore::new(all),
+        Self(Arc::new(State {
+            all: Arc::new(Semaphore::new(all)),
             of_an_address,
             by_address: Mutex::default(),
-        }
+        }))
     }
 
     /// Waits for a turn.
-    pub(super) async fn take(&self, client: IpAddr) -> Result<Turn<'_>, Refusal> {
+    pub(super) async fn take(&self, client: IpAddr) -> Result<Turn, Refusal> {
         let share = self.share(client);
         // A client that has its share waits for itself before it waits for others.
         let own = Arc::clone(&share.turns).acquire_owned().await;
-        let all = self.all.acquire().await;
+        let all = Arc::clone(&self.0.all).acquire_owned().await;
         match (own, all) {
             (Ok(own), Ok(all)) => Ok(Turn {
                 _all: all,
@@ -52,31 +54,37 @@ impl Turns {
     }
 
     /// Runs `task` on a thread that may wait, when it is its turn. The runtime has more
-    /// threads than turns, so that a slow upstream leaves some for other work.
+    /// threads than turns, so that a slow upstream leaves some for other work. The turn
+    /// ends with the task, also when nobody waits for it any longer.
     pub(super) async fn run<T: Send + 'static>(
         &self,
         client: IpAddr,
         task: impl FnOnce() -> crate::Result<T> + Send + 'static,
     ) -> Result<T, Refusal> {
         let turn = self.take(client).await?;
+        let task = move || {
+            let _turn = turn;
+            task()
+        };
         let result = tokio::task::spawn_blocking(task).await;
-        drop(turn);
         Ok(result.map_err(|_| failed())??)
     }
 
-    fn share(&self, client: IpAddr) -> Share<'_> {
+    fn share(&self, client: IpAddr) -> Share {
         let client = group(client);
-        let mut by_address = self.by_address();
+        let mut by_address = self.0.by_address();
         let turns = by_address
             .entry(client)
-            .or_insert_with(|| Arc::new(Semaphore::new(self.of_an_address)));
+            .or_insert_with(|| Arc::new(Semaphore::new(self.0.of_an_address)));
         Share {
-            all: self,
+            all: Arc::clone(&self.0),
             client,
             turns: Arc::clone(turns),
         }
     }
+}
 
+impl State {
     fn by_address(&self) -> MutexGuard<'_, HashMap<IpAddr, Arc<Semaphore>>> {
         self.by_address
             .lock()
@@ -90,17 +98,20 @@ fn failed() -> Refusal {
 }
 
 /// The turns of one address, which are forgotten when no request wants one.
-struct Share<'a> {
-    all: &'a Turns,
+struct Share {
+    all: Arc<State>,
     client: IpAddr,
     turns: Arc<Semaphore>,
 }
 
-impl Drop for Share<'_> {
+impl Drop for Share {
     fn drop(&mut self) {
         let mut by_address = self.all.by_address();
-        // The map and this share have it. Permits are dropped before their shares.
-        if Arc::strong_count(&self.turns) == 2 {
+        // This share gives its turns back while the map cannot change, so that the last
+        // one sees that it is. Permits are dropped before their shares.
+        self.turns = Arc::new(Semaphore::new(0));
+        let turns = by_address.get(&self.client);
+        if turns.is_some_and(|turns| Arc::strong_count(turns) == 1) {
             by_address.remove(&self.client);
         }
     }
@@ -137,7 +148,7 @@ mod tests {
                     })
                 })
                 .collect();
-            while turns.all.available_permits() > 1 {
+            while turns.0.all.available_permits() > 1 {
                 tokio::task::yield_now().await;
             }
             assert_eq!(turns.run(other, || Ok(7)).await.ok(), Some(7));
@@ -145,7 +156,7 @@ mod tests {
             for task in waiting {
                 assert!(task.await.unwrap());
             }
-            assert!(turns.by_address().is_empty());
+            assert!(turns.0.by_address().is_empty());
         });
     }
 }

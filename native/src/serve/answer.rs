@@ -9,8 +9,8 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::Response;
 use headers::{
-    ContentLength, ContentType, ETag, HeaderMapExt, IfMatch, IfModifiedSince, IfNoneMatch,
-    IfUnmodifiedSince, LastModified,
+    ContentLength, ContentType, ETag, HeaderMapExt, IfModifiedSince, IfUnmodifiedSince,
+    LastModified,
 };
 
 use super::access::Reader;
@@ -96,9 +96,7 @@ pub(crate) fn begin(about: &About, request: &Parts) -> (Response, Option<Range<u
 /// ignored.
 fn is_the_one(about: &About, asked: &HeaderMap) -> bool {
     if asked.contains_key(header::IF_MATCH) {
-        return asked
-            .typed_get::<IfMatch>()
-            .is_some_and(|header| header.precondition_passes(&about.tag));
+        return has_tag(asked, header::IF_MATCH, &about.tag, false);
     }
     asked
         .typed_get::<IfUnmodifiedSince>()
@@ -106,12 +104,43 @@ fn is_the_one(about: &About, asked: &HeaderMap) -> bool {
         .is_none_or(|(header, modified)| header.precondition_passes(modified))
 }
 
+/// Returns whether a list of tags has `tag`, or is `*`. A weak tag in the list counts if
+/// `weak` says so. What follows something that is no tag is ignored.
+fn has_tag(asked: &HeaderMap, name: HeaderName, tag: &ETag, weak: bool) -> bool {
+    let mut own = HeaderMap::new();
+    own.typed_insert(tag.clone());
+    let own = own
+        .get(header::ETAG)
+        .map_or(&b""[..], HeaderValue::as_bytes);
+    asked.get_all(name).iter().any(|value| {
+        let mut rest = value.as_bytes().trim_ascii();
+        if rest == b"*" {
+            return true;
+        }
+        loop {
+            while let [b',' | b' ' | b'\t', after @ ..] = rest {
+                rest = after;
+            }
+            let is_weak = rest.starts_with(b"W/");
+            let found = if is_weak { &rest[2..] } else { rest };
+            let [b'"', after @ ..] = found else {
+                return false;
+            };
+            let Some(end) = after.iter().position(|byte| *byte == b'"') else {
+                return false;
+            };
+            if &found[..end + 2] == own && (weak || !is_weak) {
+                return true;
+            }
+            rest = &after[end + 1..];
+        }
+    })
+}
+
 /// Returns whether the client has the file already. Dates count only without tags.
 fn is_known(about: &About, asked: &HeaderMap) -> bool {
     if asked.contains_key(header::IF_NONE_MATCH) {
-        return asked
-            .typed_get::<IfNoneMatch>()
-            .is_some_and(|header| !header.precondition_passes(&about.tag));
+        return has_tag(asked, header::IF_NONE_MATCH, &about.tag, true);
     }
     asked
         .typed_get::<IfModifiedSince>()

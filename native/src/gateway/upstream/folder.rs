@@ -28,6 +28,9 @@ const PAGE_LEN: usize = 1000;
 /// Lists of repositories that are made at a time.
 const MAX_LISTS: usize = 32;
 
+/// Pieces of plain files that are read at a time.
+const MAX_READS: usize = 64;
+
 /// The longest file whose digest is computed for a list, in bytes. Hubs have such a
 /// digest for files up to this length.
 const MAX_HASHED_BYTES: u64 = 10 << 20;
@@ -39,7 +42,9 @@ const MAX_HASHED_IN_ALL: u64 = 64 << 20;
 /// Repositories in a folder, all readable by everybody.
 pub(in super::super) struct Folder {
     repositories: Arc<Repositories>,
-    turns: Semaphore,
+    turns: Arc<Semaphore>,
+    /// Turns for reading plain files.
+    pub(super) reads: Arc<Semaphore>,
     /// Digests of small files, by their identities.
     digests: Arc<Trusted<String>>,
 }
@@ -52,7 +57,8 @@ impl Folder {
     fn of(repositories: Repositories) -> Self {
         Self {
             repositories: Arc::new(repositories),
-            turns: Semaphore::new(MAX_LISTS),
+            turns: Arc::new(Semaphore::new(MAX_LISTS)),
+            reads: Arc::new(Semaphore::new(MAX_READS)),
             digests: Arc::new(Trusted::new(Duration::MAX)),
         }
     }
@@ -75,9 +81,13 @@ impl Folder {
             return Err(Refusal::new(StatusCode::NOT_FOUND, message).code("RepoNotFound"));
         }
         let (repositories, asked) = (Arc::clone(&self.repositories), repository.clone());
-        // A slow store keeps no more threads than that.
-        let _turn = self.turns.acquire().await;
-        let listed = tokio::task::spawn_blocking(move || repositories.list(&asked)).await;
+        // A slow store keeps no more threads than that, whether anybody waits or not.
+        let turn = Arc::clone(&self.turns).acquire_owned().await;
+        let list = move || {
+            let _turn = turn;
+            repositories.list(&asked)
+        };
+        let listed = tokio::task::spawn_blocking(list).await;
         let listed = listed.map_err(|error| {
             let status = StatusCode::INTERNAL_SERVER_ERROR;
             Refusal::new(status, format!("listing {} failed: {error}", repository.id))
@@ -209,8 +219,9 @@ impl Folder {
         }
         let (repositories, repository) = (Arc::clone(&self.repositories), repository.clone());
         let known = Arc::clone(&self.digests);
-        let _turn = self.turns.acquire().await;
+        let turn = Arc::clone(&self.turns).acquire_owned().await;
         let hashed = tokio::task::spawn_blocking(move || {
+            let _turn = turn;
             let mut read_bytes = 0;
             let mut found = HashMap::new();
             for (path, file) in small {

@@ -9,6 +9,7 @@ use axum::http::request::Parts;
 use axum::response::Response;
 use futures_util::stream;
 use headers::{ContentType, ETag};
+use tokio::sync::Semaphore;
 
 use super::folder::Folder;
 use super::{Entry, Refusal};
@@ -42,15 +43,20 @@ impl Folder {
         let len = range.end - range.start;
         let (folder, revision, path) = (Arc::clone(self), revision.clone(), path.to_owned());
         let entry = entry.clone();
-        let opened =
-            tokio::task::spawn_blocking(move || folder.open(&revision, &path, &entry)).await;
+        let reads = Arc::clone(&self.reads);
+        let turn = Arc::clone(&reads).acquire_owned().await;
+        let open = move || {
+            let _turn = turn;
+            folder.open(&revision, &path, &entry)
+        };
+        let opened = tokio::task::spawn_blocking(open).await;
         let source: Arc<dyn Source> = match opened {
             Ok(opened) => opened?.into(),
             Err(error) => {
                 return Err(crate::Error::io("open a file", io::Error::other(error)).into());
             }
         };
-        *response.body_mut() = body_of(source, range);
+        *response.body_mut() = body_of(source, range, reads);
         Ok((response, len))
     }
 }
@@ -62,14 +68,17 @@ fn tag(entry: &Entry) -> ETag {
     tag.expect("letters and digits make an ETag")
 }
 
-fn body_of(source: Arc<dyn Source>, range: Range<u64>) -> Body {
-    let parts = stream::try_unfold((source, range), |(source, rest)| async move {
+fn body_of(source: Arc<dyn Source>, range: Range<u64>, reads: Arc<Semaphore>) -> Body {
+    let state = (source, range, reads);
+    let parts = stream::try_unfold(state, |(source, rest, reads)| async move {
         if rest.is_empty() {
             return Ok(None);
         }
+        let turn = Arc::clone(&reads).acquire_owned().await;
         let part = rest.start..rest.end.min(rest.start + CHUNK_BYTES);
         let left = part.end..rest.end;
         let read = tokio::task::spawn_blocking(move || {
+            let _turn = turn;
             let bytes = source
                 .read(part)
                 .map(|bytes| Bytes::from(bytes.into_owned()));
@@ -79,7 +88,7 @@ fn body_of(source: Arc<dyn Source>, range: Range<u64>) -> Body {
             .await
             .map_err(io::Error::other)?
             .map_err(io::Error::other)?;
-        Ok::<_, io::Error>(Some((bytes, (source, left))))
+        Ok::<_, io::Error>(Some((bytes, (source, left, reads))))
     });
     Body::from_stream(parts)
 }

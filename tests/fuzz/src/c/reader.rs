@@ -152,6 +152,8 @@ pub fn verify(file: &File, engine: &Handle<zstn_engine>) -> Outcome<()> {
         original_len: 0,
         was_compared: 2,
         has_checksums: 2,
+        is_identical: 2,
+        unchecked_files: 0,
     };
     let outcome = call(|error| {
         let (input, options) = (&raw const input, &raw const options);

@@ -48,6 +48,10 @@ fn a_request_for_another_version_is_refused() {
             (format!("If-None-Match: {tag}"), 304),
             (format!("If-None-Match: \"other\", W/{tag}"), 304),
             ("If-None-Match: *".into(), 304),
+            (format!("If-None-Match: \"a b, c\",,{tag}"), 304),
+            ("If-None-Match: \"a b\"".into(), 206),
+            ("If-None-Match: \"a".into(), 206),
+            ("If-Match: W/\"a b\"".into(), 412),
             ("If-None-Match: \"other\"".into(), 206),
             (
                 "If-Modified-Since: Wed, 04 Oct 2023 10:40:00 GMT".into(),

@@ -110,9 +110,12 @@ impl DecodedTensors {
         task: impl FnOnce() -> T + Send + 'static,
     ) -> std::io::Result<T> {
         let turn = Arc::clone(&self.turns).acquire_owned().await;
-        let task = tokio::task::spawn_blocking(task).await;
-        drop(turn);
-        task.map_err(std::io::Error::other)
+        let task = move || {
+            let _turn = turn;
+            task()
+        };
+        let result = tokio::task::spawn_blocking(task).await;
+        result.map_err(std::io::Error::other)
     }
 
     /// Decodes up to `turns` tensors at a time, and begins `ahead` of them before
