@@ -103,7 +103,7 @@ impl Store<'_> {
         }
         Err(Error::io(
             format!("store {location}"),
-            std::io::Error::other(format!(
+            io::Error::other(format!(
                 "the bytes that can be read there have the SHA-256 {sha256}, and those that were \
                  written have {}",
                 packed.done.packed_sha256
