@@ -25,7 +25,7 @@ TESTS: dict[str, str] = {
     "test_model_delta.py::test_wrong_base_is_rejected": "the words of the message; test_z4ai.py "
     "has the refusal",
     **{
-        f"test_opaque_path.py::test_opaque_never_loses_to_zstd3[{name}]": "2 KiB (of hundreds) "
+        f"test_opaque_path.py::test_opaque_never_loses_to_zstd3[{name}]": "some KiB "
         "larger than one zstd frame, since long planes are cut into blocks that are decoded at "
         "the same time"
         for name in ("tiled_u8", "triangular_mask")
