@@ -105,6 +105,8 @@ fn set(_: &File, _: u32) {
 
 /// Returns the bits that new files of this process do not have.
 #[cfg(unix)]
+// The system's number has 16 bits on some systems.
+#[allow(clippy::useless_conversion)]
 fn umask() -> u32 {
     // Linux says so; elsewhere it can only be replaced and put back, in which time
     // other threads have the strictest one.
