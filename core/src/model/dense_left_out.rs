@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use super::Tensor;
 use super::builder::TensorLocation;
-use crate::catalog::{FileCatalog, Refusals};
 use crate::Result;
+use crate::catalog::{FileCatalog, Refusals};
 
 /// A tensor of the dense model that is stored in several parts.
 #[derive(Debug, Clone, Serialize, Deserialize)]
