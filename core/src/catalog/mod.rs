@@ -49,7 +49,7 @@ pub use file_opener::{FileOpener, is_left_out, recognise};
 pub use format::Kind;
 use format::{AnyContents, StoredTensor};
 pub use range_plan::RangePlan;
-pub(crate) use refused::Refused;
+pub(crate) use refused::{Refusals, Refused};
 pub(crate) use rows::check_inside;
 pub use tensor::FileTensor;
 

@@ -6,6 +6,9 @@ use alloc::vec::Vec;
 
 use crate::{Error, sort};
 
+/// Tensors that cannot be read, by name, in any order.
+pub(crate) type Refusals = Vec<(String, Error)>;
+
 /// Names of tensors that cannot be read, each with its error. It is made of the
 /// same maps as a catalog, so that it takes no code of its own.
 #[derive(Debug, Clone, Default)]
@@ -16,7 +19,7 @@ pub(crate) struct Refused {
 
 impl Refused {
     /// Takes names with their errors; of a repeated name the last one counts.
-    pub(crate) fn new(all: Vec<(String, Error)>) -> Self {
+    pub(crate) fn new(all: Refusals) -> Self {
         let names = all.iter().map(|(name, _)| name.clone());
         Self {
             by_name: sort::map(names.zip(0..)),

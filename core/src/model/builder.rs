@@ -9,7 +9,7 @@ use core::ops::Range;
 use super::dense::Dense;
 use super::{Model, StoredPart, Tensor, Verify};
 use crate::bytes;
-use crate::catalog::{FileCatalog, Refused};
+use crate::catalog::{FileCatalog, Refusals, Refused};
 use crate::container::part_name::may_be_part;
 use crate::container::safetensors::ShardIndex;
 use crate::engine::Engine;
@@ -35,7 +35,7 @@ pub struct ModelBuilder {
     /// All stored tensors that belong to the model, by name.
     locations: BTreeMap<String, TensorLocation>,
     /// Tensors that the index lists and no file has, with the reason.
-    missing: Vec<(String, Error)>,
+    missing: Refusals,
     dense: Option<Dense>,
     /// Stored bytes of the tensors that hold shapes.
     shapes: BTreeMap<TensorLocation, Option<Vec<u8>>>,
@@ -144,7 +144,7 @@ impl ModelBuilder {
                 (tensors.collect(), Vec::new())
             }
         };
-        let mut refused: Vec<(String, Error)> = refused;
+        let mut refused: Refusals = refused;
         self.add_refused_by_files(&mut refused);
         refused.append(&mut self.missing);
         // With a million tensors, memory that is no longer needed matters.
@@ -185,7 +185,7 @@ impl ModelBuilder {
 
     /// Adds the tensors that their files refuse, unless another file has a tensor of
     /// that name which the index, or their order, prefers.
-    fn add_refused_by_files(&self, refused: &mut Vec<(String, Error)>) {
+    fn add_refused_by_files(&self, refused: &mut Refusals) {
         for file in &self.files {
             for (name, error) in file.refused().iter() {
                 if !self.locations.contains_key(name) {
@@ -227,7 +227,7 @@ impl ModelBuilder {
 fn locations(
     files: &[FileCatalog],
     shards: Option<&ShardIndex>,
-) -> (BTreeMap<String, TensorLocation>, Vec<(String, Error)>) {
+) -> (BTreeMap<String, TensorLocation>, Refusals) {
     let (mut locations, mut missing) = (BTreeMap::new(), Vec::new());
     for (tensor, file) in shards.into_iter().flat_map(ShardIndex::weights) {
         let of_index = files.get(file);

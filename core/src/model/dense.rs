@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 
 use super::Tensor;
 use super::builder::TensorLocation;
-use crate::catalog::FileCatalog;
+use crate::catalog::{FileCatalog, Refusals};
 pub use crate::container::foreign::compressed_tensors::Weight;
 use crate::container::foreign::compressed_tensors::{Checkpoint, Config, Entry, Role, Stored};
 use crate::{Error, ErrorKind, Result};
@@ -74,7 +74,7 @@ impl Dense {
         as_stored: impl Fn(TensorLocation) -> Tensor,
         shape: impl Fn(TensorLocation) -> Result<Vec<u8>>,
         locations: &BTreeMap<String, TensorLocation>,
-    ) -> Result<(Vec<Located>, Vec<(String, Error)>)> {
+    ) -> Result<(Vec<Located>, Refusals)> {
         let mut tensors = Vec::new();
         let mut refused = Vec::new();
         for (name, entry) in self.checkpoint.entries() {

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use super::Tensor;
 use super::builder::TensorLocation;
-use crate::catalog::FileCatalog;
-use crate::{Error, Result};
+use crate::Result;
+use crate::catalog::{FileCatalog, Refusals};
 
 /// A tensor of the dense model that is stored in several parts.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -41,7 +41,7 @@ impl Dense {
         _: impl Fn(TensorLocation) -> Tensor,
         _: impl Fn(TensorLocation) -> Result<Vec<u8>>,
         _: &BTreeMap<String, TensorLocation>,
-    ) -> Result<(Vec<Located>, Vec<(String, Error)>)> {
+    ) -> Result<(Vec<Located>, Refusals)> {
         match *self {}
     }
 
