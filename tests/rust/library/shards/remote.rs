@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex};
 
 use zstn::serve::{Served, Server};
 use zstn::{Location, PackOptions, UnpackOptions, VerifyOptions};
-use zstn_core::Rule;
 
 use super::*;
 
