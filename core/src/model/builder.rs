@@ -188,7 +188,9 @@ impl ModelBuilder {
     fn refused_by_files(&self) -> BTreeMap<String, Error> {
         let all = self.files.iter().flat_map(FileCatalog::refused);
         let missing = all.filter(|(name, _)| !self.locations.contains_key(*name));
-        missing.map(|(name, error)| (name.clone(), error.clone())).collect()
+        missing
+            .map(|(name, error)| (name.clone(), error.clone()))
+            .collect()
     }
 
     fn stored(&self, (file, number): TensorLocation) -> Range<u64> {

@@ -112,10 +112,7 @@ impl Header {
     /// Reads a header like [`Header::parse`]. Tensors whose dtype this version does
     /// not know are left out of the header and returned with the reason: their
     /// spans are checked, but not their lengths.
-    pub fn parse_known(
-        json: &[u8],
-        data_len_bytes: u64,
-    ) -> Result<(Self, Vec<(String, Error)>)> {
+    pub fn parse_known(json: &[u8], data_len_bytes: u64) -> Result<(Self, Vec<(String, Error)>)> {
         if json.len() as u64 > HEADER_LEN_BYTES {
             return Err(Error::malformed(
                 Rule::SafetensorsHeaderCap,
@@ -160,8 +157,7 @@ impl Header {
                 shape: entry.shape.dimensions,
                 span,
             };
-            check_len(&tensor, entry.shape.elements)
-                .map_err(|error| error.tensor(&tensor.name))?;
+            check_len(&tensor, entry.shape.elements).map_err(|error| error.tensor(&tensor.name))?;
             tensors.push(tensor);
         }
         if end > data_len_bytes {

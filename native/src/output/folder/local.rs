@@ -4,8 +4,8 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
-use crate::output::{Mode, gaps};
 use crate::output::staging::{Staging, folder_exists};
+use crate::output::{Mode, gaps};
 use crate::{Error, Output, Result};
 
 /// A folder that is being written. It is next to its final place under a hidden
