@@ -14,7 +14,7 @@ pub(super) trait ShardKind: Sized {
     fn of_packed(shards: &Shards) -> Result<Self>;
 
     /// Returns whether a shard of that name is of this kind.
-    fn is_of(self, name: &str) -> bool;
+    fn is_of(&self, name: &str) -> bool;
 
     /// Returns the name of a shard once it is of the kind `to`.
     fn renamed(self, name: &str, to: Self) -> Option<String>;
@@ -42,7 +42,7 @@ impl ShardKind for Kind {
         })
     }
 
-    fn is_of(self, name: &str) -> bool {
+    fn is_of(&self, name: &str) -> bool {
         let stem = name.strip_suffix(self.extension());
         stem.is_some_and(|stem| stem.ends_with('.'))
     }

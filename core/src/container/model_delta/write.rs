@@ -77,7 +77,7 @@ impl DeltaPacker {
     /// Reads the header `json` of a safetensors file of `file_len_bytes`.
     pub fn new(json: Vec<u8>, file_len_bytes: u64) -> Result<Self> {
         let data = safetensors::PREFIX_BYTES + json.len() as u64..file_len_bytes;
-        let data_len = data.end.checked_sub(data.start).unwrap_or_default();
+        let data_len = data.end.saturating_sub(data.start);
         let tensors = Header::parse(&json, data_len)?.tensors;
         Ok(Self {
             json,

@@ -63,7 +63,7 @@ pub fn find<E>(
 #[must_use]
 pub fn probed_ranges(len_bytes: u64) -> Vec<Range<u64>> {
     if len_bytes <= 3 * PROBE_BYTES {
-        return vec![0..len_bytes];
+        return core::iter::once(0..len_bytes).collect();
     }
     let middle = len_bytes / 2;
     vec![

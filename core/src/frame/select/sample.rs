@@ -129,7 +129,7 @@ fn piece_ranges(len_bytes: usize) -> Vec<Range<usize>> {
 /// that is not longer.
 fn spread(len_bytes: usize, count: usize, each_bytes: usize) -> Vec<Range<usize>> {
     if len_bytes <= count * each_bytes {
-        return [0..len_bytes].into();
+        return core::iter::once(0..len_bytes).collect();
     }
     let last = len_bytes - each_bytes;
     let ranges = (0..count).map(|k| {

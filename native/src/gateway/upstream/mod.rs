@@ -29,7 +29,7 @@ pub(super) use refusal::Refusal;
 /// The source of files and of the lists of them.
 #[derive(Debug)]
 pub(super) enum Upstream {
-    Hub(Hub),
+    Hub(Box<Hub>),
     Folder(Arc<Folder>),
 }
 
@@ -96,7 +96,9 @@ impl Upstream {
     pub(super) fn new(location: &Location, http: &HttpOptions) -> Result<Self> {
         let http = &http.limits();
         match location {
-            Location::Url(url) if location.origin().is_some() => Hub::new(url, http).map(Self::Hub),
+            Location::Url(url) if location.origin().is_some() => {
+                Hub::new(url, http).map(|hub| Self::Hub(Box::new(hub)))
+            }
             _ => Ok(Self::Folder(Arc::new(Folder::new(location, http)?))),
         }
     }
