@@ -111,7 +111,7 @@ class Tail(Exchange):
         original = save_official({**tensors, "wide": values.astype(np.float32)})
         self.both_ways(original)
         packed = self.at("m.zstn").read_bytes()
-        self.assertEqual(packed[5], 3, "the flag says that the header is copied")
+        self.assertEqual(packed[5], 7, "the flag announces checksums and a copy of the header")
         self.assertIn(b"BLKS", packed[-100_000:])
         with z4ai_safetensors.ZstnReader.from_bytes(packed) as reader:
             self.assertEqual(reader.read_raw("wide"), values.astype(np.float32).tobytes())

@@ -97,9 +97,10 @@ impl Options {
 }
 
 pub fn run(options: &Options) -> Result<()> {
+    let signals = stop::catch();
     let gateway = options.gateway()?;
     let handle = gateway.handle();
-    stop::end_at_second_signal(move || handle.stop());
+    signals.end_with(move || handle.stop());
     let url = gateway.url();
     let what = format!("gateway to {}", zstn::display::address(&options.upstream));
     options.listen.announce(&what, &url);

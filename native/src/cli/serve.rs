@@ -48,9 +48,10 @@ impl Options {
 }
 
 pub fn run(options: &Options) -> Result<()> {
+    let signals = stop::catch();
     let server = options.server()?;
     let handle = server.handle();
-    stop::end_at_second_signal(move || handle.stop());
+    signals.end_with(move || handle.stop());
     let what = format!("serving {}", options.folder.display());
     options.listen.announce(&what, &server.url());
     if !options.listen.json {

@@ -33,15 +33,29 @@ pub fn clean_up_when_stopped() {
     let _ = ctrlc::try_set_handler(|| stop());
 }
 
-/// Has a first signal call `end`, and a second one remove what is half-made and end
-/// the process.
+/// The signals that ask a server to end, caught before it listens, so that none of them
+/// ends the process without grace.
 #[cfg(unix)]
-pub fn end_at_second_signal(end: impl Fn() + Send + 'static) {
+pub struct Caught(Option<signal_hook::iterator::Signals>);
+
+/// Catches the signals that ask a program to end. They wait for [`Caught::end_with`].
+#[cfg(unix)]
+pub fn catch() -> Caught {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
     let mut asking = vec![SIGHUP, SIGINT, SIGTERM];
     asking.retain(|&signal| !is_ignored(signal));
-    if let Ok(mut signals) = signal_hook::iterator::Signals::new(asking) {
+    Caught(signal_hook::iterator::Signals::new(asking).ok())
+}
+
+#[cfg(unix)]
+impl Caught {
+    /// Has a first signal call `end`, and a second one remove what is half-made and end
+    /// the process.
+    pub fn end_with(self, end: impl Fn() + Send + 'static) {
+        let Some(mut signals) = self.0 else {
+            return;
+        };
         std::thread::spawn(move || {
             let mut signals = signals.forever();
             if signals.next().is_some() {
@@ -54,15 +68,27 @@ pub fn end_at_second_signal(end: impl Fn() + Send + 'static) {
     }
 }
 
-/// Has a first Ctrl-C call `end`, and a second one remove what is half-made and end
-/// the process.
+/// Ctrl-C, which is caught with [`Caught::end_with`].
 #[cfg(not(unix))]
-pub fn end_at_second_signal(end: impl Fn() + Send + 'static) {
-    let is_second = AtomicBool::new(false);
-    let _ = ctrlc::try_set_handler(move || match is_second.swap(true, Ordering::SeqCst) {
-        false => end(),
-        true => stop(),
-    });
+pub struct Caught;
+
+/// Prepares for Ctrl-C.
+#[cfg(not(unix))]
+pub fn catch() -> Caught {
+    Caught
+}
+
+#[cfg(not(unix))]
+impl Caught {
+    /// Has a first Ctrl-C call `end`, and a second one remove what is half-made and end
+    /// the process.
+    pub fn end_with(self, end: impl Fn() + Send + 'static) {
+        let is_second = AtomicBool::new(false);
+        let _ = ctrlc::try_set_handler(move || match is_second.swap(true, Ordering::SeqCst) {
+            false => end(),
+            true => stop(),
+        });
+    }
 }
 
 /// Removes what is half-made and ends the process.

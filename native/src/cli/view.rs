@@ -37,6 +37,7 @@ pub fn run(options: &Options) -> Result<()> {
         Some(folder) => Page::in_folder(folder)?,
         None => Page::included()?,
     };
+    let signals = stop::catch();
     let mut view = View::bind(page, options.port)?;
     for input in &options.inputs {
         view = match input {
@@ -51,7 +52,7 @@ pub fn run(options: &Options) -> Result<()> {
         };
     }
     let handle = view.handle();
-    stop::end_at_second_signal(move || handle.stop());
+    signals.end_with(move || handle.stop());
     let url = view.url();
     match options.json {
         true => announce(print(serde_json::json!({"event": "listening", "url": url}))),

@@ -132,7 +132,7 @@ fn work_on(options: &Options, plan: &Path) -> Outcome {
     run.retry_refused = options.retry_failed;
     let (stopping, grace) = (run.stop.clone(), Duration::from_secs(options.grace));
     let json = options.json;
-    stop::end_at_second_signal(move || {
+    stop::catch().end_with(move || {
         say_ending(json);
         stopping.request();
         std::thread::spawn(move || {
@@ -190,6 +190,7 @@ fn listen(options: &Options) -> Result<()> {
     let state = options.state.as_deref().ok_or_else(missing)?;
     let secret = options.secret(address)?;
     let hub = options.hub()?;
+    let signals = stop::catch();
     let mut worker = Worker::bind(&hub, state, address, options.worker_options())?
         .with_engine(&options.threads.engine()?)
         .with_grace(Duration::from_secs(options.grace));
@@ -199,7 +200,7 @@ fn listen(options: &Options) -> Result<()> {
     let url = worker.url();
     let handle = worker.handle();
     let json = options.json;
-    stop::end_at_second_signal(move || {
+    signals.end_with(move || {
         say_ending(json);
         handle.stop();
     });

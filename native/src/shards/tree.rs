@@ -2,7 +2,7 @@
 //! same tree (docs/formats/sharded.md 3).
 
 use std::collections::BTreeSet;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -99,6 +99,10 @@ impl Tree {
                 self.folders.push(path.clone());
                 pending.push(path);
             } else {
+                // A pipe, a socket or a device in the place of weights is a mistake.
+                if let Some(Kind::Safetensors) = kind_by_name(&entry.file_name()) {
+                    refuse_special(&entry.path())?;
+                }
                 self.left_out.push(path);
             }
         }
@@ -193,6 +197,15 @@ pub(super) fn open_index(
     let text = name.to_string_lossy().into_owned();
     let location = Location::Path(full.join(name));
     let shards = Shards::of_index(&location, text, &HttpOptions::default())?;
+    if kinds == PLAIN {
+        let missing = |name: &&str| !full.join(name).is_file();
+        let mut names = shards.files().iter().map(|file| file.name.as_str());
+        if let Some(name) = names.find(missing) {
+            let detail = format!("the index names {name}, which is not there");
+            let refusal = zstn_core::Error::malformed(Rule::ShardMissing, detail);
+            return Err(Error::place(&location)(refusal));
+        }
+    }
     let mut files = shards.files().iter();
     if files.any(|file| taken.contains::<OsString>(&file.name.as_str().into())) {
         return Err(Error::Usage(format!(
@@ -201,13 +214,7 @@ pub(super) fn open_index(
     }
     if kinds == PLAIN {
         for file in shards.files() {
-            let path = full.join(&file.name);
-            if !path.is_file() {
-                let detail = format!("the index names {}, which is not there", file.name);
-                let refusal = zstn_core::Error::malformed(Rule::ShardMissing, detail);
-                return Err(Error::place(&location)(refusal));
-            }
-            check_packable(&FileSource::open(&path)?)?;
+            check_packable(&FileSource::open(&full.join(&file.name))?)?;
         }
         if let Some(index) = shards.index() {
             Kind::Safetensors.renamed_index(index, Kind::Zstn)?;
@@ -222,6 +229,26 @@ pub(super) fn why_not_packed(path: &Path) -> Result<Option<String>> {
         Ok(()) => Ok(None),
         Err(error) if is_refusal(&error) => Ok(Some(error.to_string())),
         Err(error) => Err(error),
+    }
+}
+
+/// Returns the kind of weights or of an index that a file has by its name.
+fn kind_by_name(name: &OsStr) -> Option<Kind> {
+    let name = name.to_str()?;
+    let by_extension = || {
+        let mut kinds = Kind::FILES.iter().copied();
+        kinds.find(|kind| kind.is_of(name))
+    };
+    IndexName::parse(name)
+        .map(|index| index.kind())
+        .or_else(by_extension)
+}
+
+/// Refuses what is there and is neither a file nor a folder.
+fn refuse_special(path: &Path) -> Result<()> {
+    match path.metadata() {
+        Ok(metadata) if !metadata.is_dir() => FileSource::open(path).map(drop),
+        _ => Ok(()),
     }
 }
 

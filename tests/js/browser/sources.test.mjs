@@ -14,8 +14,8 @@ const PAGE = `<!doctype html><title>sources</title><link rel="icon" href="data:,
   globalThis.zstn = zstn;
   const digest = async (bytes) => [...new Uint8Array(await crypto.subtle.digest("SHA-256", bytes))].map((b) => b.toString(16).padStart(2, "0")).join("");
   /** Opens a model, reads tensors one after the other, and returns all results. */
-  globalThis.read = async (url, names, options = {}) => {
-    const cache = options.opfs && zstn.opfsCache(options.opfs);
+  globalThis.read = async (url, names, { opfs, ...options } = {}) => {
+    const cache = opfs && zstn.opfsCache(opfs);
     try {
       const model = await zstn.open(url, { idleTimeoutMs: 1000, ...options, ...(cache && { cache }) });
       const digests = {};

@@ -18,7 +18,7 @@ const lazily = goodDeltas.filter(({ official_base, official_target }) => officia
 const wholeOnly = goodDeltas.filter((vector) => !lazily.includes(vector));
 
 test("the manifests hold what these tests are about", () => {
-  assert.deepEqual([lazily.length, wholeOnly.length, badDeltas.length], [20, 2, 8]);
+  assert.deepEqual([lazily.length, wholeOnly.length, badDeltas.length], [19, 2, 9]);
 });
 
 for (const vector of lazily) {
@@ -181,18 +181,31 @@ test("a base with other bytes under the same names shows at the first tensor tha
   assert.equal((await model.tensor(NEW_TENSOR)).data.length, 60_000);
 });
 
-test("a delta without seal is walked by its records", async () => {
+/** Returns the delta as z4ai writes it: without its trailer, and without the bit of each payload's flags that announces it. */
+function withoutTrailer(delta) {
+  const bare = Buffer.from(delta.subarray(0, delta.length - 16 - Number(delta.readBigUInt64LE(delta.length - 16))));
+  let at = 33 + Number(bare.readBigUInt64LE(5));
+  while (at < bare.length) {
+    at += 18 + bare.readUInt16LE(at);
+    const kind = bare[at++];
+    if (kind === 2) continue;
+    const payload = at + 8;
+    at = payload + Number(bare.readBigUInt64LE(at));
+    bare[payload + (/^Z(SP|PL)1$/.test(bare.toString("latin1", payload, payload + 4)) ? 6 : 5)] &= 0x7f;
+  }
+  return bare;
+}
+
+test("a delta without a trailer is walked by its records", async () => {
   const file = readFileSync(at("tuned.z4dm"));
-  const sealBytes = 16 + Number(file.readBigUInt64LE(file.length - 16));
   const random = Buffer.alloc(3_000_000);
   for (let i = 0; i < random.length; i++) random[i] = Math.imul(i, 0x9e3779b1) >>> 24 ^ Math.imul(i ^ (i >>> 7), 0x85ebca6b) >>> 23;
   const tensors = Object.fromEntries(["a", "b", "c"].map((name, i) => [name, { dtype: "U8", shape: [2_000_000], bytes: random.subarray(i * 333_333, i * 333_333 + 2_000_000) }]));
   writeFileSync(at("noise.safetensors"), safetensors(tensors));
   await pack(at("noise.safetensors"), at("noise.z4dm"), { base: at("base.safetensors") });
-  const noise = readFileSync(at("noise.z4dm"));
-  const bare = noise.subarray(0, noise.length - 16 - Number(noise.readBigUInt64LE(noise.length - 16)));
+  const bare = withoutTrailer(readFileSync(at("noise.z4dm")));
   assert.ok(bare.length > 4 << 20, `${bare.length} bytes`);
-  for (const [bytes, rounds, truth] of [[file.subarray(0, file.length - sealBytes), 3, tuned], [bare, 6, tensors]]) {
+  for (const [bytes, rounds, truth] of [[withoutTrailer(file), 3, tuned], [bare, 6, tensors]]) {
     const model = await open(bytes, { base: at("base.zstn") });
     assert.ok(model.stats.roundTrips <= rounds && model.stats.bytesFetched < bytes.length + 1, JSON.stringify(model.stats));
     for (const [name, { bytes }] of Object.entries(truth)) {

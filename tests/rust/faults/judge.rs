@@ -113,6 +113,10 @@ fn files(cell: &Cell, run: &Run, kept: Kept) -> Option<String> {
             if !output.is_empty() && after.remove(Path::new(output)).is_none() {
                 return Some("there is no result".into());
             }
+            if !output.is_empty() {
+                // A folder holds what could be made.
+                after.retain(|path, _| !path.starts_with(output));
+            }
             false
         }
     };

@@ -42,6 +42,18 @@ pub fn zstn(folder: &Path, arguments: &[&str]) -> Output {
         .expect("zstn runs")
 }
 
+/// Returns a command that runs `zstn` with the default action of every signal: tests may
+/// run under `nohup` or in the background of a shell, which ignore some.
+#[must_use]
+pub fn zstn_with_signals() -> Command {
+    if !cfg!(target_os = "linux") {
+        return Command::new(program());
+    }
+    let mut command = Command::new("env");
+    command.arg("--default-signal").arg(program());
+    command
+}
+
 /// Returns whether this process, and the programs it starts, ignore a signal, as
 /// under `nohup` or in the background of a shell.
 #[cfg(unix)]

@@ -47,7 +47,7 @@ impl Index {
     /// may be in `frames`; the data buffer is `data_len_bytes` long.
     pub fn parse(bytes: &[u8], frames: Range<u64>, data_len_bytes: u64) -> Result<Self> {
         let base = frames.end;
-        let records = read_records(bytes, &frames).map_err(|e| e.within(base))?;
+        let (records, rest) = read_records(bytes, &frames).map_err(|e| e.within(base))?;
         for record in &records {
             let Content::Alias(target) = record.content else {
                 continue;
@@ -55,6 +55,14 @@ impl Index {
             check_ref(record, records.get(target)).map_err(|e| e.tensor(&record.name))?;
         }
         check_tiling(&records, data_len_bytes)?;
+        // Records that are missing explain more than the bytes that are left of them.
+        if rest > 0 {
+            return Err(Error::malformed(
+                Rule::ZstnIndexCount,
+                format!("{rest} bytes follow the last record of the index: the file is damaged"),
+            )
+            .at(base + bytes.len() as u64 - rest));
+        }
         Ok(Self { records })
     }
 
@@ -153,7 +161,8 @@ pub(super) fn unexplained(bytes: Range<u64>) -> Error {
     .at(bytes.start)
 }
 
-fn read_records(bytes: &[u8], frames: &Range<u64>) -> Result<Vec<Record>> {
+/// Returns the records, and the number of bytes that follow them.
+fn read_records(bytes: &[u8], frames: &Range<u64>) -> Result<(Vec<Record>, u64)> {
     let mut cursor = Cursor::new(bytes);
     let count = u64::from(cursor.u32("record count")?);
     if count > cursor.remaining() as u64 / MIN_RECORD_BYTES {
@@ -169,14 +178,7 @@ fn read_records(bytes: &[u8], frames: &Range<u64>) -> Result<Vec<Record>> {
     let records = (0..count)
         .map(|number| read_record(&mut cursor, frames, number))
         .collect::<Result<Vec<_>>>()?;
-    match cursor.remaining() {
-        0 => Ok(records),
-        rest => Err(Error::malformed(
-            Rule::ZstnIndexCount,
-            format!("{rest} bytes follow the last record of the index: the file is damaged"),
-        )
-        .at(cursor.position() as u64)),
-    }
+    Ok((records, cursor.remaining() as u64))
 }
 
 fn read_record(cursor: &mut Cursor, frames: &Range<u64>, number: u64) -> Result<Record> {

@@ -3,9 +3,9 @@
 use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 
-use zstn_tests::command::{program, text, zstn};
+use zstn_tests::command::{text, zstn, zstn_with_signals};
 
 use super::client::get;
 
@@ -22,7 +22,7 @@ impl Running {
     }
 
     fn of(verb: &[&str], folder: &Path, arguments: &[&str]) -> Self {
-        let mut child = Command::new(program())
+        let mut child = zstn_with_signals()
             .args(verb)
             .args(["--port", "0"])
             .args(arguments)

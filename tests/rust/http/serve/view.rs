@@ -3,10 +3,10 @@
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
-use zstn_tests::command::{program, text, zstn};
+use zstn_tests::command::{text, zstn, zstn_with_signals};
 
 use super::client::{Answer, ask, get};
 
@@ -21,7 +21,7 @@ struct Running {
 
 impl Running {
     fn start(folder: &Path, arguments: &[&str]) -> Self {
-        let mut child = Command::new(program())
+        let mut child = zstn_with_signals()
             .args(["view", "--no-open", "--page", "page"])
             .args(arguments)
             .current_dir(folder)
