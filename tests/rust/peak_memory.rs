@@ -82,8 +82,10 @@ fn memory_grows_with_tensors_in_work_and_little_with_their_number() {
     assert!(most as u64 <= memory_bytes, "{most} bytes");
     const SMALL_BYTES: usize = 1 << 10;
     let (few, many) = (held(12_000, SMALL_BYTES), held(24_000, SMALL_BYTES));
-    for ((few, many), most) in few.into_iter().zip(many).zip([1000, 500]) {
+    // Both hold the parsed header while they work: unpacking compares statistics, which
+    // take dtypes and shapes.
+    for (few, many) in few.into_iter().zip(many) {
         let each = many.saturating_sub(few) / 12_000;
-        assert!(each < most, "{each} bytes for each tensor more");
+        assert!(each < 1000, "{each} bytes for each tensor more");
     }
 }

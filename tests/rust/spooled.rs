@@ -3,6 +3,7 @@
 
 #![cfg(target_os = "linux")] // elsewhere the input is copied as a whole
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
@@ -68,8 +69,10 @@ fn unnamed_files_bytes() -> u64 {
     };
     let paths = entries.flatten().map(|entry| entry.path());
     let files = paths.filter(|path| is_unnamed(path));
-    let blocks = files.filter_map(|path| fs::metadata(path).ok());
-    blocks.map(|file| file.blocks() * 512).sum()
+    let files = files.filter_map(|path| fs::metadata(path).ok());
+    // A file may be open several times.
+    let blocks: BTreeMap<u64, u64> = files.map(|file| (file.ino(), file.blocks())).collect();
+    blocks.values().map(|blocks| blocks * 512).sum()
 }
 
 /// The most disk space that packing such a checkpoint takes, in bytes.

@@ -93,6 +93,5 @@ def test_numbers_of_threads_have_limits(models, tmp_path, threads):
         lambda: zstn.verify(models / "m.zstn", threads=threads),
         lambda: zstn.convert(models / "m.zstn", tmp_path / "out.zt", threads=threads),
     ]:
-        with pytest.raises(zstn.ZstnError, match="threads") as error:
+        with pytest.raises((ValueError, TypeError), match="threads"):
             call()
-        assert error.value.code == "usage"

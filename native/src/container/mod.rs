@@ -144,7 +144,7 @@ impl<'a> Container<'a> {
     }
 
     /// Returns the stored statistics, to compare decoded tensors with.
-    fn statistics(&self) -> Result<StatisticsCheck> {
+    fn statistics(&self) -> Result<StatisticsCheck<'_>> {
         let Some(tail) = &self.tail else {
             return Ok(StatisticsCheck::default());
         };

@@ -25,14 +25,19 @@ pub(crate) fn decode_in_waves<T: Copy + Send + Sync>(
     Ok(())
 }
 
-/// Decoded bytes that are held for work that runs from the start of a file to its
-/// end.
+/// The most decoded bytes of a wave that work in the order of the file waits for, and
+/// the number of items for every thread that a wave has at most: a few keep all threads
+/// busy.
 const ORDERED_WAVE_BYTES: u64 = 32 << 20;
+const ITEMS_PER_THREAD: u64 = 2;
+
+/// A shorter wave of small items is not worth waking threads for.
+const MIN_WAVE_BYTES: u64 = 1 << 20;
 
 /// Runs `decode` for all `items`, a wave of them at a time on all threads of the
 /// engine, and hands the results to `next` in their order, on one thread, while the
-/// wave behind them is decoded. Two waves take `memory_bytes` at most, given the
-/// decoded length of an item as its cost.
+/// wave behind them is decoded. Two waves, and what one of them is decoded from, take
+/// about `memory_bytes` at most, given the decoded length of an item as its cost.
 pub(crate) fn decode_in_order<T: Copy + Send + Sync, R: Send>(
     engine: &Engine,
     items: &[T],
@@ -41,7 +46,11 @@ pub(crate) fn decode_in_order<T: Copy + Send + Sync, R: Send>(
     decode: impl Fn(T) -> Result<R> + Sync + Send,
     mut next: impl FnMut(T, R) + Send,
 ) -> Result<()> {
-    let wave_bytes = ORDERED_WAVE_BYTES.min(memory_bytes / 2);
+    let longest = items.iter().map(&cost_bytes).max().unwrap_or_default();
+    let enough = longest.saturating_mul(ITEMS_PER_THREAD * engine.threads() as u64);
+    let wave_bytes = ORDERED_WAVE_BYTES
+        .min(enough.max(MIN_WAVE_BYTES))
+        .min(memory_bytes / (WAVE_SHARES + 1));
     let mut ready: Vec<(T, R)> = Vec::new();
     for wave in waves(items, cost_bytes, wave_bytes.saturating_mul(WAVE_SHARES)) {
         let decode = |item: T| decode(item).map(|result| (item, result));

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use zstn_core::Rule;
 use zstn_core::container::zstn::parse_sha256;
 use zstn_core::frame::select::Effort;
 
@@ -106,9 +107,14 @@ impl Packer {
             )));
         }
         let restored = proof::restored(&self.engine, &packed.path, &unpacking);
-        let restored = restored.map_err(Failure::Error)?;
-        if restored != row.sha256 {
-            return Err(self.differs(row, location.as_ref(), &restored));
+        match restored {
+            Ok(restored) if restored == row.sha256 => {}
+            Ok(_) => return Err(self.differs(row, location.as_ref())),
+            // Restoring compares the SHA-256 that the packer was given.
+            Err(Error::Format { source, .. }) if source.rule() == Some(Rule::ZstnFileDigest) => {
+                return Err(self.differs(row, location.as_ref()));
+            }
+            Err(error) => return Err(Failure::Error(error)),
         }
         packed.done.packed_sha256 = digest(&packed.path)?;
         Ok(packed)
@@ -117,7 +123,7 @@ impl Packer {
     /// Returns the failure for a packed file that restores bytes with another SHA-256
     /// than the row lists. The file is read once more, to tell a file that has changed
     /// from a packer that has lost bytes.
-    fn differs(&self, row: &Row, location: Option<&Location>, restored: &str) -> Failure {
+    fn differs(&self, row: &Row, location: Option<&Location>) -> Failure {
         let read = location.map(|location| proof::stream(location, &self.http, |_| Ok(())));
         let detail = match read {
             Some(Err(error)) => return Failure::Error(error),
@@ -127,8 +133,8 @@ impl Packer {
                 row.path, row.repo, row.sha256
             ),
             _ => format!(
-                "{} of {} was packed into a file that restores other bytes, with the SHA-256 \
-                 {restored}; this is a defect of zstn, please report it",
+                "{} of {} was packed into a file that restores other bytes; this is a defect of \
+                 zstn, please report it",
                 row.path, row.repo
             ),
         };

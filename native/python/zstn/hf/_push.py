@@ -106,6 +106,8 @@ class Push:
         The commit is made on the commit that was looked at, or not at all."""
         options = self._options
         proofs = Proofs(options.threads, options.memory)
+        kept: Sequence[Kept] = ()
+        removable: Sequence[str] = ()
         for _ in range(_ATTEMPTS):
             files = Snapshot(self._hub, place, info)
             removable, kept = find(files, added, proofs)

@@ -3,14 +3,16 @@
 //! so that they accept the same files.
 
 use alloc::borrow::Cow;
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::Integrity;
 use crate::bytes::part;
-use crate::container::safetensors::{Header, Tensor};
+use crate::container::safetensors::Header;
 use crate::container::zstn::rows::FrameTable;
-use crate::container::zstn::{Prefix, Tail};
+use crate::container::zstn::{Index, Prefix, Tail};
+use crate::dtype::Dtype;
 use crate::engine::Engine;
 use crate::frame::Edition;
 use crate::statistics::{Figures, Statistics};
@@ -19,16 +21,25 @@ use crate::{Error, Result, Rule, TensorRef};
 /// The stored statistics of all tensors, to compare decoded tensors with: a viewer
 /// shows a false figure as a fact.
 #[derive(Debug, Default)]
-pub struct StatisticsCheck(Vec<Expected>);
-
-#[derive(Debug)]
-struct Expected {
-    tensor: Tensor,
-    summary: Figures,
-    bands: Vec<Figures>,
+pub struct StatisticsCheck<'t> {
+    expected: Vec<Expected>,
+    index: Option<&'t Index>,
 }
 
-impl StatisticsCheck {
+/// The statistics of a tensor. There may be a hundred thousand of these.
+#[derive(Debug)]
+struct Expected {
+    /// Number of the record of the tensor.
+    number: usize,
+    span: Range<u64>,
+    dtype: Dtype,
+    shape: Box<[u64]>,
+    summary: Figures,
+    /// Empty for a tensor of one band.
+    bands: Box<[Figures]>,
+}
+
+impl<'t> StatisticsCheck<'t> {
     /// Reads the statistics of a file with this `prefix` and `tail`. `header` is the
     /// header of the original, and `read` returns bytes of the file. The check of a
     /// file without statistics accepts every tensor.
@@ -39,7 +50,7 @@ impl StatisticsCheck {
     pub fn new<'a, E: From<Error>>(
         header: &[u8],
         prefix: &Prefix,
-        tail: &Tail,
+        tail: &'t Tail,
         mut read: impl FnMut(Range<u64>) -> Result<Cow<'a, [u8]>, E>,
     ) -> Result<Self, E> {
         let integrity = tail.integrity.as_ref();
@@ -51,17 +62,30 @@ impl StatisticsCheck {
         let shapes: Vec<_> = tensors.iter().map(|t| (t.dtype, &t.shape[..])).collect();
         let stored = integrity.statistics(&shapes)?.unwrap_or_default();
         let mut expected = Vec::new();
-        for (stored, tensor) in stored.into_iter().zip(tensors) {
+        for (number, (stored, tensor)) in stored.into_iter().zip(tensors).enumerate() {
             let Some(stored) = stored else { continue };
-            let bands = stored.bands(&read(stored.range.clone())?);
+            let bands = if stored.range.is_empty() {
+                Box::default()
+            } else {
+                let bands = stored.bands(&read(stored.range.clone())?);
+                bands
+                    .map_err(|error| error.tensor(&tensor.name))?
+                    .into_boxed_slice()
+            };
             expected.push(Expected {
-                bands: bands.map_err(|error| error.tensor(&tensor.name))?,
-                tensor: tensor.clone(),
+                number,
+                span: tensor.span.clone(),
+                dtype: tensor.dtype,
+                shape: tensor.shape.as_slice().into(),
                 summary: stored.summary,
+                bands,
             });
         }
-        expected.sort_by_key(|of| of.tensor.span.start);
-        Ok(Self(expected))
+        expected.sort_by_key(|of| of.span.start);
+        Ok(Self {
+            expected,
+            index: Some(&tail.index),
+        })
     }
 
     /// Compares the tensors whose bytes are those of `span` of the data.
@@ -70,21 +94,29 @@ impl StatisticsCheck {
     /// [`Rule::ZstnStatistics`] if the tensor has other statistics.
     pub fn check<E: Engine>(&self, engine: &E, span: &Range<u64>, bytes: &[u8]) -> Result<()> {
         let start = self
-            .0
-            .partition_point(|of| of.tensor.span.start < span.start);
-        let at_span = self.0[start..].iter();
-        for of in at_span.take_while(|of| of.tensor.span.start == span.start) {
-            if of.tensor.span != *span {
+            .expected
+            .partition_point(|of| of.span.start < span.start);
+        let at_span = self.expected[start..].iter();
+        for of in at_span.take_while(|of| of.span.start == span.start) {
+            if of.span != *span {
                 continue;
             }
-            let tensor = TensorRef::new(bytes, of.tensor.dtype, &of.tensor.shape);
+            let tensor = TensorRef::new(bytes, of.dtype, &of.shape);
+            let bands = match &*of.bands {
+                [] => core::slice::from_ref(&of.summary),
+                bands => bands,
+            };
             let found = Statistics::of(engine, tensor);
-            if found.is_none_or(|f| f.summary != of.summary || f.bands != of.bands) {
-                return Err(Error::malformed(
+            if found.is_none_or(|found| found.summary != of.summary || found.bands != bands) {
+                let error = Error::malformed(
                     Rule::ZstnStatistics,
                     "the statistics in the file are not those of the tensor: pack it again",
-                )
-                .tensor(&of.tensor.name));
+                );
+                let record = self.index.and_then(|index| index.records().get(of.number));
+                return Err(match record {
+                    Some(record) => error.tensor(&record.name),
+                    None => error,
+                });
             }
         }
         Ok(())

@@ -99,7 +99,7 @@ def _local(folder: Path, note: Callable[[str], None]) -> Iterator[Listed]:
                 if not file.endswith(".safetensors") or file.startswith("."):
                     continue
                 location = Path(path) / file
-                reason = None
+                reason, status = None, None
                 if not os.path.realpath(location).startswith(inside):
                     reason = "it is a link that leads out of the source"
                 else:
@@ -109,7 +109,7 @@ def _local(folder: Path, note: Callable[[str], None]) -> Iterator[Listed]:
                             reason = "it is not a regular file"
                     except OSError as error:
                         reason = str(error)
-                if reason is not None:
+                if reason is not None or status is None:
                     note(f"left out: {location.relative_to(folder).as_posix()}: {reason}")
                     continue
                 inner = location.relative_to(root).as_posix()
