@@ -108,8 +108,6 @@ class Story:
             )
         )
         self.check(path)
-        if path.resolve().name != self.digest:
-            sys.exit("the client knows the file by another name than its SHA-256")
         with safe_open(path, "np") as file, safe_open(self.model, "np") as original:
             assert file.keys() == original.keys()
         with urlopen(f"{gateway.endpoint}/metrics") as answer:

@@ -220,7 +220,7 @@ def test_secrets_and_links_stay_here(
     outside.mkdir()
     (outside / "passwd").write_text("secret")
     plain.rename(outside / "weights.safetensors")
-    folder = write_checkpoint(tmp_path / "folder")
+    folder = write_checkpoint(tmp_path / "folder", seed=4)
     key = "-----BEGIN OPENSSH PRIVATE KEY-----\nsecret\n"
     left_out = {
         ".env": "secret", ".env.local": "secret", "sub/.netrc": "secret", "id_rsa": "secret",

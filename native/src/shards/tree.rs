@@ -206,12 +206,6 @@ pub(super) fn open_index(
             return Err(Error::place(&location)(refusal));
         }
     }
-    let mut files = shards.files().iter();
-    if files.any(|file| taken.contains::<OsString>(&file.name.as_str().into())) {
-        return Err(Error::Usage(format!(
-            "{location}: another index names the same file; move one of them elsewhere"
-        )));
-    }
     if kinds == PLAIN {
         for file in shards.files() {
             check_packable(&FileSource::open(&full.join(&file.name))?)?;
@@ -219,6 +213,12 @@ pub(super) fn open_index(
         if let Some(index) = shards.index() {
             Kind::Safetensors.renamed_index(index, Kind::Zstn)?;
         }
+    }
+    let mut files = shards.files().iter();
+    if files.any(|file| taken.contains::<OsString>(&file.name.as_str().into())) {
+        return Err(Error::Usage(format!(
+            "{location}: another index names the same file; move one of them elsewhere"
+        )));
     }
     Ok(shards)
 }

@@ -21,7 +21,11 @@ fn large_files() {
     let table = Table::load();
     let mut problems = Vec::new();
     let verbs: BTreeSet<&str> = match tier::is_all() {
-        true => table.verbs.iter().map(|verb| &*verb.name).collect(),
+        true => {
+            let names = table.verbs.iter().map(|verb| &*verb.name);
+            // There is no delta of such a file.
+            names.filter(|name| *name != "verify a base").collect()
+        }
         false => ["pack", "unpack", "verify", "ls", "get"].into(),
     };
     for fault in table.faults(Place::Large) {
