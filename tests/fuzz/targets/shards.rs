@@ -4,7 +4,6 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use zstn_core::catalog::Kind;
 use zstn_core::container::safetensors::ShardIndex;
 use zstn_core::model::Model;
 use zstn_fuzz::reading::read;
@@ -43,7 +42,8 @@ fn check(model: &Model, index: &ShardIndex) {
         match model.find(name).map(|number| &model.tensors()[number]) {
             Ok(tensor) if tensor.weight().is_none() => assert_eq!(tensor.parts[0].file, file),
             Ok(_) => {}
-            Err(_) => assert_eq!(model.kind(), Kind::CompressedTensors, "{name}"),
+            // A tensor that its file does not have is refused where it is read.
+            Err(_) => {}
         }
     }
     for (key, value) in model.metadata() {
