@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from ... import _native
+from ..._errors import ZstnError
 from ._entries import keys, read
 from ._limits import limits, unheld
 from ._row import Row, share
@@ -272,6 +273,14 @@ class Run:
         interrupted, or else `outcome`."""
         if outcome.state not in ("given_back", "lost"):
             return outcome
+        try:
+            return self._from_store(outcome)
+        except (ZstnError, OSError):
+            # The store does not answer now. The row is tried again, and its entry is
+            # found then.
+            return outcome
+
+    def _from_store(self, outcome: Outcome) -> Outcome:
         row, _ = self._running[outcome.key]
         done = self._results.packed(json.dumps(row.to_dict()))
         if done is not None:
