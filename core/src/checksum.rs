@@ -20,7 +20,7 @@ pub fn checksum<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> u64 {
 /// by piece.
 ///
 /// # Errors
-/// Those of `feed`, such as a failed read.
+/// The errors of `feed`, such as a failed read.
 pub fn checksum_fed<E>(
     feed: impl FnOnce(&mut dyn FnMut(&[u8])) -> Result<(), E>,
 ) -> Result<u64, E> {

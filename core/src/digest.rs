@@ -23,7 +23,7 @@ pub fn of_pieces<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Digest {
 /// piece.
 ///
 /// # Errors
-/// Those of `feed`, such as a failed read.
+/// The errors of `feed`, such as a failed read.
 pub fn of_fed<E>(feed: impl FnOnce(&mut dyn FnMut(&[u8])) -> Result<(), E>) -> Result<Digest, E> {
     let mut hasher = Hasher::new();
     feed(&mut |piece| {

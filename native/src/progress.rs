@@ -31,7 +31,7 @@ pub trait Progress: Sync {
     fn phase(&self, phase: Phase) {
         let _ = phase;
     }
-    /// Called now and then while work goes on that [`Progress::advance`] does not count.
+    /// Called now and then during work that [`Progress::advance`] does not count.
     ///
     /// # Errors
     /// An error ends the work, which returns it; [`Error::Cancelled`](crate::Error::Cancelled)

@@ -3,9 +3,10 @@
 //! An original is only removed, and work on it is only reported as done, after the
 //! packed bytes have been decoded in full and the SHA-256 of the result equals the one
 //! that the owner of the original lists. A digest that the packed file itself records
-//! proves nothing: whoever wrote the file wrote the digest too. Every part of zstn that
-//! removes, replaces or vouches for an original asks [`check_restores`]: `hf zstn push`
-//! through the Python package, the worker, jobs, and git-lfs.
+//! proves nothing: whoever wrote the file wrote the digest too. `hf zstn
+//! push` calls [`check_restores`] through the Python package. The worker, jobs and git-lfs
+//! compare the digest of the restored bytes themselves, which this module computes. Behind a
+//! git-lfs server, objects cannot be read back: the server has to check them.
 
 use std::io::{self, Write};
 
@@ -102,7 +103,7 @@ pub fn check_restores(
 /// packed bytes are read and decoded.
 ///
 /// # Errors
-/// Those of [`check_restores`], except for other restored bytes.
+/// The errors of [`check_restores`], except for other restored bytes.
 pub fn restored_sha256(
     engine: &Engine,
     stored: &StoredFile,

@@ -74,6 +74,13 @@ pub fn renamed(name: &str, from: Kind, to: Kind) -> Option<String> {
     (index.kind() == from).then(|| index.renamed(to))
 }
 
+/// Returns the format that the name of a file or of an index of shards states.
+#[must_use]
+pub fn kind_of_name(name: &str) -> Option<Kind> {
+    let of_index = || Some(IndexName::parse(name)?.kind());
+    kind_at_end(name).map(|(_, kind)| kind).or_else(of_index)
+}
+
 /// Splits the extension of a checkpoint file off its name.
 fn kind_at_end(name: &str) -> Option<(&str, Kind)> {
     let (stem, extension) = name.rsplit_once('.')?;

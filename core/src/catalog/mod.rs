@@ -44,7 +44,7 @@ mod ztensor;
 pub(crate) use buffer::copy;
 pub use delta::BaseUse;
 pub use extension::Extension;
-pub use file_name::{IndexName, renamed};
+pub use file_name::{IndexName, kind_of_name, renamed};
 pub use file_opener::{FileOpener, is_left_out, recognise};
 pub use format::Kind;
 use format::{AnyContents, StoredTensor};

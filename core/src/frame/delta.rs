@@ -121,7 +121,7 @@ pub fn encode<E: PackEngine>(
 /// to its argument piece by piece.
 ///
 /// # Errors
-/// Those of `feed`, such as a failed read.
+/// The errors of `feed`, such as a failed read.
 pub fn head<E>(feed: impl FnOnce(&mut dyn FnMut(&[u8])) -> Result<(), E>) -> Result<Vec<u8>, E> {
     let mut len_bytes = 0;
     let mut hasher = Blake2b::<U16>::new();

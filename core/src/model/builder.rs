@@ -223,7 +223,7 @@ impl ModelBuilder {
 }
 
 /// Finds the stored tensors that belong to the model (docs/formats/sharded.md
-/// 2), and those of the index that no file has.
+/// 2), and tensors that the index lists and no file has.
 fn locations(
     files: &[FileCatalog],
     shards: Option<&ShardIndex>,

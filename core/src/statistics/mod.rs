@@ -69,7 +69,7 @@ impl Statistics {
     /// called on several threads.
     ///
     /// # Errors
-    /// Those of `feed`, such as a failed read.
+    /// The errors of `feed`, such as a failed read.
     pub fn of_fed<E: Engine, F: Send>(
         engine: &E,
         dtype: Dtype,

@@ -28,7 +28,7 @@ impl Moments {
     /// elements. `feed` is called twice for some dtypes.
     ///
     /// # Errors
-    /// Those of `feed`, such as a failed read.
+    /// The errors of `feed`, such as a failed read.
     ///
     /// # Panics
     /// If the dtype has none.

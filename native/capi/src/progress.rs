@@ -67,7 +67,7 @@ impl Watch {
         }
     }
 
-    /// Changes the counts, calls the callback, and stops the work if it asks for that.
+    /// Changes the counts, calls the callback, and stops the work if the callback requests it.
     fn report(&self, change: impl FnOnce(&mut Counts) -> (i32, u64, u64)) {
         if !self.goes_on(change) {
             // The library has no other way to stop from inside. Outputs are removed
@@ -76,7 +76,7 @@ impl Watch {
         }
     }
 
-    /// Changes the counts and calls the callback; returns whether the work goes on.
+    /// Changes the counts and calls the callback; returns whether the work continues.
     fn goes_on(&self, change: impl FnOnce(&mut Counts) -> (i32, u64, u64)) -> bool {
         let Some(callback) = self.callback else {
             return true;

@@ -1,6 +1,6 @@
 //! Which certificates are trusted.
 //!
-//! Trusted are the certificates of the system, those of `SSL_CERT_FILE` and
+//! The trusted certificates are the system's, the ones in `SSL_CERT_FILE` and
 //! `SSL_CERT_DIR`, and those that the program was given ([`trust`]). Where the
 //! system's store has no files (macOS, Windows), the two variables replace it.
 

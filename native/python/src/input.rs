@@ -43,7 +43,7 @@ impl Argument {
             }
             "memory" => {
                 let memory = Memory::new(&value)?;
-                // Nobody sees what becomes of `bytes`.
+                // No caller sees the content of `bytes` afterwards.
                 let lease = lease.filter(|_| memory.may_change());
                 borrows = memory.may_change() && lease.is_none();
                 Input::source(MemorySource {

@@ -119,7 +119,7 @@ fn end<T: Send>(
             Ok(question) => drop(question.send(false)),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => {
-                // What it returns is of no use.
+                // Its result is not needed.
                 let _ = py.detach(|| worker.join());
                 return;
             }

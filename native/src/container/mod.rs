@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use zstn_core::catalog::{Kind, recognise};
-use zstn_core::container::zstn::integrity::{FileCheck, Integrity, StatisticsCheck};
+use zstn_core::container::zstn::integrity::{FileCheck, Integrity, StatisticsCheck, check_table};
 use zstn_core::container::zstn::{CheckedFrame, Layout, Prefix, Tail};
 use zstn_core::limits::HEAD_LEN_BYTES;
 
@@ -130,14 +130,10 @@ impl<'a> Container<'a> {
             Ok(bytes)
         };
         let bytes = decode().map_err(|error| place(self.named(part, error)))?;
-        let integrity = self.integrity();
-        let table = integrity.and_then(|all| Some((all, all.table(part.number)?)));
-        if let Some((integrity, table)) = table {
-            let table = self.input.read(table)?;
-            let stored = (part.place.start, stored);
-            let (len_bytes, edition) = (part.len_bytes(), self.prefix.edition);
-            let read = |_| Ok(Cow::Borrowed(&*table));
-            let checked = integrity.check_table(part.number, stored, len_bytes, edition, read);
+        if let Some(table) = self.integrity().and_then(|all| all.table(part.number)) {
+            let bytes = self.input.read(table.clone())?;
+            let (table, stored) = ((table.start, &*bytes), (part.place.start, stored));
+            let checked = check_table(table, stored, part.len_bytes(), self.prefix.edition);
             checked.map_err(|error| place(self.with_tensor(part, error)))?;
         }
         Ok(bytes)

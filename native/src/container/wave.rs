@@ -18,7 +18,7 @@ pub(crate) fn decode_in_waves<T: Copy + Send + Sync>(
     memory_bytes: u64,
     decode: impl Fn(T) -> Result<()> + Sync + Send,
 ) -> Result<()> {
-    for wave in waves(items, cost_bytes, memory_bytes) {
+    for wave in waves(items, cost_bytes, memory_bytes / WAVE_SHARES) {
         let decoded = engine.map(wave.to_vec(), &decode);
         decoded.into_iter().collect::<Result<()>>()?;
     }
@@ -52,7 +52,7 @@ pub(crate) fn decode_in_order<T: Copy + Send + Sync, R: Send>(
         .min(enough.max(MIN_WAVE_BYTES))
         .min(memory_bytes / (WAVE_SHARES + 1));
     let mut ready: Vec<(T, R)> = Vec::new();
-    for wave in waves(items, cost_bytes, wave_bytes.saturating_mul(WAVE_SHARES)) {
+    for wave in waves(items, cost_bytes, wave_bytes) {
         let decode = |item: T| decode(item).map(|result| (item, result));
         let hand_on = || {
             ready
@@ -68,11 +68,9 @@ pub(crate) fn decode_in_order<T: Copy + Send + Sync, R: Send>(
     Ok(())
 }
 
-/// Cuts `items` into consecutive waves, each of which takes up to
-/// `memory_bytes`, given the decoded length of an item as its cost. An item
-/// that takes more is a wave of its own.
-fn waves<T>(items: &[T], cost_bytes: impl Fn(&T) -> u64, memory_bytes: u64) -> Vec<&[T]> {
-    let max_bytes = memory_bytes / WAVE_SHARES;
+/// Cuts `items` into consecutive waves, each of which costs up to `max_bytes`. An item
+/// that costs more is a wave of its own.
+fn waves<T>(items: &[T], cost_bytes: impl Fn(&T) -> u64, max_bytes: u64) -> Vec<&[T]> {
     let mut wave_bytes = 0;
     let is_together = |before: &T, item: &T| {
         wave_bytes = cost_bytes(before).saturating_add(wave_bytes);
@@ -90,11 +88,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wave_stays_within_the_memory_unless_it_is_one_item() {
+    fn a_wave_stays_within_its_limit_unless_it_is_one_item() {
         let lens = [5, 5, 30, 1, 9, 40, 2, 0];
-        let waves = |memory_bytes| waves(&lens, |&len| len, memory_bytes);
+        let waves = |max_bytes| waves(&lens, |&len| len, max_bytes);
         let expected: [&[u64]; 5] = [&[5, 5], &[30], &[1, 9], &[40], &[2, 0]];
-        assert_eq!(waves(12 * WAVE_SHARES), expected);
+        assert_eq!(waves(12), expected);
         assert_eq!(waves(0).concat(), lens);
         assert_eq!(waves(u64::MAX), [&lens]);
     }

@@ -43,7 +43,7 @@ pub(super) fn check(uri: &Uri) -> Result<(), Refusal> {
 /// Decodes a component of a path, or several with slashes between them, once.
 ///
 /// # Errors
-/// Those of [`check`].
+/// The errors of [`check`].
 pub(super) fn decoded(text: &str) -> Result<String, Refusal> {
     let mut rest = text;
     while let Some((_, after)) = rest.split_once('%') {
@@ -62,7 +62,7 @@ pub(super) fn decoded(text: &str) -> Result<String, Refusal> {
 /// Refuses the decoded name of a file or a revision, as [`check`] does.
 ///
 /// # Errors
-/// Those of [`check`].
+/// The errors of [`check`].
 pub(super) fn check_name(name: &str) -> Result<(), Refusal> {
     if name.len() > MAX_PATH_BYTES {
         let message = format!("a name may have at most {MAX_PATH_BYTES} bytes");

@@ -103,10 +103,10 @@ pub(super) fn component(text: &str) -> String {
 }
 
 impl Asked {
-    /// Returns what a request asks for.
+    /// Returns the resource that a request names.
     ///
     /// # Errors
-    /// Those of [`check`]: nothing is asked of the upstream under such a path.
+    /// The errors of [`check`]: nothing is asked of the upstream under such a path.
     pub(super) fn of(method: &Method, uri: &Uri) -> Result<Self, Refusal> {
         check(uri)?;
         let path = uri.path().trim_start_matches('/');

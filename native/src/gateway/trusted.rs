@@ -142,7 +142,7 @@ impl Entries {
     ///
     /// # Errors
     /// The upstream's refusal. That there is no such file is trusted as well; any
-    /// other refusal is asked for again by the next request.
+    /// other refusal is requested again by the next request.
     pub(super) async fn look(
         &self,
         upstream: &Upstream,

@@ -55,7 +55,7 @@ impl Turns {
 
     /// Runs `task` on a thread that may wait, when it is its turn. The runtime has more
     /// threads than turns, so that a slow upstream leaves some for other work. The turn
-    /// ends with the task, also when nobody waits for it any longer.
+    /// ends with the task, also when no client waits for it.
     pub(super) async fn run<T: Send + 'static>(
         &self,
         client: IpAddr,

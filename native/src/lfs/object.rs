@@ -170,7 +170,7 @@ impl Workshop<'_> {
     /// writes no file.
     ///
     /// # Errors
-    /// Those of [`Self::restore`].
+    /// The errors of [`Self::restore`].
     pub(super) fn check(
         &self,
         fetched: Fetched,

@@ -134,7 +134,7 @@ fn copy(mut file: File, target: &Path, replace: bool) -> io::Result<()> {
         true => options.create(true).truncate(true),
         false => options.create_new(true),
     };
-    // Nobody else reads it before it has the permissions of the hidden file.
+    // No other process can read it before it has the permissions of the hidden file.
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let mut to = options.write(true).open(target)?;

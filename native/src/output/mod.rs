@@ -352,7 +352,7 @@ impl<'a> Output<'a> {
     /// right before the output would appear; returns what an upload did.
     ///
     /// # Errors
-    /// Those of [`Output::finish`] and [`Progress::publishing`].
+    /// The errors of [`Output::finish`] and [`Progress::publishing`].
     pub fn complete(self, progress: &dyn Progress) -> Result<Option<Uploaded>> {
         let (file, unfinished, target) = match self.backing {
             Backing::Hidden {

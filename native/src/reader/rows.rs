@@ -102,7 +102,7 @@ impl Reader {
     /// server they are fetched at the same time, or the whole tensor if that is less.
     ///
     /// # Errors
-    /// Those of [`Reader::read_rows`]; an `out` of another length.
+    /// The errors of [`Reader::read_rows`]; an `out` of another length.
     pub fn read_row_ranges_into(
         &self,
         name: &str,

@@ -87,7 +87,7 @@ pub(super) fn choose_whole<'a>(
     }
 }
 
-/// Returns the names that are those of indices of shards of this kind.
+/// Returns the names of indices of shards of this kind.
 pub(super) fn indices(names: &[String], kind: Kind) -> Vec<(&str, IndexName<'_>)> {
     let indices = names.iter().filter_map(|name| {
         let index = IndexName::parse(name)?;

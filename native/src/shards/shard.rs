@@ -63,7 +63,7 @@ impl Shard {
     /// is read.
     ///
     /// # Errors
-    /// Those of [`Shard::open`].
+    /// The errors of [`Shard::open`].
     pub fn open_closed(&self, http: &HttpOptions) -> Result<Box<dyn Source>> {
         self.check_there()?;
         match &self.location {
@@ -75,7 +75,7 @@ impl Shard {
     /// Makes all of the file available on this machine; `http` is for an address.
     ///
     /// # Errors
-    /// Those of [`Location::fetch`], and [`Rule::ShardMissing`] if the local file
+    /// The errors of [`Location::fetch`], and [`Rule::ShardMissing`] if the local file
     /// does not exist.
     pub fn fetch(&self, http: &HttpOptions, progress: &dyn Fn(u64, Option<u64>)) -> Result<Local> {
         self.check_there()?;

@@ -2,12 +2,12 @@
 //! same tree (docs/formats/sharded.md 3).
 
 use std::collections::BTreeSet;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use zstn_core::Rule;
-use zstn_core::catalog::{IndexName, Kind};
+use zstn_core::catalog::{IndexName, Kind, kind_of_name};
 
 use super::kind::ShardKind as _;
 use super::{PLAIN, Shards};
@@ -100,7 +100,7 @@ impl Tree {
                 pending.push(path);
             } else {
                 // A pipe, a socket or a device in the place of weights is a mistake.
-                if let Some(Kind::Safetensors) = kind_by_name(&entry.file_name()) {
+                if kind_of_name(&entry.file_name().to_string_lossy()).is_some() {
                     refuse_special(&entry.path())?;
                 }
                 self.left_out.push(path);
@@ -205,8 +205,6 @@ pub(super) fn open_index(
             let refusal = zstn_core::Error::malformed(Rule::ShardMissing, detail);
             return Err(Error::place(&location)(refusal));
         }
-    }
-    if kinds == PLAIN {
         for file in shards.files() {
             check_packable(&FileSource::open(&full.join(&file.name))?)?;
         }
@@ -230,18 +228,6 @@ pub(super) fn why_not_packed(path: &Path) -> Result<Option<String>> {
         Err(error) if is_refusal(&error) => Ok(Some(error.to_string())),
         Err(error) => Err(error),
     }
-}
-
-/// Returns the kind of weights or of an index that a file has by its name.
-fn kind_by_name(name: &OsStr) -> Option<Kind> {
-    let name = name.to_str()?;
-    let by_extension = || {
-        let mut kinds = Kind::FILES.iter().copied();
-        kinds.find(|kind| kind.is_of(name))
-    };
-    IndexName::parse(name)
-        .map(|index| index.kind())
-        .or_else(by_extension)
 }
 
 /// Refuses what is there and is neither a file nor a folder.

@@ -27,7 +27,7 @@ impl ClosedFile {
     /// Opens the file at `path`, and closes it.
     ///
     /// # Errors
-    /// Those of [`FileSource::open`].
+    /// The errors of [`FileSource::open`].
     pub(crate) fn open(path: &Path) -> Result<Self> {
         let file = FileSource::open(path)?;
         Ok(Self {

@@ -132,10 +132,10 @@ impl Local {
         })
     }
 
-    /// Does the same with a `sink` that may fail, which ends the work.
+    /// Passes the bytes like [`Local::feed`]; an error of `sink` ends the work.
     ///
     /// # Errors
-    /// I/O errors, and those of `sink`.
+    /// I/O errors, and the errors of `sink`.
     pub(crate) fn try_feed(
         &self,
         range: Range<u64>,

@@ -10,7 +10,7 @@ use std::path::Path;
 /// Opens the file at `path` for reading.
 ///
 /// # Errors
-/// I/O errors, and one that names the kind of what is not a regular file.
+/// I/O errors, and an error that names the kind of a path that is not a regular file.
 pub(crate) fn open(path: &Path) -> io::Result<File> {
     // Opening a device may have effects of its own.
     check(path.metadata()?.file_type())?;
@@ -27,7 +27,7 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
 /// Reads all of the file at `path`.
 ///
 /// # Errors
-/// Those of [`open`].
+/// The errors of [`open`].
 pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     io::Read::read_to_end(&mut open(path)?, &mut bytes)?;
@@ -41,7 +41,7 @@ fn check(kind: FileType) -> io::Result<()> {
     }
 }
 
-/// Returns the word for what is not a regular file; `None` for one.
+/// Returns the word for a path that is not a regular file; `None` for a regular file.
 pub(super) fn name(kind: FileType) -> Option<&'static str> {
     if kind.is_file() {
         return None;

@@ -145,7 +145,7 @@ proptest! {
             Listed::Missing => String::new(),
         };
         let decided = check_restores(&Engine::default(), &file, &original_sha256, &());
-        // What the bytes restore, found without the function in question.
+        // The SHA-256 of the restored bytes, computed without the function under test.
         let bases = match stored {
             Stored::Delta => Some(&*base),
             Stored::DeltaOfOther => Some(&*other_base),

@@ -41,7 +41,7 @@ impl DeltaTable {
     /// returns ranges, and checks that they agree.
     ///
     /// # Errors
-    /// Those of `fetch`, and a file that breaks a rule.
+    /// The errors of `fetch`, and a file that breaks a rule.
     pub fn read<'f, E: From<Error>>(
         len_bytes: u64,
         fetch: &mut dyn FnMut(Range<u64>) -> Result<Cow<'f, [u8]>, E>,

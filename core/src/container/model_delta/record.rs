@@ -171,7 +171,7 @@ const USUAL_HEAD_BYTES: u64 = 512;
 /// the last one ends.
 ///
 /// # Errors
-/// Those of `fetch`, and records that break a rule.
+/// The errors of `fetch`, and records that break a rule.
 pub fn read<'f, E: From<Error>>(
     prefix: &Prefix,
     file_len_bytes: u64,

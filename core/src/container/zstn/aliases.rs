@@ -22,7 +22,7 @@ const PROBE_BYTES: u64 = 512;
 /// be equal.
 ///
 /// # Errors
-/// Those of `probe` and `digest`, such as a failed read.
+/// The errors of `probe` and `digest`, such as a failed read.
 pub fn find<E>(
     lens_bytes: &[u64],
     probe: impl Fn(usize) -> Result<u64, E>,

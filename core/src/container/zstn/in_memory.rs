@@ -1,11 +1,12 @@
 //! Packs and unpacks whole containers in memory, for callers without files:
 //! tests, benchmarks and WebAssembly.
 
+use alloc::borrow::Cow;
 use alloc::format;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::integrity::{EncodedStatistics, FrameDigests, StatisticsCheck, in_memory};
+use super::integrity::{EncodedStatistics, FrameDigests, StatisticsCheck, check_table};
 use super::{
     CheckedFrame, ContainerBuilder, ContainerOptions, Layout, Prefix, Start, StoredFrame, Tail,
     aliases, single_frame,
@@ -208,8 +209,8 @@ fn unpack_indexed<E: Engine>(
 ) -> Result<()> {
     let tail = Tail::of_file(prefix, file)?;
     let header = part(file, prefix.header.clone());
-    let read = in_memory(file);
-    let statistics = StatisticsCheck::new(header, prefix, &tail, &read)?;
+    let read = |range| Ok::<_, Error>(Cow::Borrowed(part(file, range)));
+    let statistics = StatisticsCheck::new(header, prefix, &tail, read)?;
     let Tail { index, integrity } = &tail;
     let integrity = integrity.as_ref();
     // Every frame is checked to be able to hold its span before the output
@@ -244,12 +245,12 @@ fn unpack_indexed<E: Engine>(
         let decoded = frame.decode(engine, dest);
         decoded.map_err(|error| in_tensor(error.within(place.start)))?;
         statistics.check(engine, &span, dest)?;
-        let Some(integrity) = integrity else {
+        let Some(table) = integrity.and_then(|all| all.table(number)) else {
             return Ok(());
         };
-        let stored = (place.start, part(file, place));
-        let checked =
-            integrity.check_table(number, stored, dest.len() as u64, prefix.edition, &read);
+        let in_file = |place: Range<u64>| (place.start, part(file, place));
+        let len_bytes = dest.len() as u64;
+        let checked = check_table(in_file(table), in_file(place), len_bytes, prefix.edition);
         checked.map_err(in_tensor)
     });
     restored.into_iter().collect::<Result<()>>()?;

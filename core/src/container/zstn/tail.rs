@@ -84,7 +84,7 @@ impl Tail {
     /// returns ranges.
     ///
     /// # Errors
-    /// Those of `fetch`, and a file that breaks a rule.
+    /// The errors of `fetch`, and a file that breaks a rule.
     pub fn read<'f, E: From<Error>>(
         prefix: &Prefix,
         prefix_bytes: &[u8],

@@ -200,7 +200,7 @@ impl Rest {
         reading.bytes().await.map_err(io::Error::other)
     }
 
-    /// Starts to decode what comes next, as far as there is room.
+    /// Starts to decode the next tensors, as far as there is room.
     fn prefetch(&mut self) {
         let Some(last) = self.next.back().or(self.current.as_ref()) else {
             return;

@@ -6,7 +6,7 @@ use ureq::unversioned::resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver
 use ureq::unversioned::transport::{Buffers, ConnectionDetails, Connector, NextTimeout, Transport};
 use ureq::{Error, config::Config};
 
-/// Resolves the address of the proxy, whatever is asked for: a proxy may know names
+/// Resolves the address of the proxy for every request: a proxy may know names
 /// that this machine does not.
 #[derive(Debug)]
 pub(super) struct ToProxy {

@@ -27,7 +27,7 @@ struct Ways {
     configure: fn() -> ConfigBuilder<AgentScope>,
     /// Without encryption, to servers.
     plain: OnceLock<Agent>,
-    /// With encryption, to servers.
+    /// Connections to servers with encryption.
     secure: OnceLock<Agent>,
     /// Through a proxy that sees the requests.
     forwarded: OnceLock<Agent>,

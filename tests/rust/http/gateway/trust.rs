@@ -138,7 +138,7 @@ fn paths_that_could_mean_another_place_reach_no_upstream() {
     assert!(site.hub.log().is_empty());
 }
 
-/// Tags that are no digests may be those of other files.
+/// A tag that is not a digest may also be the tag of another file.
 #[test]
 fn a_tag_that_is_no_digest_names_one_file() {
     let hub = RoundServer::start();

@@ -125,7 +125,7 @@ fn a_commit_whose_answer_is_lost_is_found() {
         assert_eq!(made, desk.head());
         assert_ne!(made, parent);
     }
-    // The commit of somebody else is not taken for this one.
+    // The commit of another client is not mistaken for this one.
     let parent = desk.head();
     let other = desk.commit(&[small("notes.txt", b"other")]);
     lose(1, false);

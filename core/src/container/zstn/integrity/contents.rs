@@ -7,8 +7,6 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::Integrity;
-use crate::bytes::part;
 use crate::container::safetensors::Header;
 use crate::container::zstn::rows::FrameTable;
 use crate::container::zstn::{Index, Prefix, Tail};
@@ -123,37 +121,21 @@ impl<'t> StatisticsCheck<'t> {
     }
 }
 
-impl Integrity {
-    /// Compares the block table of record `number` with the frame `stored` of a
-    /// tensor of `len_bytes`; `read` returns bytes of the file. Only readers of rows
-    /// use the table. Offsets in errors are those in the file, where the frame begins
-    /// at `frame_start`.
-    ///
-    /// # Errors
-    /// A table that is malformed or belongs to another frame; the errors of `read`.
-    pub fn check_table<'a>(
-        &self,
-        number: usize,
-        (frame_start, stored): (u64, &[u8]),
-        len_bytes: u64,
-        edition: Edition,
-        read: impl FnOnce(Range<u64>) -> Result<Cow<'a, [u8]>>,
-    ) -> Result<()> {
-        let Some(place) = self.table(number) else {
-            return Ok(());
-        };
-        let bytes = read(place.clone())?;
-        let table = FrameTable::parse(&bytes, stored.len() as u64, len_bytes, edition)
-            .map_err(|error| error.within(place.start))?;
-        table
-            .check(stored)
-            .map_err(|error| error.within(frame_start))
-    }
-}
-
-/// Returns bytes of a file in memory, for the checks above.
-pub(in crate::container::zstn) fn in_memory<'a>(
-    file: &'a [u8],
-) -> impl Fn(Range<u64>) -> Result<Cow<'a, [u8]>> {
-    move |range| Ok(Cow::Borrowed(part(file, range)))
+/// Compares a block table, which only readers of rows use, with the stored frame of a
+/// tensor of `len_bytes`. Both come with their offset in the file, which offsets in
+/// errors count from.
+///
+/// # Errors
+/// A table that is malformed or belongs to another frame.
+pub fn check_table(
+    (table_start, table): (u64, &[u8]),
+    (frame_start, stored): (u64, &[u8]),
+    len_bytes: u64,
+    edition: Edition,
+) -> Result<()> {
+    let table = FrameTable::parse(table, stored.len() as u64, len_bytes, edition)
+        .map_err(|error| error.within(table_start))?;
+    table
+        .check(stored)
+        .map_err(|error| error.within(frame_start))
 }

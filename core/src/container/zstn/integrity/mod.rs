@@ -10,8 +10,7 @@ mod verify;
 
 pub use crate::checksum::checksum;
 pub use checksum_builder::{ChecksumBuilder, FrameDigests};
-pub use contents::StatisticsCheck;
-pub(super) use contents::in_memory;
+pub use contents::{StatisticsCheck, check_table};
 pub(crate) use section::Section;
 pub(super) use section::{FileDigest, Head};
 #[doc(hidden)]
