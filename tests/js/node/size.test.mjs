@@ -22,7 +22,7 @@ import { onlyInAll } from "../support/tier.mjs";
 /** Bytes after brotli, at most one percent above the current sizes. The goals are 22 000 and 120 000. */
 const BUDGETS = {
   "plain safetensors: code": 19_200,
-  ".zstn: code and module": 165_800,
+  ".zstn: code and module": 165_000,
 };
 
 /** How far below its budget a size may be, as a share of it, before the budget has to follow. */

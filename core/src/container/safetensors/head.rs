@@ -3,10 +3,8 @@
 
 use alloc::collections::BTreeMap;
 use alloc::format;
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-
-use serde_json::Value;
 
 use super::{PREFIX_BYTES, Tensor, check_tensor};
 use crate::limits::HEADER_LEN_BYTES;
@@ -31,9 +29,9 @@ pub fn head_of(metadata: Option<&BTreeMap<String, String>>, tensors: &[Tensor]) 
     if let Some(metadata) = metadata {
         let pairs = metadata
             .iter()
-            .map(|(key, value)| (key.clone(), Value::from(value.as_str())));
-        let object = Value::Object(pairs.collect());
-        head.extend_from_slice(format!("\"__metadata__\":{object}").as_bytes());
+            .map(|(key, value)| format!("{}:{}", quoted(key), quoted(value)));
+        let entry = format!("\"__metadata__\":{{{}}}", joined(pairs));
+        head.extend_from_slice(entry.as_bytes());
         separator = ",";
     }
     let mut end = 0;
@@ -50,10 +48,10 @@ pub fn head_of(metadata: Option<&BTreeMap<String, String>>, tensors: &[Tensor]) 
         check_tensor(tensor, elements, end).map_err(|error| error.tensor(&tensor.name))?;
         end = tensor.span.end;
         let entry = format!(
-            "{separator}{}:{{\"dtype\":\"{}\",\"shape\":{},\"data_offsets\":[{},{end}]}}",
-            Value::from(tensor.name.as_str()),
+            "{separator}{}:{{\"dtype\":\"{}\",\"shape\":[{}],\"data_offsets\":[{},{end}]}}",
+            quoted(&tensor.name),
             tensor.dtype,
-            Value::from(tensor.shape.as_slice()),
+            joined(tensor.shape.iter().map(u64::to_string)),
             tensor.span.start,
         );
         head.extend_from_slice(entry.as_bytes());
@@ -72,13 +70,24 @@ pub fn head_of(metadata: Option<&BTreeMap<String, String>>, tensors: &[Tensor]) 
     Ok(head)
 }
 
+/// Returns a text as JSON. Making a [`serde_json::Value`] of it would link the code for
+/// all kinds of values, with sorting and floating-point numbers, into the WebAssembly
+/// module for readers.
+fn quoted(text: &str) -> String {
+    serde_json::to_string(text).expect("a text in memory can be written")
+}
+
+/// Returns the items with commas between them.
+fn joined(items: impl Iterator<Item = String>) -> String {
+    items.collect::<Vec<_>>().join(",")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::Rule;
     use crate::container::safetensors::Header;
     use crate::dtype::Dtype;
-    use alloc::string::ToString;
     use alloc::vec;
 
     fn tensor(name: &str, dtype: Dtype, shape: &[u64], span: core::ops::Range<u64>) -> Tensor {
