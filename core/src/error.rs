@@ -168,6 +168,16 @@ impl Error {
         self.0.kind
     }
 
+    /// Returns a short name for programs: `"wrong_base"` for a delta that belongs to
+    /// other tensors than those of the base, or that of the kind.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self.rule() {
+            Some(Rule::DeltaReference | Rule::DeltaBaseTensor) => "wrong_base",
+            _ => self.kind().code(),
+        }
+    }
+
     /// Returns the rule that was broken, for [`ErrorKind::Malformed`] and a few
     /// caps that are rules of ours.
     #[must_use]

@@ -2,8 +2,6 @@
 
 use std::path::Path;
 
-use zstn_core::Rule;
-
 use crate::display::Shown;
 
 /// Result of everything in this crate that can fail.
@@ -139,16 +137,12 @@ impl Error {
     }
 
     /// Returns a short name for the kind of error, for programs: `"io"`,
-    /// `"http"`, `"changed"`, `"differs"`, `"exists"`, `"needs_base"`,
-    /// `"wrong_base"`, `"hub"`, `"cancelled"`, `"usage"`, or that of the refusal
-    /// ([`zstn_core::ErrorKind::code`]).
+    /// `"http"`, `"changed"`, `"differs"`, `"exists"`, `"needs_base"`, `"hub"`,
+    /// `"cancelled"`, `"usage"`, or that of the refusal ([`zstn_core::Error::code`]).
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
-            Self::Format { source, .. } | Self::Core(source) => match source.rule() {
-                Some(Rule::DeltaReference | Rule::DeltaBaseTensor) => "wrong_base",
-                _ => source.kind().code(),
-            },
+            Self::Format { source, .. } | Self::Core(source) => source.code(),
             Self::Io { .. } => "io",
             Self::Http { .. } => "http",
             Self::Changed { .. } => "changed",

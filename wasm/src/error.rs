@@ -9,7 +9,7 @@ use wasm_bindgen::JsValue;
 /// each for kind, rule, offset and the length of the tensor's name in UTF-16
 /// units, of which all but the first may be empty; then the name and the message.
 pub fn to_js_error(error: &zstn_core::Error) -> JsValue {
-    let kind = error.kind().code();
+    let kind = error.code();
     let rule = error.rule().map_or("", zstn_core::Rule::code);
     let offset = error.offset().map(|offset| offset.to_string());
     let offset = offset.unwrap_or_default();

@@ -1,6 +1,6 @@
 /** Conversion of what the WebAssembly core throws to the classes of errors.ts. */
 
-import { FormatError, InternalError, InvalidInputError, LimitError, UnsupportedError, ZstnError } from "./errors.js";
+import { FormatError, InternalError, InvalidInputError, LimitError, UnsupportedError, WrongBaseError, ZstnError } from "./errors.js";
 import type { ErrorLocation } from "./errors.js";
 
 /** A refusal of bytes: the kind of error, what is wrong, and where. */
@@ -40,6 +40,8 @@ export function fromRejection(rejection: Rejection): ZstnError {
       return new UnsupportedError(message, location);
     case "limit":
       return new LimitError(message, location);
+    case "wrong_base":
+      return new WrongBaseError(message, location);
     default:
       // "not_found" cannot occur here: names are looked up in model.ts.
       return new InvalidInputError(message);

@@ -11,6 +11,7 @@ export type ErrorCode =
   | "not_found"
   | "invalid_input"
   | "base_required"
+  | "wrong_base"
   | "hub_file"
   | "http"
   | "network"
@@ -200,6 +201,14 @@ export class BaseRequiredError extends ZstnError {
   override name = "BaseRequiredError";
   constructor(message: string) {
     super("base_required", message);
+  }
+}
+
+/** The delta belongs to other tensors than those of the base that was given. */
+export class WrongBaseError extends LocatedError {
+  override name = "WrongBaseError";
+  constructor(message: string, location: ErrorLocation = {}, options?: ErrorOptions) {
+    super("wrong_base", message, location, options);
   }
 }
 

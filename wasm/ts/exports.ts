@@ -20,6 +20,7 @@ export {
   TruncatedError,
   UnsupportedError,
   WorkerError,
+  WrongBaseError,
   ZstnError,
 } from "./errors.js";
 export type { WorkerPool, WorkerPoolOptions } from "./decode/pool.js";

@@ -69,7 +69,8 @@ impl Sketch {
             let detail = format!("a directory of {directory_len} bytes");
             return Err(Error::malformed(Rule::SketchLayout, detail).at(at));
         }
-        let directory = read_frame(engine, &mut cursor, directory_len)?;
+        let mut room = MAX_FILE_BYTES;
+        let directory = read_frame(engine, &mut cursor, directory_len, &mut room)?;
         let mut sketch = Self::from_directory(&directory)?;
         for dtype in Dtype::ALL {
             let lens = sketch.tensors.iter().filter(|tensor| tensor.dtype == dtype);
@@ -78,7 +79,7 @@ impl Sketch {
             if len == 0 {
                 continue;
             }
-            let samples = read_frame(engine, &mut cursor, len)?;
+            let samples = read_frame(engine, &mut cursor, len, &mut room)?;
             let mut rest = &samples[..];
             for tensor in sketch.tensors.iter_mut().filter(|t| t.dtype == dtype) {
                 let len = bytes::index(positions::len_bytes(dtype, tensor.len_bytes));
@@ -191,16 +192,27 @@ fn write_frame<E: PackEngine>(engine: &E, data: &[u8], dtype: Option<Dtype>, out
     out.extend_from_slice(&frame);
 }
 
-/// Reads a frame that decodes to `len_bytes` bytes.
-fn read_frame<E: Engine>(engine: &E, cursor: &mut Cursor, len_bytes: u64) -> Result<Vec<u8>> {
+/// Decodes the next frame, which holds `len_bytes` bytes. All frames of a file may hold
+/// `room` together.
+fn read_frame<E: Engine>(
+    engine: &E,
+    cursor: &mut Cursor,
+    len_bytes: u64,
+    room: &mut u64,
+) -> Result<Vec<u8>> {
     let stored_len = cursor.u64("length of a frame")?;
     let at = cursor.position() as u64;
     let stored = cursor.take(stored_len, "frame")?;
     let earned = FREE_BYTES.saturating_add(stored_len.saturating_mul(BYTES_PER_BYTE));
-    if len_bytes > earned.min(MAX_FILE_BYTES) {
+    if len_bytes > earned {
         let detail = format!("{stored_len} bytes cannot hold the {len_bytes} that are expected");
         return Err(bad(detail).at(at));
     }
+    let Some(rest) = room.checked_sub(len_bytes) else {
+        let detail = format!("a sketch of over {MAX_FILE_BYTES} bytes is not read");
+        return Err(Error::limit(detail).at(at));
+    };
+    *room = rest;
     let frame =
         Stored::parse(stored, len_bytes, Edition::Plain).map_err(|error| error.within(at))?;
     if frame.frame().stored_len() != stored.len() {

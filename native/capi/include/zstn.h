@@ -106,6 +106,11 @@
 #define ZSTN_ERROR_CHANGED -13
 
 /**
+ * A delta belongs to another base than the one that was given.
+ */
+#define ZSTN_ERROR_WRONG_BASE -14
+
+/**
  * The work that was asked for; its bytes are those of the original.
  */
 #define ZSTN_PHASE_WORK 0

@@ -40,6 +40,8 @@ pub const ZSTN_ERROR_NOT_FOUND: i32 = -11;
 pub const ZSTN_ERROR_EXISTS: i32 = -12;
 /// A file has changed since it was opened.
 pub const ZSTN_ERROR_CHANGED: i32 = -13;
+/// A delta belongs to another base than the one that was given.
+pub const ZSTN_ERROR_WRONG_BASE: i32 = -14;
 
 /// The reason of an error, in memory of the caller. A function that fails
 /// overwrites it; one that succeeds leaves it as it is.
@@ -70,6 +72,7 @@ pub extern "C" fn zstn_status_name(status: i32) -> *const c_char {
         ZSTN_ERROR_NOT_FOUND => c"not_found",
         ZSTN_ERROR_EXISTS => c"exists",
         ZSTN_ERROR_CHANGED => c"changed",
+        ZSTN_ERROR_WRONG_BASE => c"wrong_base",
         _ => c"unknown",
     };
     name.as_ptr()
@@ -128,8 +131,11 @@ impl Failure {
 }
 
 /// Returns the status of a refusal of the core.
-fn refusal(kind: ErrorKind) -> zstn_status {
-    match kind {
+fn refusal(error: &core::Error) -> zstn_status {
+    if error.code() == "wrong_base" {
+        return ZSTN_ERROR_WRONG_BASE;
+    }
+    match error.kind() {
         ErrorKind::Malformed => ZSTN_ERROR_FORMAT,
         ErrorKind::Limit => ZSTN_ERROR_MEMORY,
         ErrorKind::NotFound => ZSTN_ERROR_NOT_FOUND,
@@ -142,7 +148,7 @@ fn refusal(kind: ErrorKind) -> zstn_status {
 impl From<core::Error> for Failure {
     fn from(error: core::Error) -> Self {
         Self {
-            status: refusal(error.kind()),
+            status: refusal(&error),
             message: error.to_string(),
         }
     }
@@ -151,7 +157,7 @@ impl From<core::Error> for Failure {
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let status = match &error {
-            Error::Format { source, .. } | Error::Core(source) => refusal(source.kind()),
+            Error::Format { source, .. } | Error::Core(source) => refusal(source),
             Error::Http { .. } => ZSTN_ERROR_HTTP,
             Error::Changed { .. } => ZSTN_ERROR_CHANGED,
             Error::Differs { .. } => ZSTN_ERROR_DIFFERS,

@@ -145,7 +145,7 @@ static void by_paths(const fixture *files) {
     char path[512];
     file_bytes restored;
     zstn_work_options options = ZSTN_INIT;
-    zstn_input base = input_of(files->packed_path);
+    zstn_input base = input_of(files->packed_path), other = input_of(files->tuned_path);
     const zstn_input *bases[1];
     bases[0] = &base;
     join(path, sizeof path, files->folder, "restored.safetensors");
@@ -165,6 +165,9 @@ static void by_paths(const fixture *files) {
     CHECK(restored.len == files->tuned.len);
     CHECK(memcmp(restored.bytes, files->tuned.bytes, restored.len) == 0);
     free(restored.bytes);
+    bases[0] = &other;
+    FAILS(ZSTN_ERROR_WRONG_BASE,
+          zstn_unpack_path(files->delta_path, path, &options, NULL, &failure));
     bases[0] = NULL;
     FAILS(ZSTN_ERROR_USAGE, zstn_unpack_path(files->delta_path, path, &options, NULL, &failure));
     options.base_count = 0;

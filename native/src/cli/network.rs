@@ -29,10 +29,30 @@ pub struct Patience {
     /// [default: 55]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MAX_SECONDS))]
     timeout: Option<u64>,
+    #[command(flatten)]
+    certificates: Certificates,
+}
+
+/// Certificates that are trusted in addition.
+#[derive(Args)]
+pub struct Certificates {
     /// Trust the certificates in a PEM file as well, such as those of a company's
     /// own authority
     #[arg(long, value_name = "FILE")]
-    ca_certificate: Option<PathBuf>,
+    pub ca_certificate: Option<PathBuf>,
+}
+
+impl Certificates {
+    /// Trusts them in all connections of this process from now on.
+    ///
+    /// # Errors
+    /// A file of certificates that cannot be used.
+    pub fn trust(&self) -> Result<()> {
+        match &self.ca_certificate {
+            Some(file) => zstn::source::trust_certificates(file),
+            None => Ok(()),
+        }
+    }
 }
 
 /// What verbs that read single tensors do with servers that send whole files alone.
@@ -75,9 +95,7 @@ impl Patience {
     /// # Errors
     /// A file of certificates that cannot be used.
     pub fn options(&self) -> Result<HttpOptions> {
-        if let Some(file) = &self.ca_certificate {
-            zstn::source::trust_certificates(file)?;
-        }
+        self.certificates.trust()?;
         let mut options = HttpOptions::default();
         if let Some(retries) = self.retries {
             options.retries = retries;

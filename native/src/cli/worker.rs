@@ -13,6 +13,7 @@ use zstn::{Error, Location, Result};
 
 use super::arguments::{Memory, Threads};
 use super::listen::{announce, request_json};
+use super::network::Certificates;
 use super::pack::{Effort, Extended};
 use super::{Failure, Outcome, print, say, stop};
 
@@ -49,6 +50,8 @@ pub struct Options {
     /// token is read from $HF_TOKEN
     #[arg(long, value_name = "URL")]
     endpoint: Option<String>,
+    #[command(flatten)]
+    certificates: Certificates,
     /// Folder for the queue and for files under way, which several workers may share
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
@@ -115,6 +118,7 @@ impl Options {
 }
 
 pub fn run(options: &Options) -> Outcome {
+    options.certificates.trust()?;
     match &options.plan {
         Some(plan) => work_on(options, plan),
         None => listen(options).map_err(Failure::from),

@@ -64,19 +64,23 @@ pub struct Setting {
 ///
 /// If there is a store, git-lfs asks no server but gives all objects to the agent:
 /// those of every remote, or of the git-lfs server at `url`. Without a store, the
-/// agent is used where a server says that it knows it. With `extended`, it writes
-/// extension frames.
+/// agent is used where a server says that it knows it. It trusts the certificates in
+/// the PEM file `certificates` as well. With `extended`, it writes extension frames.
 ///
 /// # Errors
-/// A program or store whose path is not Unicode, and changes that git refuses.
+/// A program, store or file of certificates whose path is not Unicode, and changes that git refuses.
 pub fn install_agent(
     scope: Scope,
     program: &Path,
     store: Option<&Store>,
     url: Option<&str>,
+    certificates: Option<&Path>,
     extended: bool,
 ) -> Result<()> {
     let mut arguments = String::from("lfs agent");
+    if let Some(file) = certificates {
+        arguments += &format!(" --ca-certificate {}", quoted(text(file)?));
+    }
     if extended {
         arguments += " --extended";
     }

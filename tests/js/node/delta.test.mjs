@@ -162,9 +162,9 @@ test("a base given as a model stays open, one opened on the way is closed", asyn
 test("without a base, with a base that is not wanted, with one that does not fit", async () => {
   await assert.rejects(open(at("tuned.z4dm")), { name: "BaseRequiredError", code: "base_required", message: /open\(source, \{ base \}\)/ });
   await assert.rejects(open(at("base.zstn"), { base: at("base.safetensors") }), { name: "InvalidInputError", message: /is not a delta/ });
-  await assert.rejects(open(at("tuned.z4dm"), { base: at("tuned.safetensors") }), { name: "FormatError", rule: "delta.reference", message: /base/ });
+  await assert.rejects(open(at("tuned.z4dm"), { base: at("tuned.safetensors") }), { name: "WrongBaseError", code: "wrong_base", rule: "delta.reference", message: /base/ });
   const tensors = { [SAME_TENSOR]: { dtype: "U8", shape: [3], bytes: Uint8Array.of(1, 2, 3) } };
-  await assert.rejects(open(at("tuned.z4dm"), { base: safetensors(tensors) }), { name: "FormatError", rule: "delta.base_tensor" });
+  await assert.rejects(open(at("tuned.z4dm"), { base: safetensors(tensors) }), { name: "WrongBaseError", code: "wrong_base", rule: "delta.base_tensor" });
   await assert.rejects(open(at("tuned.z4dm"), { base: at("nothing.safetensors") }), { name: "ReadError" });
   await assert.rejects(open(at("tuned.z4dm"), { base: 7 }), { name: "InvalidInputError" });
   await assert.rejects(open(at("nothing.z4dm"), { base: at("base.safetensors") }), { name: "ReadError" });
@@ -176,7 +176,7 @@ test("a base with other bytes under the same names shows at the first tensor tha
   const file = readFileSync(at("base.safetensors"));
   const header = 8 + Number(file.readBigUInt64LE(0));
   const model = await open(at("tuned.z4dm"), { base: Buffer.concat([file.subarray(0, header), file.subarray(header).map((byte) => byte ^ 1)]) });
-  await assert.rejects(model.tensor(MIDDLE_TENSOR), { name: "FormatError", rule: "delta.reference", tensor: MIDDLE_TENSOR });
+  await assert.rejects(model.tensor(MIDDLE_TENSOR), { name: "WrongBaseError", code: "wrong_base", rule: "delta.reference", tensor: MIDDLE_TENSOR });
   await assert.rejects(model.tensor(SAME_TENSOR), { name: "FormatError", rule: "delta.tensor", tensor: SAME_TENSOR });
   assert.equal((await model.tensor(NEW_TENSOR)).data.length, 60_000);
 });

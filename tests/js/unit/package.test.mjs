@@ -20,7 +20,7 @@ test("conditions are in the order that resolvers need, and their files exist", (
   }
 });
 
-const ERRORS = ["BaseRequired", "ContentEncoding", "CoreLoad", "Format", "Http", "Internal", "InvalidInput", "Limit", "ModelClosed", "Network", "RangeNotSupported", "Read", "SourceChanged", "TensorNotFound", "Truncated", "Unsupported", "Worker", "Zstn"];
+const ERRORS = ["BaseRequired", "ContentEncoding", "CoreLoad", "Format", "Http", "Internal", "InvalidInput", "Limit", "ModelClosed", "Network", "RangeNotSupported", "Read", "SourceChanged", "TensorNotFound", "Truncated", "Unsupported", "Worker", "WrongBase", "Zstn"];
 const FUNCTIONS = ["compress", "compressDelta", "configure", "decompress", "decompressDelta", "folderCache", "memoryCache", "open", "opfsCache", "pack", "withCache", "withCoalescing", "withRetry", "workerPool"];
 const TYPES = [
   "BlobReadOptions", "ByteCache", "BytesInput", "CoalesceOptions", "CompressOptions", "Configuration", "CoreInput", "DecompressOptions", "Dtype", "DtypeArrays", "Effort",

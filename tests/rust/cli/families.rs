@@ -1,12 +1,18 @@
 //! `zstn sketch` and `zstn pack --base auto`.
 
 use std::path::{Path, PathBuf};
+#[cfg(target_os = "linux")]
+use std::process::Command;
 use std::process::Output;
 
 use tempfile::TempDir;
 use zstn_tests::checkpoint;
+#[cfg(target_os = "linux")]
+use zstn_tests::command::program;
 use zstn_tests::command::{json, text, zstn};
 use zstn_tests::rng::Rng;
+#[cfg(target_os = "linux")]
+use zstn_tests::unreadable;
 
 pub(super) fn run(folder: &Path, line: &str) -> Output {
     zstn(folder, &line.split(' ').collect::<Vec<_>>())
@@ -95,6 +101,33 @@ fn a_base_is_found_and_said_before_packing() {
         &format!("pack tuned.safetensors {AUTO} -fq --save-sketches"),
     );
     assert!(at("models/base.sketch").exists() && at("models/other.sketch").exists());
+}
+
+/// A member that is no model, and one of which a page cannot be read.
+#[cfg(target_os = "linux")]
+#[test]
+fn members_that_cannot_be_read_are_left_out_and_named() {
+    let folder = folder();
+    let models = folder.path().join("models");
+    std::fs::write(
+        models.join("text.safetensors"),
+        "version https://git-lfs.github.com/spec/v1\n",
+    )
+    .unwrap();
+    let other = models.join("other.safetensors");
+    let mut pack = Command::new(program());
+    pack.args(["pack", "tuned.safetensors", "--base", "auto"])
+        .args(["--family", "models", "--json"])
+        .current_dir(folder.path());
+    unreadable::set(&mut pack, &other, 0);
+    let report = json(&pack.output().unwrap());
+    assert_eq!(
+        report["bases"],
+        serde_json::json!([member("base.safetensors")])
+    );
+    let left_out = report["family"]["left_out"].as_array().unwrap();
+    let names: Vec<_> = left_out.iter().map(|left| &left["name"]).collect();
+    assert_eq!(names, ["other.safetensors", "text.safetensors"], "{report}");
 }
 
 #[test]

@@ -123,12 +123,11 @@ fn verifying_a_folder_compares_every_file() {
 #[test]
 fn what_cannot_be_packed_is_copied_and_named() {
     let pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n";
-    let bom = {
-        let header = b"\xef\xbb\xbf{\"w\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]}}";
-        let mut file = (header.len() as u64).to_le_bytes().to_vec();
-        file.extend_from_slice(header);
-        file.extend_from_slice(b"abcd");
-        file
+    let bom =
+        with_header("\u{feff}{\"w\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]}}");
+    let twice = {
+        let tensor = "\"w\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]}";
+        with_header(&format!("{{{tensor},{tensor}}}"))
     };
     let two = index(&[("a", "m-1.safetensors")]);
     type Case<'a> = (Vec<(&'a str, Vec<u8>)>, &'a [&'a str], &'a [&'a str]);
@@ -223,6 +222,8 @@ fn what_cannot_be_packed_is_copied_and_named() {
                 "a/pointer.safetensors",
             ],
         ),
+        // A name twice in a header: which of the two counts is the reader's choice.
+        (vec![("a/twice.safetensors", twice)], &["a/twice.zstn"], &[]),
         // Several files without an index.
         (
             vec![
@@ -263,6 +264,25 @@ fn what_cannot_be_packed_is_copied_and_named() {
     let out = zstn(scratch.path(), &["pack", "in", "-o", "packed"]);
     assert_eq!(out.status.code(), Some(2), "{}", text(&out.stderr));
     assert!(text(&out.stderr).contains("Git LFS pointer"));
+}
+
+/// Returns a file with this header, and with four bytes of data.
+fn with_header(header: &str) -> Vec<u8> {
+    let len = header.len() as u64;
+    [&len.to_le_bytes(), header.as_bytes(), b"abcd"].concat()
+}
+
+#[test]
+fn a_header_over_the_cap_of_the_format_is_kept() {
+    let (before, after) = ("{\"__metadata__\":{\"t\":\"", "\"}}");
+    let text = "x".repeat(100_000_001 - before.len() - after.len());
+    let long = with_header(&[before, &text, after].concat());
+    let scratch = folder(&[("m.safetensors", long.clone())]);
+    let at = scratch.path();
+    let said = run(at, &["pack", "in/m.safetensors", "-o", "m.zstn"]);
+    assert!(said.contains("as a whole"), "{said}");
+    run(at, &["unpack", "m.zstn", "-o", "back.safetensors"]);
+    assert!(fs::read(at.join("back.safetensors")).expect("there") == long);
 }
 
 #[test]

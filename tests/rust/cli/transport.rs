@@ -28,7 +28,12 @@ const VARIABLES: [&str; 10] = [
     "SSL_CERT_DIR",
 ];
 
+/// Runs a verb that repeats no request.
 fn run(arguments: &[&str], variables: &[(&str, &str)]) -> (Option<i32>, String) {
+    run_as_given(&[arguments, &["--retries", "0"]].concat(), variables)
+}
+
+fn run_as_given(arguments: &[&str], variables: &[(&str, &str)]) -> (Option<i32>, String) {
     let scratch = tempfile::tempdir().unwrap();
     let mut command = Command::new(program());
     for name in VARIABLES {
@@ -36,7 +41,6 @@ fn run(arguments: &[&str], variables: &[(&str, &str)]) -> (Option<i32>, String) 
     }
     let out = command
         .args(arguments)
-        .args(["--retries", "0"])
         .envs(variables.iter().copied())
         .current_dir(scratch.path())
         .stdin(Stdio::null())
@@ -165,9 +169,18 @@ fn one_set_of_certificates_for_every_kind_of_address() {
         "/missing",
         &certificates("server.key").display().to_string(),
     ] {
-        let (status, said) = run(&["ls", &web, "--ca-certificate", wrong], &[]);
-        assert!(matches!(status, Some(2 | 3)), "{said}");
-        assert!(said.contains(wrong), "{said}");
+        for verb in [
+            &["ls", &*web][..],
+            &["gateway", "--port", "0"],
+            &["worker", "--plan", "plan.jsonl", "--to", "packed"],
+            &["lfs", "install"],
+            &["lfs", "agent"],
+        ] {
+            let arguments = [verb, &["--ca-certificate", wrong]].concat();
+            let (status, said) = run_as_given(&arguments, &[]);
+            assert!(matches!(status, Some(2 | 3)), "{verb:?}: {said}");
+            assert!(said.contains(wrong), "{verb:?}: {said}");
+        }
     }
 }
 

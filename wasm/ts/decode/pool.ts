@@ -37,7 +37,7 @@ const IDLE_MS = 10_000;
 const HOLDING_IDLE_MS = 500;
 
 /** Returns the most workers or threads that a pool may have: a small multiple of the cores, each of which takes memory of its own. */
-export const mostWorkers = (cores: number): number => Math.max(16, 4 * cores);
+export const mostWorkers = (cores: number): number => Math.max(16, 8 * cores);
 
 /** A pool of decoding workers for one or more models, created by `workerPool`. Workers start when they are needed and stop when they have been idle for ten seconds. */
 export class WorkerPool {

@@ -62,6 +62,8 @@ function ownText(error: CodedError): string | undefined {
   switch (error.code) {
     case "base_required":
       return "This is a delta: choose the model it was made from.";
+    case "wrong_base":
+      return "This delta was made from another model. Choose the one it was made from.";
     case "http":
       return httpText(error, host);
     case "network":

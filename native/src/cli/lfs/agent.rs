@@ -5,6 +5,7 @@ use zstn::lfs::{Agent, Store};
 use zstn::{Location, Result};
 
 use super::super::arguments::{self, Memory, Threads};
+use super::super::network::Certificates;
 use super::super::pack::Extended;
 
 #[derive(Args)]
@@ -12,6 +13,8 @@ pub struct Options {
     /// Keep objects in this folder or object store
     #[arg(long, value_name = "LOCATION", value_parser = arguments::location())]
     store: Option<Location>,
+    #[command(flatten)]
+    certificates: Certificates,
     #[command(flatten)]
     extended: Extended,
     #[command(flatten)]
@@ -21,6 +24,7 @@ pub struct Options {
 }
 
 pub fn run(options: &Options) -> Result<()> {
+    options.certificates.trust()?;
     let mut agent = Agent::new(&options.threads.engine()?).extended(options.extended.is_set());
     if let Some(location) = &options.store {
         agent = agent.store(Store::new(location)?);

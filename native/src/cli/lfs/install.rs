@@ -1,5 +1,6 @@
 //! `zstn lfs install` and `uninstall`
 
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use clap::Args;
@@ -8,6 +9,7 @@ use zstn::lfs::{Repository, Store};
 use zstn::{Error, Location, Result};
 
 use super::super::arguments;
+use super::super::network::Certificates;
 use super::super::pack::Extended;
 use super::super::say;
 use super::super::stdout::print;
@@ -39,8 +41,10 @@ pub struct Options {
     url: Option<String>,
     /// Install the filter instead, for a server that is not yours; read what it
     /// prints
-    #[arg(long, conflicts_with = "store")]
+    #[arg(long, conflicts_with_all = ["store", "ca_certificate"])]
     filter: bool,
+    #[command(flatten)]
+    certificates: Certificates,
     #[command(flatten)]
     extended: Extended,
 }
@@ -54,6 +58,7 @@ pub struct UninstallOptions {
 pub fn run(options: &Options) -> Result<()> {
     let scope = options.scope.scope();
     let extended = options.extended.is_set();
+    options.certificates.trust()?;
     check_place(scope)?;
     let program = settings::own_program()?;
     let shown = program.display().to_string();
@@ -67,7 +72,17 @@ pub fn run(options: &Options) -> Result<()> {
     }
     let store = options.store.as_ref().map(open_store).transpose()?;
     let url = options.url.as_deref();
-    settings::install_agent(scope, &program, store.as_ref(), url, extended)?;
+    // Agents run in other folders.
+    let certificates = options.certificates.ca_certificate.as_deref();
+    let certificates = certificates.map(absolute).transpose()?;
+    settings::install_agent(
+        scope,
+        &program,
+        store.as_ref(),
+        url,
+        certificates.as_deref(),
+        extended,
+    )?;
     let place = match (&store, &options.url) {
         (None, _) => "a git-lfs server that knows the agent \"zstn\"".into(),
         (Some(store), None) => store.to_string(),
@@ -97,6 +112,11 @@ pub fn uninstall(options: &UninstallOptions) -> Result<()> {
         true => format!("removed from the settings of {}", describe(scope)),
         false => format!("nothing is installed for {}", describe(scope)),
     })
+}
+
+fn absolute(path: &Path) -> Result<PathBuf> {
+    let fail = |error| Error::io(format!("find {}", path.display()), error);
+    std::path::absolute(path).map_err(fail)
 }
 
 /// Returns the store at a location, whose folder is created: this is the one

@@ -5,8 +5,6 @@
 //! guessed, no other origin may read an answer, and requests by other names than
 //! addresses and `localhost` are refused ([`Access`]).
 
-use std::collections::hash_map::RandomState;
-use std::hash::BuildHasher;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
@@ -57,8 +55,6 @@ const HEADERS: [(HeaderName, &str); 5] = [
 pub struct View {
     listening: Listening,
     site: Site,
-    /// The parameters of the page.
-    parameters: Vec<(&'static str, String)>,
 }
 
 /// The page, the models, and who may read them.
@@ -67,6 +63,9 @@ struct Site {
     /// The first part of every path, between slashes.
     secret: String,
     page: Page,
+    /// The parameters of the page. The link does not have them, since addresses may
+    /// contain signatures.
+    parameters: Vec<(&'static str, String)>,
     /// The folders of the models.
     roots: Vec<Arc<Root>>,
     access: Access,
@@ -76,18 +75,18 @@ impl View {
     /// Listens at `port` of this machine (0: any free one).
     ///
     /// # Errors
-    /// If the port is taken.
+    /// If the port is taken, or the system has no random bytes.
     pub fn bind(page: Page, port: u16) -> Result<Self> {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         Ok(Self {
             listening: Listening::at(address)?,
             site: Site {
-                secret: format!("/{}/", secret()),
+                secret: format!("/{}/", secret()?),
                 page,
+                parameters: Vec::new(),
                 roots: Vec::new(),
                 access: Access::default(),
             },
-            parameters: Vec::new(),
         })
     }
 
@@ -140,27 +139,17 @@ impl View {
     /// Opens an address in the page, which the browser reads by itself.
     #[must_use]
     pub fn address(mut self, address: impl Into<String>) -> Self {
-        let name = if self.parameters.is_empty() {
-            "src"
-        } else {
-            "with"
-        };
-        self.parameters.push((name, address.into()));
+        let parameters = &mut self.site.parameters;
+        let name = if parameters.is_empty() { "src" } else { "with" };
+        parameters.push((name, address.into()));
         self
     }
 
-    /// Returns the address of the page.
+    /// Returns the address of the page, which leads the browser to the models.
     #[must_use]
     pub fn url(&self) -> String {
-        let parameters = self.parameters.iter().map(|(name, value)| {
-            let value = utf8_percent_encode(value, PLAIN);
-            format!("{name}={value}")
-        });
-        let query = parameters.collect::<Vec<_>>().join("&");
         let origin = self.listening.url();
-        let origin = origin.trim_end_matches('/');
-        let mark = if query.is_empty() { "" } else { "?" };
-        format!("{origin}{}{mark}{query}", self.site.secret)
+        format!("{}{}", origin.trim_end_matches('/'), self.site.secret)
     }
 
     /// Returns what stops this server once it runs.
@@ -213,11 +202,29 @@ impl Site {
             method_not_allowed()
         } else {
             match request.uri.path().strip_prefix(&self.secret) {
+                Some("") if request.uri.query().is_none() && !self.parameters.is_empty() => {
+                    self.models()
+                }
                 Some(path) => self.path(path, request).await,
                 None => missing(),
             }
         };
         (response, len, None)
+    }
+
+    /// Sends the browser to the page with its parameters.
+    fn models(&self) -> (Response, u64) {
+        let parameters = self.parameters.iter().map(|(name, value)| {
+            let value = utf8_percent_encode(value, PLAIN);
+            format!("{name}={value}")
+        });
+        let target = format!("?{}", parameters.collect::<Vec<_>>().join("&"));
+        let (mut response, len) = plain(StatusCode::FOUND, "the models are shown by the page");
+        // Its characters are those of addresses.
+        if let Ok(target) = HeaderValue::try_from(target) {
+            response.headers_mut().insert(header::LOCATION, target);
+        }
+        (response, len)
     }
 
     /// Answers a request for something below the secret path.
@@ -254,9 +261,10 @@ fn missing() -> (Response, u64) {
     plain(StatusCode::NOT_FOUND, "no such file")
 }
 
-/// Returns 128 bits that nobody can guess: the seeds of hash tables come from the
-/// operating system.
-fn secret() -> String {
-    let random = || RandomState::new().hash_one("zstn view");
-    format!("{:016x}{:016x}", random(), random())
+/// Returns 128 bits of the operating system, which nobody can guess.
+fn secret() -> Result<String> {
+    let mut bits = [0; 16];
+    getrandom::fill(&mut bits)
+        .map_err(|error| Error::io("read random bytes", std::io::Error::other(error)))?;
+    Ok(format!("{:032x}", u128::from_ne_bytes(bits)))
 }

@@ -1,5 +1,8 @@
 //! Answers to clients when the upstream is down, slow, broken or changed.
 
+use std::io::{ErrorKind, Write};
+use std::net::TcpStream;
+
 use zstn_tests::stub_hub::Fault;
 
 use super::*;
@@ -54,6 +57,48 @@ fn an_upstream_that_does_not_answer_is_a_timeout() {
     }
     site.hub.heal();
     assert_eq!(site.file(FIRST, &[]).status, 200);
+}
+
+/// More files are being opened, of an upstream that answers none of them, than there are
+/// threads for blocking work.
+#[test]
+fn openings_that_halt_keep_nobody_from_other_files() {
+    const OPENINGS: usize = 640;
+    let site = site();
+    let patient = Gateway::bind(
+        &Location::url(site.hub.url()),
+        SocketAddr::from(([127, 0, 0, 1], 0)),
+        &HttpOptions::default(),
+    );
+    let gateway = run(patient.unwrap());
+    let cached = || get(gateway, &format!("/me/model/resolve/main/{FIRST}"), &[]);
+    assert_eq!(cached().status, 200);
+    site.hub.inject(Fault {
+        path: "/slow/".into(),
+        wait_ms: 600_000,
+        ..Fault::default()
+    });
+    let halted: Vec<TcpStream> = (0..OPENINGS)
+        .map(|number| {
+            let mut stream = TcpStream::connect(gateway).unwrap();
+            let path = format!("/slow/model/resolve/main/{number}.safetensors");
+            let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+            stream.write_all(request.as_bytes()).unwrap();
+            stream
+        })
+        .collect();
+    // All openings have begun when the last of these is answered.
+    for _ in 0..50 {
+        let answer = cached();
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        assert!(answer.body == site.originals[0].1);
+        assert_eq!(get(gateway, "/healthz", &[]).status, 200);
+    }
+    for stream in &halted {
+        stream.set_nonblocking(true).unwrap();
+        let read = stream.peek(&mut [0]).map_err(|error| error.kind());
+        assert_eq!(read, Err(ErrorKind::WouldBlock), "the opening has ended");
+    }
 }
 
 #[test]

@@ -16,7 +16,6 @@ struct Running {
     address: SocketAddr,
     /// The path with the secret, which ends with a slash.
     root: String,
-    query: String,
 }
 
 impl Running {
@@ -34,14 +33,19 @@ impl Running {
         let mut output = BufReader::new(child.stdout.take().unwrap());
         output.read_line(&mut line).unwrap();
         let url = line.trim().strip_prefix("http://").expect("a link");
-        let (address, rest) = url.split_once('/').unwrap();
-        let (root, query) = rest.split_once('?').unwrap();
+        let (address, root) = url.split_once('/').unwrap();
         Self {
             child,
             address: address.parse().unwrap(),
             root: format!("/{root}"),
-            query: query.into(),
         }
+    }
+
+    /// Returns where the printed link leads.
+    fn target(&self) -> String {
+        let answer = self.get("", &[]);
+        assert_eq!(answer.status, 302);
+        answer.header("location").expect("a place").into()
     }
 
     fn get(&self, path: &str, headers: &[&str]) -> Answer {
@@ -83,11 +87,11 @@ fn page_and_models_are_served_below_a_path_that_nobody_can_guess() {
     assert!(view.address.ip().is_loopback());
     assert_eq!(view.root.len(), 34, "128 bits in hex");
     assert_eq!(
-        view.query,
-        "src=./models/0/my%2520model.zstn&with=./models/1/second.zstn"
+        view.target(),
+        "?src=./models/0/my%2520model.zstn&with=./models/1/second.zstn"
     );
     for (path, kind, body) in [
-        ("", "text/html", "<!doctype html>"),
+        ("?src=x", "text/html", "<!doctype html>"),
         ("assets/a.js", "text/javascript", "export {}"),
         ("assets/b.wasm", "application/wasm", "\0asm"),
         ("models/1/second.zstn", "application/octet-stream", "second"),
@@ -149,7 +153,19 @@ fn no_other_page_reads_anything() {
 fn a_token_of_the_environment_is_nowhere_in_the_link() {
     let folder = folder();
     let view = Running::start(folder.path(), &["hf://owner/name/model.zstn"]);
-    assert_eq!(view.query, "src=hf%3A//owner/name/model.zstn");
+    assert_eq!(view.target(), "?src=hf%3A//owner/name/model.zstn");
+}
+
+#[test]
+fn a_signature_in_an_address_is_nowhere_in_the_link() {
+    let folder = folder();
+    let address = "https://example.org/m.zstn?signature=secret";
+    let view = Running::start(folder.path(), &[address]);
+    assert_eq!(view.root.len(), 34, "{}", view.root);
+    assert_eq!(
+        view.target(),
+        "?src=https%3A//example.org/m.zstn%3Fsignature%3Dsecret"
+    );
 }
 
 #[test]
@@ -157,7 +173,7 @@ fn it_ends_with_success_when_it_is_interrupted() {
     let folder = folder();
     let mut view = Running::start(folder.path(), &["models/my model.zstn"]);
     // It answers, so it also listens to signals.
-    assert_eq!(view.get("", &[]).status, 200);
+    assert_eq!(view.get("?src=x", &[]).status, 200);
     let process = Pid::from_child(&view.child);
     kill_process(process, Signal::INT).unwrap();
     assert!(view.child.wait().unwrap().success());
