@@ -1,11 +1,11 @@
-/** The built page as one file, which the command line includes for `zstn view` (native/build.rs). */
+/** The built page as one file, which the command line includes for `zstn view` (native/serve/build.rs). */
 
 import { readdir, readFile, writeFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
 import type { Plugin } from "vite";
 
-const FILE = fileURLToPath(new URL("../native/viewer/page.archive", import.meta.url));
+const FILE = fileURLToPath(new URL("../native/serve/viewer/page.archive", import.meta.url));
 const PUBLIC = new URL("./public/", import.meta.url);
 
 /**

@@ -73,9 +73,8 @@ pub enum Error {
         detail: String,
     },
     /// A hub refuses a request.
-    #[cfg(feature = "manifest")]
     #[error(transparent)]
-    Hub(#[from] crate::hub::Refusal),
+    Hub(Box<dyn std::error::Error + Send + Sync>),
     /// Whoever watches the work has ended it ([`Progress::check`](crate::Progress::check)).
     #[error("the work was cancelled")]
     Cancelled,
@@ -95,31 +94,36 @@ impl Error {
 
     /// Returns whether the same work may succeed at another time: nothing is wrong
     /// with the input.
-    pub(crate) fn may_pass(&self) -> bool {
+    #[doc(hidden)]
+    pub fn may_pass(&self) -> bool {
         matches!(self, Self::Http { .. } | Self::Io { .. } | Self::Cancelled)
     }
 
-    pub(crate) fn exists(path: impl Into<std::path::PathBuf>) -> Self {
+    #[doc(hidden)]
+    pub fn exists(path: impl Into<std::path::PathBuf>) -> Self {
         Self::Exists {
             path: path.into(),
             detail: String::new(),
         }
     }
 
-    pub(crate) fn needs_base(name: impl std::fmt::Display) -> Self {
+    #[doc(hidden)]
+    pub fn needs_base(name: impl std::fmt::Display) -> Self {
         Self::NeedsBase {
             name: name.to_string(),
             detail: String::new(),
         }
     }
 
-    pub(crate) fn file(action: &str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
+    #[doc(hidden)]
+    pub fn file(action: &str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
         let action = format!("{action} {}", crate::output::shown(path).display());
         move |source| Self::Io { action, source }
     }
 
     /// Names the file a refusal of the core is about.
-    pub(crate) fn place(place: impl std::fmt::Display) -> impl Fn(zstn_core::Error) -> Self {
+    #[doc(hidden)]
+    pub fn place(place: impl std::fmt::Display) -> impl Fn(zstn_core::Error) -> Self {
         let place = place.to_string();
         move |source| Self::Format {
             place: place.clone(),
@@ -129,7 +133,8 @@ impl Error {
 
     /// Names the file that a refusal of the core is about; any other error names its
     /// file already.
-    pub(crate) fn placed(self, place: impl std::fmt::Display) -> Self {
+    #[doc(hidden)]
+    pub fn placed(self, place: impl std::fmt::Display) -> Self {
         match self {
             Self::Core(source) => Self::place(place)(source),
             other => other,
@@ -149,7 +154,6 @@ impl Error {
             Self::Differs { .. } => "differs",
             Self::Exists { .. } => "exists",
             Self::NeedsBase { .. } => "needs_base",
-            #[cfg(feature = "manifest")]
             Self::Hub(_) => "hub",
             Self::Cancelled => "cancelled",
             Self::Usage(_) => "usage",

@@ -55,16 +55,10 @@ mod engine;
 mod error;
 pub mod family;
 mod finished;
-#[cfg(feature = "lfs")]
-pub mod lfs;
-#[cfg(any(feature = "lfs", feature = "manifest"))]
-mod lock;
 pub mod model_delta;
 mod output;
 mod pack;
 mod progress;
-#[cfg(any(feature = "lfs", feature = "manifest"))]
-pub mod proof;
 mod reader;
 mod report;
 mod safetensors_view;
@@ -75,18 +69,19 @@ mod unpack;
 mod verbs;
 mod verify;
 
-#[cfg(feature = "gateway")]
-pub mod gateway;
-#[cfg(feature = "manifest")]
-pub mod hub;
-#[cfg(feature = "manifest")]
-pub mod manifest;
-#[cfg(feature = "serve")]
-pub mod serve;
-#[cfg(feature = "manifest")]
-pub mod work;
-#[cfg(feature = "worker")]
-pub mod worker;
+/// Items that the crates of the command line, of servers and of hub tools share with this
+/// one. They are not part of the API: any release may change them.
+#[doc(hidden)]
+pub mod internals {
+    pub use crate::delta::MAX_BASES;
+    pub use crate::output::{Mode, Staging, temporary};
+    pub use crate::progress::Unpublished;
+    pub use crate::shards::{Shards, packed_index_of, unpacked_index, unpacked_index_of};
+    pub use crate::source::{
+        PLAIN, Transport, is_server, is_store, offline, put_watched, regular, store,
+    };
+    pub use crate::unpack::unpack_file;
+}
 
 pub use buffer::{compress, compress_delta, decompress, decompress_delta};
 pub use convert::{ConvertOptions, ConvertReport, convert};

@@ -53,7 +53,7 @@ pub trait Progress: Sync {
 
 /// Watches work on a file that no other process sees: passes on everything but
 /// [`Progress::publishing`].
-pub(crate) struct Unpublished<'a>(pub(crate) &'a dyn Progress);
+pub struct Unpublished<'a>(pub &'a dyn Progress);
 
 impl Progress for Unpublished<'_> {
     fn begin(&self, len_bytes: u64) {

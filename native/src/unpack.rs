@@ -10,7 +10,7 @@ use crate::{Engine, Output, Progress, Result};
 /// Restores the file that `input` was packed from. Before the output gets its name,
 /// everything that `verify` compares is compared: header, frames, tensors,
 /// statistics, block tables and the SHA-256 of the whole.
-pub(crate) fn unpack_file(
+pub fn unpack_file(
     engine: &Engine,
     input: &Local,
     output: Output,

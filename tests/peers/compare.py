@@ -249,7 +249,7 @@ All of these restore every bit. The checkpoint is all-MiniLM-L6-v2 in BF16, 45 M
 tensor, 23 MB. `tests/peers/compare.py` writes this page:
 
 ```sh
-cargo build --release -p zstn && cargo xtask sizes minilm-bf16    # installs the others
+cargo build --release -p zstn-cli && cargo xtask sizes minilm-bf16    # installs the others
 ZSTN_BIN=target/release/zstn target/cache/peers/bin/python tests/peers/compare.py --write
 ```
 

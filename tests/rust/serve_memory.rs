@@ -4,8 +4,8 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
-use zstn::serve::Server;
 use zstn::{Engine, PackOptions, pack};
+use zstn_serve::Server;
 use zstn_tests::checkpoint;
 use zstn_tests::memory::{Counting, peak_bytes};
 use zstn_tests::rng::Rng;

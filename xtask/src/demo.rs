@@ -32,8 +32,7 @@ pub fn run(workspace: &Workspace, report: &Report, options: &Demo) -> Result<()>
     // local files: gateway, worker and clients of object stores would take a minute.
     // Codecs at level 1 pack a small model as fast as anyone notices.
     let mut build = cargo(workspace);
-    build.args(["build", "--package", "zstn"]);
-    build.args(["--no-default-features", "--features", "cli"]);
+    build.args(["build", "--package", "zstn-cli", "--no-default-features"]);
     build.args(["--config", "profile.dev.package.zstn-core.opt-level=1"]);
     build.args(["--config", "profile.dev.debug=false"]);
     let command_line = match options.built {

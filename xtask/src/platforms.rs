@@ -206,7 +206,7 @@ impl Platform {
                 if arguments.any(|argument| ["library", "http", "cli"].contains(argument)) {
                     step.run(
                         self.cargo(workspace)
-                            .args(["build", "--package", "zstn"])
+                            .args(["build", "--package", "zstn-cli"])
                             .args(["--target", self.triple]),
                     )?;
                     command.env("ZSTN_BIN", self.program(workspace));

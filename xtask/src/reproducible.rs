@@ -57,9 +57,9 @@ pub fn run(workspace: &Workspace, report: &Report, options: &Reproducible) -> Re
         let here = report.step("static program", |step| static_program(workspace, step))?;
         let there = report.step("static program once more", |step| {
             // Without it the program would be another one.
-            let page = "native/viewer/page.archive";
+            let page = "native/serve/viewer/page.archive";
             if workspace.path(page).exists() {
-                fs::create_dir_all(copy.root.join("native/viewer"))?;
+                fs::create_dir_all(copy.root.join("native/serve/viewer"))?;
                 fs::copy(workspace.path(page), copy.root.join(page))?;
             }
             step.run(copy.xtask()?.args(["release", "--only-program"]))?;

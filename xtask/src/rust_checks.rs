@@ -69,6 +69,10 @@ pub fn documentation(workspace: &Workspace, step: &mut Step) -> Result<()> {
         "zstn-store",
         "--package",
         "zstn-net",
+        "--package",
+        "zstn-serve",
+        "--package",
+        "zstn-hub",
     ]);
     step.run(&mut doc)
 }

@@ -14,7 +14,7 @@ pub fn run(workspace: &Workspace, report: &Report, options: &Sizes) -> Result<()
     report.step("Python packages", |step| python::peers(workspace, step))?;
     let environment = report.step("OpenZL and ZipNN", |step| python::figures(workspace, step))?;
     report.step("command line, release build", |step| {
-        step.run(cargo(workspace).args(["build", "--release", "--package", "zstn"]))
+        step.run(cargo(workspace).args(["build", "--release", "--package", "zstn-cli"]))
     })?;
     let mut table = Command::new(environment.python());
     table

@@ -284,7 +284,7 @@ fn release(prepared: &Prepared) -> Result<()> {
     let browser = prepared.chromium()?;
     prepared.package()?;
     report.step("command line, release build", |step| {
-        step.run(cargo(workspace).args(["build", "--release", "--package", "zstn"]))
+        step.run(cargo(workspace).args(["build", "--release", "--package", "zstn-cli"]))
     })?;
     report.step("zstn view, release build", |step| {
         let mut npm = prepared.node_tests("test:view", Some(&browser));

@@ -70,7 +70,7 @@ mod _native {
     #[pymodule_export]
     const VERSION: &str = env!("CARGO_PKG_VERSION");
     #[pymodule_export]
-    const PLAN_FORMAT: &str = zstn::manifest::FORMAT;
+    const PLAN_FORMAT: &str = zstn_hub::manifest::FORMAT;
 
     /// Removes every output file of this process that is not finished. For the
     /// end of the interpreter.

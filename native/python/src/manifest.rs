@@ -9,11 +9,11 @@ use pyo3::types::PyBytes;
 use zstn::Location;
 use zstn::core::frame::select::EncodeOptions;
 use zstn::core::sketch::MAX_FILE_BYTES;
-use zstn::hub::Hub;
-use zstn::manifest::{Class, Done, Failed, ListedResult, Row, key_against};
-use zstn::proof::StoredFile;
 use zstn::source::HttpOptions;
-use zstn::work::{Origin, RowOutcome, RowWork, WorkerOptions};
+use zstn_hub::hub::Hub;
+use zstn_hub::manifest::{Class, Done, Failed, ListedResult, Row, key_against};
+use zstn_hub::proof::StoredFile;
+use zstn_hub::work::{Origin, RowOutcome, RowWork, WorkerOptions};
 
 use crate::checkpoint::{Common, effort};
 use crate::engine::{self, Threads};
@@ -44,7 +44,7 @@ pub fn read_plan(
     extended: bool,
 ) -> PyResult<Vec<String>> {
     let options = encode(effort, extended)?;
-    let rows = run_short(py, || zstn::manifest::read_plan(&path, options))?;
+    let rows = run_short(py, || zstn_hub::manifest::read_plan(&path, options))?;
     rows.iter().map(to_json).collect()
 }
 
@@ -53,7 +53,7 @@ pub fn read_plan(
 pub fn stream_sha256(py: Python<'_>, location: &str) -> PyResult<(u64, String)> {
     let location = self::location(location);
     run(py, &Watch::none(), move |_| {
-        zstn::work::stream_sha256(&location, &HttpOptions::default())
+        zstn_hub::work::stream_sha256(&location, &HttpOptions::default())
     })
 }
 
@@ -84,7 +84,7 @@ pub fn check_restores(
             file = file.base(location(base));
         }
         let engine = engine::with_threads(common.threads)?;
-        zstn::proof::check_restores(&engine, &file, &original_sha256, watch)
+        zstn_hub::proof::check_restores(&engine, &file, &original_sha256, watch)
     })
 }
 
@@ -93,7 +93,7 @@ pub fn check_restores(
 pub fn copy_sha256(py: Python<'_>, location: &str, path: PathBuf) -> PyResult<(u64, String)> {
     let location = self::location(location);
     run(py, &Watch::none().making_output(), move |_| {
-        zstn::work::copy_sha256(&location, &path, &HttpOptions::default())
+        zstn_hub::work::copy_sha256(&location, &path, &HttpOptions::default())
     })
 }
 
@@ -101,12 +101,14 @@ pub fn copy_sha256(py: Python<'_>, location: &str, path: PathBuf) -> PyResult<(u
 /// lengths and entity tags.
 #[pyfunction]
 pub fn list_objects(py: Python<'_>, url: String) -> PyResult<Vec<(String, u64, Option<String>)>> {
-    run(py, &Watch::none(), move |_| zstn::work::list_objects(&url))
+    run(py, &Watch::none(), move |_| {
+        zstn_hub::work::list_objects(&url)
+    })
 }
 
 /// The entries of finished work in a folder or an object store.
 #[pyclass(frozen, module = "zstn._native")]
-pub struct Results(zstn::manifest::Results);
+pub struct Results(zstn_hub::manifest::Results);
 
 #[pymethods]
 impl Results {
@@ -117,8 +119,8 @@ impl Results {
     fn new(py: Python<'_>, root: &str, existing: bool) -> PyResult<Self> {
         let (root, http) = (location(root), HttpOptions::default());
         let open = || match existing {
-            true => zstn::manifest::Results::existing(&root, &http),
-            false => zstn::manifest::Results::open(&root, &http),
+            true => zstn_hub::manifest::Results::existing(&root, &http),
+            false => zstn_hub::manifest::Results::open(&root, &http),
         };
         run_short(py, open).map(Self)
     }

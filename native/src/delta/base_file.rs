@@ -15,7 +15,7 @@ use crate::{Engine, Error, Output, Phase, Progress, Result, unpack};
 /// it or against each other. Every file of a chain is read to read one tensor, and
 /// restoring writes every generation once. Four keep a series of checkpoints small;
 /// where they end, a new full base costs one file.
-pub(crate) const MAX_BASES: usize = 4;
+pub const MAX_BASES: usize = 4;
 
 /// Refuses a chain of more bases than [`MAX_BASES`].
 pub(crate) fn check_chain(bases: &[impl std::fmt::Display]) -> Result<()> {

@@ -28,7 +28,8 @@ use crate::{Engine, Error, Output, PackOptions, Progress, Result, unpack};
 mod base_file;
 mod large;
 
-pub(crate) use base_file::{BaseFile, MAX_BASES, check_chain};
+pub use base_file::MAX_BASES;
+pub(crate) use base_file::{BaseFile, check_chain};
 
 /// Parts of the memory allowed that a batch may take: tensors, those of the
 /// base, differences, two coded forms, and the batch being written.

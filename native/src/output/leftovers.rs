@@ -47,7 +47,6 @@ pub(super) struct HiddenFolder {
 
 impl HiddenFolder {
     /// Takes a folder that is no leftover of outputs.
-    #[cfg(any(feature = "lfs", feature = "manifest", feature = "worker"))]
     pub(super) fn unlocked(folder: TempDir) -> Self {
         Self {
             folder,

@@ -28,14 +28,15 @@ mod receiver;
 pub(crate) mod sink;
 mod staging;
 mod target;
-pub(crate) mod temporary;
+pub mod temporary;
 mod unfinished;
 
 pub(crate) use folder::{FolderPlace, OutputFolder};
-pub(crate) use mode::Mode;
+pub use mode::Mode;
 pub(crate) use publication::Publication;
 pub use sink::Sink;
-pub(crate) use staging::{Staging, check_file};
+pub use staging::Staging;
+pub(crate) use staging::check_file;
 pub(crate) use target::{being_read, check_inputs};
 
 pub use gaps::on_warning;
@@ -198,7 +199,8 @@ impl<'a> Output<'a> {
 
     /// Announces the greatest length that the output can have, before anything is
     /// written: parts of a longer upload are longer.
-    pub(crate) fn expect(&mut self, len_bytes: u64) {
+    #[doc(hidden)]
+    pub fn expect(&mut self, len_bytes: u64) {
         if let Backing::Pending(pending) = &mut self.backing {
             pending.expect(len_bytes);
         }
@@ -223,7 +225,8 @@ impl<'a> Output<'a> {
     }
 
     /// Appends all that `from` reads, which is final.
-    pub(crate) fn copy(&mut self, from: &mut dyn Read) -> Result<()> {
+    #[doc(hidden)]
+    pub fn copy(&mut self, from: &mut dyn Read) -> Result<()> {
         let mut piece = vec![0; 1 << 20];
         loop {
             match from.read(&mut piece) {
@@ -384,7 +387,8 @@ impl<'a> Output<'a> {
 
     /// Gives up because of `error`, which it returns. An upload is continued by
     /// another attempt, unless that would fail for the same reason.
-    pub(crate) fn give_up(self, error: Error) -> Error {
+    #[doc(hidden)]
+    pub fn give_up(self, error: Error) -> Error {
         if let (Backing::Pending(pending), false) = (self.backing, error.may_pass()) {
             pending.discard();
         }

@@ -20,7 +20,7 @@ const UNKNOWN: u32 = u32::MAX;
 
 /// The permissions that the inputs of an output have in common.
 #[derive(Debug)]
-pub(crate) struct Mode(AtomicU32);
+pub struct Mode(AtomicU32);
 
 impl Default for Mode {
     fn default() -> Self {
@@ -30,7 +30,7 @@ impl Default for Mode {
 
 impl Mode {
     /// Returns the permissions of the file or folder at `path`, if it has any.
-    pub(crate) fn of(path: &Path) -> Self {
+    pub fn of(path: &Path) -> Self {
         let mode = Self::default();
         if let Ok(id) = FileId::of_path(path) {
             mode.add(&[id]);
@@ -40,7 +40,7 @@ impl Mode {
 
     /// Notes that the output is made from these files as well. The first decides what
     /// the owner may do; group and others may do what all of the files allow.
-    pub(crate) fn add(&self, files: &[FileId]) {
+    pub fn add(&self, files: &[FileId]) {
         for bits in files.iter().filter_map(FileId::mode) {
             let bits = bits & BITS;
             // Whoever may read a further file loses no right to run the first.
@@ -57,7 +57,7 @@ impl Mode {
     /// Gives a complete file its permissions. `replaced` is the path of a file whose
     /// place it takes. A file system that has none leaves the file as it is, which is
     /// not wider.
-    pub(crate) fn give(&self, file: &File, replaced: Option<&Path>) {
+    pub fn give(&self, file: &File, replaced: Option<&Path>) {
         let known = self.0.load(Relaxed);
         let bits = if known == UNKNOWN { new_file() } else { known };
         let most = replaced.and_then(|path| FileId::of_path(path).ok()?.mode());
@@ -65,7 +65,7 @@ impl Mode {
     }
 
     /// Gives a complete folder its permissions.
-    pub(crate) fn give_folder(&self, folder: &Path) {
+    pub fn give_folder(&self, folder: &Path) {
         let known = self.0.load(Relaxed);
         let bits = match known {
             UNKNOWN => BITS & !umask(),
@@ -78,7 +78,7 @@ impl Mode {
 }
 
 /// Narrows a complete file to the permissions of the file at `replaced`.
-pub(crate) fn narrow(file: &Path, replaced: &Path) {
+pub fn narrow(file: &Path, replaced: &Path) {
     let own = FileId::of_path(file).ok().and_then(|id| id.mode());
     let most = FileId::of_path(replaced).ok().and_then(|id| id.mode());
     if let (Some(own), Some(most), Ok(file)) = (own, most, File::open(file)) {

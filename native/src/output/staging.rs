@@ -31,7 +31,6 @@ impl Staging {
         Ok(Self { folder, unfinished })
     }
 
-    #[cfg(any(feature = "lfs", feature = "manifest", feature = "worker"))]
     /// Begins a folder in `parent` whose name begins with `prefix`.
     ///
     /// # Errors
@@ -73,7 +72,6 @@ impl Staging {
     }
 
     /// Returns the path of the folder.
-    #[cfg(feature = "worker")]
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }

@@ -10,13 +10,13 @@ use crate::{Error, Result};
 const VARIABLE: &str = if cfg!(windows) { "TMP" } else { "TMPDIR" };
 
 /// Creates an empty file that the system removes once it is closed.
-pub(crate) fn create() -> Result<File> {
+pub fn create() -> Result<File> {
     tempfile::tempfile().map_err(failed("create"))
 }
 
 /// Returns the error for an `action`, a verb, that failed on such a file. It
 /// names the folder: what most often fails is that it has too little space.
-pub(crate) fn failed(action: &str) -> impl FnOnce(io::Error) -> Error {
+pub fn failed(action: &str) -> impl FnOnce(io::Error) -> Error {
     let folder = std::env::temp_dir();
     let action = format!(
         "{action} a temporary file in {} ({VARIABLE} chooses another folder)",

@@ -115,8 +115,8 @@ impl<'a> PackOptions<'a> {
 
     /// Gives the SHA-256 of the input to a container that the caller restores and
     /// compares with it before anybody else reads it.
-    #[cfg(any(feature = "lfs", feature = "manifest"))]
-    pub(crate) fn checked_sha256(mut self, sha256: [u8; 32]) -> Self {
+    #[doc(hidden)]
+    pub fn checked_sha256(mut self, sha256: [u8; 32]) -> Self {
         self.original_sha256 = OriginalSha256::Checked(sha256);
         self
     }

@@ -128,8 +128,9 @@ impl Reader {
     /// for each file, which have to hold the same bytes: for a server whose
     /// clients each read with permissions of their own. It is called as the first
     /// of them.
-    #[cfg(feature = "gateway")]
-    pub(crate) fn with_sources(&self, sources: Vec<Box<dyn Source>>) -> Self {
+    #[doc(hidden)]
+    #[must_use]
+    pub fn with_sources(&self, sources: Vec<Box<dyn Source>>) -> Self {
         debug_assert_eq!(sources.len(), self.files.sources.len());
         Self {
             files: Arc::new(Files {

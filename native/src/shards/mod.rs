@@ -17,11 +17,8 @@ mod work;
 pub use checkpoint::{Shards, checkpoints_below};
 pub use choice::{BASES, PACKED, PLAIN};
 pub use pack::pack_shards;
-#[cfg(feature = "worker")]
 pub use shard::packed_index_of;
-#[cfg(feature = "serve")]
 pub use shard::unpacked_index;
-#[cfg(feature = "gateway")]
 pub use shard::unpacked_index_of;
 pub use shard::{Index, Shard};
 pub use unpack::unpack_shards;

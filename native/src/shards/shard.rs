@@ -1,16 +1,13 @@
 //! One file of a checkpoint in several, and their index.
 
 use std::io::ErrorKind;
-#[cfg(feature = "serve")]
 use std::path::Path;
 
 use zstn_core::Rule;
 use zstn_core::catalog::FileCatalog;
-#[cfg(feature = "serve")]
 use zstn_core::catalog::Kind;
 use zstn_core::container::safetensors::ShardIndex;
 
-#[cfg(feature = "serve")]
 use super::{Shards, kind::ShardKind as _};
 use crate::source::{ClosedFile, HttpOptions, Local, Location, Source};
 use crate::{Error, Result};
@@ -100,7 +97,6 @@ impl Shard {
 
 /// Returns the text of the index that the one at `path`, of packed shards, was
 /// made from.
-#[cfg(feature = "serve")]
 pub fn unpacked_index(path: &Path) -> Result<Vec<u8>> {
     let location = Location::Path(path.into());
     let name = location.file_name().ok_or_else(|| missing(&location))?;
@@ -111,7 +107,6 @@ pub fn unpacked_index(path: &Path) -> Result<Vec<u8>> {
 
 /// Returns the text of the index that the one called `name`, of packed shards and
 /// with this text, was made from.
-#[cfg(feature = "gateway")]
 pub fn unpacked_index_of(name: &str, text: Vec<u8>) -> Result<Vec<u8>> {
     let index = parse_index(name, text)?;
     Ok(Kind::Zstn.renamed_index(&index, Kind::Safetensors)?.text)
@@ -122,14 +117,12 @@ pub fn unpacked_index_of(name: &str, text: Vec<u8>) -> Result<Vec<u8>> {
 ///
 /// # Errors
 /// A text that is not an index, or that could not be restored.
-#[cfg(feature = "worker")]
 pub fn packed_index_of(name: &str, text: Vec<u8>) -> Result<(Vec<u8>, Vec<String>)> {
     let index = parse_index(name, text)?;
     let packed = Kind::Safetensors.renamed_index(&index, Kind::Zstn)?;
     Ok((packed.text, packed.parsed.files().to_vec()))
 }
 
-#[cfg(any(feature = "gateway", feature = "worker"))]
 fn parse_index(name: &str, text: Vec<u8>) -> Result<Index> {
     let parsed = ShardIndex::parse(&text).map_err(Error::place(name))?;
     let file_name = name.rsplit('/').next().unwrap_or_default();

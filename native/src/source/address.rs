@@ -6,7 +6,7 @@ use super::http;
 use super::scheme::Scheme;
 
 /// Characters that are not escaped in the path of an address.
-pub(crate) const PLAIN: &AsciiSet = &NON_ALPHANUMERIC
+pub const PLAIN: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')
     .remove(b'_')

@@ -17,26 +17,34 @@ const READ_BYTES: u64 = 4 << 20;
 const READS: usize = 4;
 
 /// Bytes that come once: from a stream, or from a source read to its end.
-pub(crate) enum Feed {
+pub enum Feed {
+    /// A stream, which is read once.
     Stream {
+        /// The path or address, for messages.
         name: String,
+        /// The rest of the stream.
         from: Box<dyn Read + Send>,
     },
+    /// A source, which is read in order.
     Source {
+        /// The source.
         source: Arc<dyn Source>,
+        /// The offset of the next byte to be read.
         position: u64,
     },
 }
 
 impl Feed {
-    pub(crate) fn stream(name: impl Into<String>, from: impl Read + Send + 'static) -> Self {
+    /// Feeds a stream called `name`.
+    pub fn stream(name: impl Into<String>, from: impl Read + Send + 'static) -> Self {
         Self::Stream {
             name: name.into(),
             from: Box::new(from),
         }
     }
 
-    pub(crate) fn source(source: Arc<dyn Source>) -> Self {
+    /// Feeds a source from its first byte.
+    pub fn source(source: Arc<dyn Source>) -> Self {
         Self::Source {
             source,
             position: 0,
@@ -44,7 +52,7 @@ impl Feed {
     }
 
     /// Returns the path or address, for messages.
-    pub(crate) fn name(&self) -> &str {
+    pub fn name(&self) -> &str {
         match self {
             Self::Stream { name, .. } => name,
             Self::Source { source, .. } => source.name(),
@@ -52,7 +60,7 @@ impl Feed {
     }
 
     /// Returns the length of the whole, in bytes, if that is known.
-    pub(crate) fn len_bytes(&self) -> Option<u64> {
+    pub fn len_bytes(&self) -> Option<u64> {
         match self {
             Self::Stream { .. } => None,
             Self::Source { source, .. } => Some(source.len_bytes()),
@@ -60,7 +68,7 @@ impl Feed {
     }
 
     /// Returns the identities of the local files that the bytes come from.
-    pub(crate) fn file_ids(&self) -> &[FileId] {
+    pub fn file_ids(&self) -> &[FileId] {
         match self {
             Self::Stream { .. } => &[],
             Self::Source { source, .. } => source.file_ids(),
@@ -68,7 +76,7 @@ impl Feed {
     }
 
     /// Appends the next bytes to `out`; none at the end.
-    pub(crate) fn read(&mut self, out: &mut Vec<u8>) -> Result<()> {
+    pub fn read(&mut self, out: &mut Vec<u8>) -> Result<()> {
         match self {
             Self::Stream { name, from } => {
                 let read = from.take(STREAM_PIECE_BYTES as u64).read_to_end(out);
@@ -95,7 +103,7 @@ impl Feed {
 
     /// Returns [`Error::Changed`] if the bytes may not be those of one version
     /// of a file.
-    pub(crate) fn check_unchanged(&self) -> Result<()> {
+    pub fn check_unchanged(&self) -> Result<()> {
         match self {
             Self::Stream { .. } => Ok(()),
             Self::Source { source, .. } => source.check_unchanged(),
@@ -105,7 +113,7 @@ impl Feed {
     /// Copies the rest to the end of `file`, which holds `so_far` bytes already,
     /// and returns all of it. `progress` is called with the bytes that are there
     /// and, if known, the length.
-    pub(crate) fn copy(
+    pub fn copy(
         &mut self,
         mut file: File,
         mut so_far: u64,

@@ -90,7 +90,8 @@ impl Input {
     }
 
     /// Returns where it is, unless it is a source or in memory.
-    pub(crate) fn location(&self) -> Option<&Location> {
+    #[doc(hidden)]
+    pub fn location(&self) -> Option<&Location> {
         match &self.0 {
             Kind::Location(location) => Some(location),
             _ => None,

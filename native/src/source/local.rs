@@ -68,7 +68,8 @@ impl Local {
     ///
     /// # Errors
     /// I/O errors.
-    pub(crate) fn of_file(name: String, file: &File) -> Result<Self> {
+    #[doc(hidden)]
+    pub fn of_file(name: String, file: &File) -> Result<Self> {
         match file.metadata() {
             Ok(metadata) => Self::of_range(name, file, 0..metadata.len()),
             Err(error) => Err(Error::io(format!("look at {name}"), error)),
@@ -108,7 +109,8 @@ impl Local {
     ///
     /// # Errors
     /// I/O errors.
-    pub(crate) fn head(&self, len_bytes: u64) -> Result<Cow<'_, [u8]>> {
+    #[doc(hidden)]
+    pub fn head(&self, len_bytes: u64) -> Result<Cow<'_, [u8]>> {
         self.read(0..len_bytes.min(self.len_bytes()))
     }
 
@@ -125,7 +127,8 @@ impl Local {
     ///
     /// # Errors
     /// I/O errors.
-    pub(crate) fn feed(&self, range: Range<u64>, sink: &mut dyn FnMut(&[u8])) -> Result<()> {
+    #[doc(hidden)]
+    pub fn feed(&self, range: Range<u64>, sink: &mut dyn FnMut(&[u8])) -> Result<()> {
         self.try_feed(range, &mut |piece| {
             sink(piece);
             Ok(())
@@ -136,7 +139,8 @@ impl Local {
     ///
     /// # Errors
     /// I/O errors, and the errors of `sink`.
-    pub(crate) fn try_feed(
+    #[doc(hidden)]
+    pub fn try_feed(
         &self,
         range: Range<u64>,
         sink: &mut dyn FnMut(&[u8]) -> Result<()>,

@@ -216,7 +216,8 @@ impl Location {
     /// Begins to read the file from its start to its end, if all of it would have
     /// to be copied otherwise; `None` for a local file, and for a server that
     /// ignores ranges.
-    pub(crate) fn feed(&self, http: &HttpOptions) -> Result<Option<Feed>> {
+    #[doc(hidden)]
+    pub fn feed(&self, http: &HttpOptions) -> Result<Option<Feed>> {
         Access::of(self)?.feed(http)
     }
 
@@ -224,11 +225,8 @@ impl Location {
     /// `None` if there is no such file, or if a server asks for a login: storage
     /// without a public list answers missing files so. A file of more than
     /// `max_bytes` is refused.
-    pub(crate) fn read_small_if_any(
-        &self,
-        http: &HttpOptions,
-        max_bytes: u64,
-    ) -> Result<Option<Vec<u8>>> {
+    #[doc(hidden)]
+    pub fn read_small_if_any(&self, http: &HttpOptions, max_bytes: u64) -> Result<Option<Vec<u8>>> {
         use std::io::ErrorKind::NotFound;
         match self.read_small(http, max_bytes) {
             Ok((bytes, _)) => Ok(Some(bytes)),
@@ -244,7 +242,8 @@ impl Location {
     /// Reads a small file, such as the index of a checkpoint. Returns its bytes
     /// and the location that other files of the same version are siblings of. A
     /// file of more than `max_bytes` is refused.
-    pub(crate) fn read_small(&self, http: &HttpOptions, max_bytes: u64) -> Result<(Vec<u8>, Self)> {
+    #[doc(hidden)]
+    pub fn read_small(&self, http: &HttpOptions, max_bytes: u64) -> Result<(Vec<u8>, Self)> {
         let too_long = || {
             let detail = format!("the file is over the cap of {max_bytes} bytes");
             Error::place(self)(zstn_core::Error::limit(detail))

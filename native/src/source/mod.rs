@@ -19,32 +19,29 @@ mod location;
 mod merged;
 pub(crate) mod parallel;
 mod parts;
-pub(crate) mod regular;
+pub mod regular;
 mod scheme;
-pub(crate) mod store;
+pub mod store;
 mod version;
 
-#[cfg(any(feature = "manifest", feature = "serve"))]
-pub(crate) use address::PLAIN;
+pub use address::PLAIN;
 pub(crate) use address::is_same;
 pub(crate) use arriving::{Arriving, Begun};
 pub(crate) use closed_file::ClosedFile;
-pub(crate) use feed::Feed;
+#[doc(hidden)]
+pub use feed::Feed;
 pub use file::FileSource;
-#[cfg(feature = "manifest")]
-pub(crate) use http::Transport;
+pub use http::Transport;
 pub(crate) use http::check_absent;
-pub(crate) use http::put_watched;
+pub use http::put_watched;
 pub use http::{HttpObserver, HttpOptions, HttpRequest, Remote, put, trust_certificates};
-#[cfg(feature = "manifest")]
-pub(crate) use hub::offline;
+pub use hub::offline;
 pub use input::Input;
 pub use local::Local;
 pub use location::Location;
 pub(crate) use parts::read_parts;
-pub(crate) use scheme::is_server;
-#[cfg(feature = "store")]
-pub(crate) use scheme::is_store;
+pub use scheme::is_server;
+pub use scheme::is_store;
 pub use version::FileId;
 
 /// Name of the description of a model, next to its files.

@@ -11,7 +11,7 @@ use std::path::Path;
 ///
 /// # Errors
 /// I/O errors, and an error that names the kind of a path that is not a regular file.
-pub(crate) fn open(path: &Path) -> io::Result<File> {
+pub fn open(path: &Path) -> io::Result<File> {
     // Opening a device may have effects of its own.
     check(path.metadata()?.file_type())?;
     let mut options = OpenOptions::new();
@@ -28,7 +28,7 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
 ///
 /// # Errors
 /// The errors of [`open`].
-pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
+pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     io::Read::read_to_end(&mut open(path)?, &mut bytes)?;
     Ok(bytes)

@@ -60,13 +60,12 @@ impl Scheme {
 }
 
 /// Returns whether `text` is an address in an object store.
-#[cfg(feature = "store")]
-pub(crate) fn is_store(text: &str) -> bool {
+pub fn is_store(text: &str) -> bool {
     Scheme::find(text) == Some(Scheme::Store)
 }
 
 /// Returns whether `text` is an http(s) address.
-pub(crate) fn is_server(text: &str) -> bool {
+pub fn is_server(text: &str) -> bool {
     Scheme::find(text) == Some(Scheme::Http)
 }
 

@@ -1,13 +1,9 @@
 //! Objects in a store such as S3, by the crate `zstn-store`.
 
-#[cfg(all(feature = "store", any(feature = "manifest", feature = "serve")))]
-pub(crate) use linked::list;
-#[cfg(all(feature = "store", feature = "serve"))]
-pub(crate) use linked::open_tagged;
 #[cfg(feature = "store")]
-pub(crate) use linked::{address, delete, exists, list_top, open, options, read_small};
-#[cfg(all(feature = "gateway", not(feature = "store")))]
-pub(crate) use missing::open_tagged;
+pub use linked::{address, delete, exists, list, list_top, open_tagged};
+#[cfg(feature = "store")]
+pub(crate) use linked::{open, options, read_small};
 #[cfg(not(feature = "store"))]
 pub(crate) use missing::{list_top, open, read_small};
 
@@ -33,11 +29,7 @@ mod linked {
     }
 
     /// Opens the object at `url`. Returns it with its entity tag, if it has one.
-    #[cfg(feature = "serve")]
-    pub(crate) fn open_tagged(
-        url: &str,
-        http: &HttpOptions,
-    ) -> Result<(Box<dyn Source>, Option<String>)> {
+    pub fn open_tagged(url: &str, http: &HttpOptions) -> Result<(Box<dyn Source>, Option<String>)> {
         let stored = stored(url, http)?;
         let tag = stored.object.e_tag().map(Into::into);
         Ok((Box::new(stored), tag))
@@ -68,23 +60,22 @@ mod linked {
     }
 
     /// Returns the objects directly in the folder at `url`.
-    pub(crate) fn list_top(url: &str, http: &HttpOptions) -> Result<Vec<ListedObject>> {
+    pub fn list_top(url: &str, http: &HttpOptions) -> Result<Vec<ListedObject>> {
         Ok(zstn_store::list_top(&address(url)?, &options(http))?)
     }
 
     /// Returns the objects below the folder at `url`, at any depth.
-    #[cfg(any(feature = "manifest", feature = "serve"))]
-    pub(crate) fn list(url: &str, http: &HttpOptions) -> Result<Vec<ListedObject>> {
+    pub fn list(url: &str, http: &HttpOptions) -> Result<Vec<ListedObject>> {
         Ok(zstn_store::list(&address(url)?, &options(http))?)
     }
 
     /// Returns whether there is an object at `url`.
-    pub(crate) fn exists(url: &str, http: &HttpOptions) -> Result<bool> {
+    pub fn exists(url: &str, http: &HttpOptions) -> Result<bool> {
         Ok(zstn_store::exists(&address(url)?, &options(http))?)
     }
 
     /// Deletes the object at `url`, if there is one.
-    pub(crate) fn delete(url: &str, http: &HttpOptions) -> Result<()> {
+    pub fn delete(url: &str, http: &HttpOptions) -> Result<()> {
         Ok(zstn_store::delete(&address(url)?, &options(http))?)
     }
 
@@ -99,7 +90,8 @@ mod linked {
         options
     }
 
-    pub(crate) fn address(url: &str) -> Result<Address> {
+    /// Parses the address of an object.
+    pub fn address(url: &str) -> Result<Address> {
         Ok(Address::parse(url)?)
     }
 
@@ -183,14 +175,6 @@ mod missing {
     }
 
     pub(crate) fn open(url: &str, _: &HttpOptions) -> Result<Box<dyn Source>> {
-        Err(error(url))
-    }
-
-    #[cfg(feature = "gateway")]
-    pub(crate) fn open_tagged(
-        url: &str,
-        _: &HttpOptions,
-    ) -> Result<(Box<dyn Source>, Option<String>)> {
         Err(error(url))
     }
 

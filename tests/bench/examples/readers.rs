@@ -2,7 +2,7 @@
 //! `zstn serve` with the original, and from `zstn gateway` with the packed file.
 //!
 //! ```sh
-//! cargo build --release -p zstn
+//! cargo build --release -p zstn-cli
 //! ZSTN_BIN=target/release/zstn cargo run --release -p zstn-bench --example readers
 //! ```
 //!

@@ -7,7 +7,7 @@ use std::io::Write;
 
 use libfuzzer_sys::fuzz_target;
 use sha2::{Digest, Sha256};
-use zstn::proof::{StoredFile, check_restores};
+use zstn_hub::proof::{StoredFile, check_restores};
 use zstn_core::container::zstn::unpack;
 use zstn_fuzz::{LIMIT_BYTES, NATIVE, catalog};
 

@@ -4,6 +4,6 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use zstn::gateway::check_request;
+use zstn_hub::gateway::check_request;
 
 fuzz_target!(|request: &[u8]| check_request(request));

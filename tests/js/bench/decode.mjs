@@ -9,7 +9,7 @@
  * reads the base as well, which is measured by itself too. `--cpu` takes processor time instead of the clock, for machines on which
  * much else runs, and leaves workers out.
  *
- * It needs `cargo build --release -p zstn` and `cargo xtask wasm`, also in each folder of another build, such as a worktree of an
+ * It needs `cargo build --release -p zstn-cli` and `cargo xtask wasm`, also in each folder of another build, such as a worktree of an
  * earlier version.
  */
 

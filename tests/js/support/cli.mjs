@@ -13,7 +13,7 @@ const run = promisify(execFile);
 export function program() {
   const built = ["release", "debug"].map((profile) => fileURLToPath(new URL(`../../../target/${profile}/zstn`, import.meta.url)));
   const found = process.env.ZSTN_BIN ?? built.find((path) => existsSync(path));
-  if (!found) throw new Error("No zstn program: build it with `cargo build --release -p zstn`, or name it in ZSTN_BIN.");
+  if (!found) throw new Error("No zstn program: build it with `cargo build --release -p zstn-cli`, or name it in ZSTN_BIN.");
   return found;
 }
 

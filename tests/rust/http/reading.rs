@@ -6,11 +6,11 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
-use zstn::serve::{Served, Server};
 use zstn::{Engine, Location, Progress, Reader};
 use zstn_core::container::model_delta;
 use zstn_core::container::zstn::pack;
 use zstn_core::frame::select::Effort;
+use zstn_serve::{Served, Server};
 use zstn_tests::rng::Rng;
 
 /// 40 tensors of 1.5 MB and the packed file.

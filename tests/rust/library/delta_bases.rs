@@ -4,12 +4,12 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use zstn::serve::Server;
 use zstn::{
     Engine, Error, Input, Location, PackOptions, PackedFile, Sink, Storage, UnpackOptions,
     VerifyOptions,
 };
 use zstn_core::bytes::index;
+use zstn_serve::Server;
 use zstn_tests::rng::Rng;
 use zstn_tests::{cases, checkpoint, many_kinds};
 

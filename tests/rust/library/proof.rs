@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use proptest::prelude::*;
-use zstn::proof::{StoredFile, check_restores};
 use zstn::{Engine, PackOptions, Sink};
+use zstn_hub::proof::{StoredFile, check_restores};
 use zstn_tests::rng::Rng;
 use zstn_tests::{checkpoint, sha256};
 

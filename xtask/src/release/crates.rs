@@ -10,7 +10,15 @@ use crate::step::Step;
 use crate::workspace::Workspace;
 
 /// Those that are published, each after what it depends on.
-const CRATES: [&str; 4] = ["zstn-core", "zstn-net", "zstn-store", "zstn"];
+const CRATES: [&str; 7] = [
+    "zstn-core",
+    "zstn-net",
+    "zstn-store",
+    "zstn",
+    "zstn-serve",
+    "zstn-hub",
+    "zstn-cli",
+];
 
 /// Packs them into `folder`. Cargo builds each from its archive, and takes those
 /// that are not on crates.io yet from the archives before it.

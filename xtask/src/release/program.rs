@@ -26,7 +26,7 @@ pub fn build(workspace: &Workspace, step: &mut Step) -> Result<PathBuf> {
     let target = workspace.target("static");
     let mut build = cargo(workspace);
     build
-        .args(["build", "--release", "--locked", "--package", "zstn"])
+        .args(["build", "--release", "--locked", "--package", "zstn-cli"])
         .args(["--target", TARGET])
         .env("CARGO_TARGET_DIR", &target)
         .env("CARGO_INCREMENTAL", "0")

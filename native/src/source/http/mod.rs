@@ -37,10 +37,9 @@ pub use observer::{HttpObserver, HttpRequest};
 pub use options::HttpOptions;
 pub(crate) use put::check_absent;
 pub use put::put;
-pub(crate) use put::put_watched;
+pub use put::put_watched;
 pub(super) use secrets::origin;
-#[cfg(feature = "manifest")]
-pub(crate) use transport::Transport;
+pub use transport::Transport;
 pub use transport::trust_certificates;
 pub(super) use whole::download;
 pub(super) use whole::small;

@@ -117,8 +117,9 @@ impl HttpOptions {
     }
 
     /// Returns the same limits without headers, and without a hub.
-    #[cfg(feature = "gateway")]
-    pub(crate) fn limits(&self) -> Self {
+    #[doc(hidden)]
+    #[must_use]
+    pub fn limits(&self) -> Self {
         Self {
             secrets: Secrets::default(),
             hub: None,

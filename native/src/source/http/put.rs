@@ -51,7 +51,7 @@ pub fn put(
 /// Writes a file like [`put`]; `sent` is called with the number of bytes that the
 /// present attempt sends next or has sent. An error of it ends the request before the
 /// server has these bytes, and is returned.
-pub(crate) fn put_watched(
+pub fn put_watched(
     url: &str,
     file: &File,
     len_bytes: u64,

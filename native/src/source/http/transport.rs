@@ -20,7 +20,7 @@ use crate::{Error, Result};
 
 /// Connections to servers, each by the way that its address takes.
 #[derive(Clone)]
-pub(crate) struct Transport(Arc<Ways>);
+pub struct Transport(Arc<Ways>);
 
 struct Ways {
     proxies: Proxies,
@@ -39,7 +39,7 @@ struct Ways {
 
 /// Why there is no answer.
 #[derive(Debug)]
-pub(crate) enum Unanswered {
+pub enum Unanswered {
     /// The request cannot be sent: the address or the settings are wrong.
     Unsendable(String),
     /// The server, or the proxy before it, does not answer.
@@ -58,7 +58,7 @@ impl fmt::Debug for Transport {
 
 impl Transport {
     /// Prepares connections; `configure` begins the settings of each agent.
-    pub(crate) fn new(configure: fn() -> ConfigBuilder<AgentScope>) -> Self {
+    pub fn new(configure: fn() -> ConfigBuilder<AgentScope>) -> Self {
         Self(Arc::new(Ways {
             proxies: Proxies::of_process(),
             configure,
@@ -71,7 +71,7 @@ impl Transport {
     }
 
     /// Sends a request and returns its answer. `limits` sets its time limits.
-    pub(crate) fn run<S: AsSendBody>(
+    pub fn run<S: AsSendBody>(
         &self,
         mut request: Request<S>,
         limits: impl FnOnce(ConfigBuilder<HttpCrateScope<S>>) -> ConfigBuilder<HttpCrateScope<S>>,
@@ -108,7 +108,7 @@ impl Transport {
 
     /// Returns whether any server has answered, so that a connection may be one that
     /// was kept since then.
-    pub(crate) fn has_answered(&self) -> bool {
+    pub fn has_answered(&self) -> bool {
         self.0.answered.load(Relaxed)
     }
 }
@@ -172,7 +172,7 @@ fn root_certs() -> RootCerts {
 
 impl Unanswered {
     /// Returns a sentence for people, without address.
-    pub(crate) fn describe(&self) -> String {
+    pub fn describe(&self) -> String {
         let (error, proxy) = match self {
             Self::Unsendable(why) => return why.clone(),
             Self::Failed { error, proxy } => (error, proxy),

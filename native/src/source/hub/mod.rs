@@ -2,7 +2,7 @@
 
 mod address;
 mod login;
-pub(crate) mod offline;
+pub mod offline;
 mod refusal;
 
 use std::env;

@@ -10,7 +10,7 @@ const VARIABLES: [&str; 2] = ["HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"];
 ///
 /// # Errors
 /// [`Error::Usage`].
-pub(crate) fn check(what: &str) -> Result<()> {
+pub fn check(what: &str) -> Result<()> {
     let is_set = |name: &&&str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     // The first that is set decides.
     match VARIABLES.iter().find(is_set).filter(|name| is_true(name)) {

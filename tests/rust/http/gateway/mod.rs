@@ -11,11 +11,11 @@ mod trust;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use zstn::gateway::Gateway;
 use zstn::source::HttpOptions;
 use zstn::{Engine, Location, Reader};
 use zstn_core::container::zstn::pack;
 use zstn_core::frame::select::Effort;
+use zstn_hub::gateway::Gateway;
 use zstn_tests::rng::Rng;
 use zstn_tests::stub_hub::{LoggedRequest, Options, RepoId, StubHub};
 use zstn_tests::{checkpoint, sha256};

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 
-use zstn::serve::Server;
+use zstn_serve::Server;
 
 /// A server for `folder` that listens at any free port.
 pub fn bind(folder: &Path) -> Server {

@@ -133,7 +133,8 @@ fn the_library_handles_no_signal() {
     let server = super::client::serve(folder.path());
     let upstream = zstn::Location::from(folder.path());
     let any_port = SocketAddr::from(([127, 0, 0, 1], 0));
-    let gateway = zstn::gateway::Gateway::bind(&upstream, any_port, &Default::default()).unwrap();
+    let gateway =
+        zstn_hub::gateway::Gateway::bind(&upstream, any_port, &Default::default()).unwrap();
     let url = gateway.url();
     let address = url["http://".len()..url.len() - 1].parse().unwrap();
     std::thread::spawn(move || gateway.run(|_| ()));

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use zstn::serve::{Handle, Limits};
+use zstn_serve::{Handle, Limits};
 
 use super::client::{address, bind, get, run};
 

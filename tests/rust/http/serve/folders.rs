@@ -1,9 +1,9 @@
 //! The files of a folder that are listed and served.
 
 use zstn::Engine;
-use zstn::serve::Page;
 use zstn_core::container::zstn::pack;
 use zstn_core::frame::select::Effort;
+use zstn_serve::Page;
 use zstn_tests::checkpoint;
 
 use super::client::{bind, get, run, serve};

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use zstn::hub::{Addition, Hub, ListedFile, NewCommit, Repository};
-use zstn::serve::Handle;
-use zstn::worker::{Event, JobEvent, Stage, Worker, WorkerOptions};
 use zstn::{Location, UnpackOptions};
+use zstn_hub::hub::{Addition, Hub, ListedFile, NewCommit, Repository};
+use zstn_hub::worker::{Event, JobEvent, Stage, Worker, WorkerOptions};
+use zstn_serve::Handle;
 use zstn_tests::rng::Rng;
 use zstn_tests::stub_hub::{Options, RepoId, Role, StubHub};
 use zstn_tests::{checkpoint, sha256};

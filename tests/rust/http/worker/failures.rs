@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use zstn::worker::{Event, Stage, Worker, WorkerOptions};
+use zstn_hub::worker::{Event, Stage, Worker, WorkerOptions};
 use zstn_tests::stub_hub::Fault;
 
 use super::Desk;

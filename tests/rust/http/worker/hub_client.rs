@@ -1,17 +1,16 @@
 //! Refusals of a hub, as errors.
 
 use zstn::Error;
-use zstn::hub::{Hub, NewCommit, Permission, Refusal, Repository};
+use zstn_hub::hub::{Hub, NewCommit, Permission, Refusal, Repository};
 use zstn_tests::stub_hub::{Fault, RepoId};
 
 use super::Desk;
 use super::desk::{REPO, small, weights};
 
 fn refusal<T: std::fmt::Debug>(result: Result<T, Error>) -> Refusal {
-    match result.unwrap_err() {
-        Error::Hub(refusal) => refusal,
-        other => panic!("{other}"),
-    }
+    let error = result.unwrap_err();
+    let refusal = Refusal::in_error(&error).cloned();
+    refusal.unwrap_or_else(|| panic!("{error}"))
 }
 
 #[test]

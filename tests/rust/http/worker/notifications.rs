@@ -1,7 +1,7 @@
 //! Notifications: the senders that are accepted, and the jobs they make.
 
-use zstn::hub::NewCommit;
-use zstn::worker::{Stage, Worker, WorkerOptions};
+use zstn_hub::hub::NewCommit;
+use zstn_hub::worker::{Stage, Worker, WorkerOptions};
 
 use zstn_tests::stub_hub::RepoId;
 

@@ -1,7 +1,7 @@
 //! Packing and committing.
 
-use zstn::worker::{Stage, WorkerOptions};
 use zstn::{Engine, Input, PackOptions, Sink};
+use zstn_hub::worker::{Stage, WorkerOptions};
 use zstn_tests::extended::{quantised, usual};
 use zstn_tests::stub_hub::{Fault, Options};
 

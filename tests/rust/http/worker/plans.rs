@@ -4,8 +4,8 @@ use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
-use zstn::worker::Stage;
 use zstn::{Engine, UnpackOptions};
+use zstn_hub::worker::Stage;
 use zstn_tests::command::{program, text};
 use zstn_tests::plans::plan_of;
 use zstn_tests::schema;

@@ -5,8 +5,8 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use zstn::serve::{Served, Server};
 use zstn::{Location, PackOptions, UnpackOptions, VerifyOptions};
+use zstn_serve::{Served, Server};
 
 use super::*;
 

@@ -1,0 +1,116 @@
+//! Files in the making.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use super::repository::Repository;
+use crate::lock::Lock;
+use zstn::internals::{Staging, temporary};
+use zstn::{Error, Result};
+
+const PREFIX: &str = "unfinished-";
+
+/// The name of the file in a folder that its process locks.
+const LOCK: &str = "lock";
+
+/// The age from which a folder that nobody has locked counts as left by a process
+/// that was killed.
+const ABANDONED_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// A folder for files in the making. It is removed when this is dropped.
+///
+/// In a repository it is next to git-lfs's objects, so that a file is renamed to
+/// its place without a copy, but not in git-lfs's own folder for temporary files:
+/// every git-lfs command may remove what it does not know there.
+pub(super) struct Scratch {
+    /// Keeps other processes from removing the folder, however long this one works;
+    /// `None` in a file system without locks. It is dropped first, since an open
+    /// file cannot be removed everywhere.
+    _lock: Option<Lock>,
+    folder: Staging,
+    /// The folder that it is in; `None` in that of the system.
+    place: Option<PathBuf>,
+}
+
+impl Scratch {
+    /// Makes the folder, and removes old ones that killed processes have left.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub(super) fn create(repository: Option<&Repository>) -> Result<Self> {
+        let parent = match repository {
+            Some(repository) => repository.own_folder()?,
+            None => std::env::temp_dir(),
+        };
+        if repository.is_some() {
+            let made = fs::create_dir_all(&parent);
+            made.map_err(Error::file("create the folder", &parent))?;
+            remove_abandoned(&parent);
+        }
+        let folder = Staging::inside(&parent, PREFIX);
+        let place = repository.is_some().then(|| parent.clone());
+        let folder = folder.map_err(failed(place.as_deref(), "create"))?;
+        Ok(Self {
+            place,
+            _lock: Lock::take(&folder.path(LOCK)).ok().flatten(),
+            folder,
+        })
+    }
+
+    /// Returns the path of a file in it.
+    pub(super) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path(name)
+    }
+
+    /// Returns the error for an `action`, a verb, that failed on a file in it. The
+    /// names of those say nothing to a person.
+    pub(super) fn failed(&self, action: &str) -> impl FnOnce(io::Error) -> Error {
+        failed(self.place.as_deref(), action)
+    }
+
+    /// Creates a file in it, which may exist.
+    pub(super) fn file(&self, name: &str) -> Result<(File, PathBuf)> {
+        let path = self.path(name);
+        let mut options = File::options();
+        options.read(true).write(true).create(true).truncate(true);
+        let file = options.open(&path).map_err(self.failed("create"))?;
+        Ok((file, path))
+    }
+
+    /// Removes a file in it, if it is there.
+    pub(super) fn remove(&self, name: &str) {
+        // Otherwise it goes with the folder.
+        let _ = fs::remove_file(self.path(name));
+    }
+}
+
+fn failed(place: Option<&Path>, action: &str) -> impl FnOnce(io::Error) -> Error {
+    let in_repository = place.map(|place| format!("{action} a file in {}", place.display()));
+    let elsewhere = temporary::failed(action);
+    move |error| match in_repository {
+        Some(action) => Error::io(action, error),
+        None => elsewhere(error),
+    }
+}
+
+fn remove_abandoned(parent: &Path) {
+    let Ok(entries) = fs::read_dir(parent) else {
+        return;
+    };
+    for entry in entries.flatten() {
+        let is_own = entry.file_name().to_string_lossy().starts_with(PREFIX);
+        let modified = entry.metadata().and_then(|metadata| metadata.modified());
+        let age = modified
+            .ok()
+            .and_then(|modified| SystemTime::now().duration_since(modified).ok());
+        if is_own && age.is_some_and(|age| age > ABANDONED_AFTER) {
+            // A lock that cannot be tested may still be held.
+            if let Ok(Some(lock)) = Lock::take(&entry.path().join(LOCK)) {
+                drop(lock);
+                let _ = fs::remove_dir_all(entry.path());
+            }
+        }
+    }
+}
