@@ -161,7 +161,8 @@ impl Overwrite {
         };
         let kept: Option<Vec<PathBuf>> = destinations.iter().map(kept).collect();
         match kept.into_iter().flatten().next() {
-            // Returns the error for an existing file, or creates nothing.
+            // The path exists, so this fails. If it has been removed meanwhile, nothing
+            // is created.
             Some(path) => Output::create_new(&path).map(drop),
             None => Ok(()),
         }
@@ -256,7 +257,8 @@ impl Report {
     }
 }
 
-/// Whether weights that are stored as several tensors are combined when they are read.
+/// Selects whether weights that are stored as several tensors are combined when they
+/// are read.
 #[derive(Args, Clone, Copy)]
 pub struct Stored {
     /// Read tensors as they are stored, even if config.json specifies how to compute

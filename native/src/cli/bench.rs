@@ -1,6 +1,6 @@
-//! `zstn bench`: measures packing and unpacking in memory, and checks that the results
-//! are identical. Reading the file is not measured. The first round is a warm-up that
-//! starts the threads, loads the program's pages and allocates the buffers of both
+//! `zstn bench`: measures packing and unpacking in memory, and checks that the restored
+//! bytes are identical. Reading the file is not measured. The first round is a warm-up
+//! that starts the threads, loads the program's pages and allocates the buffers of both
 //! results. Later rounds reuse the buffers unless `--fresh-buffers` is given.
 
 use std::path::PathBuf;
@@ -65,8 +65,8 @@ pub fn run(options: &Options) -> Result<()> {
     let (mut packed, mut restored) = (Vec::new(), Vec::new());
     for round in 0..=options.runs {
         if options.fresh_buffers {
-            // The buffers are freed outside the measured time, as the results of other
-            // programs are.
+            // The buffers are freed before the clock starts, because the times of other
+            // programs do not include freeing their results either.
             (packed, restored) = (Vec::new(), Vec::new());
         }
         let started = Instant::now();

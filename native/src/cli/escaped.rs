@@ -4,8 +4,8 @@ use std::io;
 
 use zstn::display::is_unsafe;
 
-/// Compact JSON in which every character that [`is_unsafe`] is escaped. Parsers read
-/// the same text.
+/// Compact JSON that escapes every character for which [`is_unsafe`] is true. Parsers
+/// read the same text.
 pub struct Json;
 
 impl serde_json::ser::Formatter for Json {

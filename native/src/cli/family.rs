@@ -16,8 +16,7 @@ use super::{progress, say, size};
 pub struct Family {
     /// With --base auto: the folder whose checkpoints may be the base, local or in an
     /// object store with a trailing slash, like s3://bucket/folder/. They are compared
-    /// by sketches (NAME.sketch); without one that would save 10 %, packs without a
-    /// base
+    /// by sketches (NAME.sketch); if none would save 10 %, no base is used
     #[arg(id = "family", long = "family", value_name = "FOLDER", value_parser = arguments::location())]
     folder: Option<Location>,
     /// Save the sketches that --base auto computes next to the checkpoints

@@ -1,4 +1,4 @@
-//! The address at which a server listens, and the clients that it accepts.
+//! The address of a server, and the clients that it accepts.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
@@ -14,7 +14,8 @@ pub struct Listen {
     /// Port, 0 for any free port
     #[arg(long, default_value_t = 8080)]
     port: u16,
-    /// Address or name to listen at; 0.0.0.0 accepts other machines
+    /// Address or name to listen at; 0.0.0.0 makes the server reachable from other
+    /// machines
     #[arg(long, default_value = "127.0.0.1", value_name = "ADDRESS")]
     pub host: String,
     /// Accept requests for this host name, in addition to IP addresses and localhost
@@ -28,7 +29,8 @@ pub struct Listen {
     /// Memory for decoded tensors, like 512M [default: 256M]
     #[arg(long, default_value_t = CACHE_BYTES, hide_default_value = true, value_name = "SIZE", value_parser = size::parse)]
     pub cache: u64,
-    /// Refuse longer tensors that can only be decoded as a whole [default: 512M]
+    /// Refuse tensors longer than SIZE that can only be decoded as a whole [default:
+    /// 512M]
     #[arg(long, default_value_t = MAX_TENSOR_BYTES, hide_default_value = true, value_name = "SIZE", value_parser = size::parse)]
     pub max_tensor: u64,
     /// Print one JSON object per line: the address, then every request (docs/json.md)
@@ -47,7 +49,7 @@ impl Listen {
         first.ok_or_else(|| fail(io::Error::other("the name has no address")))
     }
 
-    /// Prints the address `url` at which the server listens.
+    /// Prints the server's address `url`.
     pub fn announce(&self, what: &str, url: &str) {
         announce(match self.json {
             true => print(serde_json::json!({"event": "listening", "url": url})),

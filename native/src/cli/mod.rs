@@ -309,8 +309,8 @@ fn misunderstood(error: &clap::Error) -> ExitCode {
 }
 
 /// Makes a write fail that would exceed the maximum file size of this process (`ulimit
-/// -f`). Otherwise, the signal `SIGXFSZ` would end the process and leave hidden
-/// temporary files behind.
+/// -f`). Otherwise, the signal `SIGXFSZ` would end the process without removing its
+/// hidden temporary files.
 fn report_full_quota() {
     #[cfg(unix)]
     let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, std::sync::Arc::default());

@@ -59,8 +59,8 @@ pub struct Options {
         conflicts_with_all = ["base", "no_integrity"]
     )]
     sha256: Option<[u8; 32]>,
-    /// Pack a truncated file, which ends before its tensors, as a single frame instead
-    /// of refusing it
+    /// Pack a truncated file, which ends before its tensors do, as a single frame
+    /// instead of refusing it
     #[arg(long)]
     allow_truncated: bool,
     #[command(flatten)]
@@ -93,7 +93,7 @@ impl From<Effort> for zstn::Effort {
     }
 }
 
-/// Whether to write extension frames.
+/// Selects whether extension frames are written.
 #[derive(Args, Clone, Copy, Default)]
 pub struct Extended {
     /// Write extension frames where they are smaller; zstn reads them without an
@@ -314,8 +314,8 @@ pub fn upload_json(upload: Option<Uploaded>) -> Value {
     })
 }
 
-/// Returns how many tensors of a delta are stored in which way, or an empty string for
-/// other files.
+/// Describes how the tensors of a delta are stored. Returns an empty string for other
+/// files.
 fn shares(file: &PackedFile) -> String {
     match file.storage {
         Storage::Delta {

@@ -7,8 +7,8 @@ use zstn::{Error, Reader, Result, RowsPlan};
 
 use super::size;
 
-/// A range of rows: `5`, `5..7`, `5:7`. An omitted bound is that of the tensor; a
-/// negative number counts from the end.
+/// A range of rows: `5`, `5..7`, `5:7`. If a bound is omitted, the range begins or ends
+/// where the tensor does. A negative number counts from the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
     start: Bound,
@@ -92,8 +92,8 @@ impl Bounds {
             }),
         });
         let (start, end) = (start?, end?);
-        // An omitted end is moved to a start beyond it, so that the reader reports that
-        // start as out of range.
+        // If the end is omitted and the start lies beyond it, the range is empty, so
+        // that the reader reports the start as out of range.
         let end = match self.end {
             FromEnd(0) => end.max(start),
             _ => end,

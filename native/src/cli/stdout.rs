@@ -88,17 +88,17 @@ fn failed(error: io::Error) -> Error {
 #[error("its reader has left")]
 struct SeenEnough;
 
-/// What a closed pipe means for the exit status.
+/// The meaning of a closed pipe for the exit status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Left {
-    /// The reader of a listing needs no more lines.
+    /// The reader of a listing has stopped early, which is not an error.
     Satisfied,
     /// The reader of a result's bytes closed the pipe before their end.
     CutOff,
 }
 
 impl Left {
-    /// Returns what a closed pipe means, or `None` for other errors.
+    /// Returns the meaning of a closed pipe, or `None` for other errors.
     pub fn of(error: &Error) -> Option<Self> {
         let Error::Io { source, .. } = error else {
             return None;

@@ -1,4 +1,4 @@
-//! Aligned tables without rules.
+//! Aligned tables without borders.
 
 use std::borrow::Cow;
 use std::fmt::Write;

@@ -53,9 +53,9 @@ impl HttpObserver for Requests {
 /// The direction in which tensors are converted.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
-    /// From the original to the stored data.
+    /// The original is converted to the stored data.
     Packing,
-    /// From the stored data to the original.
+    /// The stored data is converted to the original.
     Reading,
 }
 

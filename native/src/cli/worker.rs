@@ -219,7 +219,8 @@ fn listen(options: &Options) -> Result<()> {
     worker.run(log(options.json))
 }
 
-/// Reports that a signal has arrived, and what a second one does.
+/// Reports that a signal has arrived, and that a second one ends the process
+/// immediately.
 fn say_ending(json: bool) {
     match json {
         true => drop(print(json!({"event": "ending"}))),

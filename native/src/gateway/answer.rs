@@ -74,8 +74,8 @@ pub(super) fn insert(response: &mut Response, name: HeaderName, value: &str) {
     }
 }
 
-/// Returns the origin under which the client reached this gateway: the scheme is that
-/// of `X-Forwarded-Proto`, the host that of `Host`.
+/// Returns the origin under which the client reached this gateway, from the headers
+/// `X-Forwarded-Proto` and `Host`.
 pub(super) fn origin(parts: &Parts) -> String {
     let text = |name: &str| parts.headers.get(name)?.to_str().ok();
     let scheme = match text("x-forwarded-proto") {

@@ -11,7 +11,7 @@ use super::metrics::Metrics;
 use crate::source::Source;
 use crate::{Error, Result};
 
-/// Length in bytes of the blocks in which files are fetched and cached.
+/// Length of a cached block, in bytes. Files are fetched block by block.
 const BLOCK_BYTES: u64 = 256 << 10;
 
 /// A least-recently-used cache of blocks, limited to `limit_bytes`.

@@ -12,7 +12,7 @@ use super::request::Asked;
 use crate::serve::access::Access;
 use crate::serve::answer::{About, begin};
 
-/// The file lengths for which ranges are checked.
+/// File lengths with which ranges are checked.
 const LENGTHS: [u64; 4] = [0, 1, 1000, u64::MAX];
 
 /// Parses a request as the gateway does and checks the invariants. `request` consists

@@ -116,7 +116,8 @@ impl Site {
     }
 
     /// Hashes a restored file while it is sent. The last block is sent only if the file
-    /// has the SHA-256 that its packed file claims; lists show the digest afterwards.
+    /// has the SHA-256 that its packed file claims. From then on, lists show the
+    /// digest.
     fn hashed(
         &self,
         body: Body,

@@ -5,7 +5,7 @@ use serde_json::Value;
 /// Maximum length of an entry, in bytes.
 const MAX_ENTRY_BYTES: usize = 256 << 10;
 
-/// Splits the text of one array into entries. Each entry is parsed as JSON at its end.
+/// Splits the text of one array into entries. Each entry is parsed when it is complete.
 #[derive(Debug, Default)]
 pub(super) struct JsonArray {
     entry: Vec<u8>,

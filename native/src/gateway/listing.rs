@@ -203,7 +203,7 @@ impl Listing {
     }
 }
 
-/// Returns the SHA-1 by which git and hubs identify a small file.
+/// Returns the SHA-1 that git and hubs use to identify a small file.
 pub(super) fn git_sha1(bytes: &[u8]) -> String {
     let mut hasher = Sha1::new();
     hasher.update(format!("blob {}\0", bytes.len()));
@@ -217,8 +217,8 @@ fn is_to_open(name: &str, names: &HashSet<String>) -> bool {
     restored_path(name).is_some_and(|path| !names.contains(&path))
 }
 
-/// Replaces the length and digest of a packed file with those of the restored file.
-/// `digest` is the name of the field with the SHA-256.
+/// Replaces a packed file's length and digest with those of the restored file. `digest`
+/// is the name of the field with the SHA-256.
 fn describe(entry: &mut Map<String, Value>, restored: &Restored, digest: &str) {
     entry.insert("size".into(), restored.len_bytes.into());
     for name in ["xetHash", "lfs", "security", "securityFileStatus"] {

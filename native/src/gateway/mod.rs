@@ -42,12 +42,14 @@ pub use checks::check_request;
 /// answers requests once [`Gateway::run`] is called.
 ///
 /// Clients use it like a hub (`HF_ENDPOINT`). Where a repository has `X.zstn` and no
-/// `X.safetensors`, they see `X.safetensors` instead, byte for byte as it was packed.
-/// They can read it whole or by ranges; its SHA-256 is that of the original bytes.
+/// `X.safetensors`, they see `X.safetensors` instead, byte for byte as it was packed,
+/// and can read it whole or by ranges. The ETag of a file of up to 8 MiB is its
+/// SHA-256; a longer file has an opaque ETag, and lists show its SHA-256 once a client
+/// has read it whole.
 ///
-/// The hub decides what a client may read: every request to the hub carries the token
-/// of the client's request, and the gateway does not store tokens. A folder can be read
-/// by every client that reaches the gateway.
+/// The hub decides which files a client may read: every request to the hub carries the
+/// token of the client's request, and the gateway does not store tokens. A folder can
+/// be read by every client that reaches the gateway.
 ///
 /// ```no_run
 /// # fn main() -> zstn::Result<()> {
@@ -195,7 +197,7 @@ impl Gateway {
         Err(Error::Usage(Access::not_an_origin(origin)))
     }
 
-    /// Returns the address of the gateway, with a slash at its end.
+    /// Returns the address of the gateway, with a trailing slash.
     #[must_use]
     pub fn url(&self) -> String {
         self.listening.url()

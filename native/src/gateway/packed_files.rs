@@ -79,11 +79,12 @@ pub(super) struct PackedFiles {
 /// Memory limits for packed files, in bytes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Budget {
-    /// For decoded tensors.
+    /// Limit for decoded tensors.
     pub(super) cache_bytes: u64,
-    /// For cached blocks of the upstream's files.
+    /// Limit for cached blocks of the upstream's files.
     pub(super) upstream_cache_bytes: u64,
-    /// For one tensor, or block of a tensor, that can only be decoded as a whole.
+    /// Maximum length of a tensor, or block of a tensor, that can only be decoded as a
+    /// whole.
     pub(super) max_tensor_bytes: u64,
 }
 

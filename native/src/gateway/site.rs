@@ -171,7 +171,7 @@ impl Site {
             .info(&repository, revision.as_deref(), query, permissions);
         let mut info = info.await?;
         let turn = self.lists.take(client(parts)).await?;
-        // The file names in the description are those of this commit.
+        // The description lists the files of this commit.
         let commit = info.value.get("sha").and_then(Value::as_str);
         let name = commit.or(revision.as_deref()).unwrap_or("main").to_owned();
         check_name(&name)?;

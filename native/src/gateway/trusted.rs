@@ -29,7 +29,7 @@ pub(super) struct Trusted<V> {
 
 struct State<V> {
     kept: HashMap<Key, Kept<V>>,
-    /// The questions in the order in which they were first asked, with that time.
+    /// The keys with the time of their first request, oldest first.
     order: VecDeque<(Instant, Key)>,
 }
 

@@ -28,7 +28,8 @@ pub(super) struct Turn {
 }
 
 impl Turns {
-    /// Allows `all` concurrent tasks, of which one address may have `of_an_address`.
+    /// Allows `all` concurrent tasks, and at most `of_an_address` of them for one
+    /// address.
     pub(super) fn new(all: usize, of_an_address: usize) -> Self {
         Self(Arc::new(State {
             all: Arc::new(Semaphore::new(all)),

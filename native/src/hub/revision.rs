@@ -64,7 +64,8 @@ impl Hub {
         })
     }
 
-    /// Returns the message of the newest commit of a revision.
+    /// Returns the message of the newest commit of a revision, or `None` if the hub
+    /// lists no commit.
     ///
     /// # Errors
     /// [`Refusal`](super::Refusal) and network errors.

@@ -46,7 +46,7 @@ impl Agent {
         }
     }
 
-    /// Sets the store for objects for which git-lfs names no server.
+    /// Sets the store that is used for an object if git-lfs names no server for it.
     #[must_use]
     pub fn store(mut self, store: Store) -> Self {
         self.store = Some(store);

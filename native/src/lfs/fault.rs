@@ -7,8 +7,8 @@ use zstn_core::ErrorKind as RefusalKind;
 use super::oid::Oid;
 use crate::{Error, Location};
 
-/// The reason why a stored object cannot be restored. The error message advises
-/// deleting the object only for reasons that prove it damaged.
+/// The reason why a stored object cannot be restored. Only some of the reasons justify
+/// deleting the object.
 #[derive(Debug)]
 pub(super) enum Fault {
     /// No object exists at the location.

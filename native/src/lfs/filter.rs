@@ -25,9 +25,9 @@ const MAX_LOG_BYTES: u64 = 1 << 20;
 /// The direction of a filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
-    /// From the working tree into the repository.
+    /// Packs a file on its way from the working tree into the repository.
     Clean,
-    /// From the repository into the working tree.
+    /// Unpacks a file on its way from the repository into the working tree.
     Smudge,
 }
 

@@ -29,7 +29,7 @@ const KIND_BYTES: u64 = 16;
 pub(super) struct Workshop<'a> {
     pub(super) engine: &'a Engine,
     pub(super) memory_bytes: u64,
-    /// Whether to write extension frames.
+    /// True if extension frames are written where they are smaller.
     pub(super) extended: bool,
     pub(super) scratch: &'a Scratch,
 }
@@ -198,8 +198,8 @@ impl Workshop<'_> {
         same(&hex(&sum.finalize()).parse()?, oid)
     }
 
-    /// Restores the original without checking its SHA-256. May leave a file behind
-    /// after an error.
+    /// Restores the original without checking its SHA-256. After an error, a partial
+    /// file may remain.
     fn restore_unchecked(
         &self,
         fetched: Fetched,

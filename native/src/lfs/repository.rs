@@ -1,4 +1,4 @@
-//! The git repository in which a command runs.
+//! The git repository of a command's current folder.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ impl Repository {
         }))
     }
 
-    /// Returns the folder in which git-lfs stores its objects.
+    /// Returns the folder where git-lfs stores its objects.
     ///
     /// # Errors
     /// If git cannot be started.
@@ -38,8 +38,8 @@ impl Repository {
         })
     }
 
-    /// Returns the folder for this program's files, in the same file system as the
-    /// objects, so that files can be renamed instead of copied.
+    /// Returns the folder for this program's files, next to the objects, so that files
+    /// can be renamed instead of copied.
     ///
     /// # Errors
     /// If git cannot be started.

@@ -20,9 +20,9 @@ const ABANDONED_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// A folder for unfinished files, which is removed when this is dropped.
 ///
-/// In a repository, it is in the same file system as git-lfs's objects, so that
-/// finished files can be renamed into place. It is not in git-lfs's own temporary
-/// folder, because every git-lfs command may remove unknown files there.
+/// In a repository, it is next to git-lfs's objects, so that finished files can be
+/// renamed into place. It is not in git-lfs's own temporary folder, because every
+/// git-lfs command may remove unknown files there.
 pub(super) struct Scratch {
     /// Keeps other processes from removing the folder while this one uses it; `None` on
     /// a file system without locks. It is dropped before the folder, because some

@@ -23,8 +23,8 @@ const FRAMING: [&str; 10] = [
     "upgrade",
 ];
 
-/// Minimum speed at which a server is expected to check a received object before it
-/// answers.
+/// Minimum rate, in bytes per second, of a server that checks a received object before
+/// it answers.
 const CHECKED_BYTES_PER_SECOND: u64 = 10_000_000;
 
 /// Returns the location of an action, and HTTP options with its headers, which are sent

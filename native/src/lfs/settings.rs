@@ -56,16 +56,16 @@ pub struct Setting {
     pub key: String,
     /// The value.
     pub value: String,
-    /// The scope in which it is set: `local`, `global`, …
+    /// The scope that contains the entry: `local`, `global`, …
     pub scope: String,
 }
 
 /// Installs the transfer agent `program`.
 ///
-/// With a store, git-lfs contacts no server and passes all objects to the agent: those
-/// of every remote, or only those of the git-lfs server at `url`. Without a store, the
-/// agent is used where a server supports it. The agent also trusts the certificates in
-/// the PEM file `certificates`. With `extended`, it writes extension frames.
+/// With a store, git-lfs contacts no server and passes all objects to the agent, either
+/// of every remote or only of the git-lfs server at `url`. Without a store, the agent
+/// is used where a server supports it. The agent also trusts the certificates in the
+/// PEM file `certificates`. With `extended`, it writes extension frames.
 ///
 /// # Errors
 /// If a path is not Unicode, or git refuses the change.

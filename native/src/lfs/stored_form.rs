@@ -1,4 +1,4 @@
-//! The format in which an object is stored (docs/git-lfs.md, "Stored objects").
+//! The formats of stored objects (docs/git-lfs.md, "Stored objects").
 
 use zstn_core::container::zstn;
 
@@ -14,7 +14,7 @@ const ENVELOPE_MAGIC: &[u8] = b"ZLFS";
 /// Number of leading bytes that identify the format.
 pub(super) const HEAD_BYTES: usize = ENVELOPE.len();
 
-/// The format in which an object is stored.
+/// The format of a stored object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum StoredForm {
     /// A ZSTN file, which unpacks to the object.

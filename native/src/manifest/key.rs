@@ -5,9 +5,8 @@ use zstn_core::frame::select::EncodeOptions;
 
 pub(crate) use crate::proof::hex;
 
-/// The version of the packer's output, which is part of every key. It changes whenever
-/// the same input may give other packed bytes, so that results of another version are
-/// not reused.
+/// The version of the packer's output, which is the package version. It is part of
+/// every key, so that results of another version are not reused.
 pub const FORMAT: &str = concat!("zstn-", env!("CARGO_PKG_VERSION"));
 
 /// Returns the key for a file with this SHA-256 (in lower-case hex) that is packed into

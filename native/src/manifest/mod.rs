@@ -4,8 +4,8 @@
 //! The row's key is derived from everything that determines the packed bytes, so that
 //! equal files share one result, regardless of repository and machine. [`Results`] are
 //! files named by keys, in a local or object-store folder. They are created only if
-//! they do not exist: if two machines have worked on the same key, the second one is
-//! informed.
+//! they do not exist: if two machines have packed the same file, the second write
+//! reports that a result exists.
 
 mod entry;
 mod key;

@@ -1,4 +1,5 @@
-//! The entries `done/KEY.json` and `failed/KEY.json`, and the files next to them.
+//! A folder of results: packed files, and the entries `done/KEY.json` and
+//! `failed/KEY.json`.
 
 use std::fs;
 use std::io::ErrorKind;

@@ -27,8 +27,8 @@ pub struct Row {
     /// down to a container. Empty if the row itself is packed into a container.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub bases: Vec<String>,
-    /// Length of the largest tensor in bytes, if the plan states it. Schedulers reserve
-    /// memory according to it.
+    /// Length of the largest tensor in bytes, if the plan states it. The Python job
+    /// reserves memory according to it.
     #[serde(
         default,
         rename = "largest_tensor",

@@ -27,7 +27,7 @@ pub(crate) const EXPOSED_HEADERS: &str =
     "accept-ranges, content-length, content-range, etag, last-modified";
 
 /// Minimum age of a modification time that identifies a single version of a file. The
-/// file may have changed again within the second of a more recent one.
+/// file may still change again within the same second as a more recent time.
 const STRONG_DATE: Duration = Duration::from_secs(2);
 
 /// The properties of a file that its response headers describe.

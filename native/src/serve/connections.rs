@@ -110,7 +110,7 @@ pub(super) struct Connections {
     open: Arc<AtomicUsize>,
 }
 
-/// Connections without an answer in progress, in the order in which they became idle.
+/// Connections without an answer in progress, ordered by when they became idle.
 #[derive(Default)]
 struct Idle {
     next: u64,
@@ -125,7 +125,7 @@ impl Connections {
         health: Option<&'static str>,
         open: Arc<AtomicUsize>,
     ) -> Arc<Self> {
-        // A semaphore cannot count much further.
+        // This keeps the number within the limits of a semaphore.
         limits.connections = limits.connections.clamp(1, MAX_CONNECTIONS);
         Arc::new(Self {
             limits,
@@ -137,7 +137,8 @@ impl Connections {
         })
     }
 
-    /// Accepts connections and answers their requests until `stop` is set.
+    /// Accepts connections and answers their requests until `stop` is set. Then waits
+    /// until the connections have ended, for at most [`Limits::grace`].
     pub(super) async fn serve<A, F>(
         self: Arc<Self>,
         listener: TcpListener,

@@ -43,7 +43,8 @@ pub use view::{Page, View};
 pub const CACHE_BYTES: u64 = 256 << 20;
 
 /// Default length of the longest tensor that a server decodes as a whole, in bytes.
-/// Ordinary weights of any length are decoded block by block.
+/// Longer tensors are served only if they can be decoded block by block, as ordinary
+/// weights can.
 pub const MAX_TENSOR_BYTES: u64 = 512 << 20;
 
 /// A file server. It has bound its port and answers requests once [`Server::run`] is

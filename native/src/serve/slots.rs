@@ -23,7 +23,7 @@ const MAX_WAITING: usize = RESERVE - 8;
 /// Maximum time that a request waits for a slot.
 const MAX_WAIT: Duration = Duration::from_secs(30);
 
-/// Interval at which a waiting request checks for slow clients.
+/// Delay after which a waiting request checks again for slow clients.
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// All slots of a server.
@@ -119,7 +119,8 @@ impl Slots {
         })
     }
 
-    /// Disconnects the slowest client if it is behind by `give_way` or more.
+    /// Disconnects the slowest client if it has used up `give_way` or more of its time
+    /// budget.
     fn end_the_slowest(&self) {
         let mut state = self.state();
         let behind = state

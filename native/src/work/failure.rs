@@ -32,9 +32,9 @@ impl From<Error> for Failure {
 fn is_about_file(error: &Error) -> bool {
     match error {
         Error::Format { .. } | Error::Core(_) => true,
-        // The same bytes would be restored differently again.
+        // Packing the same bytes again would give the same result.
         Error::Differs { .. } => true,
-        // For example, a name that is invalid in an address.
+        // An example is a name that is invalid in an address.
         Error::Usage(_) => true,
         _ => false,
     }

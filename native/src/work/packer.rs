@@ -20,7 +20,7 @@ use crate::{
 pub struct WorkerOptions {
     /// The trade-off between time and size.
     pub effort: Effort,
-    /// Whether to write extension frames ([`PackOptions::extended`]).
+    /// Selects whether extension frames are written ([`PackOptions::extended`]).
     pub extended: bool,
     /// Approximate memory limit in bytes; `None` for the default of [`PackOptions`].
     pub memory_bytes: Option<u64>,

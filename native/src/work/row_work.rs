@@ -29,7 +29,7 @@ pub enum RowOutcome {
     Known(Done),
     /// The work failed.
     Failed {
-        /// Whether another attempt may succeed.
+        /// The class, which states whether another attempt may succeed.
         class: Class,
         /// The reason, as a sentence.
         reason: String,
@@ -115,8 +115,8 @@ impl RowWork {
         let (class, reason) = match self.pack(row, bases, &Unpublished(progress)) {
             Ok(packed) => {
                 progress.publishing()?;
-                // An existing entry may describe another packed file, which has been
-                // replaced.
+                // An existing entry may describe another packed file, which no longer
+                // exists.
                 let is_first = self.results.put_done(&packed.done)?;
                 if !is_first && !self.is_recorded(&packed.done)? {
                     self.results.replace_done(&packed.done)?;

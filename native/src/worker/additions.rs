@@ -235,7 +235,7 @@ impl Runner {
     }
 
     /// Returns `.gitattributes` with an added line that makes git-lfs store packed
-    /// files, unless it already has a line for them.
+    /// files, or `None` if it already has a line for them.
     fn attributes(
         &self,
         revision: &Revision<'_>,

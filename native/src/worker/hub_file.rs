@@ -9,7 +9,8 @@ use crate::manifest::{Row, hex};
 use crate::work::{Failure, Packed, Packer};
 use crate::{Input, Location};
 
-/// Maximum length of a file for which the hub lists no SHA-256, in bytes.
+/// Maximum length of a file without a SHA-256 in the hub's list, in bytes. Such a file
+/// is read to compute the SHA-256.
 const MAX_REGULAR_BYTES: u64 = 64 << 20;
 
 /// A packed shard may be larger than its original by this many bytes, or by this

@@ -28,8 +28,8 @@ pub struct PlanRun {
     pub worker: WorkerOptions,
     /// The share of the plan to work on.
     pub shard: Shard,
-    /// Whether to retry files that were refused before. Files that failed for a
-    /// transient reason are always retried.
+    /// Retries files that were refused before. Files that failed for a transient reason
+    /// are always retried.
     pub retry_refused: bool,
     /// Requests the end of the work, which takes effect between two files.
     pub stop: Stop,
@@ -58,7 +58,7 @@ pub struct PlanSummary {
     pub refused: usize,
     /// Failed for a transient reason.
     pub retry: usize,
-    /// Not processed, because the work was stopped.
+    /// Left unprocessed because the work was stopped.
     pub left: usize,
 }
 

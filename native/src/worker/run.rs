@@ -15,7 +15,7 @@ use crate::manifest::Class;
 use crate::work::{Failure, Packer, class};
 use crate::{Error, Result};
 
-/// How often a job is planned again because the branch has moved.
+/// Maximum number of plans for one job. A job is planned again if its branch has moved.
 const MAX_PLANS: u32 = 5;
 
 /// The result of a job.

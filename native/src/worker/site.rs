@@ -18,7 +18,7 @@ use crate::serve::access::Access;
 use crate::serve::{Note, Served};
 
 /// Maximum length of a notification, in bytes. Notifications with long comments have
-/// some thousand bytes.
+/// several thousand bytes.
 const MAX_BODY_BYTES: usize = 1 << 20;
 
 /// The time within which the body of a notification must arrive.
@@ -108,8 +108,8 @@ impl Site {
     /// a page could otherwise add jobs, which are done with the worker's token.
     fn check_sender(&self, parts: &Parts) -> Result<(), Answer> {
         if self.secret.is_none() {
-            // With a secret, any host name is accepted, because the worker may be
-            // behind a proxy.
+            // With a secret, any host name is accepted, because a proxy may forward the
+            // requests.
             let checked = Access::default().check_host(parts);
             checked.map_err(|(status, note)| refused(status, &note.to_string()))?;
         }

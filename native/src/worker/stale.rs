@@ -51,7 +51,7 @@ impl Restored {
 }
 
 /// Maps the path of each file with a packed counterpart to true if the counterpart
-/// restores it. Files for which that is unknown are absent.
+/// restores it. A file is absent if that is unknown.
 pub(super) type Restores = HashMap<String, bool>;
 
 impl Runner {

@@ -42,7 +42,7 @@ pub struct Options {
     bases: Bases,
     #[command(flatten)]
     stored: Stored,
-    /// Maximum bytes of tensors per file, for several files, like 5G [default: 5G]
+    /// Maximum bytes of tensors per file of a sharded output, like 5G [default: 5G]
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     shard_size: Option<u64>,
     #[command(flatten)]

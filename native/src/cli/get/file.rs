@@ -1,4 +1,4 @@
-//! The formats in which `zstn get` writes tensors.
+//! The file formats that `zstn get` writes.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -94,7 +94,7 @@ impl Format {
 }
 
 /// Writes a safetensors file of several tensors. `read` is called with the index of
-/// each in turn.
+/// each tensor, in order.
 pub fn write_several(
     tensors: &[Described],
     mut output: Output,

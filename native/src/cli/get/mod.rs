@@ -30,7 +30,7 @@ pub struct Options {
     #[arg(required = true, value_name = "NAME")]
     names: Vec<Pattern>,
     /// Read only these rows (slices of the first dimension): a row like 5, or a range
-    /// without its end like 100..200 or 100:200; either bound may be omitted, and
+    /// like 100..200 or 100:200 that excludes its end; either bound may be omitted, and
     /// negative bounds count from the end
     #[arg(long, value_name = "A..B", allow_hyphen_values = true)]
     rows: Option<rows::Bounds>,

@@ -119,8 +119,8 @@ fn absolute(path: &Path) -> Result<PathBuf> {
     std::path::absolute(path).map_err(fail)
 }
 
-/// Returns the store at a location. Its folder is created here and nowhere else,
-/// because only here the user sees the message.
+/// Returns the store at a location. The folder of a store is created only here, where a
+/// user sees the message.
 fn open_store(location: &Location) -> Result<Store> {
     let location = match location {
         Location::Path(path) => {

@@ -294,8 +294,8 @@ impl Hub {
         let mut commit = None;
         for _ in 0..=MAX_REDIRECTS {
             let request = self.request(Method::HEAD, &asked, permissions);
-            // Requests uncompressed bytes, because the length of a compressed answer is
-            // not that of the file.
+            // Requests uncompressed bytes, because a compressed answer has another
+            // length than the file.
             let request = request.header(header::ACCEPT_ENCODING, "identity");
             let answer = self.send(request).await?;
             let text = |name: &str| Some(answer.headers().get(name)?.to_str().ok()?.to_owned());

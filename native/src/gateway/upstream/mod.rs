@@ -206,7 +206,7 @@ impl Upstream {
     }
 
     /// Checks that a file's bytes may be read with `permissions`. An entry is no proof
-    /// of that: anybody can copy an LFS pointer to someone else's object into a
+    /// of that: any user can copy an LFS pointer to another user's object into a
     /// repository.
     pub(super) async fn prove(
         &self,

@@ -62,7 +62,7 @@ impl Hub {
     }
 }
 
-/// Returns the chunks of a body, each of which must arrive within `limit`.
+/// Returns the chunks of a body. Fails if a chunk takes longer than `limit` to arrive.
 fn patient(body: Incoming, limit: Duration) -> impl futures_util::Stream<Item = io::Result<Bytes>> {
     let pieces = Body::new(body).into_data_stream();
     stream::try_unfold(pieces, move |mut pieces| async move {

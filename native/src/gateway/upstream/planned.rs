@@ -25,9 +25,9 @@ pub(super) struct Planned {
 }
 
 impl Planned {
-    /// Shows those of `rows` that are packed in `results`. Restored files take at most
-    /// `restored_bytes` in the folder for temporary files, unless a single file is
-    /// larger.
+    /// Creates the repositories of `rows`, which show only the files that are packed in
+    /// `results`. Restored files take at most `restored_bytes` in the folder for
+    /// temporary files, unless a single file is larger.
     pub(super) fn new(
         results: Results,
         rows: Vec<Row>,
@@ -165,7 +165,7 @@ fn version(row: &Row) -> String {
     format!("zstn-{}", row.key)
 }
 
-/// Returns the path at which a container is shown.
+/// Returns the path under which a container is shown.
 fn packed_path(path: &str) -> String {
     let (folder, name) = path
         .rsplit_once('/')

@@ -75,7 +75,8 @@ impl RestoredFiles {
             }
         };
         let mut locks = self.locks.lock().unwrap_or_else(PoisonError::into_inner);
-        // Only the map and this call hold the lock, so no other call waits for it.
+        // The lock is held by the map and this call alone, so no other call waits for
+        // it.
         if Arc::strong_count(&lock) == 2 {
             locks.remove(key);
         }

@@ -39,7 +39,7 @@ pub(super) struct Unpacked {
     uses: AtomicU64,
 }
 
-/// A packed file in the version in which it was opened.
+/// An open packed file, and the version of the file on disk when it was opened.
 struct Open {
     last_use: u64,
     version: Version,

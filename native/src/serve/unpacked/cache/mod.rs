@@ -33,10 +33,10 @@ pub(super) type Decode = Arc<dyn Fn() -> Result<Vec<u8>, String> + Send + Sync>;
 ///
 /// All tensors in memory take at most `limit_bytes` together. A longer one is decoded
 /// alone, up to `max_bytes`, and dropped with its last reader. A tensor is decoded when
-/// it fits beside the tensors being read; tensors without readers are dropped to make
-/// space, the least recently used first. While others wait for memory, a slow reader
-/// loses its claim to a tensor, so that all readers make progress; if the tensor is
-/// dropped, it is decoded again when the slow reader continues.
+/// it fits in addition to the tensors being read; tensors without readers are dropped
+/// to make space, the least recently used first. While others wait for memory, a slow
+/// reader loses its claim to a tensor, so that all readers make progress; if the tensor
+/// is dropped, it is decoded again when the slow reader continues.
 pub(crate) struct DecodedTensors {
     limit_bytes: u64,
     max_bytes: u64,
@@ -181,8 +181,8 @@ impl DecodedTensors {
         let Ok(turn) = Arc::clone(&self.turns).acquire_owned().await else {
             return;
         };
-        // An entry is removed when all readers have left, and nobody receives its
-        // outcome.
+        // If all readers have left, the entry has been removed and its outcome is not
+        // needed.
         if sender.is_closed() || !self.state().begin(key, id, room, self.limit_bytes) {
             return;
         }

@@ -6,14 +6,14 @@ use super::state::Entered;
 use super::{Decode, DecodedTensors, Key, Sender};
 
 /// A reader of a span. The tensor stays in memory while the reader makes progress. If
-/// the reader pauses and others need the memory, the tensor is decoded again when its
-/// bytes are requested next.
+/// the reader pauses and others need the memory, the tensor may be dropped. It is
+/// decoded again when its bytes are requested next.
 pub(in super::super) struct Reading {
     cache: Arc<DecodedTensors>,
     key: Key,
     len_bytes: u64,
     decode: Decode,
-    /// The entry in which this reader is counted.
+    /// The entry that counts this reader.
     entry: Option<u64>,
 }
 

@@ -145,8 +145,8 @@ fn room_is_waited_for() {
     });
 }
 
-/// Checks that many readers that have stopped hold no more than the limit together, and
-/// can continue later.
+/// Checks that many readers that have stopped stay within the limit together, and can
+/// continue later.
 #[test]
 fn readers_that_stop_lose_their_room_to_others() {
     run(async {
