@@ -1,4 +1,4 @@
-//! Arguments that several verbs have, with one meaning everywhere.
+//! Arguments shared by several verbs, with the same meaning everywhere.
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
@@ -15,8 +15,8 @@ use super::network::FullDownload;
 use super::stdout::RawStdout;
 use super::{size, terminal, verbose};
 
-/// Parses an input: a path, an address of a scheme that the library knows, or
-/// `-` for standard input. Paths need not be Unicode.
+/// Parses an input: a path, an address of a known scheme, or `-` for standard input.
+/// Paths need not be Unicode.
 pub fn location() -> impl TypedValueParser<Value = Location> {
     OsStringValueParser::new().map(|text| match text.to_str() {
         Some("-") => Location::Stdin,
@@ -26,16 +26,16 @@ pub fn location() -> impl TypedValueParser<Value = Location> {
     })
 }
 
-/// Returns whether `text` looks like an address of an unknown scheme, and there
-/// is no file of that path. Opening it as an address says which schemes there
-/// are.
+/// Returns whether `text` looks like an address of an unknown scheme and is not the
+/// path of a file. Opening it as an address gives an error that lists the known
+/// schemes.
 fn is_missing_address(text: &str) -> bool {
     let scheme = text.split_once("://").map_or("", |(scheme, _)| scheme);
     let is_scheme = !scheme.is_empty() && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric());
     is_scheme && !Path::new(text).exists()
 }
 
-/// Returns whether there is a named pipe at `path`, such as a shell's `<(…)`.
+/// Returns whether `path` is a named pipe, such as a shell's `<(…)`.
 fn is_pipe(path: &Path) -> bool {
     #[cfg(unix)]
     {
@@ -58,7 +58,7 @@ pub fn destination() -> impl TypedValueParser<Value = Destination> {
     })
 }
 
-/// The destination of a result.
+/// Where a result is written.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Destination {
     Stdout,
@@ -71,20 +71,21 @@ impl fmt::Display for Destination {
         match self {
             Self::Stdout => f.write_str("-"),
             Self::Path(path) => path.display().fmt(f),
-            // The query may be a signature, which is a secret.
+            // The query may contain a signature, which is a secret.
             Self::Url(url) => zstn::display::address(url).fmt(f),
         }
     }
 }
 
 impl Destination {
-    /// Returns the path, or that of the file in an address, whose end says what to
-    /// make; `None` for standard output.
+    /// Returns the path, or the file name of an address, from whose extension the
+    /// output format is derived; `None` for standard output.
     pub fn path(&self) -> Option<Cow<'_, Path>> {
         match self {
             Self::Stdout => None,
             Self::Path(path) => Some(Cow::Borrowed(path)),
-            // A query, such as a signature, is not part of the name.
+            // The query of an address, such as a signature, is not part of the file
+            // name.
             Self::Url(url) if self.is_folder() => Some(Path::new(url).into()),
             Self::Url(url) => {
                 let name = Location::url(url).file_name().unwrap_or_default();
@@ -93,7 +94,7 @@ impl Destination {
         }
     }
 
-    /// Returns the origin of an address that is written to over HTTP.
+    /// Returns the origin of an http(s) address.
     pub fn origin(&self) -> Option<String> {
         match self {
             Self::Stdout | Self::Path(_) => None,
@@ -101,7 +102,7 @@ impl Destination {
         }
     }
 
-    /// Returns the destination `name` in this folder.
+    /// Returns the destination `name` inside this folder.
     pub fn join(&self, name: &OsStr) -> Self {
         match self {
             Self::Stdout => Self::Stdout,
@@ -116,8 +117,8 @@ impl Destination {
         }
     }
 
-    /// Returns whether this names a folder: one that exists, or with a slash at
-    /// the end.
+    /// Returns whether the destination is a folder: it exists as a folder, or it ends
+    /// in a slash.
     pub fn is_folder(&self) -> bool {
         match self {
             Self::Stdout => false,
@@ -130,8 +131,7 @@ impl Destination {
     }
 }
 
-/// Permission to replace existing files, the same for all verbs: without
-/// `--force` none is replaced.
+/// Permission to replace existing files. No verb replaces a file without `--force`.
 #[derive(Args, Clone, Copy)]
 pub struct Overwrite {
     /// Replace existing files
@@ -140,7 +140,7 @@ pub struct Overwrite {
 }
 
 impl Overwrite {
-    /// Returns the sink for a result of the library.
+    /// Returns the sink for a result that the library writes.
     pub fn sink(self, destination: &Destination) -> Result<Sink<'static>> {
         Ok(match destination {
             Destination::Stdout => {
@@ -152,8 +152,8 @@ impl Overwrite {
         })
     }
 
-    /// Refuses a result that may go to any of `destinations`, if all of them are files
-    /// that may not be replaced.
+    /// Fails if all `destinations` are existing files that may not be replaced. The
+    /// result will be written to one of them.
     pub fn check_any(self, destinations: &[&Destination]) -> Result<()> {
         let kept = |destination: &&Destination| match destination {
             Destination::Path(path) if !self.force && path.is_file() => Some(path.clone()),
@@ -161,13 +161,14 @@ impl Overwrite {
         };
         let kept: Option<Vec<PathBuf>> = destinations.iter().map(kept).collect();
         match kept.into_iter().flatten().next() {
-            // This says what exists, without leaving anything there.
+            // The path exists, so this fails. If it has been removed meanwhile, nothing
+            // is created.
             Some(path) => Output::create_new(&path).map(drop),
             None => Ok(()),
         }
     }
 
-    /// Begins a file that is written by the command line itself.
+    /// Begins an output that the command line writes itself.
     pub fn begin(self, destination: &Destination, http: &HttpOptions) -> Result<Output<'static>> {
         match destination {
             Destination::Url(url) => Output::to_url(url, self.force, http),
@@ -181,10 +182,10 @@ impl Overwrite {
     }
 }
 
-/// The threads that work.
+/// The number of threads.
 #[derive(Args, Clone, Copy)]
 pub struct Threads {
-    /// Threads, 0 for one per core
+    /// Number of threads, 0 for one per core
     #[arg(short = 'T', long, default_value_t = 0, value_name = "N", value_parser = threads, allow_negative_numbers = true)]
     threads: usize,
 }
@@ -202,23 +203,22 @@ fn threads(text: &str) -> Result<usize, String> {
 }
 
 impl Threads {
-    /// Starts them.
+    /// Starts the threads.
     pub fn engine(self) -> Result<Engine> {
         Engine::new(self.threads)
     }
 }
 
-/// Memory to stay within.
+/// The memory limit.
 #[derive(Args, Clone, Copy)]
 pub struct Memory {
-    /// Memory to stay within, like 512M; a single tensor may always take what
-    /// it needs
+    /// Approximate memory limit, like 512M; a single tensor may exceed it
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     memory: Option<u64>,
 }
 
 impl Memory {
-    /// Sets it in some options, if it is given.
+    /// Passes the limit to `set`, if it is given.
     pub fn add_to<T>(self, options: T, set: impl FnOnce(T, u64) -> T) -> T {
         match self.memory {
             Some(bytes) => set(options, bytes),
@@ -227,14 +227,14 @@ impl Memory {
     }
 }
 
-/// The amount and the form of what is printed.
+/// The amount and the format of the output.
 #[derive(Args, Clone, Copy)]
 pub struct Report {
     /// Suppress messages
     #[arg(short, long)]
     pub quiet: bool,
-    /// Say every request, every tensor that is done, and why something was
-    /// decided, on standard error
+    /// Log every request, every finished tensor and the reasons for decisions to
+    /// standard error
     #[arg(short, long, conflicts_with = "quiet")]
     pub verbose: bool,
     /// Print the result as JSON (docs/json.md)
@@ -243,12 +243,12 @@ pub struct Report {
 }
 
 impl Report {
-    /// Returns whether there is nothing to show while working.
+    /// Returns whether no progress is shown.
     pub fn is_silent(self) -> bool {
         self.quiet || self.json
     }
 
-    /// Returns options by which requests are said, if that is wanted.
+    /// Returns options that log requests if `--verbose` is given.
     pub fn watch(self, http: HttpOptions) -> HttpOptions {
         match self.verbose {
             true => verbose::say_requests(http),
@@ -257,11 +257,12 @@ impl Report {
     }
 }
 
-/// The way in which weights that are stored in parts are read.
+/// Selects whether weights that are stored as several tensors are combined when they
+/// are read.
 #[derive(Args, Clone, Copy)]
 pub struct Stored {
-    /// Read tensors as they are stored, even if config.json says how to make
-    /// weights of them (compressed-tensors)
+    /// Read tensors as they are stored, even if config.json specifies how to compute
+    /// weights from them (compressed-tensors)
     #[arg(long)]
     stored: bool,
 }
@@ -275,7 +276,7 @@ impl Stored {
     }
 }
 
-/// Options for opening a model, of the verbs that read single tensors.
+/// Options for opening a model, for verbs that read single tensors.
 #[derive(Args)]
 pub struct Model {
     #[command(flatten)]
@@ -287,7 +288,7 @@ pub struct Model {
 }
 
 impl Model {
-    /// Opens `input`, with its base if it is a delta.
+    /// Opens `input`, with its bases if it is a delta.
     pub fn open(
         &self,
         input: &Location,
@@ -297,8 +298,8 @@ impl Model {
         self.open_only(input, &[], http, engine)
     }
 
-    /// Opens those files of `input` that hold the tensors called `names`, as far as an
-    /// index says which those are; without names all files.
+    /// Opens only the files of `input` that contain the tensors `names`, if an index
+    /// lists them. Without names, opens all files.
     pub fn open_only(
         &self,
         input: &Location,

@@ -1,4 +1,4 @@
-//! `--base`: the checkpoints that a difference needs.
+//! `--base`: the checkpoints that a delta needs.
 
 use clap::builder::TypedValueParser;
 use clap::{Arg, Args};
@@ -6,21 +6,21 @@ use zstn::{Input, Location};
 
 use super::arguments::location;
 
-/// The chain of bases that a difference needs.
+/// The chain of bases that a delta needs.
 #[derive(Args)]
 pub struct Bases {
-    /// The checkpoint that a difference is packed against, plain or packed: a
-    /// path or an address. If the base is a difference itself, name its
-    /// base with another --base after it
+    /// The checkpoint against which a delta is packed, plain or packed: a path or an
+    /// address. If the base is a delta itself, name its base with another --base after
+    /// it
     #[arg(id = "base", long = "base", value_name = "BASE", value_parser = base())]
     chain: Vec<Location>,
 }
 
-/// The value of `--base` that looks for a base when packing; the path of a file of
-/// this name is `./auto`.
+/// The value of `--base` that searches for a base when packing. A file of this name can
+/// be given as `./auto`.
 const AUTO: &str = "auto";
 
-/// Parses a base that has a name.
+/// Parses a base and refuses `auto`.
 fn base() -> impl TypedValueParser<Value = Location> {
     location().try_map(|base| match base == Location::from(AUTO) {
         true => Err(
@@ -32,7 +32,7 @@ fn base() -> impl TypedValueParser<Value = Location> {
 }
 
 impl Bases {
-    /// Changes `--base` of a verb that can look for a base.
+    /// Changes `--base` for a verb that accepts `auto`.
     pub fn or_auto(argument: Arg) -> Arg {
         argument.value_parser(location()).help(
             "The checkpoint to store only the difference from, plain or packed: a path or an \
@@ -41,28 +41,28 @@ impl Bases {
         )
     }
 
-    /// Returns whether `auto` is given, alone or with others.
+    /// Returns whether `auto` is given, alone or with other bases.
     pub fn is_auto(&self) -> bool {
         self.chain.contains(&Location::from(AUTO))
     }
 
-    /// Returns the number of bases that are given.
+    /// Returns the number of bases given.
     pub fn count(&self) -> usize {
         self.chain.len()
     }
 
-    /// Returns whether there is one.
+    /// Returns whether any base is given.
     pub fn is_some(&self) -> bool {
         !self.chain.is_empty()
     }
 
-    /// Adds each of them to some options.
+    /// Calls `add` for every base.
     pub fn add_to<T>(&self, options: T, add: impl Fn(T, Input) -> T) -> T {
         let bases = self.chain.iter();
         bases.fold(options, |options, base| add(options, base.into()))
     }
 
-    /// Returns their names, for JSON.
+    /// Returns the names of the bases, for JSON.
     pub fn names(&self) -> Vec<String> {
         self.chain.iter().map(Location::to_string).collect()
     }

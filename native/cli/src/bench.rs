@@ -1,7 +1,7 @@
-//! `zstn bench`: in memory, verified, file reading not counted. A round that
-//! does not count comes first: threads start, pages of the program are read,
-//! and the buffers of both results are there for all others, unless each round
-//! is to allocate its own.
+//! `zstn bench`: measures packing and unpacking in memory, and checks that the restored
+//! bytes are identical. Reading the file is not measured. The first round is a warm-up
+//! that starts the threads, loads the program's pages and allocates the buffers of both
+//! results. Later rounds reuse the buffers unless `--fresh-buffers` is given.
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -25,16 +25,17 @@ pub struct Options {
     effort: Effort,
     #[command(flatten)]
     threads: Threads,
-    /// Timed runs, after one warm-up; medians are printed
+    /// Timed runs after one warm-up; the medians are printed
     #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
-    /// Leave out the checksums and digests that show damage
+    /// Omit the checksums and digests that detect damage
     #[arg(long)]
     no_integrity: bool,
-    /// Leave out the statistics of the tensors
+    /// Omit the statistics of the tensors
     #[arg(long)]
     no_statistics: bool,
-    /// Allocate the results anew in every run, as most other programs do, instead of keeping their buffers
+    /// Allocate new result buffers in every run, as most other programs do, instead of
+    /// reusing them
     #[arg(long)]
     fresh_buffers: bool,
     /// Print the result as JSON (docs/json.md)
@@ -64,7 +65,8 @@ pub fn run(options: &Options) -> Result<()> {
     let (mut packed, mut restored) = (Vec::new(), Vec::new());
     for round in 0..=options.runs {
         if options.fresh_buffers {
-            // Freed before the clock starts: the others' results are freed outside their time as well.
+            // The buffers are freed before the clock starts, because the times of other
+            // programs do not include freeing their results either.
             (packed, restored) = (Vec::new(), Vec::new());
         }
         let started = Instant::now();

@@ -9,7 +9,7 @@ use super::stdout::Stdout;
 
 #[derive(Args)]
 pub struct Options {
-    /// The shell
+    /// Shell to write the script for
     #[arg(value_enum)]
     shell: Shell,
 }

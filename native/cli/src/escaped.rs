@@ -1,11 +1,11 @@
-//! JSON that a terminal only displays.
+//! JSON that is safe to print on a terminal.
 
 use std::io;
 
 use zstn::display::is_unsafe;
 
-/// Compact JSON in which every character that [`is_unsafe`] is escaped, which
-/// means the same to every parser.
+/// Compact JSON that escapes every character for which [`is_unsafe`] is true. Parsers
+/// read the same text.
 pub struct Json;
 
 impl serde_json::ser::Formatter for Json {
@@ -20,7 +20,7 @@ impl serde_json::ser::Formatter for Json {
             writer.write_all(before.as_bytes())?;
             let mut after = after.chars();
             if let Some(character) = after.next() {
-                // All of these are below U+10000.
+                // All unsafe characters are below U+10000.
                 write!(writer, "\\u{:04x}", u32::from(character))?;
             }
             rest = after.as_str();

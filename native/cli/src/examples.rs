@@ -2,7 +2,7 @@
 
 use clap::Command;
 
-/// The verb and its examples, of which a comment says what each does.
+/// A verb and its examples, each with a comment that describes it.
 type Examples = (&'static str, &'static [(&'static str, &'static str)]);
 
 const ALL: &[Examples] = &[
@@ -210,11 +210,11 @@ const ALL: &[Examples] = &[
     ),
 ];
 
-/// Adds the examples of each verb after its help.
+/// Adds the examples of each verb to the end of its help.
 pub fn add_to(mut command: Command) -> Command {
     for (verb, examples) in ALL {
         if command.find_subcommand(verb).is_none() {
-            // Left out of this build.
+            // This build does not include the verb.
             continue;
         }
         command = command.mut_subcommand(verb, |verb| {
@@ -243,8 +243,8 @@ mod tests {
     use super::super::{Cli, command};
     use super::*;
 
-    /// Returns the arguments of a line: what a shell would do with quotes, and
-    /// without what goes on to other programs and files.
+    /// Splits an example into arguments: removes quotes as a shell does, and drops
+    /// pipes and redirections.
     fn arguments(line: &str) -> Vec<String> {
         let words = line.split(' ');
         words

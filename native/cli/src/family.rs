@@ -1,4 +1,4 @@
-//! `--base auto`: the family that a base is looked for in.
+//! `--base auto`: the folder of candidate bases.
 
 use clap::Args;
 use serde_json::{Value, json};
@@ -14,19 +14,18 @@ use super::{progress, say, size};
 
 #[derive(Args)]
 pub struct Family {
-    /// With --base auto: the folder whose checkpoints may be the base, a local one
-    /// or one in an object store with a slash at the end, like s3://bucket/folder/.
-    /// They are compared by sketches (NAME.sketch); packs without a base if none
-    /// would save 10 %
+    /// With --base auto: the folder whose checkpoints may be the base, local or in an
+    /// object store with a trailing slash, like s3://bucket/folder/. They are compared
+    /// by sketches (NAME.sketch); if none would save 10 %, no base is used
     #[arg(id = "family", long = "family", value_name = "FOLDER", value_parser = arguments::location())]
     folder: Option<Location>,
-    /// Save the sketches that --base auto makes, next to the checkpoints
+    /// Save the sketches that --base auto computes next to the checkpoints
     #[arg(long)]
     save_sketches: bool,
 }
 
 impl Family {
-    /// Refuses options that do not go together.
+    /// Refuses options that cannot be combined.
     pub fn check(&self, bases: &Bases) -> Result<()> {
         let refuse = |detail: &str| Err(Error::Usage(detail.into()));
         match (bases.is_auto(), &self.folder) {
@@ -44,8 +43,8 @@ impl Family {
         }
     }
 
-    /// Looks for the base of `input`, which is none of the `others`, and says what is
-    /// expected.
+    /// Searches for the base of `input`, excluding the `others`, and prints the
+    /// expected size.
     pub fn choose(
         &self,
         engine: &Engine,
@@ -77,7 +76,7 @@ impl Family {
         Ok(choice)
     }
 
-    /// Describes the choice.
+    /// Returns the choice as JSON.
     pub fn json(&self, choice: &Choice) -> Value {
         let base = choice.base.as_ref();
         let named = |list: &[(String, String)]| -> Vec<Value> {
@@ -97,13 +96,13 @@ impl Family {
     }
 }
 
-/// Returns the names of the base and its own bases.
+/// Returns the names of the base and of its own bases.
 pub fn names(choice: &Choice) -> Vec<String> {
     let chain = choice.base.iter().flat_map(|base| &base.chain);
     chain.map(Location::to_string).collect()
 }
 
-/// Says what the choice was made of.
+/// Prints the compared checkpoints and the saved sketches.
 fn say_compared(choice: &Choice) {
     let compared = super::pack::count(choice.compared, "checkpoint");
     match &choice.base {

@@ -1,6 +1,5 @@
-//! `zstn compress` and `zstn decompress`: single frames, as z4ai's own
-//! command line makes and reads them, and differences between two files, as
-//! its library does.
+//! `zstn compress` and `zstn decompress`: single frames in the format of z4ai's command
+//! line, and deltas between two files in the format of z4ai's library.
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -24,11 +23,11 @@ pub struct CompressOptions {
     /// Any file: a path, an address, or - for standard input
     #[arg(value_parser = arguments::location())]
     input: Location,
-    /// The frame [default: the input's name with .z4ai appended, or with
-    /// .z4dl for a difference]
+    /// The frame [default: the input's name with .z4ai appended, or with .z4dl for a
+    /// delta]
     #[arg(short, long, value_parser = arguments::destination())]
     output: Option<Destination>,
-    /// Store only the difference from this file, which has as many bytes
+    /// Store only the delta from this file, which must have the same length
     #[arg(long, value_name = "BASE", value_parser = arguments::location())]
     base: Option<Location>,
     /// Dtype of the elements, like bf16, f32 or BF16 [default: plain bytes]
@@ -55,10 +54,10 @@ pub struct DecompressOptions {
     /// The original [default: the input's name without .z4ai or .z4dl]
     #[arg(short, long, value_parser = arguments::destination())]
     output: Option<Destination>,
-    /// The file that a difference was compressed against
+    /// The file against which a delta was compressed
     #[arg(long, value_name = "BASE", value_parser = arguments::location())]
     base: Option<Location>,
-    /// Most bytes it may decode to
+    /// Maximum decoded length
     #[arg(long, default_value = "64G", value_name = "SIZE", value_parser = size::parse)]
     limit: u64,
     #[command(flatten)]
@@ -116,8 +115,8 @@ pub fn compress(options: &CompressOptions) -> Result<()> {
     done.report(options.report)
 }
 
-/// Returns where the result goes: as the person says, else under the `name`
-/// made from the input's.
+/// Returns the destination of the result: `output` if it is given, otherwise the `name`
+/// derived from the input's.
 fn output(
     input: &Location,
     output: Option<&Destination>,
@@ -134,7 +133,7 @@ fn output(
     }
 }
 
-/// Makes all of `location` available; a download shows its progress.
+/// Makes all of `location` available, showing the progress of a download.
 fn fetch(location: &Location, http: &HttpOptions, report: Report) -> Result<Local> {
     let Location::Url(_) = location else {
         return location.fetch(http, &|_, _| ());
@@ -143,7 +142,7 @@ fn fetch(location: &Location, http: &HttpOptions, report: Report) -> Result<Loca
     location.fetch(http, &|so_far, total| bar.fetched(so_far, total))
 }
 
-/// `path` with `suffix` appended to its name.
+/// Returns `path` with `suffix` appended to its name.
 fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
@@ -187,7 +186,7 @@ pub fn decompress(options: &DecompressOptions) -> Result<()> {
     done.report(options.report)
 }
 
-/// A base has to be given for a difference and for nothing else.
+/// Checks that a base is given for a delta, and for no other input.
 fn check_base(input: &Local, base: Option<&Location>) -> Result<()> {
     let name = input.name();
     let head = input.read(0..input.len_bytes().min(delta::MAGIC.len() as u64))?;
@@ -216,7 +215,7 @@ fn check_len(input: &Local, base: &Local) -> Result<()> {
     )))
 }
 
-/// The file that the difference `input` was made from.
+/// Decodes the delta `input` with its base.
 fn restore(engine: &Engine, input: &Local, base: &Local, limit: u64) -> Result<Vec<u8>> {
     let refuse = |error| refused(format!("{} with the base {}", input.name(), base.name()))(error);
     let bytes = input.read_all()?;
@@ -247,12 +246,12 @@ fn write(inputs: &[Option<&Local>], mut output: Output, bytes: &[u8]) -> Result<
     output.finish()
 }
 
-/// The result of the work.
+/// The facts to report about the result.
 struct Done<'a> {
     input: &'a Location,
     base: Option<&'a Location>,
     target: &'a Destination,
-    /// Lengths of the original and of the frame.
+    /// Lengths of the original and of the frame, in bytes.
     lens_bytes: (u64, u64),
 }
 

@@ -15,7 +15,7 @@ use super::{say, size, stop};
 
 #[derive(Args)]
 pub struct Options {
-    /// Hub whose packed files are to appear unpacked (https://…), or a folder
+    /// Hub whose packed files are shown unpacked (https://…), or a folder
     /// with repositories in OWNER/NAME: DIR, s3://…, az://…, gs://…
     #[arg(
         long,
@@ -25,28 +25,28 @@ pub struct Options {
     )]
     upstream: String,
     /// Show the files of this plan (docs/whole-hub.md), whose results are in the
-    /// upstream, a folder; may be repeated
+    /// upstream, a folder (repeatable)
     #[arg(long, value_name = "PLAN.jsonl", requires = "upstream")]
     plan: Vec<PathBuf>,
-    /// Room for restored files of a plan that are stored as differences
+    /// Disk space for files restored from deltas of a plan
     #[arg(long, default_value = "32G", value_name = "SIZE", value_parser = size::parse, requires = "plan")]
     restored: u64,
     #[command(flatten)]
     pub listen: Listen,
-    /// Memory for bytes of packed files, like 1G [default: 256M]
+    /// Memory for cached blocks of packed files, like 1G [default: 256M]
     #[arg(long, default_value_t = CACHE_BYTES, hide_default_value = true, value_name = "SIZE", value_parser = size::parse)]
     upstream_cache: u64,
-    /// Ask the upstream again after this time whether a client may read a file
+    /// Check again after this time whether a client may read a file
     #[arg(long, default_value_t = 10, value_name = "SECONDS")]
     recheck: u64,
-    /// Answers in progress at a time; 64 more connections may wait or be idle
+    /// Number of answers in progress; 64 more connections may wait or be idle
     #[arg(long, default_value_t = 4096, value_name = "N")]
     connections: usize,
-    /// Answers in progress to one address, 0 for three quarters of --connections
+    /// Number of answers in progress per address, 0 for three quarters of --connections
     #[arg(long, default_value_t = 0, value_name = "N")]
     connections_per_address: usize,
-    /// Time for answers under way when the gateway is asked to end (Ctrl-C,
-    /// SIGTERM, SIGHUP)
+    /// Time for answers in progress when the gateway is stopped (Ctrl-C, SIGTERM,
+    /// SIGHUP)
     #[arg(long, default_value_t = 30, value_name = "SECONDS")]
     grace: u64,
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! The address that a server listens at, and its readers.
+//! The address of a server, and the clients that it accepts.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
@@ -11,29 +11,29 @@ use super::{print, say, size};
 
 #[derive(Args)]
 pub struct Listen {
-    /// Port, 0 for any free one
+    /// Port, 0 for any free port
     #[arg(long, default_value_t = 8080)]
     port: u16,
-    /// Address or name to listen at; other machines reach this one at 0.0.0.0
+    /// Address or name to listen at; 0.0.0.0 makes the server reachable from other
+    /// machines
     #[arg(long, default_value = "127.0.0.1", value_name = "ADDRESS")]
     pub host: String,
-    /// Answer requests to this name, too, besides addresses and localhost
+    /// Accept requests for this host name, in addition to IP addresses and localhost
     /// (repeatable)
     #[arg(long, value_name = "NAME")]
     pub allow_host: Vec<String>,
-    /// Let pages of this origin read the files, like https://example.org, or
-    /// * for all; those on this machine always may (repeatable)
+    /// Allow pages of this origin to read the files, like https://example.org, or * for
+    /// all; pages on this machine are always allowed (repeatable)
     #[arg(long, value_name = "ORIGIN")]
     pub cors: Vec<String>,
     /// Memory for decoded tensors, like 512M [default: 256M]
     #[arg(long, default_value_t = CACHE_BYTES, hide_default_value = true, value_name = "SIZE", value_parser = size::parse)]
     pub cache: u64,
-    /// Refuse tensors above this length that can only be decoded as a whole
-    /// [default: 512M]
+    /// Refuse tensors longer than SIZE that can only be decoded as a whole [default:
+    /// 512M]
     #[arg(long, default_value_t = MAX_TENSOR_BYTES, hide_default_value = true, value_name = "SIZE", value_parser = size::parse)]
     pub max_tensor: u64,
-    /// Print one JSON object per line: where it listens, then every request
-    /// (docs/json.md)
+    /// Print one JSON object per line: the address, then every request (docs/json.md)
     #[arg(long)]
     pub json: bool,
 }
@@ -49,7 +49,7 @@ impl Listen {
         first.ok_or_else(|| fail(io::Error::other("the name has no address")))
     }
 
-    /// Prints that the server listens at `url`.
+    /// Prints the server's address `url`.
     pub fn announce(&self, what: &str, url: &str) {
         announce(match self.json {
             true => print(serde_json::json!({"event": "listening", "url": url})),
@@ -57,11 +57,11 @@ impl Listen {
         });
     }
 
-    /// Returns what prints a line about a request.
+    /// Returns a function that prints a line about a request.
     pub fn log(&self) -> impl Fn(Served) + Send + Sync + use<> {
         let json = self.json;
         move |served: Served| {
-            // The server goes on when nobody reads its log any more.
+            // The server continues even if the reader of its log has closed the pipe.
             let _ = match json {
                 true => print(request_json(&served)),
                 false => {
@@ -74,15 +74,15 @@ impl Listen {
     }
 }
 
-/// Goes on where the address that a server listens at could not be printed: it may
-/// have a fixed port and no reader.
+/// Prints a warning if the server's address could not be printed. The server continues,
+/// because it may have a fixed port and no reader.
 pub fn announce(printed: Result<()>) {
     if let Err(error) = printed {
         say!("warning: {error}");
     }
 }
 
-/// Describes a request for programs.
+/// Returns a request as JSON.
 pub fn request_json(served: &Served) -> serde_json::Value {
     serde_json::json!({
         "event": "request",
@@ -98,7 +98,7 @@ pub fn request_json(served: &Served) -> serde_json::Value {
     })
 }
 
-/// Returns which option answers such a request.
+/// Returns a hint about the option that would allow the request.
 fn hint(note: &Note) -> Option<String> {
     match note {
         Note::UnknownHost { name, .. } => Some(format!("--allow-host {name} adds it")),

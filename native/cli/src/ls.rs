@@ -19,18 +19,18 @@ use super::{Outcome, checkpoints, each, print, say, size, table, tree};
 
 #[derive(Args)]
 pub struct Options {
-    /// Files of any kind, .index.json of sharded checkpoints, or local folders:
-    /// paths, addresses, or - for standard input
+    /// Files of any kind, .index.json of sharded checkpoints, or local folders: paths,
+    /// addresses, or - for standard input
     #[arg(required = true, value_name = "INPUT", value_parser = arguments::location())]
     inputs: Vec<Location>,
     #[command(flatten)]
     model: Opening,
     #[command(flatten)]
     selection: Selection,
-    /// Show the parts of names as a tree, with the sums of each branch
+    /// Show names as a tree, with the sums of each branch
     #[arg(long, conflicts_with_all = ["stats", "json"])]
     tree: bool,
-    /// Depth of the tree: deeper branches are summed up
+    /// Depth of the tree; deeper branches are summed
     #[arg(long, value_name = "N", requires = "tree")]
     depth: Option<usize>,
     /// Show the statistics that were stored when the file was packed
@@ -124,7 +124,7 @@ fn one(options: &Options, http: &HttpOptions, input: &Location) -> Result<()> {
     Ok(())
 }
 
-/// One tensor for people.
+/// Returns the line of a tensor.
 fn row<'a>(model: &'a Model, tensor: &'a Tensor) -> [Cow<'a, str>; 7] {
     let alias_of = tensor.alias_of.map(|target| &model.tensors()[target]);
     let (stored, ratio) = match alias_of {
@@ -151,7 +151,7 @@ fn row<'a>(model: &'a Model, tensor: &'a Tensor) -> [Cow<'a, str>; 7] {
     ]
 }
 
-/// The statistics of a tensor for people.
+/// Returns the line of a tensor's statistics.
 fn figures_row<'a>(tensor: &'a Tensor, figures: Option<&Figures>) -> [Cow<'a, str>; 10] {
     let figure = |of: fn(&Figures) -> String| figures.map_or("–".into(), |f| of(f).into());
     let count =
@@ -170,7 +170,7 @@ fn figures_row<'a>(tensor: &'a Tensor, figures: Option<&Figures>) -> [Cow<'a, st
     ]
 }
 
-/// A figure in a few digits; a dash where no element is finite.
+/// Returns a number with few digits, or a dash for NaN.
 fn short(figure: f64) -> String {
     let magnitude = figure.abs();
     if figure.is_nan() {
@@ -183,8 +183,8 @@ fn short(figure: f64) -> String {
     }
 }
 
-/// The list for scripts. A list of millions of tensors is written entry by
-/// entry.
+/// The list as JSON. It is serialized entry by entry, because it may have millions of
+/// tensors.
 #[derive(Serialize)]
 struct List<'a> {
     input: &'a str,
@@ -224,7 +224,7 @@ impl Serialize for Tensors<'_> {
     }
 }
 
-/// One tensor for scripts.
+/// A tensor as JSON.
 #[derive(Serialize)]
 struct Entry<'a> {
     name: &'a str,
@@ -236,13 +236,13 @@ struct Entry<'a> {
     base: Option<&'a str>,
     format: Option<&'a str>,
     parts: Vec<Stored>,
-    /// Only where they are asked for; `null` for a tensor that has none.
+    /// Absent unless requested; `null` for a tensor without statistics.
     #[serde(skip_serializing_if = "Option::is_none")]
     statistics: Option<Option<serde_json::Value>>,
 }
 
 fn figures_json(figures: &Figures) -> serde_json::Value {
-    // JSON has no NaN: where no element is finite, extremes and means are null.
+    // JSON has no NaN, so extremes and means without finite elements become null.
     serde_json::json!({
         "elements": figures.count,
         "min": figures.min,

@@ -1,8 +1,9 @@
-//! The command line `zstn`. Every verb has a module with its options and its handler.
+//! The command line: one module per verb, with its options and its handler.
 //!
-//! Results go to standard output, everything else to standard error. Exit
-//! status: 0 done, 1 the input is bad or differs, 2 wrong usage, 3 I/O, 130
-//! stopped, 141 the reader of a result has left before its end.
+//! Results are written to standard output, everything else to standard error. Exit
+//! status: 0 for success, 1 if the input is invalid or differs, 2 for wrong usage, 3
+//! for I/O errors, 130 if stopped by a signal, 141 if the reader of a result closed the
+//! pipe early.
 
 // These macros panic when the pipe is closed; `say` and `stdout` do not.
 #![deny(clippy::print_stderr, clippy::print_stdout)]
@@ -58,7 +59,7 @@ mod worker;
 use say::say;
 use stdout::{Left, print};
 
-/// The kinds of addresses.
+/// The address formats, shown at the end of the help.
 const ADDRESSES: &str = "\
 An input is a path, - for standard input, or an address: https://…, http://…,
 hf://OWNER/NAME@REVISION/FILE in a model hub, s3://, az:// and gs:// in an object
@@ -76,7 +77,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// Pack a safetensors file, or a checkpoint in several
+    /// Pack a safetensors file or a checkpoint in several files
     Pack(pack::Options),
     /// Restore the original, byte for byte
     Unpack(unpack::Options),
@@ -90,30 +91,30 @@ enum Verb {
     Get(get::Options),
     /// Decode everything and check it
     Verify(verify::Options),
-    /// Write a small signature, by which --base auto compares checkpoints
+    /// Write a small signature with which --base auto compares checkpoints
     Sketch(sketch::Options),
-    /// Compress any file as a single frame; `pack` makes checkpoints smaller
+    /// Compress any file as a single frame (for checkpoints, `pack` is smaller)
     Compress(frames::CompressOptions),
-    /// Restore the file of a single frame
+    /// Decompress a single frame
     Decompress(frames::DecompressOptions),
     /// Show a model in the browser
     View(view::Options),
     /// Serve a folder over HTTP with ranges, for demos and tests
     Serve(serve::Options),
-    /// Serve a model hub in which packed files appear unpacked
+    /// Serve a model hub that shows packed files as the originals
     #[cfg(feature = "gateway")]
     Gateway(gateway::Options),
     /// Keep packed objects in git-lfs
     #[cfg(feature = "lfs")]
     Lfs(lfs::Options),
-    /// Pack what is pushed to a model hub, or what a plan lists
+    /// Pack the files pushed to a model hub or listed in a plan
     #[cfg(feature = "worker")]
     Worker(worker::Options),
-    /// Time packing and unpacking in memory
+    /// Measure the speed of packing and unpacking in memory
     Bench(bench::Options),
-    /// Print what a shell needs to complete verbs, options and values
+    /// Print a shell script that completes verbs, options and values
     Completions(completions::Options),
-    /// Print the manual page, or write the pages of all verbs to a folder
+    /// Print the manual page or write the pages of all verbs to a folder
     Man(man::Options),
 }
 
@@ -206,7 +207,8 @@ fn main() -> ExitCode {
         Verb::Completions(options) => completions::run(&options).map_err(Failure::from),
         Verb::Man(options) => man::run(&options).map_err(Failure::from),
     };
-    // Work whose files a signal has removed fails; that is not worth a word.
+    // After a signal has removed unfinished files, the work on them fails. Such an
+    // error is not worth reporting.
     stop::wait_if_stopped();
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -220,9 +222,9 @@ type Outcome = Result<(), Failure>;
 
 /// The reason why a verb failed.
 enum Failure {
-    /// An error that is not printed yet.
+    /// An error that has not been printed yet.
     Error(Error),
-    /// Some of several inputs failed, and their errors are printed. This is the
+    /// Some of several inputs failed and their errors have been printed; contains the
     /// exit status.
     Reported(u8),
 }
@@ -233,8 +235,8 @@ impl From<Error> for Failure {
     }
 }
 
-/// Does `work` on every input. An error with one of several does not keep the
-/// others from being worked on.
+/// Calls `work` for every input. If one of several inputs fails, the others are still
+/// processed.
 fn each<I: ExactSizeIterator>(
     inputs: I,
     json: bool,
@@ -259,7 +261,7 @@ fn each<I: ExactSizeIterator>(
     }
 }
 
-/// Replaces every folder that has no checkpoint of its own by the checkpoints in its
+/// Replaces every folder that is no checkpoint itself with the checkpoints in its
 /// subfolders, such as the models of a diffusion pipeline.
 fn checkpoints(inputs: &[Location]) -> Vec<Location> {
     let all = inputs.iter().map(|input| {
@@ -272,11 +274,11 @@ fn checkpoints(inputs: &[Location]) -> Vec<Location> {
     all.flatten().collect()
 }
 
-/// Prints an error, and returns its exit status.
+/// Prints an error and returns its exit status.
 fn conclude(error: &Error, json: bool) -> ExitCode {
     match Left::of(error) {
         Some(Left::Satisfied) => return ExitCode::SUCCESS,
-        // Whoever has closed the pipe knows the reason.
+        // The reader closed the pipe itself, so no message is needed.
         Some(Left::CutOff) => return ExitCode::from(CUT_OFF),
         None => {}
     }
@@ -284,11 +286,11 @@ fn conclude(error: &Error, json: bool) -> ExitCode {
     ExitCode::from(status(error))
 }
 
-/// The status that shells report for a program ended by `SIGPIPE`: the reader of a
-/// result has left before its end.
+/// The status that shells report for a program ended by `SIGPIPE`. It is used when the
+/// reader of a result closes the pipe early.
 const CUT_OFF: u8 = 141;
 
-/// Shows what clap says of the arguments: its help, or what is wrong.
+/// Prints clap's message: the help, or an error in the arguments.
 fn misunderstood(error: &clap::Error) -> ExitCode {
     let status = u8::try_from(error.exit_code()).unwrap_or(2);
     let printed = error.render().to_string();
@@ -299,26 +301,26 @@ fn misunderstood(error: &clap::Error) -> ExitCode {
         report(&Error::Usage(message.trim_end().into()), true);
         return ExitCode::from(status);
     }
-    // It quotes arguments as they are; a file's name may be among them.
+    // The message quotes arguments, which may be file names with control characters.
     let is_unsafe = |character| character != '\n' && zstn::display::is_unsafe(character);
     match text.contains(is_unsafe) || text != printed {
         true => text.lines().for_each(|line| say!("{line}")),
-        // In colour; nobody listens to a closed pipe.
+        // Prints in colour; a failure to print is ignored.
         false => drop(error.print()),
     }
     ExitCode::from(status)
 }
 
-/// A file that would grow past the limit set for this process (`ulimit -f`)
-/// becomes an error of that write; by default the signal ends the process,
-/// which would leave its hidden files behind.
+/// Makes a write fail that would exceed the maximum file size of this process (`ulimit
+/// -f`). Otherwise, the signal `SIGXFSZ` would end the process without removing its
+/// hidden temporary files.
 fn report_full_quota() {
     #[cfg(unix)]
     let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, std::sync::Arc::default());
 }
 
-/// Raises the number of files that may be open as far as the system allows, since a
-/// checkpoint may have thousands.
+/// Raises the limit of open files as far as the system permits, because a checkpoint
+/// may consist of thousands of files.
 fn raise_descriptor_limit() {
     #[cfg(unix)]
     {
@@ -328,7 +330,7 @@ fn raise_descriptor_limit() {
         let limit = getrlimit(Resource::Nofile);
         let most = limit.maximum.unwrap_or(MACOS_MAX).min(ENOUGH);
         if limit.current.is_some_and(|current| current < most) {
-            // Without it, fewer files can be open.
+            // If this fails, fewer files can be open.
             let _ = setrlimit(
                 Resource::Nofile,
                 Rlimit {
@@ -340,7 +342,8 @@ fn raise_descriptor_limit() {
     }
 }
 
-/// Prints a warning of the library. With `--json`, standard error has JSON alone.
+/// Prints a warning of the library. With `--json`, it is JSON, because standard error
+/// then contains only JSON.
 fn warn(text: &str) {
     match std::env::args_os().any(|argument| argument == "--json") {
         true => say::json(&serde_json::json!({ "warning": { "message": text } })),

@@ -30,8 +30,8 @@ pub fn run(options: &Options) -> Result<()> {
     write(&all, folder)
 }
 
-/// Writes the pages of a command and of those below it. Existing pages
-/// are overwritten, as by any installer.
+/// Writes the pages of a command and of its subcommands. Existing pages are
+/// overwritten, as by any installer.
 fn write(command: &Command, folder: &std::path::Path) -> Result<()> {
     let name = command.get_display_name().unwrap_or(command.get_name());
     let mut output = Output::create(&folder.join(format!("{name}.1")))?;

@@ -1,4 +1,4 @@
-//! Options for inputs that have an address.
+//! Options for inputs and outputs on servers.
 
 use std::fs::File;
 use std::io::Read;
@@ -12,41 +12,39 @@ use zstn::{Error, Location, Result};
 use super::arguments::Destination;
 use super::size;
 
-/// The longest file of headers, in bytes; servers refuse longer ones.
+/// Maximum length of a file of headers, in bytes. Servers refuse longer headers.
 const MAX_HEADERS_BYTES: u64 = 256 << 10;
 
-/// The longest wait that `--timeout` can ask for: a day.
+/// Maximum value of `--timeout` in seconds: one day.
 const MAX_SECONDS: u64 = 24 * 60 * 60;
 
 /// Limits for requests to servers.
 #[derive(Args)]
 pub struct Patience {
-    /// Repeat a request that failed for a reason that may pass up to N times
-    /// [default: 3]
+    /// Retry a request that failed for a transient reason up to N times [default: 3]
     #[arg(long, value_name = "N")]
     retries: Option<u32>,
-    /// Give up after N seconds without progress, repeated requests included
-    /// [default: 55]
+    /// Give up after N seconds without progress, including retries [default: 55]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MAX_SECONDS))]
     timeout: Option<u64>,
     #[command(flatten)]
     certificates: Certificates,
 }
 
-/// Certificates that are trusted in addition.
+/// Certificates that are trusted in addition to the system's.
 #[derive(Args)]
 pub struct Certificates {
-    /// Trust the certificates in a PEM file as well, such as those of a company's
-    /// own authority
+    /// Also trust the certificates in a PEM file, such as those of a company's own
+    /// authority
     #[arg(long, value_name = "FILE")]
     pub ca_certificate: Option<PathBuf>,
 }
 
 impl Certificates {
-    /// Trusts them in all connections of this process from now on.
+    /// Trusts the certificates in all further connections of this process.
     ///
     /// # Errors
-    /// A file of certificates that cannot be used.
+    /// If the file of certificates cannot be used.
     pub fn trust(&self) -> Result<()> {
         match &self.ca_certificate {
             Some(file) => zstn::source::trust_certificates(file),
@@ -55,17 +53,18 @@ impl Certificates {
     }
 }
 
-/// What verbs that read single tensors do with servers that send whole files alone.
+/// The limit for downloading whole files from servers without ranges, for verbs that
+/// read single tensors.
 #[derive(Args, Clone, Copy)]
 pub struct FullDownload {
-    /// Read a file of up to SIZE whole if its server ignores range requests, 0
-    /// for none [default: 64M]
+    /// If a server ignores range requests, read files of up to SIZE whole; 0 for none
+    /// [default: 64M]
     #[arg(long, value_name = "SIZE", value_parser = size::parse, help_heading = "Addresses")]
     max_full_download: Option<u64>,
 }
 
 impl FullDownload {
-    /// Sets it in some options, if it is given.
+    /// Sets the limit in `http`, if it is given.
     pub fn add_to(self, mut http: HttpOptions) -> HttpOptions {
         if let Some(bytes) = self.max_full_download {
             http.max_full_download_bytes = bytes;
@@ -77,12 +76,11 @@ impl FullDownload {
 #[derive(Args)]
 #[command(next_help_heading = "Addresses")]
 pub struct Network {
-    // Any text is taken here: clap would print one that it refuses, and with it
-    // a token.
-    /// Send a header to the server of the input, or of the output if no input
-    /// is on one, and to no other, like
-    /// 'Authorization: Bearer TOKEN'; @FILE reads them from a file, one a
-    /// line, which keeps them out of the list of processes (repeatable)
+    // There is no value parser: clap would print a value that the parser rejects, which
+    // may contain a token.
+    /// Send a header, like 'Authorization: Bearer TOKEN', only to the server of the
+    /// input, or to that of the output if no input is on a server; @FILE reads headers
+    /// from a file, one per line, which keeps them out of the process list (repeatable)
     #[arg(long = "header", value_name = "NAME: VALUE|@FILE")]
     headers: Vec<String>,
     #[command(flatten)]
@@ -90,10 +88,10 @@ pub struct Network {
 }
 
 impl Patience {
-    /// Returns options with these limits.
+    /// Returns HTTP options with these limits.
     ///
     /// # Errors
-    /// A file of certificates that cannot be used.
+    /// If the file of certificates cannot be used.
     pub fn options(&self) -> Result<HttpOptions> {
         self.certificates.trust()?;
         let mut options = HttpOptions::default();
@@ -102,7 +100,7 @@ impl Patience {
         }
         if let Some(seconds) = self.timeout {
             let timeout = Duration::from_secs(seconds);
-            // A long one has time for a second attempt.
+            // If the timeout is long enough, it leaves time for a second attempt.
             options.idle_timeout = timeout.min(options.idle_timeout.max(timeout / 2));
             options.connect_timeout = options.connect_timeout.min(timeout);
             options.give_up_after = timeout;
@@ -112,14 +110,14 @@ impl Patience {
 }
 
 impl Network {
-    /// Returns the options for work on `inputs`. Their server gets the headers;
-    /// other addresses, such as that of a base, are not inputs in this sense.
+    /// Returns the HTTP options for reading `inputs`. Only their server receives the
+    /// headers. Other addresses, such as that of a base, are not among the inputs.
     pub fn options(&self, inputs: &[Location]) -> Result<HttpOptions> {
         self.options_for(inputs, &[])
     }
 
-    /// Returns the options for work that makes `outputs` from `inputs`. If no input
-    /// is on a server, that of the outputs gets the headers.
+    /// Returns the HTTP options for writing `outputs` from `inputs`. If no input is on
+    /// a server, the server of the outputs receives the headers.
     pub fn options_for(&self, inputs: &[Location], outputs: &[Destination]) -> Result<HttpOptions> {
         let mut options = self.patience.options()?;
         if self.headers.is_empty() {
@@ -139,8 +137,9 @@ impl Network {
     }
 }
 
-/// Returns the origin that all `inputs` with one have, or if none has one, the
-/// `outputs`. Several are refused: a token for one server is not for another.
+/// Returns the common origin of all `inputs` on a server or, if there are none, of all
+/// `outputs`. Several origins are refused, because a token for one server must not
+/// reach another.
 fn server(inputs: &[Location], outputs: &[Destination]) -> Result<String> {
     let mut origins: Vec<String> = inputs.iter().filter_map(Location::origin).collect();
     if origins.is_empty() {
@@ -161,7 +160,7 @@ fn server(inputs: &[Location], outputs: &[Destination]) -> Result<String> {
     }
 }
 
-/// Adds a header. Errors do not show it.
+/// Adds a header. Error messages do not contain it.
 fn add(options: HttpOptions, server: &str, header: &str, what: &str) -> Result<HttpOptions> {
     let (name, value) = header.split_once(':').ok_or_else(|| {
         Error::Usage(format!(

@@ -1,4 +1,4 @@
-//! The destinations of results, and default names.
+//! Destinations of results and their default names.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -10,15 +10,15 @@ use zstn_core::catalog::IndexName;
 
 use super::arguments::{self, Destination};
 
-/// The end of the name of a folder that was packed.
+/// Suffixes of folders with packed files.
 const PACKED_SUFFIXES: [&str; 2] = ["-zstn", "-z4dm"];
 
-/// The `-o` of verbs with any number of inputs.
+/// The `-o` option of verbs that accept several inputs.
 #[derive(Args)]
 pub struct Outputs {
-    /// Output: a path, an address such as s3://bucket/name, or `-` for standard
-    /// output; a folder if there are several inputs
-    /// [default: next to the input, under a name made from the input's]
+    /// Output: a path, an address such as s3://bucket/name, or `-` for standard output;
+    /// a folder if there are several inputs [default: next to the input, with a name
+    /// derived from the input's]
     #[arg(short, long, value_parser = arguments::destination())]
     output: Option<Destination>,
     /// Write to standard output, like -o -
@@ -27,8 +27,7 @@ pub struct Outputs {
 }
 
 impl Outputs {
-    /// Returns where the result of each input goes. `name` gives the default
-    /// name of one.
+    /// Returns the destination for each input. `name` gives the default names.
     pub fn destinations(&self, inputs: &[Location], name: &Naming) -> Result<Vec<Destination>> {
         let output = match self.stdout {
             true => Some(&Destination::Stdout),
@@ -43,7 +42,7 @@ impl Outputs {
         if let [input] = inputs {
             let is_several = input.is_folder() || input.is_index();
             return Ok(vec![match output {
-                // A file goes into a folder that exists.
+                // A single result is written into an existing folder.
                 Some(output) if (is_several && !name.is_one_file()) || !output.is_folder() => {
                     output.clone()
                 }
@@ -73,27 +72,27 @@ impl Outputs {
     }
 }
 
-/// The default name of a result.
+/// The rule for default names of results.
 pub enum Naming {
-    /// The name of the input with this extension; of a checkpoint in several
-    /// files a folder whose name ends in it after a hyphen.
+    /// The input's name with this extension. For a checkpoint in several files, it is a
+    /// folder whose name has the extension appended after a hyphen.
     Packed(&'static str),
-    /// The name of the input with `.safetensors`; of packed files a folder
-    /// without that end.
+    /// The input's name with the extension `.safetensors`. For a folder of packed
+    /// files, it is the folder's name without its suffix.
     Unpacked,
-    /// The name of the input with `.sketch`, always one file.
+    /// The input's name with the extension `.sketch`. The result is always one file.
     Sketch,
 }
 
 impl Naming {
-    /// Returns the path of the result of `input`: next to it, or in the current
-    /// folder if it has an address.
+    /// Returns the default path for `input`: next to it, or in the current folder if it
+    /// is an address.
     fn of(&self, input: &Location) -> Result<PathBuf> {
         match input {
             Location::Path(folder) if input.is_folder() => {
                 let folder = match folder.file_name() {
                     Some(_) => folder.clone(),
-                    // `.` and the like have a name only in full.
+                    // `.` and similar paths have a file name only after resolving them.
                     None => folder
                         .canonicalize()
                         .map_err(|error| Error::io(format!("open {}", folder.display()), error))?,
@@ -122,7 +121,7 @@ impl Naming {
         }
     }
 
-    /// Returns whether the result of several files is one file, too.
+    /// Returns whether the result for a checkpoint in several files is one file.
     fn is_one_file(&self) -> bool {
         matches!(self, Self::Sketch)
     }
@@ -135,7 +134,7 @@ impl Naming {
         }
     }
 
-    /// Returns the name of a folder of results for the folder `name`.
+    /// Returns the name of the result for the folder `name`.
     fn folder(&self, name: &OsStr) -> OsString {
         let appended = |suffix: &str| {
             let mut name = name.to_owned();
@@ -159,8 +158,8 @@ impl Naming {
         }
     }
 
-    /// Returns the name of a folder of results for an index, whose own name
-    /// has the form of an [`IndexName`].
+    /// Returns the name of the result for the index `file`, whose stem is taken if it
+    /// is an [`IndexName`].
     fn of_index(&self, file: &OsStr) -> OsString {
         let Some(text) = file.to_str() else {
             return self.folder(file);

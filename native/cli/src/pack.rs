@@ -25,8 +25,8 @@ use super::{Outcome, each, family, print, progress, say, size};
 #[derive(Args)]
 #[command(mut_arg("base", Bases::or_auto))]
 pub struct Options {
-    /// Safetensors files, .safetensors.index.json of sharded checkpoints, or
-    /// local folders: paths, addresses, or - for standard input
+    /// Safetensors files, .safetensors.index.json of sharded checkpoints, or local
+    /// folders: paths, addresses, or - for standard input
     #[arg(required = true, value_name = "INPUT", value_parser = arguments::location())]
     inputs: Vec<Location>,
     #[command(flatten)]
@@ -44,15 +44,14 @@ pub struct Options {
     threads: Threads,
     #[command(flatten)]
     memory: Memory,
-    /// Leave out the checksums and digests that show damage
+    /// Omit the checksums and digests that detect damage
     #[arg(long)]
     no_integrity: bool,
-    /// Leave out the statistics of the tensors, which viewers show without
-    /// reading weights
+    /// Omit the statistics of the tensors, which viewers show without reading weights
     #[arg(long)]
     no_statistics: bool,
-    /// SHA-256 of INPUT, one file, as in its Git LFS oid: it is not computed but
-    /// taken on trust. Unpacking and verifying compare it, and fail if it is wrong
+    /// SHA-256 of INPUT, a single file, as in its Git LFS oid; it is stored without
+    /// being checked. Unpacking and verifying check it and fail if it is wrong
     #[arg(
         long,
         value_name = "HEX",
@@ -60,8 +59,8 @@ pub struct Options {
         conflicts_with_all = ["base", "no_integrity"]
     )]
     sha256: Option<[u8; 32]>,
-    /// Pack a file that ends before its tensors do as one frame, instead of
-    /// refusing it
+    /// Pack a truncated file, which ends before its tensors do, as a single frame
+    /// instead of refusing it
     #[arg(long)]
     allow_truncated: bool,
     #[command(flatten)]
@@ -72,15 +71,15 @@ pub struct Options {
     network: Network,
 }
 
-/// Effort as it is spelled on the command line.
+/// The effort, as spelled on the command line.
 #[derive(Clone, Copy, Default, ValueEnum)]
 pub enum Effort {
     /// A third faster than balanced, about 1 % larger
     Fast,
     #[default]
     Balanced,
-    /// 10 to 30 times the processor time of balanced, 0.2 to 2 % smaller; 120 to
-    /// 220 times for 4-bit values, up to 16 % smaller with a scale for each row
+    /// 10 to 30 times the processor time of balanced, 0.2 to 2 % smaller; 120 to 220
+    /// times for 4-bit values, up to 16 % smaller with a scale per row
     Max,
 }
 
@@ -94,11 +93,11 @@ impl From<Effort> for zstn::Effort {
     }
 }
 
-/// Whether a file may need a newer reader.
+/// Selects whether extension frames are written.
 #[derive(Args, Clone, Copy, Default)]
 pub struct Extended {
     /// Write extension frames where they are smaller; zstn reads them without an
-    /// option, z4ai refuses a file with one
+    /// option, but z4ai refuses a file that has one
     #[arg(long)]
     extended: bool,
 }
@@ -227,7 +226,7 @@ pub fn run(options: &Options) -> Outcome {
     })
 }
 
-/// Says that the name of an output promises another kind of file than it becomes.
+/// Prints a note if the extension of an output does not match the file's format.
 fn say_other_kind(destination: &Destination, kind: Kind) {
     let path = destination.path().unwrap_or_default();
     let extension = path.extension().and_then(|extension| extension.to_str());
@@ -297,7 +296,7 @@ fn say(
     }
 }
 
-/// Says that an upload was continued, if it was.
+/// Prints a note if an upload was resumed.
 pub fn say_upload(upload: Option<Uploaded>) {
     if let Some(upload) = upload.filter(|upload| upload.parts_reused > 0) {
         let (reused, parts) = (upload.parts_reused, upload.parts);
@@ -305,7 +304,7 @@ pub fn say_upload(upload: Option<Uploaded>) {
     }
 }
 
-/// Describes an upload; `null` if there was none.
+/// Returns an upload as JSON, or `null` if there was none.
 pub fn upload_json(upload: Option<Uploaded>) -> Value {
     upload.map_or(Value::Null, |upload| {
         json!({
@@ -315,7 +314,8 @@ pub fn upload_json(upload: Option<Uploaded>) -> Value {
     })
 }
 
-/// Returns how many tensors of a delta are stored in which way, if it is one.
+/// Describes how the tensors of a delta are stored. Returns an empty string for other
+/// files.
 fn shares(file: &PackedFile) -> String {
     match file.storage {
         Storage::Delta {
@@ -362,12 +362,12 @@ fn file_json(file: &PackedFile) -> Value {
     object
 }
 
-/// Returns the path of a file that was written, `-` for standard output.
+/// Returns the path of an output, or `-` for standard output.
 pub fn output_json(path: Option<&std::path::Path>) -> String {
     path.map_or_else(|| "-".into(), |path| path.display().to_string())
 }
 
-/// Describes the rest of a folder.
+/// Returns the other files of a folder as JSON.
 pub fn folder_json(folder: &FolderReport) -> Value {
     let texts = |paths: &[std::path::PathBuf]| {
         let paths = paths.iter().map(|path| path.display().to_string());
@@ -386,8 +386,9 @@ pub fn folder_json(folder: &FolderReport) -> Value {
     })
 }
 
-/// Says what was copied; and always what was not: without it the result looks
-/// complete.
+/// Prints the files that were copied. Files and tensors that are missing from the
+/// result are printed even with `--quiet`, because the result looks complete without
+/// them.
 pub fn say_others(folder: &FolderReport, quiet: bool) {
     let texts = |paths: &[std::path::PathBuf]| {
         let paths = paths.iter().map(|path| path.display().to_string());
@@ -420,7 +421,7 @@ pub fn say_others(folder: &FolderReport, quiet: bool) {
     }
 }
 
-/// Returns names for people, at most 20 of them.
+/// Joins names for a message, at most 20 of them.
 pub fn list(names: &[String]) -> String {
     const MOST: usize = 20;
     match names.split_at_checked(MOST) {
@@ -431,7 +432,7 @@ pub fn list(names: &[String]) -> String {
     }
 }
 
-/// Returns `1 file`, `2 files`.
+/// Returns a count with its noun: `1 file`, `2 files`.
 pub fn count(count: usize, noun: &str) -> String {
     match count {
         1 => format!("1 {noun}"),

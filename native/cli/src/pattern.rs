@@ -1,11 +1,11 @@
-//! Patterns for names of tensors, as shells have them for files.
+//! Patterns for tensor names, with the syntax of shell patterns.
 
 use std::convert::Infallible;
 use std::str::FromStr;
 
-/// A name, or a pattern: `*` stands for any characters, dots included, `?` for one,
-/// `[0-3]` for one of several and `[!0-3]` for any other. A `[` without a `]` stands
-/// for itself.
+/// A name or a pattern: `*` matches any characters, including dots, `?` matches one
+/// character, `[0-3]` one of several and `[!0-3]` any other. A `[` without a matching
+/// `]` is an ordinary character.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pattern {
     text: String,
@@ -64,12 +64,12 @@ impl FromStr for Pattern {
     }
 }
 
-/// Reads a class after its `[`; returns it and what follows.
+/// Parses a class after its `[`. Returns it with the remaining text.
 fn class(text: &str) -> Option<(Part, &str)> {
     let inner = text.strip_prefix('!');
     let is_negated = inner.is_some();
     let inner = inner.unwrap_or(text);
-    // A ] that comes first is one of the characters.
+    // A `]` in the first place is one of the characters.
     let first_len = inner.chars().next()?.len_utf8();
     let end = first_len + inner[first_len..].find(']')?;
     let members: Vec<char> = inner[..end].chars().collect();
@@ -90,23 +90,23 @@ fn pushed<T>(mut all: Vec<T>, one: T) -> Vec<T> {
 }
 
 impl Pattern {
-    /// Returns the text it was made of.
+    /// Returns the text of the pattern.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Returns whether it may match other names than its own text.
+    /// Returns whether the pattern contains wildcards.
     pub fn is_wild(&self) -> bool {
         self.parts.iter().any(|part| !matches!(part, Part::Char(_)))
     }
 
-    /// Returns whether `name` is matched, or is the text itself.
+    /// Returns whether `name` matches the pattern or equals its text.
     pub fn matches(&self, name: &str) -> bool {
         self.text == name || self.matches_wild(name)
     }
 
-    /// Goes back to the last `*` alone, so the time is at most the product of both
-    /// lengths.
+    /// Matches with backtracking to the last `*` only, so the time is at most
+    /// proportional to the product of both lengths.
     fn matches_wild(&self, name: &str) -> bool {
         let mut part = 0;
         let mut rest = name.chars();

@@ -1,4 +1,4 @@
-//! Progress bars: on a terminal, on standard error, and nowhere else.
+//! Progress bars, which are shown only if standard error is a terminal.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
@@ -9,10 +9,10 @@ use super::arguments::Report;
 use super::size;
 use super::verbose::{self, Direction};
 
-/// The bar that is drawn, if there is one.
+/// The bar that is shown, if any.
 static DRAWN: Mutex<Option<ProgressBar>> = Mutex::new(None);
 
-/// Runs `write`, which writes to standard error, without tearing a bar.
+/// Calls `write`, which writes to standard error, without garbling the bar.
 pub fn above_bar(write: impl FnOnce()) {
     let bar = DRAWN.lock().unwrap_or_else(PoisonError::into_inner).clone();
     match bar {
@@ -21,12 +21,12 @@ pub fn above_bar(write: impl FnOnce()) {
     }
 }
 
-/// A bar that the library drives.
+/// A progress bar that implements the library's [`zstn::Progress`].
 pub struct Watch {
     bar: ProgressBar,
     label: String,
     fetching: AtomicBool,
-    /// What is said of tensors that are done.
+    /// The direction in which finished tensors are logged; `None` without `--verbose`.
     tensors: Option<Direction>,
 }
 
@@ -89,7 +89,7 @@ impl Drop for Watch {
     }
 }
 
-/// A bar that learns its length when the work begins.
+/// Shows a bar. Its length is set when the work begins.
 pub fn watch(label: &str, direction: Direction, report: Report) -> Watch {
     let bar = bar(label, report.is_silent());
     *DRAWN.lock().unwrap_or_else(PoisonError::into_inner) = Some(bar.clone());
@@ -101,7 +101,7 @@ pub fn watch(label: &str, direction: Direction, report: Report) -> Watch {
     }
 }
 
-/// A bar that has no length yet.
+/// Returns a bar without a length.
 fn bar(label: &str, quiet: bool) -> ProgressBar {
     if quiet {
         return ProgressBar::hidden();

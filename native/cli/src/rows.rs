@@ -1,4 +1,4 @@
-//! `--rows`: part of a tensor.
+//! `--rows`: a range of a tensor's rows.
 
 use std::ops::Range;
 use std::str::FromStr;
@@ -7,12 +7,12 @@ use zstn::{Error, Reader, Result, RowsPlan};
 
 use super::size;
 
-/// Rows as they are written: `5`, `5..7`, `5:7`. An end left out is the
-/// tensor's; a negative number counts from there.
+/// A range of rows: `5`, `5..7`, `5:7`. If a bound is omitted, the range begins or ends
+/// where the tensor does. A negative number counts from the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
     start: Bound,
-    /// The first row not wanted.
+    /// The bound after the last row.
     end: Bound,
 }
 
@@ -20,7 +20,7 @@ pub struct Bounds {
 enum Bound {
     /// Counted from the first row.
     FromStart(u64),
-    /// Counted back from the end of the tensor, 0 for the end itself.
+    /// Counted back from the end of the tensor; 0 is the end itself.
     FromEnd(u64),
 }
 
@@ -58,7 +58,7 @@ impl FromStr for Bounds {
     }
 }
 
-/// Reads one end; `None` if it is left out.
+/// Parses a bound, which is `None` if it is omitted.
 fn bound(text: &str) -> Result<Option<Bound>, String> {
     let text = text.trim();
     if text.is_empty() {
@@ -80,7 +80,8 @@ fn bound(text: &str) -> Result<Option<Bound>, String> {
 }
 
 impl Bounds {
-    /// For a tensor of `count` rows, of which none may be missing.
+    /// Returns the rows of a tensor with `count` rows. Fails if a negative bound is
+    /// before the first row.
     fn of(self, count: u64) -> Result<Range<u64>> {
         let [start, end] = [self.start, self.end].map(|bound| match bound {
             FromStart(number) => Ok(number),
@@ -91,8 +92,8 @@ impl Bounds {
             }),
         });
         let (start, end) = (start?, end?);
-        // An end that was left out comes after any start, so that the reader
-        // names a start that is not in the tensor.
+        // If the end is omitted and the start lies beyond it, the range is empty, so
+        // that the reader reports the start as out of range.
         let end = match self.end {
             FromEnd(0) => end.max(start),
             _ => end,
@@ -106,13 +107,13 @@ impl Bounds {
     }
 }
 
-/// Plans how to read these rows of the tensor called `name`.
+/// Plans how to read the rows of the tensor `name`.
 pub fn plan(reader: &Reader, name: &str, bounds: &Bounds) -> Result<RowsPlan> {
     let count = reader.find(name)?.shape.first().copied();
     reader.plan_rows(name, bounds.of(count.unwrap_or(0))?)
 }
 
-/// Returns what is fetched for them, for people.
+/// Returns a description of how much is fetched for the rows.
 pub fn cost(reader: &Reader, rows: &RowsPlan) -> Result<String> {
     let stored = size::bytes(rows.stored_len_bytes());
     let tensor = reader.find(rows.name())?;

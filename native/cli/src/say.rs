@@ -1,4 +1,4 @@
-//! Lines on standard error, for people.
+//! Messages on standard error.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -8,9 +8,9 @@ use zstn::display::Escaped;
 use super::escaped::Json;
 use super::{progress, stop};
 
-/// Writes a line to standard error as `eprintln!` does, with two differences:
-/// a closed standard error does not cause a panic, and characters that a
-/// terminal may act on are escaped, newlines included.
+/// Writes a line to standard error like `eprintln!`, with two differences: it does not
+/// panic if standard error is closed, and it escapes characters that a terminal may
+/// interpret, including newlines.
 macro_rules! say {
     ($($argument:tt)*) => {
         $crate::say::line(format_args!($($argument)*))
@@ -18,7 +18,7 @@ macro_rules! say {
 }
 pub(super) use say;
 
-/// Writes one line; what [`say!`] calls.
+/// Writes one line; called by [`say!`].
 pub fn line(text: fmt::Arguments<'_>) {
     write(format!("{}\n", Escaped(text)).as_bytes());
 }

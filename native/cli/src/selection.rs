@@ -1,4 +1,4 @@
-//! The tensors of a model that a verb shows, and their order.
+//! Selecting and ordering the tensors that a verb shows.
 
 use std::cmp::Ordering;
 
@@ -9,7 +9,7 @@ use zstn_core::model::{Model, Tensor};
 
 use super::pattern::Pattern;
 
-/// Options for a choice among tensors.
+/// Options that select and order tensors.
 #[derive(Args)]
 pub struct Selection {
     /// Only tensors whose names match, like 'layers.3.*' (repeatable)
@@ -22,7 +22,7 @@ pub struct Selection {
     /// ratio
     #[arg(long, value_enum, default_value_t, value_name = "BY")]
     sort: Order,
-    /// Turn the order around
+    /// Reverse the order
     #[arg(short, long)]
     reverse: bool,
 }
@@ -42,12 +42,12 @@ fn dtype(text: &str) -> Result<Dtype, String> {
 }
 
 impl Selection {
-    /// Returns whether tensors may be left out.
+    /// Returns whether the options may exclude tensors.
     pub fn is_partial(&self) -> bool {
         !self.names.is_empty() || !self.dtypes.is_empty()
     }
 
-    /// Returns the numbers of the tensors in their order.
+    /// Returns the numbers of the selected tensors, in order.
     ///
     /// # Errors
     /// [`Error::Usage`] if a pattern matches no name.
@@ -90,7 +90,8 @@ impl Order {
             Self::Size => b.len_bytes().cmp(&a.len_bytes()),
             Self::Stored => stored(b).cmp(&stored(a)),
             Self::Ratio => {
-                // a/b > c/d as a·d > c·b; what is stored with another comes last.
+                // a/b > c/d is compared as a·d > c·b. Tensors without stored bytes of
+                // their own are last.
                 let [(a_len, a_stored), (b_len, b_stored)] = [a, b].map(|tensor| {
                     let stored = u128::from(stored(tensor));
                     match stored {
@@ -104,19 +105,19 @@ impl Order {
     }
 }
 
-/// Returns the numbers of the tensors that a pattern matches, as the model has
-/// them; of a plain name, that of its tensor.
+/// Returns the numbers of the tensors that a pattern matches, in the model's order. A
+/// tensor whose name is the pattern's text takes precedence.
 ///
 /// # Errors
-/// Those of [`Reader::find`] for a name that is not there, and [`Error::Usage`] for
-/// a pattern that matches none.
+/// The errors of [`Reader::find`] for a name that does not exist, and [`Error::Usage`]
+/// for a pattern without matches.
 pub fn matching(reader: &Reader, pattern: &Pattern) -> Result<Vec<usize>> {
     let model: &Model = reader.model();
     if let Ok(number) = model.find(pattern.text()) {
         return Ok(vec![number]);
     }
     if !pattern.is_wild() {
-        // For the error, which names the file and similar names.
+        // Returns the error, which names the file and similar tensor names.
         reader.find(pattern.text())?;
     }
     let tensors = model.tensors().iter().enumerate();

@@ -11,13 +11,12 @@ use super::{say, stop};
 
 #[derive(Args)]
 pub struct Options {
-    /// Folder with the files
+    /// Folder to serve
     #[arg(default_value = ".")]
     folder: PathBuf,
     #[command(flatten)]
     pub listen: Listen,
-    /// Follow links that lead out of FOLDER where they lead into DIR
-    /// (repeatable)
+    /// Follow links that lead out of FOLDER if they lead into DIR (repeatable)
     #[arg(long, value_name = "DIR")]
     follow_links_in: Vec<PathBuf>,
 }
@@ -38,7 +37,7 @@ impl Options {
         for folder in &self.follow_links_in {
             server = server.with_links_in(folder)?;
         }
-        // Without it in this program, the rest is served.
+        // If this program does not contain the viewer, the files are served without it.
         if let Ok(page) = zstn_serve::Page::included() {
             server = server.with_viewer(page);
         }
@@ -62,7 +61,7 @@ pub fn run(options: &Options) -> Result<()> {
     server.run(options.listen.log())
 }
 
-/// The link that is printed.
+/// The printed link to the viewer.
 mod viewer {
     use std::fs;
     use std::path::Path;
@@ -70,8 +69,8 @@ mod viewer {
     use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
     use zstn_core::catalog::{IndexName, Kind};
 
-    /// Returns the query that shows the first model in `folder`; nothing if there
-    /// is none.
+    /// Returns the query that opens the first model in `folder`, or an empty string if
+    /// there is none.
     pub fn query(folder: &Path) -> String {
         let entries = fs::read_dir(folder).into_iter().flatten().flatten();
         let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
@@ -84,7 +83,8 @@ mod viewer {
         })
     }
 
-    /// Returns what is shown first: the index of a model in shards, then packed files.
+    /// Returns the precedence of a file: indices of sharded models come first, then
+    /// packed files.
     fn rank(name: &str) -> Option<usize> {
         if name.starts_with('.') {
             return None;
@@ -96,7 +96,7 @@ mod viewer {
         let mut kinds = Kind::FILES.iter();
         let kind = kinds.find(|kind| kind.extension() == extension)?;
         match kind {
-            // It is shown together with its base.
+            // A delta is opened together with its base.
             Kind::Delta => None,
             Kind::Zstn => Some(1),
             _ => Some(2),

@@ -1,8 +1,8 @@
-//! Sizes, rates and ratios for people. MB is 10^6 bytes.
+//! Formatting of sizes, rates and ratios. 1 MB is 10^6 bytes.
 
 pub use zstn::display::size as bytes;
 
-/// Original over packed, `1.222×`.
+/// Returns original over packed, such as `1.222×`.
 pub fn ratio(original: u64, packed: u64) -> String {
     if packed == 0 {
         return "–".into();
@@ -10,13 +10,13 @@ pub fn ratio(original: u64, packed: u64) -> String {
     format!("{:.3}×", original as f64 / packed as f64)
 }
 
-/// `512 MB/s`.
+/// Returns a rate such as `512 MB/s`.
 pub fn rate(bytes: u64, seconds: f64) -> String {
     format!("{:.0} MB/s", bytes as f64 / 1e6 / seconds.max(1e-9))
 }
 
-/// Reads `512M`, `2GiB`, `1000000`: K, M, G, T are powers of 1024, as they
-/// are for memory everywhere else.
+/// Parses a size such as `512M`, `2GiB` or `1000000`. K, M, G and T are powers of 1024,
+/// as is usual for memory.
 pub fn parse(text: &str) -> Result<u64, String> {
     let wrong = || "a size is a whole number with K, M, G or T behind it, like 512M".to_owned();
     let text = text.trim();

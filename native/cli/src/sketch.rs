@@ -15,7 +15,7 @@ use super::{Outcome, each, pack, print, progress, say, size};
 
 #[derive(Args)]
 pub struct Options {
-    /// Checkpoints of any kind: files, .index.json of shards, or local folders, by
+    /// Checkpoints of any kind: files, .index.json of shards, or local folders, as
     /// paths or addresses, or - for standard input
     #[arg(required = true, value_name = "INPUT", value_parser = arguments::location())]
     inputs: Vec<Location>,
@@ -23,9 +23,9 @@ pub struct Options {
     outputs: Outputs,
     #[command(flatten)]
     bases: Bases,
-    /// Fetch plain checkpoints on servers as a whole, to digest their tensors;
-    /// without this only samples are fetched. Local files are always digested, and
-    /// packed ones hold digests
+    /// Fetch whole plain checkpoints from servers to digest their tensors; otherwise
+    /// only samples are fetched. Local files are always digested, and packed files
+    /// contain digests
     #[arg(long)]
     digests: bool,
     #[command(flatten)]

@@ -1,5 +1,5 @@
-//! Results on standard output. A reader that leaves ends a listing quietly, and is an
-//! error for the bytes of a result.
+//! Writing results to standard output. If the reader closes the pipe early, a listing
+//! ends without an error, but the bytes of a result end with one.
 
 use std::fmt::Display;
 use std::io::{self, BufWriter, StdoutLock, Write};
@@ -11,7 +11,7 @@ use zstn::{Error, Result};
 use super::escaped::Json;
 use super::stop;
 
-/// Many lines, buffered.
+/// Buffered standard output for text.
 pub struct Stdout(BufWriter<StdoutLock<'static>>);
 
 impl Stdout {
@@ -19,13 +19,13 @@ impl Stdout {
         Self(BufWriter::with_capacity(1 << 16, io::stdout().lock()))
     }
 
-    /// Appends a line. Characters that a terminal may act on are escaped,
-    /// newlines included.
+    /// Appends a line. Characters that a terminal may interpret are escaped, including
+    /// newlines.
     pub fn line(&mut self, text: impl Display) -> Result<()> {
         writeln!(self.0, "{}", Escaped(text)).map_err(failed)
     }
 
-    /// Appends a line of JSON, piece by piece as it is serialized.
+    /// Appends a line of JSON, which is written while it is serialized.
     pub fn json(&mut self, value: &(impl Serialize + ?Sized)) -> Result<()> {
         let mut serializer = serde_json::Serializer::with_formatter(&mut self.0, Json);
         value
@@ -35,21 +35,21 @@ impl Stdout {
         writeln!(self.0).map_err(failed)
     }
 
-    /// Appends bytes as they are. A reader that leaves before their end has got a
-    /// part of a result, which is an error.
+    /// Appends bytes unchanged. If the reader closes the pipe before their end, the
+    /// result is incomplete, which is an error.
     pub fn bytes(&mut self, bytes: &[u8]) -> Result<()> {
         let written = self.0.write_all(bytes).and_then(|()| self.0.flush());
         written.map_err(|error| Error::io("write standard output", error))
     }
 
-    /// Writes what is still buffered.
+    /// Writes the buffered text.
     pub fn finish(mut self) -> Result<()> {
         stop::wait_if_stopped();
         self.0.flush().map_err(failed)
     }
 }
 
-/// Standard output for bytes; its errors name it.
+/// Standard output for binary data. Its errors name standard output.
 pub struct RawStdout;
 
 impl Write for RawStdout {
@@ -62,7 +62,7 @@ impl Write for RawStdout {
     }
 }
 
-/// The bytes of a result could not be written.
+/// The error that the bytes of a result could not be written.
 #[derive(Debug, thiserror::Error)]
 #[error("standard output: {0}")]
 struct Unread(String);
@@ -83,22 +83,22 @@ fn failed(error: io::Error) -> Error {
     Error::io("write standard output", error)
 }
 
-/// The reader of a listing, such as `head`, has left: nothing is lost.
+/// The reader of a listing, such as `head`, has closed the pipe. This is not a failure.
 #[derive(Debug, thiserror::Error)]
 #[error("its reader has left")]
 struct SeenEnough;
 
-/// The consequence of an error for the exit status.
+/// The meaning of a closed pipe for the exit status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Left {
-    /// The reader of a listing has seen enough.
+    /// The reader of a listing has stopped early, which is not an error.
     Satisfied,
-    /// The reader of the bytes of a result has left before their end.
+    /// The reader of a result's bytes closed the pipe before their end.
     CutOff,
 }
 
 impl Left {
-    /// Returns what it means that a pipe was closed, if that is the error.
+    /// Returns the meaning of a closed pipe, or `None` for other errors.
     pub fn of(error: &Error) -> Option<Self> {
         let Error::Io { source, .. } = error else {
             return None;
@@ -107,19 +107,19 @@ impl Left {
             return None;
         }
         match source.get_ref() {
-            // The pipe itself.
+            // The error of the pipe itself.
             None => Some(Self::CutOff),
             Some(inner) if inner.is::<SeenEnough>() => Some(Self::Satisfied),
             Some(inner) if inner.is::<Unread>() => Some(Self::CutOff),
-            // A connection that was closed is an error like others.
+            // A closed network connection is an ordinary error.
             Some(_) => None,
         }
     }
 }
 
-/// A value that [`print`] takes.
+/// A value that [`print`] accepts.
 pub trait Printable {
-    /// Appends it as one line.
+    /// Appends the value as one line.
     fn print(&self, out: &mut Stdout) -> Result<()>;
 }
 
@@ -141,7 +141,7 @@ impl Printable for serde_json::Value {
     }
 }
 
-/// Writes one line to standard output, of text or of JSON.
+/// Writes one line of text or JSON to standard output.
 pub fn print(line: impl Printable) -> Result<()> {
     let mut out = Stdout::new();
     line.print(&mut out)?;

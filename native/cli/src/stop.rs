@@ -1,17 +1,17 @@
-//! Ctrl-C and the other signals that ask a program to end.
+//! Handling of Ctrl-C and other signals that stop a program.
 #![cfg_attr(unix, allow(unsafe_code))]
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The status that a shell reports for a program ended by Ctrl-C.
+/// The status that shells report for a program stopped by Ctrl-C.
 const STATUS: i32 = 130;
 
-/// True once the handler of a signal has begun.
+/// Set once the process is being stopped.
 static STOPPED: AtomicBool = AtomicBool::new(false);
 
-/// Has a signal remove what is half-made and end the process. A signal that
-/// is ignored, as `nohup` does with `SIGHUP` and shells do with `SIGINT` for
-/// commands in the background, stays ignored; the others are handled.
+/// Makes a signal remove unfinished files and end the process. Ignored signals stay
+/// ignored: `nohup` ignores `SIGHUP`, and shells ignore `SIGINT` for background
+/// commands.
 #[cfg(unix)]
 pub fn clean_up_when_stopped() {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -27,18 +27,18 @@ pub fn clean_up_when_stopped() {
     }
 }
 
-/// Has Ctrl-C remove what is half-made and end the process.
+/// Makes Ctrl-C remove unfinished files and end the process.
 #[cfg(not(unix))]
 pub fn clean_up_when_stopped() {
     let _ = ctrlc::try_set_handler(|| stop());
 }
 
-/// The signals that ask a server to end, caught before it listens, so that none of them
-/// ends the process without grace.
+/// The signals that stop a server. They are caught before it listens, so that none of
+/// them ends the process without the grace period.
 #[cfg(unix)]
 pub struct Caught(Option<signal_hook::iterator::Signals>);
 
-/// Catches the signals that ask a program to end. They wait for [`Caught::end_with`].
+/// Catches the signals that stop a program. They are handled by [`Caught::end_with`].
 #[cfg(unix)]
 pub fn catch() -> Caught {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -50,8 +50,8 @@ pub fn catch() -> Caught {
 
 #[cfg(unix)]
 impl Caught {
-    /// Has a first signal call `end`, and a second one remove what is half-made and end
-    /// the process.
+    /// Makes the first signal call `end`, and the second one remove unfinished files
+    /// and end the process.
     pub fn end_with(self, end: impl Fn() + Send + 'static) {
         let Some(mut signals) = self.0 else {
             return;
@@ -68,11 +68,11 @@ impl Caught {
     }
 }
 
-/// Ctrl-C, which is caught with [`Caught::end_with`].
+/// Ctrl-C, which is handled by [`Caught::end_with`].
 #[cfg(not(unix))]
 pub struct Caught;
 
-/// Prepares for Ctrl-C.
+/// Returns the handle for Ctrl-C.
 #[cfg(not(unix))]
 pub fn catch() -> Caught {
     Caught
@@ -80,8 +80,8 @@ pub fn catch() -> Caught {
 
 #[cfg(not(unix))]
 impl Caught {
-    /// Has a first Ctrl-C call `end`, and a second one remove what is half-made and end
-    /// the process.
+    /// Makes the first Ctrl-C call `end`, and the second one remove unfinished files
+    /// and end the process.
     pub fn end_with(self, end: impl Fn() + Send + 'static) {
         let is_second = AtomicBool::new(false);
         let _ = ctrlc::try_set_handler(move || match is_second.swap(true, Ordering::SeqCst) {
@@ -91,10 +91,10 @@ impl Caught {
     }
 }
 
-/// Removes what is half-made and ends the process.
+/// Removes unfinished files and ends the process.
 pub fn stop() -> ! {
-    // First of all: work that misses the removed files fails, and nobody
-    // wants to read that.
+    // The flag is set first: work whose files are removed fails, and its error must not
+    // be printed.
     STOPPED.store(true, Ordering::SeqCst);
     zstn::remove_unfinished();
     std::process::exit(STATUS);
@@ -102,8 +102,9 @@ pub fn stop() -> ! {
 
 #[cfg(unix)]
 fn is_ignored(signal: libc::c_int) -> bool {
-    // SAFETY: all zeros is a valid value of the structure; without a new
-    // action the call only writes the present one into it.
+    // SAFETY: all zeros is a valid `sigaction`, which is a plain C struct. `present` is
+    // valid for writes during the call, and because the new action is null, the call
+    // only writes the current action to it.
     unsafe {
         let mut present: libc::sigaction = std::mem::zeroed();
         libc::sigaction(signal, std::ptr::null(), &raw mut present) == 0
@@ -111,8 +112,8 @@ fn is_ignored(signal: libc::c_int) -> bool {
     }
 }
 
-/// Waits for the end of the process once a signal has asked for it, so that
-/// neither a message nor another exit status gets in first.
+/// Blocks until the process ends, if it is being stopped, so that neither a message nor
+/// another exit status comes first.
 pub fn wait_if_stopped() {
     while STOPPED.load(Ordering::SeqCst) {
         std::thread::park();

@@ -1,4 +1,4 @@
-//! Aligned tables without lines.
+//! Aligned tables without borders.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -9,18 +9,16 @@ use zstn::display::escaped;
 
 use super::stdout::Stdout;
 
-/// Columns of a terminal that a cell may claim for all others of its column;
-/// wider ones run over. One long name must not widen every line: the output
-/// would grow with lines times the longest name.
+/// Maximum width in terminal columns to which a cell can widen its column. Wider cells
+/// overflow. Otherwise, one long name would widen every line.
 const MAX_WIDTH: usize = 80;
 
-/// Dimensions that are listed one by one.
+/// Maximum number of dimensions that are printed.
 const MAX_DIMENSIONS: usize = 32;
 
-/// Prints a table with these headings; columns whose heading begins with `>`
-/// hold numbers and are aligned to the right. `rows` gives the same lines each
-/// time: once for the widths, once to print them, so that no table is held in
-/// memory.
+/// Prints a table. Columns whose heading begins with `>` are right-aligned. `rows` must
+/// return the same lines each time: it is called for the widths and again for printing,
+/// so that the table is never held in memory.
 pub fn print<'a, const N: usize, R>(headings: [&'a str; N], rows: impl Fn() -> R) -> Result<()>
 where
     R: Iterator<Item = [Cow<'a, str>; N]>,
@@ -55,22 +53,22 @@ where
     out.finish()
 }
 
-/// `key  value` lines.
+/// Returns lines of keys and values, with the values aligned.
 pub fn facts(rows: &[(&str, String)]) -> impl Iterator<Item = String> {
     let width = rows.iter().map(|(key, _)| key.len()).max().unwrap_or(0);
     rows.iter()
         .map(move |(key, value)| format!("{key:<width$}  {value}"))
 }
 
-/// Prints such lines to standard output.
+/// Prints lines of keys and values to standard output.
 pub fn print_facts(rows: &[(&str, String)]) -> Result<()> {
     let mut out = Stdout::new();
     facts(rows).try_for_each(|line| out.line(line))?;
     out.finish()
 }
 
-/// `[384, 1536]`, `scalar`; of very many dimensions the first and their
-/// number.
+/// Returns a shape such as `[384, 1536]` or `scalar`. A long shape is cut and its
+/// number of dimensions appended.
 pub fn shape(shape: &[u64]) -> String {
     if shape.is_empty() {
         return "scalar".into();
@@ -88,7 +86,7 @@ pub fn shape(shape: &[u64]) -> String {
     text
 }
 
-/// A name that is repeated in other lines than its own, cut if it is long.
+/// Shortens a long name that is printed in the line of another tensor.
 pub fn shortened(name: &str) -> Cow<'_, str> {
     let name = escaped(name);
     match name.char_indices().nth(MAX_WIDTH) {

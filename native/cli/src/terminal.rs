@@ -1,11 +1,11 @@
-//! Keeping binary data off a terminal.
+//! Preventing binary output to a terminal.
 
 use std::io::IsTerminal;
 
 use zstn::{Error, Result};
 
-/// Refuses to write binary data to standard output if that is a terminal, unless
-/// the person says `--force`. To be called before the work begins.
+/// Refuses to write binary data to standard output if it is a terminal, unless
+/// `--force` is given. Call this before the work begins.
 pub fn refuse_binary(force: bool) -> Result<()> {
     if force || !std::io::stdout().is_terminal() {
         return Ok(());

@@ -1,4 +1,4 @@
-//! `zstn ls --tree`: tensors by the parts of their names.
+//! `zstn ls --tree`: tensors grouped by the components of their names.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -8,11 +8,11 @@ use zstn_core::model::Tensor;
 
 use super::{size, table};
 
-/// Parts of a name that are told apart; more are one part.
+/// Maximum number of components of a name; the rest of a longer name is one component.
 const MAX_DEPTH: usize = 32;
 
-/// Part of the names of some tensors: a branch with others below it, or the end of
-/// one name.
+/// A node of the tree: a component that several names share, or the last component of
+/// one.
 #[derive(Default)]
 struct Branch<'a> {
     part: &'a str,
@@ -24,7 +24,8 @@ struct Branch<'a> {
     stored_bytes: u64,
 }
 
-/// Returns the stored length of a tensor; 0 if it is stored with another.
+/// Returns the stored length of a tensor in bytes, or 0 if it shares another tensor's
+/// data.
 pub fn own_stored_bytes(tensor: &Tensor) -> u64 {
     match tensor.alias_of {
         Some(_) => 0,
@@ -32,8 +33,8 @@ pub fn own_stored_bytes(tensor: &Tensor) -> u64 {
     }
 }
 
-/// Prints a tree of `tensors`, whose branches have the order in which they first
-/// occur. Branches below `depth` are summed up.
+/// Prints a tree of `tensors`, with branches in the order of their first tensor.
+/// Branches below `depth` are summed.
 pub fn print<'a>(tensors: impl Iterator<Item = &'a Tensor>, depth: Option<usize>) -> Result<()> {
     let branches = build(tensors);
     let lines = lines(&branches, depth.unwrap_or(usize::MAX));
@@ -45,7 +46,7 @@ pub fn print<'a>(tensors: impl Iterator<Item = &'a Tensor>, depth: Option<usize>
     })
 }
 
-/// Returns the branches, the root first.
+/// Returns the branches. The first is the root.
 fn build<'a>(tensors: impl Iterator<Item = &'a Tensor>) -> Vec<Branch<'a>> {
     let mut branches = vec![Branch::default()];
     for tensor in tensors {
@@ -66,7 +67,7 @@ fn build<'a>(tensors: impl Iterator<Item = &'a Tensor>) -> Vec<Branch<'a>> {
     }
     for branch in &mut branches {
         branch.children = branch.by_part.values().copied().collect();
-        // Numbers are given in the order of the tensors.
+        // Branches are numbered in the order of the tensors.
         branch.children.sort_unstable();
     }
     branches
@@ -80,15 +81,15 @@ impl Branch<'_> {
     }
 }
 
-/// A line of the tree.
+/// A line of the printed tree.
 struct Line {
     indent: usize,
     name: String,
     branch: usize,
 }
 
-/// Returns the lines in order. A branch with one child and no tensor of its own is
-/// on the line of that child.
+/// Returns the lines in order. A branch with a single child and no tensor of its own is
+/// joined with that child.
 fn lines(branches: &[Branch], depth: usize) -> Vec<Line> {
     let mut lines = Vec::new();
     let mut pending: Vec<(usize, usize)> = Vec::new();

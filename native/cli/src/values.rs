@@ -1,11 +1,11 @@
-//! Elements as numbers, for showing and for NumPy.
+//! The elements of a tensor as numbers, for printing and for NumPy.
 
 use half::{bf16, f16};
 use zstn::Tensor;
 use zstn_core::dtype::Dtype;
 
-/// The elements as f64, exact for all but large 64-bit integers. `None` for
-/// dtypes that are not numbers a person reads (sub-byte and 8-bit floats,
+/// Returns the elements as `f64`, which is exact for all but large 64-bit integers.
+/// Returns `None` for dtypes that are not shown as numbers (sub-byte and 8-bit floats,
 /// complex).
 pub fn numbers(tensor: &Tensor) -> Option<Box<dyn Iterator<Item = f64> + '_>> {
     fn each<const N: usize>(
@@ -38,8 +38,8 @@ pub fn numbers(tensor: &Tensor) -> Option<Box<dyn Iterator<Item = f64> + '_>> {
     }
 }
 
-/// The elements of a dtype whose integers may not be exact as f64; `None` for all
-/// others.
+/// Returns the elements of a dtype whose integers may not be exact as `f64`, or `None`
+/// for other dtypes.
 pub fn long_integers(tensor: &Tensor) -> Option<Box<dyn Iterator<Item = i128> + '_>> {
     let chunks = tensor.bytes.as_chunks::<8>().0.iter();
     match tensor.dtype {
@@ -49,7 +49,7 @@ pub fn long_integers(tensor: &Tensor) -> Option<Box<dyn Iterator<Item = i128> + 
     }
 }
 
-/// NumPy's name of a dtype; bf16 has none.
+/// Returns NumPy's name of a dtype, or `None` if NumPy has no such dtype.
 pub fn numpy_name(dtype: Dtype) -> Option<&'static str> {
     Some(match dtype {
         Dtype::Bool => "|b1",
@@ -69,7 +69,7 @@ pub fn numpy_name(dtype: Dtype) -> Option<&'static str> {
     })
 }
 
-/// bfloat16 widened to f32, which holds every value exactly.
+/// Converts bfloat16 to little-endian `f32`, which is exact.
 pub fn widened(bf16: &[u8]) -> Vec<u8> {
     let pairs = bf16.as_chunks::<2>().0.iter();
     pairs.flat_map(|&[low, high]| [0, 0, low, high]).collect()

@@ -1,4 +1,4 @@
-//! What `--verbose` says.
+//! The messages of `--verbose`.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -8,10 +8,10 @@ use zstn::source::{HttpObserver, HttpOptions, HttpRequest};
 
 use super::{say, size, table};
 
-/// Says every request on standard error.
+/// Logs every request to standard error.
 struct Requests;
 
-/// Returns options by which every request is said.
+/// Returns options that log every request.
 pub fn say_requests(http: HttpOptions) -> HttpOptions {
     http.with_observer(Arc::new(Requests))
 }
@@ -50,16 +50,16 @@ impl HttpObserver for Requests {
     }
 }
 
-/// What becomes of the bytes of a tensor.
+/// The direction in which tensors are converted.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
-    /// The original becomes what is stored.
+    /// The original is converted to the stored data.
     Packing,
-    /// What is stored becomes the original.
+    /// The stored data is converted to the original.
     Reading,
 }
 
-/// Says that a tensor is done.
+/// Logs a finished tensor.
 pub fn say_tensor(tensor: &FinishedTensor<'_>, direction: Direction) {
     let dtype = tensor.dtype.map_or("", |dtype| dtype.name());
     let (original, packed) = (tensor.original_bytes, tensor.packed_bytes);

@@ -15,12 +15,11 @@ use super::{Outcome, each, print, progress, say, size};
 
 #[derive(Args)]
 pub struct Options {
-    /// Files of any kind but plain safetensors, .index.json of sharded
-    /// checkpoints, or local folders: paths, addresses, or - for
-    /// standard input
+    /// Files of any kind except plain safetensors, .index.json of sharded checkpoints,
+    /// or local folders: paths, addresses, or - for standard input
     #[arg(required = true, value_name = "INPUT", value_parser = arguments::location())]
     inputs: Vec<Location>,
-    /// Compare every byte with this one; of two folders, every file
+    /// Compare every byte with this original; for folders, compare every file
     #[arg(long, value_name = "ORIGINAL", value_parser = arguments::location())]
     against: Option<Location>,
     #[command(flatten)]
@@ -120,7 +119,7 @@ impl Options {
         );
     }
 
-    /// Describes what the contents were compared with.
+    /// Describes the result of the comparison.
     fn outcome(&self, report: &VerifyReport) -> String {
         let is_packed = |kind| matches!(kind, Kind::Zstn | Kind::Delta);
         let is_packed = report.files.iter().all(|file| is_packed(file.kind));
@@ -152,7 +151,7 @@ impl Options {
     }
 }
 
-/// Returns `1 frame decodes`, `2 frames decode`.
+/// Returns a count with its verb: `1 frame decodes`, `2 frames decode`.
 fn decoded(frames: usize, noun: &str) -> String {
     match frames {
         1 => format!("1 {noun} decodes"),
@@ -160,8 +159,8 @@ fn decoded(frames: usize, noun: &str) -> String {
     }
 }
 
-/// Says what was not checked, also when told to be quiet: without it the outcome
-/// looks like one for all files.
+/// Prints the files that were not checked, even with `--quiet`, because the outcome
+/// would otherwise seem to cover all files.
 fn say_unchecked(input: &Location, report: &VerifyReport) {
     let unchecked = report.unchecked_files.iter();
     let unchecked: Vec<String> = unchecked.map(|path| path.display().to_string()).collect();

@@ -13,21 +13,20 @@ use super::{arguments, print, say, stop};
 
 #[derive(Args)]
 pub struct Options {
-    /// A model: a file, an index of shards, a folder, or an address that the
-    /// browser reads (https://, hf://); a second one is compared with it
+    /// A model: a file, an index of shards, a folder, or an address that the browser
+    /// fetches (https://, hf://); a second one is compared with the first
     #[arg(required = true, num_args = 1..=2, value_name = "INPUT", value_parser = arguments::location())]
     inputs: Vec<Location>,
-    /// Port, 0 for any free one
+    /// Port, 0 for any free port
     #[arg(long, default_value_t = 0)]
     port: u16,
-    /// Print the link and open no browser
+    /// Print the link without opening a browser
     #[arg(long)]
     no_open: bool,
-    /// Show the page in this folder instead of the one in this program
+    /// Use the viewer in this folder instead of the embedded one
     #[arg(long, value_name = "FOLDER")]
     page: Option<PathBuf>,
-    /// Print one JSON object per line: the link, then every request
-    /// (docs/json.md)
+    /// Print one JSON object per line: the link, then every request (docs/json.md)
     #[arg(long)]
     pub json: bool,
 }
@@ -67,7 +66,7 @@ pub fn run(options: &Options) -> Result<()> {
     let json = options.json;
     view.run(move |served| {
         if json {
-            // The server goes on when nobody reads its log any more.
+            // The server continues even if the reader of its log has closed the pipe.
             let _ = print(request_json(&served));
         }
     })
@@ -80,13 +79,14 @@ fn is_read_by_browsers(url: &str) -> bool {
         .any(|scheme| url.starts_with(scheme))
 }
 
-/// Returns whether there is a screen that a browser can open a window on.
+/// Returns whether a browser can open a window.
 fn has_display() -> bool {
     let is_set = |name| env::var_os(name).is_some_and(|value| !value.is_empty());
     cfg!(any(windows, target_os = "macos")) || is_set("DISPLAY") || is_set("WAYLAND_DISPLAY")
 }
 
-/// Asks the desktop to open the link. Where it cannot, the link has been printed.
+/// Opens the link in the desktop's browser. If that fails, the user has the printed
+/// link.
 fn open(url: String) {
     let mut command = if cfg!(target_os = "macos") {
         Command::new("open")
@@ -102,6 +102,6 @@ fn open(url: String) {
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null());
-    // It is waited for, or it would stay as a zombie.
+    // The child is waited for, so that it does not become a zombie process.
     thread::spawn(move || command.status());
 }

@@ -17,7 +17,7 @@ use super::network::Certificates;
 use super::pack::{Effort, Extended};
 use super::{Failure, Outcome, print, say, stop};
 
-/// The origin of work.
+/// The type of service that sends notifications.
 #[derive(Clone, Copy, ValueEnum)]
 enum Origin {
     Hub,
@@ -29,34 +29,34 @@ pub struct Options {
     /// Listen for the notifications of a hub at this address, like 0.0.0.0:8080
     #[arg(long, value_name = "ADDRESS:PORT", requires = "state")]
     listen: Option<String>,
-    /// Work on a plan instead: a file with a JSON object per line, with repo,
-    /// revision, path, size and sha256 (docs/worker.md)
+    /// Pack the files of a plan instead: a file with one JSON object per line, with
+    /// repo, revision, path, size and sha256 (docs/worker.md)
     #[arg(long, value_name = "PLAN.jsonl", requires = "to")]
     plan: Option<PathBuf>,
-    /// The share of the plan: i of n, from 0, like 3/16
+    /// Share i of n of the plan, counted from 0, like 3/16
     #[arg(long, value_name = "i/n", default_value = "0/1", requires = "plan")]
     shard: Shard,
-    /// Destination of the packed files of a plan: a folder, one in an object store (s3://…), or
-    /// hub, which commits them to their repositories
+    /// Destination of a plan's packed files: a folder, local or in an object store
+    /// (s3://…), or hub to commit them to their repositories
     #[arg(long, value_name = "DIR|hub", conflicts_with = "listen")]
     to: Option<String>,
-    /// Try files of the plan again that were refused
+    /// Retry files of the plan that were refused
     #[arg(long, requires = "plan")]
     retry_failed: bool,
-    /// Sender of the notifications
+    /// Type of service that sends the notifications
     #[arg(long, value_enum, value_name = "WHO", default_value = "hub")]
     from: Origin,
-    /// Address of the hub [default: $HF_ENDPOINT, or https://huggingface.co]; its
-    /// token is read from $HF_TOKEN
+    /// Address of the hub, whose token is read from $HF_TOKEN [default: $HF_ENDPOINT,
+    /// or https://huggingface.co]
     #[arg(long, value_name = "URL")]
     endpoint: Option<String>,
     #[command(flatten)]
     certificates: Certificates,
-    /// Folder for the queue and for files under way, which several workers may share
+    /// Folder for the queue and for temporary files; several workers may share it
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
-    /// Name of the environment variable with the secret of the webhook; without it,
-    /// only this machine can notify
+    /// Name of the environment variable that contains the webhook's secret; without it,
+    /// only this machine can send notifications
     #[arg(long, value_name = "NAME", conflicts_with = "plan")]
     secret_env: Option<String>,
     /// Speed/size trade-off
@@ -68,12 +68,12 @@ pub struct Options {
     threads: Threads,
     #[command(flatten)]
     memory: Memory,
-    /// Time for the file under way when the worker is asked to end (Ctrl-C, SIGTERM);
-    /// a second signal ends it at once
+    /// Time for the current file when the worker is stopped (Ctrl-C, SIGTERM); a second
+    /// signal ends it immediately
     #[arg(long, default_value_t = 25, value_name = "SECONDS")]
     grace: u64,
-    /// Print one JSON object per line: where it listens, then every request and
-    /// every step of a job (docs/json.md)
+    /// Print one JSON object per line: the address, then every request and every stage
+    /// of a job (docs/json.md)
     #[arg(long)]
     pub json: bool,
 }
@@ -97,7 +97,8 @@ impl Options {
         })
     }
 
-    /// Returns the secret of the webhook.
+    /// Returns the secret of the webhook. A worker that other machines can reach must
+    /// have one.
     fn secret(&self, address: SocketAddr) -> Result<Option<String>> {
         let Some(name) = &self.secret_env else {
             return match address.ip().is_loopback() {
@@ -125,8 +126,8 @@ pub fn run(options: &Options) -> Outcome {
     }
 }
 
-/// Works on a plan. The status says whether another run could do more: 3 if so, 1 if
-/// files were refused.
+/// Packs the files of a plan. The exit status is 3 if another run may complete more
+/// files, otherwise 1 if files were refused.
 fn work_on(options: &Options, plan: &Path) -> Outcome {
     let rows = read_plan(plan, options.extended.encode(options.effort))?;
     let (hub, engine) = (options.hub()?, options.threads.engine()?);
@@ -218,7 +219,8 @@ fn listen(options: &Options) -> Result<()> {
     worker.run(log(options.json))
 }
 
-/// Says that a signal has arrived, and what another one does.
+/// Reports that a signal has arrived, and that a second one ends the process
+/// immediately.
 fn say_ending(json: bool) {
     match json {
         true => drop(print(json!({"event": "ending"}))),
@@ -226,10 +228,10 @@ fn say_ending(json: bool) {
     }
 }
 
-/// Returns what prints an event.
+/// Returns a function that prints an event.
 fn log(json: bool) -> impl Fn(Event) + Send + Sync + use<> {
     move |event| {
-        // Work goes on when nobody reads its log any more.
+        // The work continues even if the reader of the log has closed the pipe.
         let _ = match (json, &event) {
             (false, _) => print(event.to_string()),
             (true, Event::Request(served)) => print(request_json(served)),

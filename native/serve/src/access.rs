@@ -1,9 +1,10 @@
-//! Access rules: the hosts that requests may name, and the origins whose pages
-//! may read answers.
+//! Access rules: the hosts that requests may name, and the origins whose pages may read
+//! the answers.
 //!
-//! A page of any site can send requests to this machine. Two things keep it
-//! from reading the answers: it sees only those that allow its origin, and a
-//! name that its site lets point here (DNS rebinding) is not one of ours.
+//! Any website can make a browser send requests to this machine. Two checks keep its
+//! pages from reading the answers: an answer is readable only for allowed origins, and
+//! a host name that the website lets resolve to this machine (DNS rebinding) is
+//! refused.
 
 use std::net::IpAddr;
 
@@ -13,8 +14,8 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, Version, header};
 
 use super::Note;
 
-/// The rules. By default hosts are addresses and `localhost`, origins those of
-/// pages on this machine.
+/// The access rules. By default, the allowed hosts are IP addresses and `localhost`,
+/// and the allowed origins are those of pages on this machine.
 #[derive(Debug, Clone, Default)]
 pub struct Access {
     hosts: Vec<String>,
@@ -22,14 +23,14 @@ pub struct Access {
     any_origin: bool,
 }
 
-/// The page that asks, by whether it may read the answer.
+/// The page that sent a request, by whether it may read the answer.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Reader {
-    /// No page of another origin has asked.
+    /// The request does not come from a page of another origin.
     Same,
-    /// A page of this origin may, or one of any (`*`).
+    /// The page of this origin may read the answer; `*` allows every page.
     Allowed(HeaderValue),
-    /// A page of this origin may not.
+    /// The page of this origin may not read the answer.
     Foreign(String),
 }
 
@@ -38,7 +39,8 @@ impl Access {
         self.hosts.push(normal_host(name));
     }
 
-    /// `*` for any. Returns whether `origin` is one, as a browser writes it.
+    /// Allows an origin in the syntax that browsers use, or all origins (`*`). Returns
+    /// false if `origin` is neither.
     pub fn allow_origin(&mut self, origin: &str) -> bool {
         if origin == "*" {
             self.any_origin = true;
@@ -56,12 +58,13 @@ impl Access {
         is_one
     }
 
-    /// Returns what is wrong with an origin that was not taken.
+    /// Returns the error message for an origin that [`Access::allow_origin`] has
+    /// rejected.
     pub fn not_an_origin(origin: &str) -> String {
         format!("{origin} is not an origin: it has to be like https://example.org, or * for all")
     }
 
-    /// Refuses a request that does not name a host of ours.
+    /// Refuses a request whose host is not one of this server's names.
     pub fn check_host(&self, request: &Parts) -> Result<(), (StatusCode, Note)> {
         let malformed = || {
             let sentence = "the request has to name one host, like localhost:8080";
@@ -93,7 +96,7 @@ impl Access {
             || self.hosts.iter().any(|host| host == name)
     }
 
-    /// Returns whether the page that asks, if one does, may read the answer.
+    /// Returns whether the page that sent the request, if any, may read the answer.
     pub fn reader(&self, headers: &HeaderMap) -> Reader {
         if self.any_origin {
             return Reader::Allowed(HeaderValue::from_static("*"));
@@ -114,13 +117,13 @@ impl Access {
         }
     }
 
-    /// Returns whether answers depend on the origin of the page that asks.
+    /// Returns whether answers depend on the request's origin.
     pub fn varies(&self) -> bool {
         !self.any_origin
     }
 }
 
-/// Returns whether an origin is one of this machine: `http://localhost:5173`.
+/// Returns whether an origin is on this machine, such as `http://localhost:5173`.
 fn is_local(origin: &str) -> bool {
     let authority = ["http://", "https://"]
         .iter()
@@ -130,7 +133,8 @@ fn is_local(origin: &str) -> bool {
     })
 }
 
-/// The host of `localhost:8080`, if that is all there is.
+/// Returns the host of an authority such as `localhost:8080`, or `None` if it contains
+/// anything but a host and a port.
 fn host_of(authority: &str) -> Option<&str> {
     let parsed: Authority = authority.parse().ok()?;
     // The parser accepts a user before the host, and anything as a port.
@@ -153,8 +157,8 @@ fn normal_host(name: &str) -> String {
     name.strip_suffix('.').map_or(name.clone(), str::to_owned)
 }
 
-/// Returns an origin as browsers write it: in lower case, without the scheme's
-/// own port.
+/// Returns an origin as browsers write it: in lower case and without the scheme's
+/// default port.
 fn normal_origin(origin: &str) -> String {
     let origin = origin.trim_end_matches('/').to_ascii_lowercase();
     let shortened = match origin.split_once("://") {

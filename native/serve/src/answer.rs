@@ -1,5 +1,4 @@
-//! Answers: short ones, and how one about a file begins, wherever its bytes
-//! come from.
+//! Short answers, and the heads of answers that contain bytes of a file.
 
 use std::ops::Range;
 use std::time::{Duration, SystemTime};
@@ -16,21 +15,22 @@ use headers::{
 use super::access::Reader;
 use super::range::{Wanted, wanted};
 
-/// The methods by which files are read.
+/// The methods with which files can be requested.
 pub const METHODS: &str = "GET, HEAD";
 
-/// The headers that requests for files may have.
+/// The headers that pages of other origins may send.
 pub const REQUEST_HEADERS: &str =
     "authorization, range, if-match, if-none-match, if-range, if-unmodified-since";
 
-/// The headers of answers that pages may read.
+/// The response headers that pages of other origins may read.
 pub const EXPOSED_HEADERS: &str =
     "accept-ranges, content-length, content-range, etag, last-modified";
 
-/// A file has only one version with a date of change that is longer ago than that.
+/// Minimum age of a modification time that identifies a single version of a file. The
+/// file may still change again within the same second as a more recent time.
 const STRONG_DATE: Duration = Duration::from_secs(2);
 
-/// The headers about a file.
+/// The properties of a file that its response headers describe.
 pub struct About {
     pub len_bytes: u64,
     pub tag: ETag,
@@ -38,8 +38,8 @@ pub struct About {
     pub content_type: ContentType,
 }
 
-/// The answer to a request about a file but for its body, and the bytes of
-/// the file that are to be the body, if any.
+/// Returns the response to a request for a file, without its body, and the byte range
+/// of the file to send as the body, if any.
 pub fn begin(about: &About, request: &Parts) -> (Response, Option<Range<u64>>) {
     let asked = &request.headers;
     let modified = about.modified.map(LastModified::from);
@@ -91,9 +91,8 @@ pub fn begin(about: &About, request: &Parts) -> (Response, Option<Range<u64>>) {
     (response, wants_body.then_some(range))
 }
 
-/// Returns whether a file is the version that a request is limited to (RFC 9110,
-/// 13.2.2). A condition that cannot be parsed is not met; an invalid date is
-/// ignored.
+/// Evaluates the preconditions `If-Match` and `If-Unmodified-Since` (RFC 9110, 13.2.2).
+/// A list of tags that cannot be parsed does not match; an invalid date is ignored.
 fn is_the_one(about: &About, asked: &HeaderMap) -> bool {
     if asked.contains_key(header::IF_MATCH) {
         return has_tag(asked, header::IF_MATCH, &about.tag, false);
@@ -104,8 +103,8 @@ fn is_the_one(about: &About, asked: &HeaderMap) -> bool {
         .is_none_or(|(header, modified)| header.precondition_passes(modified))
 }
 
-/// Returns whether a list of tags has `tag`, or is `*`. A weak tag in the list counts if
-/// `weak` says so. What follows something that is no tag is ignored.
+/// Returns whether a list of tags contains `tag` or is `*`. Weak tags in the list match
+/// only if `weak` is set. Everything after a malformed tag is ignored.
 fn has_tag(asked: &HeaderMap, name: HeaderName, tag: &ETag, weak: bool) -> bool {
     let mut own = HeaderMap::new();
     own.typed_insert(tag.clone());
@@ -137,7 +136,8 @@ fn has_tag(asked: &HeaderMap, name: HeaderName, tag: &ETag, weak: bool) -> bool 
     })
 }
 
-/// Returns whether the client has the file already. Dates count only without tags.
+/// Returns whether the client already has this version. Dates are ignored if the
+/// request has tags.
 fn is_known(about: &About, asked: &HeaderMap) -> bool {
     if asked.contains_key(header::IF_NONE_MATCH) {
         return has_tag(asked, header::IF_NONE_MATCH, &about.tag, true);
@@ -148,10 +148,10 @@ fn is_known(about: &About, asked: &HeaderMap) -> bool {
         .is_some_and(|(header, modified)| !header.is_modified(modified))
 }
 
-/// Returns whether a part of the file may be sent, as `If-Range` demands: its tag has to
-/// be the file's, and a strong one. A date has to be exactly that of the last change,
-/// which has to be so long ago that no other version can have the same date. A header
-/// that cannot be understood forbids parts.
+/// Evaluates `If-Range`: returns whether a part of the file may be sent. A tag has to
+/// be strong and equal to the file's tag. A date has to be exactly the modification
+/// time, which has to be old enough to identify a single version. A malformed header
+/// forbids partial answers.
 fn may_be_part(about: &About, asked: &HeaderMap) -> bool {
     let mut values = asked.get_all(header::IF_RANGE).iter();
     let value = match (values.next(), values.next()) {
@@ -216,8 +216,8 @@ pub fn method_not_allowed() -> (Response, u64) {
     (response, len)
 }
 
-/// Answers which methods are allowed; for a preflight of a page on another
-/// origin, with the `headers` that it may send.
+/// Answers an OPTIONS request with the allowed methods. The answer to a preflight from
+/// an allowed origin also lists the `headers` that the page may send.
 pub fn options(
     reader: &Reader,
     asked: &HeaderMap,
@@ -244,7 +244,7 @@ pub fn options(
     ] {
         insert(&mut response, name, value);
     }
-    // Browsers ask so before a public page reaches into a local network.
+    // Browsers send this before a public page accesses a local network.
     let local = HeaderName::from_static("access-control-request-private-network");
     if asked.contains_key(local) {
         let name = HeaderName::from_static("access-control-allow-private-network");
@@ -253,8 +253,8 @@ pub fn options(
     (response, 0)
 }
 
-/// Adds the headers of every answer about files. `varies` says that it depends on
-/// the origin of the page that asks.
+/// Adds the headers that all answers about files have. `varies` states whether the
+/// answer depends on the request's origin.
 pub(super) fn common(headers: &mut HeaderMap, reader: &Reader, varies: bool) {
     for (name, value) in [
         (header::ACCEPT_RANGES, "bytes"),
@@ -266,7 +266,7 @@ pub(super) fn common(headers: &mut HeaderMap, reader: &Reader, varies: bool) {
     allow(headers, reader, varies, EXPOSED_HEADERS);
 }
 
-/// Lets pages that may do so read an answer with the headers `exposed`.
+/// Allows an allowed origin to read the answer and its headers `exposed`.
 pub fn allow(headers: &mut HeaderMap, reader: &Reader, varies: bool, exposed: &'static str) {
     if varies {
         headers.append(header::VARY, HeaderValue::from_static("Origin"));

@@ -1,4 +1,4 @@
-//! Connections: how many, for how long, and how they end.
+//! Limits on the number and duration of connections.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -25,47 +25,47 @@ use super::answer::plain;
 use super::slots::{Claim, RESERVE, Slot, Slots};
 use super::stall::Stalling;
 
-/// The most that is buffered of a request's head, and about what is buffered
-/// of an answer for a client that is slow.
+/// Maximum buffer for the head of a request, and approximate buffer for an answer to a
+/// slow client.
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// Bytes of an answer that the system may hold back in addition to those that the
-/// network takes, so that a slow client is seen as one and costs little memory.
+/// Bytes of an answer that the operating system may buffer beyond those in flight. A
+/// small value exposes slow clients early and saves memory.
 const UNSENT_BYTES: u32 = 128 << 10;
 
-/// The time that an idle connection has for the end of its last answer when its place
-/// is needed.
+/// Time that an idle connection has to deliver the end of its last answer after the
+/// server has begun to close it.
 const LAST_BYTES: Duration = Duration::from_secs(5);
 
-/// The largest number of connections that is counted.
+/// Upper bound of [`Limits::connections`].
 const MAX_CONNECTIONS: usize = 1 << 20;
 
-/// Pause before another attempt when no connection can be accepted, for lack of
-/// descriptors for instance.
+/// Delay before the next attempt when a connection cannot be accepted, for example
+/// because file descriptors have run out.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// The limits of a server's connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Within this time of a connection's beginning, or of the last answer on
-    /// it, the head of a request has to be complete.
+    /// The head of a request must be complete within this time after the connection was
+    /// opened or the previous answer has ended.
     pub head: Duration,
-    /// The time that a client has to take bytes that are there for it. Waiting for it
-    /// uses the time up; every 4 kB that it takes give it a second back. A client
-    /// without any time left is dropped.
+    /// Time budget for a client to take the bytes that are ready for it. The budget
+    /// decreases while the server waits for the client, and every 4 kB that the client
+    /// takes restore one second. A client whose budget is used up is disconnected.
     pub write: Duration,
-    /// Answers in progress at a time. A further request waits for up to 30 seconds,
-    /// and is then refused with the status 503. In addition there may be 64 connections
-    /// that are idle or wait; one more takes the place of the one that has been idle
+    /// Number of answers in progress. Further requests wait for up to 30 seconds and
+    /// are then refused with status 503. In addition, 64 connections may be idle or
+    /// waiting; beyond that, a new connection replaces the one that has been idle
     /// longest.
     pub connections: usize,
-    /// Answers in progress to one address (of IPv6, a network of 64 bits); 0 for three
-    /// quarters of [`Limits::connections`].
+    /// Number of answers in progress per address (per /64 network for IPv6). With 0, it
+    /// is three quarters of [`Limits::connections`].
     pub connections_per_address: usize,
-    /// While requests wait, the client that is furthest behind is dropped if it has
-    /// used up this much of the time [`Limits::write`].
+    /// While requests wait, the slowest client is disconnected if it has used up this
+    /// much of its time budget [`Limits::write`].
     pub give_way: Duration,
-    /// The time that a stopping server gives to answers that are under way.
+    /// Time that answers in progress have to end when the server stops.
     pub grace: Duration,
 }
 
@@ -83,7 +83,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Returns the number of answers to one address.
+    /// Returns the number of concurrent answers to one address.
     pub(super) fn of_an_address(&self) -> usize {
         match self.connections_per_address {
             0 => (self.connections / 4 * 3)
@@ -94,14 +94,14 @@ impl Limits {
     }
 }
 
-/// The client of a request.
+/// The IP address of a request's client.
 #[derive(Debug, Clone, Copy)]
 pub struct Peer(pub IpAddr);
 
 /// All connections of a server.
 pub(super) struct Connections {
     limits: Limits,
-    /// The path of requests that need no slot.
+    /// The path whose requests need no slot.
     health: Option<&'static str>,
     places: Arc<Semaphore>,
     slots: Arc<Slots>,
@@ -109,7 +109,7 @@ pub(super) struct Connections {
     open: Arc<AtomicUsize>,
 }
 
-/// Those without an answer under way, by when they came to be so.
+/// Connections without an answer in progress, ordered by when they became idle.
 #[derive(Default)]
 struct Idle {
     next: u64,
@@ -117,14 +117,14 @@ struct Idle {
 }
 
 impl Connections {
-    /// `open` is kept as their number. Requests for the path `health` are answered also
-    /// when all slots are taken.
+    /// Creates the limits for one server. `open` counts the open connections. Requests
+    /// for the path `health` are answered even when all slots are taken.
     pub(super) fn new(
         mut limits: Limits,
         health: Option<&'static str>,
         open: Arc<AtomicUsize>,
     ) -> Arc<Self> {
-        // Semaphores count no further.
+        // This keeps the number within the limits of a semaphore.
         limits.connections = limits.connections.clamp(1, MAX_CONNECTIONS);
         Arc::new(Self {
             limits,
@@ -136,7 +136,8 @@ impl Connections {
         })
     }
 
-    /// Accepts connections until `stop` says so, and answers their requests.
+    /// Accepts connections and answers their requests until `stop` is set. Then waits
+    /// until the connections have ended, for at most [`Limits::grace`].
     pub(super) async fn serve<A, F>(
         self: Arc<Self>,
         listener: TcpListener,
@@ -217,10 +218,10 @@ struct Connection {
     all: Arc<Connections>,
     address: SocketAddr,
     close: Arc<Notify>,
-    /// Its key among the idle ones.
+    /// The key of this connection in [`Idle::waiting`], if it is idle.
     idle_as: Mutex<Option<u64>>,
     was_asked: AtomicBool,
-    /// Answers in progress: one, or more where requests follow each other at once.
+    /// Answers in progress, including requests that wait for a slot.
     busy: AtomicUsize,
     _place: Option<OwnedSemaphorePermit>,
 }
@@ -254,7 +255,7 @@ impl Connection {
         A: Fn(Request<Incoming>) -> F + Clone + Send + Sync + 'static,
         F: Future<Output = Response> + Send + 'static,
     {
-        // The last piece of an answer need not wait for others.
+        // The last bytes of an answer are sent without waiting for more.
         let _ = stream.set_nodelay(true);
         #[cfg(any(target_os = "android", target_os = "linux"))]
         let _ = socket2::SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT_BYTES);
@@ -272,7 +273,8 @@ impl Connection {
             let (connection, claim) = (Arc::clone(&self), claim.clone());
             let answer = answer.clone();
             async move {
-                // Such an answer is short: the connection counts as idle.
+                // A health check has a short answer and does not make the connection
+                // busy.
                 if connection.all.health == Some(request.uri().path()) {
                     return Ok::<_, Infallible>(answer(request).await.map(Guarded::idle));
                 }
@@ -296,9 +298,9 @@ impl Connection {
         let (mut is_ending, mut is_closing) = (false, false);
         loop {
             tokio::select! {
-                // A failed connection is the client's affair.
+                // The connection has ended, regularly or by an error of the client.
                 _ = connection.as_mut() => return,
-                // The client is too slow.
+                // The client is too slow and has to give way.
                 () = end.notified() => return,
                 () = self.close.notified() => is_closing = true,
                 () = sleep(LAST_BYTES), if is_closing => {
@@ -343,7 +345,7 @@ impl Drop for Connection {
     }
 }
 
-/// Refuses a request for which there is no slot.
+/// Returns the refusal for a request that got no slot.
 fn full() -> Response {
     let (mut response, _) = plain(
         StatusCode::SERVICE_UNAVAILABLE,
@@ -355,7 +357,7 @@ fn full() -> Response {
     response
 }
 
-/// A request that is answered, or waits for it.
+/// A request that is being answered or waits for a slot.
 struct Busy(Arc<Connection>);
 
 impl Busy {
@@ -373,14 +375,14 @@ impl Drop for Busy {
     }
 }
 
-/// A body that keeps its connection busy.
+/// A response body that keeps its connection busy until it is dropped.
 struct Guarded {
     body: Body,
     _busy: Option<(Slot, Busy)>,
 }
 
 impl Guarded {
-    /// Takes a body that is short.
+    /// Wraps a short body, which does not keep the connection busy.
     fn idle(body: Body) -> Self {
         Self { body, _busy: None }
     }

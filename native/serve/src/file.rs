@@ -1,4 +1,4 @@
-//! A file as it is.
+//! Answers with files as they are.
 
 use std::fs::Metadata;
 use std::io::{Result, SeekFrom};
@@ -16,8 +16,7 @@ use tokio_util::io::ReaderStream;
 use super::answer::{About, begin};
 use zstn::source::{FileSource, Source};
 
-/// The answer to `request` about the file at `path`, and the length of its
-/// body.
+/// Returns the answer to a request for the file at `path`, and the length of its body.
 pub(super) async fn send(path: &Path, request: &Parts) -> Result<(Response, u64)> {
     let mut file = File::open(path).await?;
     let version = Version::of(&file.metadata().await?);
@@ -38,7 +37,7 @@ pub(super) async fn send(path: &Path, request: &Parts) -> Result<(Response, u64)
     Ok((response, len))
 }
 
-/// The version of a file: a changed file has another.
+/// The version of a file, which changes when the file is modified or replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Version {
     pub(super) len_bytes: u64,
@@ -53,7 +52,7 @@ impl Version {
         }
     }
 
-    /// Returns the version of a file that has been opened.
+    /// Returns the version of an opened file.
     pub(super) fn of_source(source: &FileSource) -> Self {
         Self {
             len_bytes: source.len_bytes(),
@@ -61,9 +60,10 @@ impl Version {
         }
     }
 
-    /// Length and time of change: strong enough for files that are replaced,
-    /// as finished models are, not edited in place. `suffix`, of letters and
-    /// digits, distinguishes what is made from the file from the file itself.
+    /// Returns an ETag made from length and modification time. That is sufficient for
+    /// files that are replaced, as finished models are, rather than edited in place.
+    /// `suffix`, of letters and digits, distinguishes derived content from the file
+    /// itself.
     pub(super) fn tag(&self, suffix: &str) -> ETag {
         let nanos = self
             .modified

@@ -1,6 +1,7 @@
-//! Files over HTTP with what lazy readers need: ranges, CORS, ETag. For every
-//! `NAME.zstn` there is a `NAME.safetensors`, decoded as it is requested.
-//! Meant for demos, tests and a look at a local model from a browser.
+//! An HTTP file server with the features that lazy readers need: ranges, CORS and
+//! ETags. Every `NAME.zstn` also appears as `NAME.safetensors`, which is decoded on
+//! request. It is meant for demos, for tests and for viewing a local model in a
+//! browser.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -45,14 +46,16 @@ pub use slots::group;
 #[cfg(feature = "view")]
 pub use view::{Page, View};
 
-/// Length of the decoded tensors that a server keeps by default, in bytes.
+/// Default limit for the memory of decoded tensors, in bytes.
 pub const CACHE_BYTES: u64 = 256 << 20;
 
-/// Length of the longest tensor that a server decodes as a whole by default, in bytes.
-/// Longer ones are decoded in parts, as ordinary weights can be.
+/// Default length of the longest tensor that a server decodes as a whole, in bytes.
+/// Longer tensors are served only if they can be decoded block by block, as ordinary
+/// weights can.
 pub const MAX_TENSOR_BYTES: u64 = 512 << 20;
 
-/// A server that is listening but does not answer yet.
+/// A file server. It has bound its port and answers requests once [`Server::run`] is
+/// called.
 #[derive(Debug)]
 pub struct Server {
     root: Root,
@@ -66,13 +69,14 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens at `address` (port 0: any free one) for files below `root`.
+    /// Listens at `address` (port 0 picks a free port) and serves the files below
+    /// `root`.
     ///
-    /// Hidden files are not served, and links only where they stay in the
-    /// folder, or lead from a snapshot of a model hub's cache to its files.
+    /// Hidden files are not served. Links are followed only where they stay in the
+    /// folder, or lead from a snapshot in a model hub's cache to the cache's blobs.
     ///
     /// # Errors
-    /// If there is no such folder, or the port is taken.
+    /// If the folder does not exist or the port is taken.
     pub fn bind(root: &Path, address: SocketAddr) -> Result<Self> {
         let shown = root.display();
         let fail = |error| Error::io(format!("serve the folder {shown}"), error);
@@ -100,7 +104,7 @@ impl Server {
         })
     }
 
-    /// Serves the viewer as well, at [`Server::viewer_url`].
+    /// Also serves the viewer, at [`Server::viewer_url`].
     #[cfg(feature = "view")]
     #[must_use]
     pub fn with_viewer(mut self, page: Page) -> Self {
@@ -108,8 +112,8 @@ impl Server {
         self
     }
 
-    /// Returns the address of the viewer, if it is served. `?src=../NAME` after it
-    /// shows the file `NAME`.
+    /// Returns the address of the viewer, if it is served. With `?src=../NAME`
+    /// appended, the viewer opens the file `NAME`.
     #[cfg(feature = "view")]
     #[must_use]
     pub fn viewer_url(&self) -> Option<String> {
@@ -125,44 +129,45 @@ impl Server {
         self
     }
 
-    /// Lets decoded tensors take that many bytes, those kept for the next
-    /// request included. A large tensor is decoded in parts. One that can only be
-    /// decoded as a whole may take more, up to [`Server::with_max_tensor`], and is then
-    /// not kept.
+    /// Limits the memory for decoded tensors, cached ones included, to `cache_bytes`. A
+    /// large tensor is decoded block by block. A tensor that can only be decoded as a
+    /// whole may exceed the limit, up to [`Server::with_max_tensor`]; it is not cached
+    /// then.
     #[must_use]
     pub fn with_cache(mut self, cache_bytes: u64) -> Self {
         self.cache_bytes = cache_bytes;
         self
     }
 
-    /// Refuses tensors that can only be decoded as a whole and are longer than that.
+    /// Refuses tensors that can only be decoded as a whole and are longer than
+    /// `max_tensor_bytes`.
     #[must_use]
     pub fn with_max_tensor(mut self, max_tensor_bytes: u64) -> Self {
         self.max_tensor_bytes = max_tensor_bytes;
         self
     }
 
-    /// Limits how long connections may take, and their number.
+    /// Limits the number of connections and how long they may take.
     #[must_use]
     pub fn with_limits(mut self, limits: Limits) -> Self {
         self.listening.limits = limits;
         self
     }
 
-    /// Answers requests that name the host `name`, in addition to addresses and
-    /// `localhost`. Others are refused: a page can let its own name point to
-    /// this machine.
+    /// Accepts requests whose `Host` header is `name`, in addition to IP addresses and
+    /// `localhost`. Other hosts are refused, because any website can let its own name
+    /// resolve to this machine.
     #[must_use]
     pub fn with_host(mut self, name: &str) -> Self {
         self.access.allow_host(name);
         self
     }
 
-    /// Lets pages of `origin` (`https://example.org`, or `*` for all) read
-    /// what is served, in addition to pages on this machine.
+    /// Allows pages of `origin` (`https://example.org`, or `*` for all) to read the
+    /// served files, in addition to pages on this machine.
     ///
     /// # Errors
-    /// If `origin` is not one.
+    /// If `origin` is not a valid origin.
     pub fn with_origin(mut self, origin: &str) -> Result<Self> {
         if self.access.allow_origin(origin) {
             return Ok(self);
@@ -173,27 +178,28 @@ impl Server {
     /// Follows links that lead into `folder`.
     ///
     /// # Errors
-    /// If there is no such folder.
+    /// If the folder does not exist.
     pub fn with_links_in(mut self, folder: &Path) -> Result<Self> {
         let linked = self.root.link(folder);
         linked.map_err(Error::file("follow links into", folder))?;
         Ok(self)
     }
 
-    /// Returns the address of the root, with a slash at its end.
+    /// Returns the address of the root, with a trailing slash.
     #[must_use]
     pub fn url(&self) -> String {
         self.listening.url()
     }
 
-    /// Returns what stops this server once it runs.
+    /// Returns a handle that stops the server while it runs.
     #[must_use]
     pub fn handle(&self) -> Handle {
         self.listening.handle()
     }
 
-    /// Answers requests until [`Handle::stop`] is called. No signal handler is
-    /// installed: a program that wants to end on Ctrl-C calls the handle itself.
+    /// Answers requests until [`Handle::stop`] is called. `log` is called for every
+    /// request when its answer begins. No signal handler is installed: a program that
+    /// should end on Ctrl-C calls the handle itself.
     ///
     /// # Errors
     /// If threads cannot be started.

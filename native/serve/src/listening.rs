@@ -1,4 +1,4 @@
-//! A port that is listened at, and how a server ends.
+//! Listening on a port, and stopping the server.
 
 use std::io;
 use std::net::SocketAddr;
@@ -14,7 +14,7 @@ use super::Served;
 use super::connections::{Connections, Limits};
 use zstn::{Error, Result};
 
-/// A port that connections queue up at until [`Listening::run`] answers them.
+/// A bound port. Connections queue up until [`Listening::run`] answers them.
 #[derive(Debug)]
 pub struct Listening {
     listener: std::net::TcpListener,
@@ -24,14 +24,14 @@ pub struct Listening {
     handle: Handle,
 }
 
-/// A site that says for the log what it has answered.
+/// A site that reports each answer for the log.
 pub trait LoggedSite: Send + Sync + 'static {
     /// Answers a request.
     fn answer(&self, request: Request<Incoming>)
     -> impl Future<Output = (Response, Served)> + Send;
 }
 
-/// Stops a server from elsewhere.
+/// Stops a running server from another thread and counts its connections.
 #[derive(Debug, Clone)]
 pub struct Handle {
     stop: Arc<watch::Sender<bool>>,
@@ -39,13 +39,13 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// Makes the server return: at once, or where answers are under way, when
-    /// these are complete or [`Limits::grace`] is over.
+    /// Makes the server return as soon as the answers in progress are complete, or
+    /// after [`Limits::grace`].
     pub fn stop(&self) {
         self.stop.send_replace(true);
     }
 
-    /// Returns how many connections are open.
+    /// Returns the number of open connections.
     #[must_use]
     pub fn connections(&self) -> usize {
         self.open.load(Ordering::SeqCst)
@@ -53,10 +53,10 @@ impl Handle {
 }
 
 impl Listening {
-    /// Listens at `address` (port 0: any free one).
+    /// Listens at `address` (port 0 picks a free port).
     ///
     /// # Errors
-    /// If the port is taken, or may not be listened at.
+    /// If the port is taken or may not be used.
     pub fn at(address: SocketAddr) -> Result<Self> {
         let fail = |error: io::Error| {
             let error = match error.kind() {
@@ -82,24 +82,25 @@ impl Listening {
         })
     }
 
-    /// Answers requests for the path `health` also when there is no slot for another
-    /// answer. Those answers have to be short.
+    /// Answers requests for the path `health` even when all slots are taken. These
+    /// answers have to be short.
     pub fn with_health(mut self, health: &'static str) -> Self {
         self.health = Some(health);
         self
     }
 
-    /// Returns the address of the root, with a slash at its end.
+    /// Returns the address of the root, with a trailing slash.
     pub fn url(&self) -> String {
         format!("http://{}/", self.address)
     }
 
-    /// Returns what stops the server once it runs.
+    /// Returns a handle that stops the server while it runs.
     pub fn handle(&self) -> Handle {
         self.handle.clone()
     }
 
-    /// Has `site` answer requests, and calls `log` with each answer, as [`Listening::run`] does.
+    /// Answers requests with `site` and calls `log` with each answer; otherwise like
+    /// [`Listening::run`].
     ///
     /// # Errors
     /// If threads cannot be started.
@@ -119,8 +120,8 @@ impl Listening {
         })
     }
 
-    /// Answers requests until the handle stops the server. Signals are left to the
-    /// program.
+    /// Answers requests until the handle stops the server. No signal handler is
+    /// installed.
     ///
     /// # Errors
     /// If threads cannot be started.
@@ -141,7 +142,7 @@ impl Listening {
             connections.serve(listener, stop, answer).await;
             Ok(())
         });
-        // Tensors that are being decoded for nobody are not waited for.
+        // Does not wait for decoding whose clients are gone.
         runtime.shutdown_background();
         served.map_err(fail)
     }

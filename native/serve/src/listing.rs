@@ -1,4 +1,4 @@
-//! The page of a folder that has none of its own.
+//! The generated page of a folder that has no `index.html`.
 
 use std::fmt::Write;
 use std::io::Read;
@@ -12,19 +12,18 @@ use super::root::{Absent, Root};
 use zstn::display::{escaped as printable, size};
 use zstn::internals::{PLAIN, regular};
 
-/// The most lines of a page.
+/// Maximum number of lines on a page.
 const MAX_LINES: usize = 10_000;
 
-/// A line of the page.
+/// One line of the page.
 struct Line {
     name: String,
     note: String,
     is_link: bool,
 }
 
-/// Returns the page of `folder`, which was asked for as `address`: files and
-/// folders by name except for hidden ones, and the unpacked names of packed
-/// files.
+/// Returns the page of `folder`, which was requested as `address`. It lists files and
+/// folders by name, without hidden ones, and the unpacked names of packed files.
 pub(super) fn page(root: &Root, folder: &Path, address: &str) -> std::io::Result<String> {
     let mut lines = Vec::new();
     let mut entries = folder.read_dir()?;
@@ -39,7 +38,7 @@ pub(super) fn page(root: &Root, folder: &Path, address: &str) -> std::io::Result
     }
     lines.sort_by(|a, b| a.name.cmp(&b.name));
     let title = escaped(address);
-    // One slash at the beginning, or what follows would name a server.
+    // Exactly one leading slash, because `//` would begin a host name.
     let base = address.trim_matches('/');
     let base = if base.is_empty() {
         String::new()
@@ -108,14 +107,14 @@ fn list(root: &Root, path: &Path, name: &str, lines: &mut Vec<Line>) {
     }
 }
 
-/// Returns whether a packed file, or the index of such, can be served unpacked,
-/// as far as its first bytes show: a header may be large, and there
-/// may be thousands of files.
+/// Returns whether a packed file or index can probably be served unpacked. Only the
+/// first bytes are checked, because headers may be large and a folder may have
+/// thousands of files.
 fn looks_unpackable(path: &Path, name: &str) -> bool {
     if !name.ends_with(".zstn") {
         return true;
     }
-    // Magic, version, and a layout with an index.
+    // Magic, version, and a layout that has an index.
     let mut head = [0; 6];
     let read = regular::open(path).and_then(|mut file| file.read_exact(&mut head));
     read.is_ok() && head.starts_with(&MAGIC) && head[5] != 0

@@ -1,4 +1,4 @@
-//! Resolving the path of a request.
+//! Resolution of request paths to files.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -6,29 +6,30 @@ use zstn_core::catalog::{IndexName, Kind, renamed};
 
 use super::root::{Absent, Root};
 
-/// The longest path of a request, in bytes.
+/// Maximum length of a request's path, in bytes.
 pub const MAX_PATH_BYTES: usize = 4 << 10;
 
-/// Something below the root.
+/// The target of a path below the root.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Found {
     /// A file.
     File(PathBuf),
-    /// A folder without a page of its own.
+    /// A folder without an `index.html`.
     Folder(PathBuf),
-    /// The safetensors file that this packed one restores.
+    /// The safetensors file that this packed file restores.
     Unpacked(PathBuf),
-    /// The index of such files, made from this one.
+    /// The index of safetensors files that this index of packed files restores.
     UnpackedIndex(PathBuf),
 }
 
-/// Resolves a path: hidden files are not found, and nothing outside the folder
-/// but what links may lead to. A real file precedes one that would have to be
-/// unpacked.
+/// Resolves a request path. Hidden files are not found, nor is anything outside the
+/// folder except through permitted links. An existing file takes precedence over one
+/// that would have to be unpacked.
 pub(super) fn resolve(root: &Root, path: &str) -> Result<Found, Absent> {
     let decoded = percent_decode(path).ok_or(Absent::Nothing)?;
     let relative = decoded.trim_start_matches('/');
-    // `Path` drops a `.` between slashes, and knows other slashes elsewhere.
+    // `Path` drops `.` components, and other platforms have other separators, so the
+    // text is checked as well.
     let is_hidden = |part: &str| part.starts_with('.');
     if relative.split('/').any(is_hidden) {
         return Err(Absent::Nothing);
@@ -47,15 +48,15 @@ pub(super) fn resolve(root: &Root, path: &str) -> Result<Found, Absent> {
         Err(Absent::Outside(real)) => return Err(Absent::Outside(real)),
         Err(Absent::Nothing) => {}
     }
-    // A dangling link does not make room for an unpacked file.
+    // An unpacked file does not replace a dangling link of the same name.
     if full.symlink_metadata().is_ok() {
         return Err(Absent::Nothing);
     }
     let name = full.file_name().and_then(|name| name.to_str());
     let name = name.ok_or(Absent::Nothing)?;
     let packed = packed_name(name).ok_or(Absent::Nothing)?;
-    // Under the name it has here: that says what it is, also where it is a
-    // link into a cache.
+    // The packed file keeps the name of the link, because the name of a cache blob does
+    // not show its type.
     let packed = full.with_file_name(packed);
     if !root.follow(&packed)?.is_file() {
         return Err(Absent::Nothing);
@@ -78,12 +79,12 @@ fn existing(root: &Root, full: PathBuf, real: PathBuf) -> Result<Found, Absent> 
     }
 }
 
-/// The name of the file that one called `name` would be unpacked from.
+/// Returns the name of the packed file that restores a file called `name`.
 pub fn packed_name(name: &str) -> Option<String> {
     renamed(name, Kind::Safetensors, Kind::Zstn)
 }
 
-/// The name of the file that the packed one called `name` unpacks to.
+/// Returns the name of the file that a packed file called `name` restores.
 pub fn unpacked_name(name: &str) -> Option<String> {
     renamed(name, Kind::Zstn, Kind::Safetensors)
 }
@@ -146,7 +147,7 @@ mod tests {
         assert_eq!(resolve(&root, "/cached.safetensors"), Some(cached));
     }
 
-    /// A client does not even learn whether a path outside the folder exists.
+    /// Checks that clients cannot even learn whether a path outside the folder exists.
     #[cfg(unix)]
     #[test]
     fn nothing_outside_is_looked_at_through_a_link() {

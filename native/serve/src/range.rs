@@ -1,10 +1,10 @@
-//! The part of a file that a request wants (RFC 9110, section 14).
+//! The byte range that a request selects (RFC 9110, section 14).
 
 use std::ops::Range;
 
 use axum::http::{HeaderMap, HeaderValue, header};
 
-/// The part to send.
+/// The part of a file to send.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
     Whole,
@@ -12,13 +12,13 @@ pub(super) enum Wanted {
     Some(Range<u64>),
 }
 
-/// Returns the part of a file of `len` bytes that a request wants. A header that is not
-/// as the RFC demands is ignored. Several ranges at once are answered with the whole
-/// file, as any server may, unless only one of them has bytes.
+/// Returns the part of a file of `len` bytes that a request selects. A malformed header
+/// is ignored. A request for several ranges is answered with the whole file, which the
+/// RFC permits, unless only one of the ranges has bytes.
 pub(super) fn wanted(headers: &HeaderMap, len: u64) -> Wanted {
     let mut values = headers.get_all(header::RANGE).iter();
     let (Some(value), None) = (values.next(), values.next()) else {
-        // Ranges in several headers are not one list.
+        // Several `Range` headers are not a list, so they are ignored.
         return Wanted::Whole;
     };
     let Some(ranges) = ranges(value, len) else {
@@ -32,21 +32,21 @@ pub(super) fn wanted(headers: &HeaderMap, len: u64) -> Wanted {
     }
 }
 
-/// Returns the ranges of a header, each `None` if it has no bytes of the file.
+/// Returns the ranges of a header. A range without bytes of the file is `None`.
 fn ranges(value: &HeaderValue, len: u64) -> Option<Vec<Option<Range<u64>>>> {
     let (unit, set) = value.to_str().ok()?.split_once('=')?;
     if !unit.eq_ignore_ascii_case("bytes") {
         return None;
     }
     let is_space = |character| [' ', '\t'].contains(&character);
-    // A list may have empty elements.
+    // Lists may contain empty elements.
     let specs = set.split(',').map(|spec| spec.trim_matches(is_space));
     let specs = specs.filter(|spec| !spec.is_empty());
     let ranges: Vec<_> = specs.map(|spec| range(spec, len)).collect::<Option<_>>()?;
     (!ranges.is_empty()).then_some(ranges)
 }
 
-/// Returns one range; `Some(None)` if it has no bytes of the file.
+/// Returns one range, or `Some(None)` if it has no bytes of the file.
 fn range(spec: &str, len: u64) -> Option<Option<Range<u64>>> {
     let (first, last) = spec.split_once('-')?;
     let range = match (number(first), number(last)) {
@@ -66,7 +66,7 @@ fn number(text: &str) -> Option<&str> {
     is_number.then(|| text.trim_start_matches('0'))
 }
 
-/// Compares numbers that may be too large for any type.
+/// Compares decimal numbers of any length.
 fn is_at_most(first: &str, last: &str) -> bool {
     (first.len(), first) <= (last.len(), last)
 }

@@ -1,25 +1,24 @@
-//! The served folder, and where its links may lead.
+//! The served folder and the places that links in it may lead to.
 
 use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A folder, and those outside it that links in it may lead to.
+/// A folder, and the folders outside it that its links may lead to.
 #[derive(Debug, Clone)]
 pub struct Root {
     folder: PathBuf,
     linked: Vec<PathBuf>,
-    /// The files that a model hub's cache keeps for this folder, if it is part
-    /// of one.
+    /// The `blobs` folder of a model hub's cache, if the folder is a snapshot in one.
     blobs: Option<PathBuf>,
 }
 
-/// Why there is nothing at a path.
+/// The reason why a path leads to no file.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Absent {
-    /// There is nothing, or nothing to be seen.
+    /// The path does not exist or is hidden.
     Nothing,
-    /// It is a link out of the folder, to this place.
+    /// The path is a link to this place, outside the folder.
     Outside(PathBuf),
 }
 
@@ -37,15 +36,14 @@ impl Root {
         &self.folder
     }
 
-    /// Lets links lead into `folder`.
+    /// Permits links that lead into `folder`.
     pub(super) fn link(&mut self, folder: &Path) -> io::Result<()> {
         self.linked.push(folder.canonicalize()?);
         Ok(())
     }
 
-    /// Returns the real path of `path`, which is relative to the folder. A link
-    /// that leads outside is not followed, not even to see whether its target
-    /// exists.
+    /// Returns the real path of `path`, which is below the folder. A link that leads
+    /// outside is refused without checking whether the rest of the path exists.
     pub fn follow(&self, path: &Path) -> Result<PathBuf, Absent> {
         let relative = path.strip_prefix(&self.folder);
         let relative = relative.map_err(|_| Absent::Nothing)?;
@@ -67,8 +65,8 @@ impl Root {
     }
 }
 
-/// Returns the `blobs` next to `snapshots` if `folder` is in those: a hub's
-/// cache holds `models--NAME/snapshots/REVISION/…`, links to
+/// Returns the `blobs` folder next to the `snapshots` folder that contains `folder`. In
+/// a hub's cache, `models--NAME/snapshots/REVISION/…` are links to
 /// `models--NAME/blobs/HASH`.
 fn blobs(folder: &Path) -> Option<PathBuf> {
     let mut above = folder.ancestors();

@@ -1,4 +1,4 @@
-//! A line of the log.
+//! Log entries.
 
 use std::fmt::{Display, Formatter, Result};
 use std::path::PathBuf;
@@ -8,25 +8,25 @@ use axum::http::request::Parts;
 
 use zstn::display::{escaped, size};
 
-/// One request, after it was answered. It displays as a line of a log.
+/// A request that has been answered. Its `Display` form is a line for a log.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Served {
-    /// Method.
+    /// The request's method.
     pub method: String,
-    /// Path as asked for.
+    /// The request's path, still percent-encoded.
     pub path: String,
-    /// `Range` header, if any.
+    /// The value of the `Range` header, if any.
     pub range: Option<String>,
-    /// Status of the answer.
+    /// The status of the answer.
     pub status: u16,
-    /// Bytes of its body.
+    /// The length of the answer's body, in bytes.
     pub body_bytes: u64,
-    /// Why it was refused, where the operator of the server can change that.
+    /// The reason for a refusal that the operator of the server should know.
     pub note: Option<Note>,
 }
 
-/// Why a request was refused that the server could be set up to answer.
+/// The reason why a request was refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Note {
@@ -34,26 +34,26 @@ pub enum Note {
     /// [`Server::with_host`](super::Server::with_host) can add.
     #[non_exhaustive]
     UnknownHost {
-        /// The name.
+        /// The requested host.
         name: String,
     },
     /// The file is a link out of the served folder;
     /// [`Server::with_links_in`](super::Server::with_links_in) follows it.
     #[non_exhaustive]
     LinkOutside {
-        /// Where it leads.
+        /// The real path of the link's target.
         target: PathBuf,
-        /// The folder of that.
+        /// The folder of the target.
         folder: PathBuf,
     },
-    /// The page that asks is of another origin, which
+    /// The request comes from a page of another origin, which
     /// [`Server::with_origin`](super::Server::with_origin) can allow.
     #[non_exhaustive]
     ForeignOrigin {
-        /// The origin.
+        /// The page's origin.
         origin: String,
     },
-    /// The request makes no sense.
+    /// The request is malformed.
     Malformed(String),
 }
 

@@ -1,4 +1,4 @@
-//! The served site, and the answer to every request.
+//! The served folder as a site that answers requests.
 
 use std::fmt::Display;
 use std::io;
@@ -18,7 +18,7 @@ use super::root::{Absent, Root};
 use super::unpacked::{self, Unpacked};
 use super::{Note, Served, file, listing};
 
-/// The path of the viewer. A folder of that name goes first.
+/// The path of the viewer. A folder of that name takes precedence.
 #[cfg(feature = "view")]
 pub(super) const VIEWER: &str = "/_view/";
 
@@ -30,7 +30,7 @@ pub(super) struct Site {
     pub(super) unpacked: Arc<Unpacked>,
 }
 
-/// An answer, the length of its body, and a note for the log.
+/// A response, the length of its body, and a note for the log.
 type Answer = (Response, u64, Option<Note>);
 
 impl LoggedSite for Site {
@@ -76,7 +76,7 @@ impl Site {
         (response, len, None)
     }
 
-    /// Answers a request for a file of the viewer.
+    /// Answers a request for a file of the viewer, if there is such a file.
     #[cfg(feature = "view")]
     fn viewer(&self, request: &Parts) -> Option<(Response, u64)> {
         let path = request.uri.path().strip_prefix(VIEWER)?;
@@ -112,8 +112,8 @@ fn unreadable(_: impl Display) -> (Response, u64) {
     plain(status, "the file cannot be read")
 }
 
-/// Refuses a link out of the folder. Where it leads is for the operator of the
-/// server to know, not for who asks.
+/// Refuses a link out of the folder. The log shows the target to the operator of the
+/// server; the answer does not show it to the client.
 fn outside(real: &Path) -> Answer {
     let (response, len) = plain(
         StatusCode::NOT_FOUND,

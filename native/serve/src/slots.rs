@@ -1,4 +1,5 @@
-//! Slots for answers: how many are sent at a time, to whom, and who gives way.
+//! Slots for answers: they limit the concurrent answers in total and per address, and
+//! slow clients lose theirs.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -11,18 +12,18 @@ use tokio::time::{Instant, timeout};
 use super::connections::Limits;
 use super::stall::Progress;
 
-/// Connections that are accepted in addition to those with answers in progress. Their
-/// requests wait for a slot, or need none.
+/// Number of connections that are accepted in addition to those with answers in
+/// progress. Their requests wait for a slot or need none.
 pub(super) const RESERVE: usize = 64;
 
-/// Requests that may wait for a slot. A few connections of the reserve stay free for
+/// Number of requests that may wait for a slot. The rest of the reserve stays free for
 /// requests that need none.
 const MAX_WAITING: usize = RESERVE - 8;
 
-/// The longest wait for a slot.
+/// Maximum time that a request waits for a slot.
 const MAX_WAIT: Duration = Duration::from_secs(30);
 
-/// Pause after which a waiting request looks for a slow client again.
+/// Delay after which a waiting request checks again for slow clients.
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// All slots of a server.
@@ -42,21 +43,21 @@ struct State {
 
 struct Taken {
     progress: Arc<Progress>,
-    /// Told to end the connection.
+    /// Notified to close the connection.
     end: Arc<Notify>,
 }
 
-/// A slot that is taken until this is dropped.
+/// A slot, which is freed when this is dropped.
 pub(super) struct Slot {
     slots: Arc<Slots>,
     number: u64,
     address: IpAddr,
 }
 
-/// There is no slot, and the request is not to wait.
+/// The error that no slot has become free, or that too many requests wait already.
 pub(super) struct Full;
 
-/// A connection that wants a slot.
+/// A connection that requests a slot.
 #[derive(Clone)]
 pub(super) struct Claim {
     pub(super) address: IpAddr,
@@ -73,8 +74,7 @@ impl Slots {
         })
     }
 
-    /// Waits for a slot. Meanwhile the clients that have fallen behind furthest lose
-    /// theirs.
+    /// Waits for a slot. Meanwhile, the slowest clients are disconnected.
     pub(super) async fn take(self: &Arc<Self>, claim: &Claim) -> Result<Slot, Full> {
         if let Some(slot) = self.try_take(claim) {
             return Ok(slot);
@@ -84,7 +84,7 @@ impl Slots {
         while start.elapsed() < MAX_WAIT {
             let freed = self.freed.notified();
             tokio::pin!(freed);
-            // Slots that are freed from here on are not missed.
+            // A slot that is freed after this point wakes this request.
             freed.as_mut().enable();
             if let Some(slot) = self.try_take(claim) {
                 return Ok(slot);
@@ -119,7 +119,8 @@ impl Slots {
         })
     }
 
-    /// Ends the connection whose client has fallen behind furthest, if that is too far.
+    /// Disconnects the slowest client if it has used up `give_way` or more of its time
+    /// budget.
     fn end_the_slowest(&self) {
         let mut state = self.state();
         let behind = state
@@ -152,12 +153,13 @@ impl Drop for Slot {
             }
         }
         drop(state);
-        // Not every request that waits may have it: its address may have its share.
+        // All waiting requests are woken, because the first one may have used up the
+        // share of its address.
         self.slots.freed.notify_waiters();
     }
 }
 
-/// A request that waits.
+/// A request that waits for a slot.
 struct Waiting<'a>(&'a Slots);
 
 impl<'a> Waiting<'a> {
@@ -176,8 +178,8 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// Returns the address that stands for all addresses of one customer of a provider:
-/// of IPv6 a network of 64 bits.
+/// Returns an address that identifies one customer of a provider: the IPv4 address, or
+/// the /64 network of an IPv6 address.
 pub fn group(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {

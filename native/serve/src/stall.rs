@@ -1,4 +1,4 @@
-//! A connection that gives up on a client that takes too little.
+//! A stream that times out if the client takes too few bytes.
 
 use std::io::{self, ErrorKind, IoSlice};
 use std::pin::Pin;
@@ -9,19 +9,18 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// Bytes that a client has to take in a second, on average, while there are bytes for
-/// it.
+/// Bytes per second that a client has to take on average while bytes are ready for it.
 const MIN_BYTES_PER_SECOND: f64 = 4096.0;
 
-/// How much time a client has left to take bytes. Waiting for it uses the time up, and
-/// bytes that it takes give it time back.
+/// The time budget of a client. It decreases while the server waits for the client to
+/// take bytes, and bytes that are taken restore it.
 #[derive(Debug)]
 pub(super) struct Progress(Mutex<State>);
 
 #[derive(Debug)]
 struct State {
     left: Duration,
-    /// When the server began to wait for the client.
+    /// When the server began to wait for the client, if it is waiting.
     waits_since: Option<Instant>,
 }
 
@@ -33,14 +32,14 @@ impl Progress {
         })))
     }
 
-    /// Returns how far the client is behind, of the time `limit` that it has at most.
+    /// Returns how much of the budget `limit` the client has used up.
     pub(super) fn behind(&self, limit: Duration) -> Duration {
         let state = self.state();
         let waited = state.waits_since.map(|since| since.elapsed());
         limit.saturating_sub(state.left) + waited.unwrap_or_default()
     }
 
-    /// Notes that the client has taken `len` bytes.
+    /// Records that the client has taken `len` bytes.
     fn took(&self, len: usize, limit: Duration) {
         let mut state = self.state();
         if let Some(since) = state.waits_since.take() {
@@ -51,7 +50,8 @@ impl Progress {
         state.left = (state.left + gained).min(limit);
     }
 
-    /// Notes that the server waits for the client. Returns until when it does.
+    /// Records that the server waits for the client. Returns when the budget will be
+    /// used up.
     fn waits(&self) -> Option<Instant> {
         let mut state = self.state();
         let since = *state.waits_since.get_or_insert_with(Instant::now);
@@ -63,7 +63,7 @@ impl Progress {
     }
 }
 
-/// A stream whose writes fail once the client's time is used up.
+/// A stream whose writes fail once the client's time budget is used up.
 pub(super) struct Stalling<S> {
     stream: S,
     limit: Duration,
@@ -72,7 +72,7 @@ pub(super) struct Stalling<S> {
 }
 
 impl<S> Stalling<S> {
-    /// `limit` is the time that a client has at first, and at most.
+    /// Wraps a stream. `limit` is the initial and maximum time budget.
     pub(super) fn new(stream: S, limit: Duration) -> Self {
         Self {
             stream,
@@ -82,13 +82,13 @@ impl<S> Stalling<S> {
         }
     }
 
-    /// Returns how the client gets on.
+    /// Returns the time budget of the client.
     pub(super) fn progress(&self) -> Arc<Progress> {
         Arc::clone(&self.progress)
     }
 
-    /// Passes on the result of a write of `len` bytes, unless it has waited for too
-    /// long.
+    /// Updates the budget with the result of a write, whose length `len` returns.
+    /// Returns an error if the budget is used up.
     fn judge<T>(
         &mut self,
         context: &mut Context<'_>,

@@ -1,4 +1,4 @@
-//! Options and words of conversions to Gauss (docs/formats/gauss.md 13).
+//! Options and messages of conversions to Gauss (docs/formats/gauss.md 13).
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,36 +13,36 @@ use zstn_core::container::foreign::gauss::{
 
 use super::super::{say, size, table};
 
-/// Half a step over the standard deviation from which people are warned.
+/// The ratio of half a quantisation step to the standard deviation above which a
+/// warning is printed.
 const LARGE_SHARE: f64 = 0.05;
 
 #[derive(Args)]
 pub struct GaussOptions {
-    /// Accept that values change, by half a thousandth at most and bfloat16
-    /// by 1/256
+    /// Accept that values change by up to 0.0005, and bfloat16 values by up to 1/256
     #[arg(long)]
     lossy: bool,
     /// Gaussians in a mixture, 2 to 255, or `auto` for the smallest result
     /// [default: 16]
     #[arg(long = "K", value_name = "N", value_parser = components)]
     components: Option<Components>,
-    /// Most rounds of a fit [default: 100]
+    /// Maximum number of iterations of a fit [default: 100]
     #[arg(long, value_name = "N")]
     max_iter: Option<u32>,
-    /// Elements above which a tensor is cut into shards [default: 5000000]
+    /// Number of elements above which a tensor is split into shards [default: 5000000]
     #[arg(long, value_name = "N")]
     shard_threshold: Option<u64>,
-    /// Rows of a shard [default: 4096]
+    /// Rows per shard [default: 4096]
     #[arg(long, value_name = "N")]
     shard_rows: Option<u32>,
-    /// Elements below which a tensor stays as it is [default: 32768]
+    /// Number of elements below which a tensor is stored raw [default: 32768]
     #[arg(long, value_name = "N")]
     raw_threshold: Option<u64>,
-    /// Only these tensors, separated by commas
+    /// Code only these tensors, separated by commas
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     layers: Option<Vec<String>>,
-    /// Store dtypes that Gauss does not know as signed integers of the same
-    /// width, bytes unchanged
+    /// Store dtypes that Gauss lacks as signed integers of the same width, with
+    /// unchanged bytes
     #[arg(long)]
     as_signed: bool,
 }
@@ -80,7 +80,7 @@ impl GaussOptions {
         })
     }
 
-    /// Names of all options, and whether they were given.
+    /// Returns the names of all options and whether they were given.
     pub fn given(&self) -> impl Iterator<Item = (&'static str, bool)> + use<> {
         [
             ("--lossy", self.lossy),
@@ -96,7 +96,7 @@ impl GaussOptions {
     }
 }
 
-/// A line for every tensor, as it is done.
+/// Prints a line for every finished tensor.
 pub struct Lines {
     threads: usize,
     silent: bool,
@@ -173,15 +173,15 @@ fn words(reason: RawReason) -> &'static str {
     }
 }
 
-/// Returns half a step of a tensor's values, the error that a file promises,
-/// without the rounding of the dtype.
+/// Returns half a quantisation step of a tensor's values: the error bound stated in the
+/// file, before rounding to the dtype.
 fn bound(report: &TensorReport) -> f64 {
     let steps = report.shards.iter().map(|shard| shard.scale).min();
     0.5 / f64::from(steps.unwrap_or(1))
 }
 
-/// Tensors whose error may be a large part of their deviation, the worst one
-/// first.
+/// Returns the tensors whose error may be a large fraction of their standard deviation,
+/// the worst first.
 fn coarse(tensors: &[TensorReport]) -> Vec<&TensorReport> {
     let share = |report: &TensorReport| bound(report) / report.deviation;
     let mut coarse: Vec<&TensorReport> = tensors
@@ -193,13 +193,13 @@ fn coarse(tensors: &[TensorReport]) -> Vec<&TensorReport> {
     coarse
 }
 
-/// The largest error of all, and the tensor it is in.
+/// Returns the tensor with the largest error.
 fn worst(tensors: &[TensorReport]) -> Option<&TensorReport> {
     let coded = tensors.iter().filter(|report| report.raw.is_none());
     coded.max_by(|a, b| a.max_error.total_cmp(&b.max_error))
 }
 
-/// The summary for people.
+/// Prints the summary.
 pub fn say(tensors: &[TensorReport]) {
     let coded = || tensors.iter().filter(|report| report.raw.is_none());
     let bytes: u64 = coded().map(|report| report.stored_len_bytes).sum();
@@ -240,7 +240,7 @@ pub fn say(tensors: &[TensorReport]) {
     }
 }
 
-/// The summary for scripts.
+/// Returns the summary as JSON.
 pub fn json(tensors: &[TensorReport]) -> serde_json::Value {
     let all = tensors.iter().map(|report| {
         let shards = report.shards.iter().map(|shard| {

@@ -20,30 +20,29 @@ mod gauss;
 
 #[derive(Args)]
 pub struct Options {
-    /// Checkpoint of any kind: a path, an address, or - for standard
-    /// input
+    /// Checkpoint of any kind: a path, an address, or - for standard input
     #[arg(value_parser = arguments::location())]
     input: Location,
-    /// What to write: .safetensors, .zstn, .zt, .gauss, a folder (with a slash)
-    /// for compressed-tensors, .safetensors.index.json or .zstn.index.json for
-    /// several files, or - for standard output
+    /// Output, whose format is given by its name: .safetensors, .zstn, .zt, .gauss, a
+    /// folder (with a slash) for compressed-tensors, .safetensors.index.json or
+    /// .zstn.index.json for several files, or - for standard output
     #[arg(value_parser = arguments::destination())]
     output: Option<Destination>,
-    /// The same, as an option
+    /// OUTPUT as an option
     #[arg(short, long = "output", value_name = "OUTPUT", conflicts_with = "output", value_parser = arguments::destination())]
     output_option: Option<Destination>,
     /// Write to standard output, like -o -
     #[arg(short = 'c', long, conflicts_with_all = ["output", "output_option"])]
     stdout: bool,
-    /// Kind of output, by its name or ending, like zt [default: as the name of
-    /// the output says]
+    /// Format of the output, by name or extension, like zt [default: given by the name
+    /// of the output]
     #[arg(long, value_name = "KIND", value_parser = kind)]
     to: Option<TargetKind>,
     #[command(flatten)]
     bases: Bases,
     #[command(flatten)]
     stored: Stored,
-    /// Most bytes of tensors in a file of several, like 5G [default: 5G]
+    /// Maximum bytes of tensors per file of a sharded output, like 5G [default: 5G]
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     shard_size: Option<u64>,
     #[command(flatten)]
@@ -61,7 +60,7 @@ pub struct Options {
     /// To zTensor: give every tensor a checksum
     #[arg(long, value_enum)]
     checksum: Option<Checksum>,
-    /// To compressed-tensors: how weights are stored [default: sparse-bitmask]
+    /// To compressed-tensors: storage format of weights [default: sparse-bitmask]
     #[arg(long, value_enum)]
     format: Option<Format>,
     #[command(flatten)]
@@ -108,8 +107,8 @@ impl Options {
         }
     }
 
-    /// Returns the file in the folder `destination`, called like the input, if that is a
-    /// folder and the result is a file.
+    /// Returns the file in the folder `destination` that is named after the input, if
+    /// `destination` is a folder and the result is a file.
     fn inside(&self, destination: &Destination, target: &Target) -> Destination {
         let kind = target.kind();
         if kind == TargetKind::CompressedTensors || !destination.is_folder() {
@@ -164,7 +163,7 @@ impl Options {
         })
     }
 
-    /// Refuses options that this kind has no use for.
+    /// Refuses options that have no effect on this output format.
     fn check(&self, kind: TargetKind, path: Option<&Path>) -> Result<()> {
         let is_several = kind == TargetKind::CompressedTensors || path.is_some_and(is_index);
         let given = [

@@ -1,4 +1,4 @@
-//! The formats that `zstn get` writes a tensor in.
+//! The file formats that `zstn get` writes.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,17 +9,17 @@ use zstn_core::dtype::Dtype;
 
 use super::super::values;
 
-/// Kind of file.
+/// A file format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
-    /// The bytes alone.
+    /// The bytes without a header.
     Raw,
     Npy,
     Safetensors,
 }
 
 impl Format {
-    /// Returns the format that the extension of `path` asks for.
+    /// Returns the format for the extension of `path`.
     pub fn of(path: &Path) -> Result<Self> {
         let Some(extension) = path.extension() else {
             return Ok(Self::Raw);
@@ -36,7 +36,7 @@ impl Format {
         }
     }
 
-    /// Refuses elements that files of this kind cannot hold.
+    /// Refuses a dtype that the format cannot store.
     pub fn check(self, dtype: Dtype) -> Result<()> {
         if self == Self::Npy && dtype != Dtype::Bf16 && values::numpy_name(dtype).is_none() {
             return Err(Error::Usage(format!(
@@ -46,7 +46,7 @@ impl Format {
         Ok(())
     }
 
-    /// Returns a note about elements that are not written as they are.
+    /// Returns a note if elements are converted when they are written.
     pub fn note(self, dtype: Dtype) -> Option<&'static str> {
         match (self, dtype) {
             (Self::Npy, Dtype::Bf16) => Some("NumPy has no BF16; written as float32"),
@@ -54,7 +54,7 @@ impl Format {
         }
     }
 
-    /// Refuses to write several tensors into files that hold one.
+    /// Refuses to write several tensors into a format that stores only one.
     pub fn check_several(self) -> Result<()> {
         match self {
             Self::Safetensors => Ok(()),
@@ -64,7 +64,7 @@ impl Format {
         }
     }
 
-    /// Writes `tensor` as the whole of `output`.
+    /// Writes a file that contains only `tensor`.
     pub fn write(self, tensor: &Tensor, mut output: Output) -> Result<()> {
         match self {
             Self::Raw => output.write(&tensor.bytes)?,
@@ -93,8 +93,8 @@ impl Format {
     }
 }
 
-/// Writes a safetensors file of several tensors, one after the other. `read` reads
-/// one of those that `tensors` describes.
+/// Writes a safetensors file of several tensors. `read` is called with the index of
+/// each tensor, in order.
 pub fn write_several(
     tensors: &[Described],
     mut output: Output,
@@ -121,7 +121,7 @@ pub fn write_several(
     output.finish()
 }
 
-/// What is known of a tensor before it is read.
+/// The properties of a tensor that are known before it is read.
 pub struct Described {
     pub name: String,
     pub dtype: Dtype,
@@ -129,12 +129,12 @@ pub struct Described {
     pub len_bytes: u64,
 }
 
-/// Head of a NumPy file.
+/// Returns the header of a NumPy file.
 fn npy_head(dtype: &str, shape: &[u64]) -> Vec<u8> {
     let shape: String = shape.iter().map(|d| format!("{d}, ")).collect();
     let mut dict = format!("{{'descr': '{dtype}', 'fortran_order': False, 'shape': ({shape}), }}");
-    // Version 2.0: six bytes of magic, two of version, four of length; the
-    // data begin at a multiple of 64.
+    // Version 2.0: six bytes of magic, two of version, four of length. The data begins
+    // at a multiple of 64.
     let padding = (64 - (12 + dict.len() + 1) % 64) % 64;
     dict.extend(std::iter::repeat_n(' ', padding));
     dict.push('\n');

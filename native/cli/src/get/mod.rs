@@ -22,23 +22,22 @@ mod stats;
 
 #[derive(Args)]
 pub struct Options {
-    /// A file of any kind, the .index.json of a sharded checkpoint, or a local
-    /// folder: a path, an address, or - for standard input
+    /// A file of any kind, the .index.json of a sharded checkpoint, or a local folder:
+    /// a path, an address, or - for standard input
     #[arg(value_parser = arguments::location())]
     input: Location,
-    /// Names of tensors, as `zstn ls` prints them, or patterns like
-    /// 'layers.3.*'
+    /// Tensor names, as `zstn ls` prints them, or patterns like 'layers.3.*'
     #[arg(required = true, value_name = "NAME")]
     names: Vec<Pattern>,
-    /// Only these rows, slices of the outermost dimension: one like 5, or the
-    /// first and the one to stop before, as in 100..200 or 100:200; either may
-    /// be left out, and negative ones count from the end
+    /// Read only these rows (slices of the first dimension): a row like 5, or a range
+    /// like 100..200 or 100:200 that excludes its end; either bound may be omitted, and
+    /// negative bounds count from the end
     #[arg(long, value_name = "A..B", allow_hyphen_values = true)]
     rows: Option<rows::Bounds>,
-    /// Write the tensor to this file: .npy (BF16, which NumPy lacks, as
-    /// float32), .safetensors, which holds several, too, or .bin, .raw or no
-    /// extension for the raw bytes; - for raw bytes on standard output
-    /// [default: a summary on a terminal, raw bytes to a file or pipe]
+    /// Output file: .npy (BF16 becomes float32, since NumPy lacks it), .safetensors
+    /// (also for several tensors), or .bin, .raw or no extension for raw bytes; - for
+    /// raw bytes on standard output [default: a summary on a terminal, raw bytes to a
+    /// file or pipe]
     #[arg(short, long, value_parser = arguments::destination())]
     output: Option<Destination>,
     #[command(flatten)]
@@ -56,7 +55,7 @@ pub struct Options {
     network: Network,
 }
 
-/// The destination of the bytes.
+/// Where the bytes are written.
 enum Target<'a> {
     Nowhere,
     Stdout,
@@ -157,7 +156,7 @@ impl Wanted {
 }
 
 impl Options {
-    /// Returns the tensors that were asked for, each once.
+    /// Returns the requested tensors, each once.
     fn wanted(&self, reader: &Reader) -> Result<Vec<Wanted>> {
         let mut seen = HashSet::new();
         let mut all = Vec::new();
@@ -179,7 +178,7 @@ impl Options {
     }
 }
 
-/// Reads one tensor and writes or describes it.
+/// Reads one tensor, and writes or describes it.
 fn one(options: &Options, reader: &Reader, wanted: &Wanted, target: Target<'_>) -> Result<()> {
     let tensor = wanted.read(reader)?;
     let plan = wanted.rows.as_ref();
@@ -187,7 +186,7 @@ fn one(options: &Options, reader: &Reader, wanted: &Wanted, target: Target<'_>) 
         Target::Stdout => {
             let mut out = Stdout::new();
             out.bytes(&tensor.bytes)?;
-            // Standard output holds the tensor, so there is no description.
+            // Standard output contains the tensor, so no description is printed.
             return out.finish();
         }
         Target::File(output, path, format) => {
@@ -210,7 +209,7 @@ fn one(options: &Options, reader: &Reader, wanted: &Wanted, target: Target<'_>) 
     }
 }
 
-/// Writes several tensors to one file, and a line or an object about each.
+/// Writes several tensors to one file, and prints an object for each or a line for all.
 fn several(
     options: &Options,
     reader: &Reader,
@@ -241,7 +240,7 @@ fn fetched_len_bytes(plan: &RowsPlan) -> u64 {
     plan.fetched_len_bytes().unwrap_or(plan.stored_len_bytes())
 }
 
-/// The description for scripts.
+/// Returns the description as JSON.
 fn json(
     options: &Options,
     reader: &Reader,
@@ -267,7 +266,7 @@ fn json(
     }))
 }
 
-/// The description for people.
+/// Prints the description.
 fn summary(reader: &Reader, tensor: &Tensor, plan: Option<&RowsPlan>) -> Result<()> {
     let mut facts = vec![
         ("name", tensor.name.clone()),

@@ -1,21 +1,22 @@
-//! Statistics of the values of a tensor.
+//! Statistics of a tensor's values.
 
 use serde::{Serialize, Serializer};
 use zstn::Tensor;
 
 use super::super::values;
 
-/// Values shown.
+/// Number of values that are shown.
 const FIRST: usize = 8;
 
-/// A value that is shown as exactly as it is stored.
+/// A value that is shown without loss of precision.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Number {
     Integer(i128),
     Float(f64),
 }
 
-/// Statistics of all values but NaN; there are no extremes and no mean if all are.
+/// Statistics of all values except NaN. If all values are NaN, the extremes and the
+/// mean are `None`.
 pub struct Stats {
     pub min: Option<Number>,
     pub max: Option<Number>,
@@ -24,8 +25,8 @@ pub struct Stats {
 }
 
 impl Stats {
-    /// Returns the statistics of a tensor; `None` if it is empty, or if elements of its
-    /// dtype are not shown as numbers.
+    /// Returns the statistics of a tensor, or `None` if it is empty or its dtype is not
+    /// shown as numbers.
     pub fn of(tensor: &Tensor) -> Option<Self> {
         let first = first(tensor)?;
         if first.is_empty() {
@@ -52,7 +53,7 @@ impl Stats {
         })
     }
 
-    /// `key  value` lines.
+    /// Returns the statistics as keys and values.
     pub fn facts(&self) -> [(&'static str, String); 4] {
         let first: Vec<String> = self.first.iter().copied().map(text).collect();
         let known = |number: Option<Number>| number.map_or("–".into(), text);

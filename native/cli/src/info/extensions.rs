@@ -1,4 +1,4 @@
-//! What a reader of a packed file needs (docs/formats/extensions.md).
+//! The requirements of a packed file on its reader (docs/formats/extensions.md).
 
 use std::collections::BTreeMap;
 
@@ -7,18 +7,17 @@ use zstn::{Reader, Result};
 use zstn_core::catalog::Extension;
 use zstn_core::frame::Edition;
 
-/// The versions of the packed files of a model, and the tensors in extension
+/// The versions of a model's packed files, and the number of tensors in extension
 /// frames.
 pub struct Extensions {
-    /// The latest version, with its edition; `None` for files of other formats.
+    /// The latest version and its edition; `None` for files of other formats.
     version: Option<(u8, Edition)>,
-    /// Number of tensors in each kind of extension frame.
+    /// Number of tensors per type of extension frame.
     tensors: BTreeMap<Extension, usize>,
 }
 
 impl Extensions {
-    /// Reads the first bytes of the frames of files that may have extension
-    /// frames.
+    /// Reads the first bytes of the frames that may be extension frames.
     pub fn of(reader: &Reader) -> Result<Self> {
         let mut version = None;
         let mut tensors = BTreeMap::new();
@@ -35,7 +34,7 @@ impl Extensions {
         Ok(Self { version, tensors })
     }
 
-    /// Returns the version and what it needs, in words.
+    /// Returns the version and the readers that it requires, in words.
     pub fn needs(&self) -> Option<String> {
         let (version, edition) = self.version?;
         Some(match edition {
@@ -46,8 +45,8 @@ impl Extensions {
         })
     }
 
-    /// Returns how many tensors are in which extension frames, in words; `None` if
-    /// the version does not allow any.
+    /// Returns the number of tensors per type of extension frame, in words, or `None`
+    /// if the version does not permit any.
     pub fn say(&self) -> Option<String> {
         self.version
             .filter(|(_, edition)| *edition == Edition::Extended)?;
@@ -61,8 +60,8 @@ impl Extensions {
         }
     }
 
-    /// Adds `version`, `min_reader` and `extensions` to the description; `null` for
-    /// files of formats without versions of ours.
+    /// Adds `version`, `min_reader` and `extensions` to the description. They are
+    /// `null` for files of other formats.
     pub fn add_to(&self, json: &mut Value) {
         json["version"] = self.version.map(|(version, _)| version).into();
         json["min_reader"] = match self.version {

@@ -1,5 +1,5 @@
-//! The part of `zstn info` about Gauss files: for each tensor the facts that
-//! Gauss itself prints (docs/formats/gauss.md 13).
+//! The Gauss section of `zstn info`, which shows for each tensor the values that Gauss
+//! itself prints (docs/formats/gauss.md 13).
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use zstn_core::model::Model;
 
 use crate::{print, size, table};
 
-/// The tensors of a Gauss file; none of another.
+/// Returns the tensors of a Gauss file; empty for other files.
 fn tensors(model: &Model) -> Vec<&Tensor> {
     let parts = model.tensors().iter().flat_map(|tensor| &tensor.parts);
     parts
@@ -17,7 +17,8 @@ fn tensors(model: &Model) -> Vec<&Tensor> {
         .collect()
 }
 
-/// Prints an empty line and a line per tensor; nothing for other files.
+/// Prints an empty line and a line per tensor. Prints nothing for files of other
+/// formats.
 pub fn print_table(model: &Model) -> Result<()> {
     let tensors = tensors(model);
     if tensors.is_empty() {
@@ -55,7 +56,7 @@ fn row(tensor: &Tensor) -> [Cow<'_, str>; 8] {
     ]
 }
 
-/// The same for scripts; null for other files.
+/// Returns the table as JSON, or null for files of other formats.
 pub fn json(model: &Model) -> serde_json::Value {
     let tensors = tensors(model);
     if tensors.is_empty() {

@@ -52,17 +52,17 @@ impl Total {
     }
 }
 
-/// The checkpoints that reading a delta takes.
+/// The checkpoints that have to be read to restore a delta.
 struct Chain {
     checkpoints: usize,
     len_bytes: u64,
-    /// Whether none is missing.
+    /// True if no base is missing.
     is_complete: bool,
 }
 
 impl Chain {
-    /// Returns the chain of a delta with the bases that were given; `None` for what
-    /// needs no base.
+    /// Returns the chain of a delta and the bases that were given, or `None` if no base
+    /// is needed.
     fn of(reader: &Reader) -> Option<Self> {
         reader.model().needs_base().then_some(())?;
         let readers = iter::successors(Some(reader), |reader| reader.base());

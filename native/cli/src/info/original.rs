@@ -1,4 +1,4 @@
-//! The SHA-256 that a packed file holds of its original.
+//! The SHA-256 of the original that a packed file contains.
 
 use std::fmt;
 
@@ -6,15 +6,15 @@ use serde_json::{Value, json};
 use zstn_core::catalog::FileCatalog;
 use zstn_core::model::Model;
 
-/// The SHA-256 of an original.
+/// The SHA-256 of an original file.
 pub struct Sha256 {
     hex: String,
-    /// Whether the packer was given it and did not compare it.
+    /// True if the packer was given the digest and did not check it.
     is_claimed: bool,
 }
 
 impl Sha256 {
-    /// Returns those of the files of a model that hold one.
+    /// Returns the digests of a model's files; `None` for a file without one.
     pub fn of(model: &Model) -> Vec<Option<Self>> {
         model.files().iter().map(Self::of_file).collect()
     }

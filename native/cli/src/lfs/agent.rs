@@ -10,7 +10,7 @@ use super::super::pack::Extended;
 
 #[derive(Args)]
 pub struct Options {
-    /// Keep objects in this folder or object store
+    /// Store objects in this folder or object store
     #[arg(long, value_name = "LOCATION", value_parser = arguments::location())]
     store: Option<Location>,
     #[command(flatten)]

@@ -13,7 +13,7 @@ use super::super::terminal;
 
 #[derive(Args)]
 pub struct Options {
-    /// clean packs, smudge unpacks
+    /// Direction: clean packs, smudge unpacks
     #[arg(value_enum)]
     direction: Direction,
     /// Name of the file, for messages

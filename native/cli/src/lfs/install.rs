@@ -16,7 +16,7 @@ use super::super::stdout::print;
 use super::super::table::print_facts;
 use super::{ScopeOptions, describe};
 
-/// The consequences of the filter, for those who install it.
+/// The consequences of the filter, printed when it is installed.
 const FILTER_MEANS: &str = "\
 The filter packs what git-lfs stores, so any git-lfs server will do. It also means:
 - The pointers of packed files name the extension \"zstn\". A clone without it cannot
@@ -31,16 +31,16 @@ these effects.";
 pub struct Options {
     #[command(flatten)]
     scope: ScopeOptions,
-    /// Keep objects in this folder or object store (s3://bucket/folder, az://,
-    /// gs://) without a server. Without it, packed objects go to a git-lfs
-    /// server that knows them
+    /// Store objects in this folder or object store (s3://bucket/folder, az://, gs://)
+    /// without a server. Otherwise, packed objects are sent to a git-lfs server that
+    /// supports them
     #[arg(long, value_name = "LOCATION", value_parser = arguments::location())]
     store: Option<Location>,
     /// Use the store only for the git-lfs server at this address
     #[arg(long, value_name = "URL", requires = "store")]
     url: Option<String>,
-    /// Install the filter instead, for a server that is not yours; read what it
-    /// prints
+    /// Install the filter instead, for a server that you do not control; read the
+    /// printed notes
     #[arg(long, conflicts_with_all = ["store", "ca_certificate"])]
     filter: bool,
     #[command(flatten)]
@@ -72,7 +72,7 @@ pub fn run(options: &Options) -> Result<()> {
     }
     let store = options.store.as_ref().map(open_store).transpose()?;
     let url = options.url.as_deref();
-    // Agents run in other folders.
+    // Agents run in other folders, so the path has to be absolute.
     let certificates = options.certificates.ca_certificate.as_deref();
     let certificates = certificates.map(absolute).transpose()?;
     settings::install_agent(
@@ -119,8 +119,8 @@ fn absolute(path: &Path) -> Result<PathBuf> {
     std::path::absolute(path).map_err(fail)
 }
 
-/// Returns the store at a location, whose folder is created: this is the one
-/// occasion at which a person is there to see where.
+/// Returns the store at a location. The folder of a store is created only here, where a
+/// user sees the message.
 fn open_store(location: &Location) -> Result<Store> {
     let location = match location {
         Location::Path(path) => {
@@ -130,7 +130,7 @@ fn open_store(location: &Location) -> Result<Store> {
             if is_new {
                 say!("created {}", path.display());
             }
-            // Agents run in other folders.
+            // Agents run in other folders, so the path has to be absolute.
             Location::Path(path.canonicalize().map_err(fail)?)
         }
         location => location.clone(),
@@ -140,7 +140,7 @@ fn open_store(location: &Location) -> Result<Store> {
     Ok(store)
 }
 
-/// Refuses the settings of a repository outside of one.
+/// Refuses a scope that needs a repository if there is none.
 fn check_place(scope: Scope) -> Result<()> {
     let needs_repository = matches!(scope, Scope::Local | Scope::Worktree);
     match needs_repository && Repository::find()?.is_none() {

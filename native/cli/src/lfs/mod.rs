@@ -22,16 +22,15 @@ pub struct Options {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// Have git-lfs keep packed objects in a store, or on a server that knows
-    /// them
+    /// Make git-lfs keep packed objects in a store or on a server that supports them
     Install(install::Options),
     /// Undo install
     Uninstall(install::UninstallOptions),
     /// Show what is installed
     Status(status::Options),
-    /// Move objects; git-lfs starts this
+    /// Transfer objects (started by git-lfs)
     Agent(agent::Options),
-    /// Pack or unpack one file from standard input; git-lfs starts this
+    /// Pack or unpack one file from standard input (started by git-lfs)
     Filter(filter::Options),
 }
 
@@ -54,20 +53,20 @@ pub fn run(options: &Options) -> Result<()> {
     }
 }
 
-/// The file of git's configuration that is changed.
+/// The scope of git's configuration that is changed.
 #[derive(Args, Clone, Copy)]
 #[group(multiple = false)]
 struct ScopeOptions {
-    /// For this repository (default)
+    /// Change the current repository (default)
     #[arg(long)]
     local: bool,
-    /// For this worktree
+    /// Change the current worktree
     #[arg(long)]
     worktree: bool,
-    /// For every repository of this user
+    /// Change every repository of this user
     #[arg(long)]
     global: bool,
-    /// For every repository on this machine
+    /// Change every repository on this machine
     #[arg(long)]
     system: bool,
 }
@@ -83,7 +82,7 @@ impl ScopeOptions {
     }
 }
 
-/// Describes the repositories of a scope.
+/// Returns a description of the repositories in a scope.
 fn describe(scope: Scope) -> &'static str {
     match scope {
         Scope::Local => "this repository",

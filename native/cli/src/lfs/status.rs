@@ -64,7 +64,7 @@ fn setting_json(setting: &Setting) -> serde_json::Value {
     json!({"scope": setting.scope, "key": setting.key, "value": setting.value})
 }
 
-/// Warns of a program that is no longer there.
+/// Prints a warning for an installed program that no longer exists.
 fn warn(settings: &[Setting]) {
     for setting in settings {
         let program = match &*setting.key {

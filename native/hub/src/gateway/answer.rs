@@ -1,4 +1,4 @@
-//! Answers and their headers.
+//! Responses and their headers.
 
 use axum::body::Body;
 use axum::http::request::Parts;
@@ -10,7 +10,8 @@ use serde_json::Value;
 use super::metrics::Route;
 use zstn_serve::answer::About;
 
-/// A response, the length of its body as far as it is known, and what it is.
+/// A response with the length of its body (0 if unknown) and the route to count it
+/// under.
 pub(super) struct Answer {
     pub(super) response: Response,
     pub(super) body_bytes: u64,
@@ -73,7 +74,8 @@ pub(super) fn insert(response: &mut Response, name: HeaderName, value: &str) {
     }
 }
 
-/// Returns the address that a client knows this gateway by.
+/// Returns the origin under which the client reached this gateway, from the headers
+/// `X-Forwarded-Proto` and `Host`.
 pub(super) fn origin(parts: &Parts) -> String {
     let text = |name: &str| parts.headers.get(name)?.to_str().ok();
     let scheme = match text("x-forwarded-proto") {

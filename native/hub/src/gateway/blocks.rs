@@ -1,5 +1,4 @@
-//! Bytes of upstream files in memory, for the next tensor or request that needs
-//! them.
+//! An in-memory cache of blocks of upstream files, shared by all tensors and requests.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -12,10 +11,10 @@ use super::metrics::Metrics;
 use zstn::source::Source;
 use zstn::{Error, Result};
 
-/// Files are fetched and kept in blocks of this length, in bytes.
+/// Length of a cached block, in bytes. Files are fetched block by block.
 const BLOCK_BYTES: u64 = 256 << 10;
 
-/// Blocks of upstream files, at most a number of bytes of them.
+/// A least-recently-used cache of blocks, limited to `limit_bytes`.
 pub(super) struct Blocks {
     limit_bytes: u64,
     state: Mutex<State>,
@@ -23,24 +22,24 @@ pub(super) struct Blocks {
     metrics: Arc<Metrics>,
 }
 
-/// The name of the file's bytes, and the number of the block.
+/// The identity of the file's bytes and the number of the block.
 type Key = (Arc<str>, u64);
 
 #[derive(Default)]
 struct State {
     blocks: HashMap<Key, (u64, Arc<[u8]>)>,
-    /// By when they were used last.
+    /// The cached blocks ordered by their last use.
     order: BTreeMap<u64, Key>,
     held_bytes: u64,
     uses: u64,
-    /// Those that somebody is fetching.
+    /// Blocks that a thread is fetching.
     pending: HashSet<Key>,
 }
 
-/// The next step of a reader.
+/// The next step of a read.
 enum Step {
     Use(Arc<[u8]>),
-    /// Fetch the blocks up to this number.
+    /// Fetch the blocks before this number.
     Fetch(u64),
 }
 
@@ -58,8 +57,9 @@ impl Blocks {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the block `number` of a file, or which blocks up to `end` the caller
-    /// is to fetch. Waits for a block that somebody else is fetching.
+    /// Returns block `number` of a file if it is cached. Otherwise returns the end of
+    /// the run of missing blocks before `end`, which the caller must fetch. If another
+    /// thread is fetching the block, waits for it.
     fn next(&self, identity: &Arc<str>, number: u64, end: u64) -> Step {
         let key = |number| (Arc::clone(identity), number);
         let mut state = self.state();
@@ -85,7 +85,7 @@ impl Blocks {
         Step::Fetch(last + 1)
     }
 
-    /// Drops all blocks of a file.
+    /// Drops all cached blocks of a file.
     pub(super) fn forget(&self, identity: &str) {
         let mut state = self.state();
         let State {
@@ -143,7 +143,8 @@ impl State {
     }
 }
 
-/// Blocks that are being fetched. Dropped, they are there or can be tried again.
+/// Marks blocks as being fetched. When it is dropped, they are either cached or free to
+/// be fetched again.
 struct Pending<'a> {
     blocks: &'a Blocks,
     identity: &'a Arc<str>,
@@ -164,8 +165,9 @@ impl Drop for Pending<'_> {
 /// Opens a file with the permissions of one client.
 type Opener = Box<dyn Fn() -> Result<Box<dyn Source>> + Send + Sync>;
 
-/// A file of the upstream, whose bytes are fetched with the permissions of one
-/// client and kept for all that may read it. It is opened when a byte is missing.
+/// A file of the upstream. Its bytes are fetched with the permissions of one client and
+/// cached for every client that may read the file. The file is opened when a block is
+/// missing.
 pub(super) struct CachedSource {
     blocks: Arc<Blocks>,
     name: String,
@@ -176,7 +178,8 @@ pub(super) struct CachedSource {
 }
 
 impl CachedSource {
-    /// A file called `name` in messages, whose bytes are known as `identity`.
+    /// Creates a source that is called `name` in messages and whose bytes are cached
+    /// under `identity`.
     pub(super) fn new(
         blocks: &Arc<Blocks>,
         name: String,
@@ -194,7 +197,8 @@ impl CachedSource {
         }
     }
 
-    /// Returns the opened file. The others wait for the first one to open it.
+    /// Returns the opened file. Concurrent callers wait until the first one has opened
+    /// it.
     fn opened(&self) -> Result<Arc<dyn Source>> {
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(opened) = &*opened {
@@ -216,7 +220,8 @@ impl CachedSource {
         start..(start + BLOCK_BYTES).min(self.len_bytes)
     }
 
-    /// Fetches the blocks of these numbers, which follow each other.
+    /// Fetches the blocks of a contiguous range of numbers in one request and caches
+    /// them.
     fn fetch(&self, numbers: Range<u64>) -> Result<Vec<Arc<[u8]>>> {
         let _pending = Pending {
             blocks: &self.blocks,
@@ -271,7 +276,7 @@ impl Source for CachedSource {
                     add(number, &block);
                     number += 1;
                 }
-                // Blocks that follow each other come by one request.
+                // A run of missing blocks is fetched in one request.
                 Step::Fetch(last) => {
                     for (number, block) in (number..last).zip(self.fetch(number..last)?) {
                         add(number, &block);

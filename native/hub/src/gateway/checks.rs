@@ -1,4 +1,4 @@
-//! What has to hold for every request, whatever a client sends. The fuzz target calls it.
+//! Checks of invariants that hold for every request, for the fuzz target.
 
 use axum::http::request::Parts;
 use axum::http::{HeaderName, HeaderValue, Method, Request, StatusCode, Uri, header};
@@ -12,14 +12,15 @@ use super::request::Asked;
 use zstn_serve::access::Access;
 use zstn_serve::answer::{About, begin};
 
-/// Lengths of files that ranges are tried with.
+/// File lengths with which ranges are checked.
 const LENGTHS: [u64; 4] = [0, 1, 1000, u64::MAX];
 
-/// Takes a request apart as the gateway does: a line with method and address, lines of
-/// headers, an empty line, and a body. Other text is ignored.
+/// Parses a request as the gateway does and checks the invariants. `request` consists
+/// of a line with method and address, header lines, an empty line and a body; other
+/// text is ignored.
 ///
 /// # Panics
-/// If a path could mean another place than the one that was checked, or the head of an
+/// If a path could reach another place than the one that was checked, or the head of an
 /// answer contradicts itself.
 pub fn check_request(request: &[u8]) {
     let (head, body) = match request.windows(2).position(|two| two == b"\n\n") {
@@ -57,7 +58,7 @@ fn parse(head: &[u8]) -> Option<Parts> {
     Some(request.into_parts().0)
 }
 
-/// An address that is built from a checked path leads to that path and no other.
+/// Checks that an address built from a checked path leads to that path and no other.
 fn check_path(parts: &Parts) {
     let Ok(asked) = Asked::of(&parts.method, &parts.uri) else {
         return;
@@ -84,13 +85,14 @@ fn check_path(parts: &Parts) {
     let sent = reqwest::Url::parse(&format!("http://hub{address}")).expect("an address");
     assert_eq!((sent.host_str(), sent.path()), (Some("hub"), &*address));
     let uri: Uri = address.parse().expect("an address");
-    // A path may become longer by encoding.
+    // Encoding can make a path too long; such a path is refused.
     if let Ok(again) = Asked::of(&parts.method, &uri) {
         assert_eq!(again, asked);
     }
 }
 
-/// The head of an answer about a file agrees with itself and with the request.
+/// Checks that the head of an answer about a file is consistent with itself and with
+/// the request.
 fn check_range(parts: &Parts) {
     for len_bytes in LENGTHS {
         let about = About {
@@ -123,7 +125,7 @@ fn check_range(parts: &Parts) {
     }
 }
 
-/// A list that is taken apart has the entries that it has as a whole.
+/// Checks that parsing a list incrementally gives the same entries as parsing it whole.
 fn check_list(text: &[u8]) {
     let mut array = JsonArray::default();
     let mut found = Vec::new();

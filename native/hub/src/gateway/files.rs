@@ -1,4 +1,4 @@
-//! Answers with the bytes of files.
+//! Answers that contain the bytes of files.
 
 use std::io;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use zstn_serve::answer::begin;
 use zstn_serve::unpacked;
 
 impl Site {
-    /// Answers with a file, or with what a packed one in its place restores.
+    /// Answers with a file, or with the file that the packed one in its place restores.
     pub(super) async fn file(
         &self,
         revision: &Revision,
@@ -39,7 +39,7 @@ impl Site {
         };
         let packed = packed_path(path);
         let plain = match (&packed, &*self.upstream) {
-            // The upstream looks for itself.
+            // The hub itself looks up a file that has no packed counterpart.
             (None, Upstream::Hub(_)) => None,
             _ => Some(look(path).await),
         };
@@ -115,8 +115,9 @@ impl Site {
         })
     }
 
-    /// Hashes a restored file while it is sent. Its end is only sent if the file has the
-    /// digest that it claims, and lists show the digest from then on.
+    /// Hashes a restored file while it is sent. The last block is sent only if the file
+    /// has the SHA-256 that its packed file claims. From then on, lists show the
+    /// digest.
     fn hashed(
         &self,
         body: Body,

@@ -1,12 +1,11 @@
-//! A list in JSON, taken apart while it arrives.
+//! An incremental parser for a JSON array of entries.
 
 use serde_json::Value;
 
-/// The longest entry of a list, in bytes.
+/// Maximum length of an entry, in bytes.
 const MAX_ENTRY_BYTES: usize = 256 << 10;
 
-/// Finds the entries of one array in its text. Whether an entry is JSON is found out
-/// when it is parsed.
+/// Splits the text of one array into entries. Each entry is parsed when it is complete.
 #[derive(Debug, Default)]
 pub(super) struct JsonArray {
     entry: Vec<u8>,
@@ -25,7 +24,7 @@ enum Place {
     After,
 }
 
-/// What is wrong with a text.
+/// A description of an error in the text.
 pub(super) type Fault = &'static str;
 
 impl JsonArray {
@@ -44,7 +43,7 @@ impl JsonArray {
         Ok(())
     }
 
-    /// Checks that the text has ended where the list has.
+    /// Checks that the array is complete.
     pub(super) fn end(&self) -> Result<(), Fault> {
         match self.place {
             Place::After => Ok(()),
@@ -104,7 +103,7 @@ impl JsonArray {
 mod tests {
     use super::*;
 
-    /// Returns the entries of a text that comes in pieces of `len` bytes.
+    /// Returns the entries of a text that arrives in chunks of `len` bytes.
     fn entries(text: &str, len: usize) -> Result<Vec<Value>, Fault> {
         let mut array = JsonArray::default();
         let mut found = Vec::new();

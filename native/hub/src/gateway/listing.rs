@@ -1,4 +1,4 @@
-//! Lists of files as clients see them: packed files under the names of those that
+//! File lists as clients see them: packed files appear under the names of the files
 //! they restore.
 
 use std::collections::{HashMap, HashSet};
@@ -17,16 +17,16 @@ use super::upstream::{Entry, Permissions, Refusal, Upstream};
 use crate::manifest::hex;
 use zstn_serve::path;
 
-/// Packed files that are opened at the same time for one list.
+/// Number of packed files that are opened concurrently for one list.
 const OPENED_AT_ONCE: usize = 16;
 
-/// The most names that are asked for by one request.
+/// Maximum number of names in one request to the upstream.
 pub(super) const NAMES_AT_ONCE: usize = 500;
 
-/// The length that a hub gives for the pointers to large files, in bytes.
+/// The length that hubs report for LFS pointer files, in bytes.
 const POINTER_BYTES: u64 = 134;
 
-/// One client's view of the lists of a revision.
+/// One client's view of the file lists of a revision.
 pub(super) struct Listing {
     pub(super) upstream: Arc<Upstream>,
     pub(super) packed: Arc<PackedFiles>,
@@ -35,13 +35,13 @@ pub(super) struct Listing {
     pub(super) client: IpAddr,
 }
 
-/// Returns the path of the file that the packed one at `path` restores, by its
-/// name.
+/// Returns the path of the file that the packed one at `path` restores, derived from
+/// its name.
 pub(super) fn restored_path(path: &str) -> Option<String> {
     renamed(path, path::unpacked_name)
 }
 
-/// Returns the path of the packed file that would restore the one at `path`.
+/// Returns the path of the packed file that would restore the file at `path`.
 pub(super) fn packed_path(path: &str) -> Option<String> {
     renamed(path, path::packed_name)
 }
@@ -58,7 +58,7 @@ fn text<'v>(value: &'v Value, key: &str) -> Option<&'v str> {
 }
 
 impl Listing {
-    /// Returns a description of the repository with other siblings.
+    /// Returns the description of the repository with `siblings` as clients see them.
     pub(super) async fn info(&self, mut info: Value) -> Result<Value, Refusal> {
         let Some(siblings) = info.get_mut("siblings").and_then(Value::as_array_mut) else {
             return Ok(info);
@@ -108,7 +108,7 @@ impl Listing {
         let Some(restored) = self.restored(name, described).await? else {
             return Ok(Some(sibling));
         };
-        // Sizes are there if they were asked for.
+        // The hub includes sizes only if the client requested them.
         let has_size = sibling.get("size").is_some();
         if let Some(sibling) = sibling.as_object_mut() {
             sibling.insert("rfilename".into(), path.into());
@@ -120,11 +120,11 @@ impl Listing {
         Ok(Some(sibling))
     }
 
-    /// Returns the entries of a folder, or those about a number of paths.
+    /// Returns the entries of a folder, or of a list of paths, as clients see them.
     pub(super) async fn entries(&self, entries: Vec<Value>) -> Result<Vec<Value>, Refusal> {
         let path = |entry: &Value| Some(text(entry, "path")?.to_owned());
         let mut names: HashSet<String> = entries.iter().filter_map(path).collect();
-        // A file and the packed one may be on different pages.
+        // A file and its packed counterpart may be on different pages of the list.
         let unsure = names.iter().filter_map(|name| restored_path(name));
         let unsure: Vec<_> = unsure.filter(|name| !names.contains(name)).collect();
         for unsure in unsure.chunks(NAMES_AT_ONCE) {
@@ -165,7 +165,8 @@ impl Listing {
         Ok(Some(entry))
     }
 
-    /// Returns what the packed file at `path` restores.
+    /// Returns the file that the packed one at `path` restores, or `None` if the packed
+    /// file is to be shown under its own name.
     async fn restored(
         &self,
         path: &str,
@@ -194,15 +195,15 @@ impl Listing {
             }),
         };
         match restored {
-            // One file that is damaged, or that this client may not read, is
-            // shown as it is: the others are still there.
+            // A single file that is damaged, or that this client may not read, is shown
+            // as it is, so that it does not hide the others.
             Err(refusal) if refusal.is_of_file() => Ok(None),
             restored => restored,
         }
     }
 }
 
-/// Returns the digest by which git, and hubs, know a small file.
+/// Returns the SHA-1 that git and hubs use to identify a small file.
 pub(super) fn git_sha1(bytes: &[u8]) -> String {
     let mut hasher = Sha1::new();
     hasher.update(format!("blob {}\0", bytes.len()));
@@ -210,13 +211,14 @@ pub(super) fn git_sha1(bytes: &[u8]) -> String {
     hex(&hasher.finalize())
 }
 
-/// Returns whether a file of that name is shown as another, if it can be.
+/// Returns whether the file `name` is packed and the file it restores is not in
+/// `names`.
 fn is_to_open(name: &str, names: &HashSet<String>) -> bool {
     restored_path(name).is_some_and(|path| !names.contains(&path))
 }
 
-/// Writes length and digest of a restored file over those of the packed one.
-/// `digest` is the name of the latter.
+/// Replaces a packed file's length and digest with those of the restored file. `digest`
+/// is the name of the field with the SHA-256.
 fn describe(entry: &mut Map<String, Value>, restored: &Restored, digest: &str) {
     entry.insert("size".into(), restored.len_bytes.into());
     for name in ["xetHash", "lfs", "security", "securityFileStatus"] {
@@ -233,7 +235,7 @@ fn describe(entry: &mut Map<String, Value>, restored: &Restored, digest: &str) {
 }
 
 impl Upstream {
-    /// Returns the file that `value` describes, an entry of a list.
+    /// Returns the file that `value`, an entry of a list, describes.
     fn entry(&self, revision: &Revision, value: &Value) -> Option<Entry> {
         let lfs = value.get("lfs").filter(|lfs| lfs.is_object());
         let tag = lfs

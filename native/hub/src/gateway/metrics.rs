@@ -1,4 +1,4 @@
-//! Figures about what the gateway does, in the format of Prometheus.
+//! Metrics of the gateway in the Prometheus format.
 
 use std::sync::atomic::AtomicU64;
 
@@ -10,7 +10,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 
-/// The kind of a request.
+/// The route under which a request is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
 pub(super) enum Route {
     /// A file that is restored from a packed one.
@@ -19,9 +19,9 @@ pub(super) enum Route {
     File,
     /// A description of a repository, or a list of its files.
     List,
-    /// Anything else that the upstream answers.
+    /// Any other request that is passed to the upstream.
     Other,
-    /// Health and figures of the gateway.
+    /// Health check and metrics of the gateway itself.
     Own,
 }
 
@@ -31,7 +31,7 @@ struct Labels {
     status: u16,
 }
 
-/// The figures.
+/// The metrics of one gateway.
 #[derive(Debug)]
 pub(super) struct Metrics {
     registry: Registry,
@@ -110,7 +110,8 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// Counts a request that has been answered, with `file_bytes` of a file.
+    /// Counts an answered request. `file_bytes` is the number of bytes of a file in the
+    /// answer.
     pub(super) fn count(&self, route: Route, status: u16, file_bytes: u64, seconds: f64) {
         self.requests.get_or_create(&Labels { route, status }).inc();
         if matches!(route, Route::Restored | Route::File) {
@@ -120,7 +121,7 @@ impl Metrics {
         self.seconds.observe(seconds);
     }
 
-    /// Returns all figures as text.
+    /// Returns all metrics in the text format of Prometheus.
     pub(super) fn text(&self, connections: usize, decoded_bytes: u64) -> String {
         let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
         self.connections.set(number(connections as u64));

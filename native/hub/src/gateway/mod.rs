@@ -1,5 +1,5 @@
-//! A model hub in which packed files appear as the safetensors files that they
-//! restore, for clients that know nothing of packing.
+//! A model hub that shows packed files as the safetensors files they restore, for
+//! clients that do not know the packed format.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -38,16 +38,18 @@ mod upstream;
 #[doc(hidden)]
 pub use checks::check_request;
 
-/// A gateway to a hub, or to a folder of repositories, that is listening but does
-/// not answer yet.
+/// A gateway to a hub, or to a folder of repositories. It has bound its port and
+/// answers requests once [`Gateway::run`] is called.
 ///
-/// Clients take it for a hub (`HF_ENDPOINT`). Where a repository has `X.zstn` and
-/// no `X.safetensors`, they see the latter in its place, byte for byte as it was
-/// packed, by ranges or whole, under the SHA-256 of its bytes.
+/// Clients use it like a hub (`HF_ENDPOINT`). Where a repository has `X.zstn` and no
+/// `X.safetensors`, they see `X.safetensors` instead, byte for byte as it was packed,
+/// and can read it whole or by ranges. The ETag of a file of up to 8 MiB is its
+/// SHA-256; a longer file has an opaque ETag, and lists show its SHA-256 once a client
+/// has read it whole.
 ///
-/// Permissions of clients are those of the hub: every request is made with the
-/// token that came with it, which is not kept. A folder can be read by everybody
-/// who reaches the gateway.
+/// The hub decides which files a client may read: every request to the hub carries the
+/// token of the client's request, and the gateway does not store tokens. A folder can
+/// be read by every client that reaches the gateway.
 ///
 /// ```no_run
 /// # fn main() -> zstn::Result<()> {
@@ -72,30 +74,29 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// Listens at `address` (port 0: any free one). `upstream` is the http(s)
-    /// address of a hub, or a folder, local or in an object store, with
-    /// repositories in `OWNER/NAME`.
+    /// Listens at `address` (port 0 picks a free port). `upstream` is the http(s)
+    /// address of a hub, or a local or object-store folder that contains repositories
+    /// as `OWNER/NAME`.
     ///
-    /// `http` limits how long requests to the upstream take, and how often they are
-    /// repeated; headers of its own are not sent.
+    /// `http` sets the timeouts and retries of requests to the upstream; its headers
+    /// are not sent.
     ///
     /// # Errors
-    /// If there is no such folder, or the port is taken.
+    /// If the folder does not exist or the port is taken.
     pub fn bind(upstream: &Location, address: SocketAddr, http: &HttpOptions) -> Result<Self> {
         Self::to(Upstream::new(upstream, http)?, address)
     }
 
-    /// Listens at `address` and shows the files of `rows` that are packed in `results`,
-    /// a folder that `zstn worker` or the Python package has
-    /// written to, local or in an object store. Everybody who reaches the gateway can
-    /// read them.
+    /// Listens at `address` and shows those files of `rows` that are packed in
+    /// `results`, a local or object-store folder written by `zstn worker` or the Python
+    /// package. Every client that reaches the gateway can read them.
     ///
-    /// A file that is stored as a difference is restored whole when it is first read, and
-    /// so is its base. Restored files take `restored_bytes` in the folder for temporary
-    /// files, or as many as those that are in use.
+    /// A file stored as a delta is restored whole on its first read, and so is its
+    /// base. Restored files take up to `restored_bytes` in the folder for temporary
+    /// files; files in use may exceed that limit.
     ///
     /// # Errors
-    /// If there is no such folder, or the port is taken.
+    /// If the folder does not exist or the port is taken.
     pub fn bind_planned(
         results: &Location,
         rows: Vec<Row>,
@@ -135,46 +136,48 @@ impl Gateway {
         self
     }
 
-    /// Lets decoded tensors take that many bytes, those kept for the next
-    /// request included. A large tensor is decoded in parts. One that can only be
-    /// decoded as a whole may take more, up to [`Gateway::with_max_tensor`], and is then
-    /// not kept.
+    /// Limits the memory for decoded tensors, cached ones included, to `cache_bytes`. A
+    /// large tensor is decoded block by block. A tensor that can only be decoded as a
+    /// whole may exceed the limit, up to [`Gateway::with_max_tensor`]; it is not cached
+    /// then.
     #[must_use]
     pub fn with_cache(mut self, cache_bytes: u64) -> Self {
         self.budget.cache_bytes = cache_bytes;
         self
     }
 
-    /// Refuses tensors that can only be decoded as a whole and are longer than that.
+    /// Refuses tensors that can only be decoded as a whole and are longer than
+    /// `max_tensor_bytes`.
     #[must_use]
     pub fn with_max_tensor(mut self, max_tensor_bytes: u64) -> Self {
         self.budget.max_tensor_bytes = max_tensor_bytes;
         self
     }
 
-    /// Keeps up to that many bytes of packed files in memory.
+    /// Caches up to `cache_bytes` bytes of packed files in memory.
     #[must_use]
     pub fn with_upstream_cache(mut self, cache_bytes: u64) -> Self {
         self.budget.upstream_cache_bytes = cache_bytes;
         self
     }
 
-    /// Asks the upstream again after this time whether a file is there and may be
-    /// read with the permissions of the client. 10 seconds by default.
+    /// Sets how long an answer of the upstream is trusted: after `trust`, the gateway
+    /// checks again that a file exists and that the client may read it. The default is
+    /// 10 seconds.
     #[must_use]
     pub fn with_trust(mut self, trust: Duration) -> Self {
         self.trust = trust;
         self
     }
 
-    /// Limits how long connections may take, and their number.
+    /// Limits the number of connections and how long they may take.
     #[must_use]
     pub fn with_limits(mut self, limits: Limits) -> Self {
         self.listening.limits = limits;
         self
     }
 
-    /// Answers requests that name the host `name`, in addition to addresses and
+    /// Accepts requests whose `Host` header is `name`, in addition to IP addresses and
     /// `localhost`.
     #[must_use]
     pub fn with_host(mut self, name: &str) -> Self {
@@ -182,11 +185,11 @@ impl Gateway {
         self
     }
 
-    /// Lets pages of `origin` (`https://example.org`, or `*` for all) read
-    /// what is served, in addition to pages on this machine.
+    /// Allows pages of `origin` (`https://example.org`, or `*` for all) to read the
+    /// served files, in addition to pages on this machine.
     ///
     /// # Errors
-    /// If `origin` is not one.
+    /// If `origin` is not a valid origin.
     pub fn with_origin(mut self, origin: &str) -> Result<Self> {
         if self.access.allow_origin(origin) {
             return Ok(self);
@@ -194,21 +197,21 @@ impl Gateway {
         Err(Error::Usage(Access::not_an_origin(origin)))
     }
 
-    /// Returns the address of the gateway, with a slash at its end.
+    /// Returns the address of the gateway, with a trailing slash.
     #[must_use]
     pub fn url(&self) -> String {
         self.listening.url()
     }
 
-    /// Returns what stops the gateway once it runs.
+    /// Returns a handle that stops the gateway while it runs.
     #[must_use]
     pub fn handle(&self) -> Handle {
         self.listening.handle()
     }
 
-    /// Answers requests until [`Handle::stop`] is called. `log` is called with every
-    /// request whose answer begins. No signal handler is installed: a program that
-    /// wants to end on Ctrl-C calls the handle itself.
+    /// Answers requests until [`Handle::stop`] is called. `log` is called for every
+    /// request when its answer begins. No signal handler is installed: a program that
+    /// should end on Ctrl-C calls the handle itself.
     ///
     /// # Errors
     /// If threads cannot be started.

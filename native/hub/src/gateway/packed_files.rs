@@ -21,44 +21,46 @@ use zstn::source::{Input, Source};
 use zstn::{Engine, Error};
 use zstn_serve::unpacked::{DecodedTensors, Packed, Patience};
 
-/// Tensors that are fetched and decoded at a time from another machine. Those that
-/// decode share the threads of the engine.
+/// Number of tensors that are fetched and decoded concurrently if the upstream is on
+/// another machine. Decoding shares the threads of the engine.
 const TURNS: usize = 32;
 
-/// Tensors that are fetched for a request before it gets to them.
+/// Number of tensors that are fetched for a request ahead of the one being sent.
 const AHEAD: usize = 8;
 
-/// Files that are opened at a time: half of them for one address.
+/// Number of files that are opened concurrently; one address may use half of them.
 const MAX_OPENINGS: usize = 64;
 
-/// The longest index of shards, in bytes.
+/// Maximum length of a shard index, in bytes.
 const MAX_INDEX_BYTES: u64 = 16 << 20;
 
-/// Memory for the indexes of files that were used last, and for the texts of indexes of
-/// shards, in bytes each.
+/// Memory in bytes for the parsed headers of recently used files, and the same again
+/// for the texts of shard indexes.
 const MAX_RECENT_BYTES: u64 = 256 << 20;
 
-/// A restored file of at most this length is decoded when it is opened, and named by the
-/// SHA-256 of its bytes. A longer one gets its SHA-256 when a client has read it whole.
+/// A restored file of up to this many bytes is decoded when it is opened, and its tag
+/// is its SHA-256. The SHA-256 of a longer file is computed when a client reads it
+/// whole.
 const HASHED_BYTES: u64 = 8 << 20;
 
-/// Times that a tensor takes in memory what it takes in the header of its file.
+/// Estimated memory for the parsed header of a file, as a multiple of its length in the
+/// file.
 const INDEX_FACTOR: u64 = 8;
 
 /// The file that a packed one restores.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Restored {
     pub(super) len_bytes: u64,
-    /// The name of its bytes. It depends on the packed file alone, so that all gateways
-    /// give the same one at all times: the SHA-256 for a file of at most `HASHED_BYTES`,
-    /// and otherwise a digest of the packed file's identity.
+    /// The ETag of its bytes. It depends on the packed file alone, so that every
+    /// gateway always gives the same one: the SHA-256 for a file of at most
+    /// `HASHED_BYTES`, otherwise a digest of the packed file's identity.
     pub(super) tag: String,
-    /// The SHA-256 of its bytes as this process has computed it. What a packed file
-    /// claims about itself is not repeated.
+    /// The SHA-256 of its bytes, if this process has computed it. The digest that a
+    /// packed file claims is never reported.
     pub(super) sha256: Option<String>,
 }
 
-/// Packed files by the identities of their bytes.
+/// The packed files of the upstream, cached by the identities of their bytes.
 pub(super) struct PackedFiles {
     upstream: Arc<Upstream>,
     engine: Engine,
@@ -69,19 +71,20 @@ pub(super) struct PackedFiles {
     entries: Arc<Entries>,
     /// Proofs that a client may read the bytes of a file.
     proofs: Trusted<()>,
-    /// Files that are opened, or hashed, at a time.
+    /// Limits how many files are opened or hashed concurrently.
     openings: Turns,
     kept: Arc<Kept>,
 }
 
-/// Memory that packed files may take.
+/// Memory limits for packed files, in bytes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Budget {
-    /// For decoded tensors.
+    /// Limit for decoded tensors.
     pub(super) cache_bytes: u64,
-    /// For bytes of the upstream.
+    /// Limit for cached blocks of the upstream's files.
     pub(super) upstream_cache_bytes: u64,
-    /// For a part of a tensor that can only be decoded as a whole.
+    /// Maximum length of a tensor, or block of a tensor, that can only be decoded as a
+    /// whole.
     pub(super) max_tensor_bytes: u64,
 }
 
@@ -89,15 +92,16 @@ pub(super) struct Budget {
 /// them.
 struct Kept {
     blocks: Arc<Blocks>,
-    /// Without a way to their bytes.
+    /// Opened files whose source is [`PackedFiles::unreadable`].
     open: Recent<Arc<str>, Arc<Packed>>,
     indexes: Recent<Arc<str>, Arc<Vec<u8>>>,
     known: Trusted<Restored>,
 }
 
 impl Kept {
-    /// Drops everything about a file whose bytes are not what they should be: an
-    /// upstream may have mixed them up, and the next request has to try again.
+    /// Drops all cached data of a file whose bytes are not as expected: the upstream
+    /// may have sent the bytes of another file, so the next request has to fetch them
+    /// again.
     fn forget(&self, identity: &Arc<str>) {
         self.blocks.forget(identity);
         self.open.forget(identity);
@@ -110,7 +114,7 @@ fn key(identity: &str) -> super::trusted::Key {
     *blake3::hash(identity.as_bytes()).as_bytes()
 }
 
-/// A packed file, as one client may read it.
+/// A packed file together with the permissions of the client that requests it.
 #[derive(Clone, Copy)]
 pub(super) struct Named<'a> {
     pub(super) revision: &'a Revision,
@@ -121,7 +125,8 @@ pub(super) struct Named<'a> {
 }
 
 impl PackedFiles {
-    /// Trusts a proof that a client may read a file for the time `trust`.
+    /// Creates the caches. A proof that a client may read a file is trusted for
+    /// `trust`.
     pub(super) fn new(
         upstream: &Arc<Upstream>,
         engine: Engine,
@@ -154,8 +159,8 @@ impl PackedFiles {
         }
     }
 
-    /// Returns a packed file that is read with the client's permissions, and what it
-    /// restores.
+    /// Returns a packed file that is read with the client's permissions, and the file
+    /// that it restores.
     pub(super) async fn packed(
         &self,
         file: &Named<'_>,
@@ -169,7 +174,8 @@ impl PackedFiles {
         Ok((packed, restored))
     }
 
-    /// Returns what a packed file restores; `None` if that is not a file.
+    /// Returns the file that a packed one restores, or `None` if it restores no single
+    /// file.
     pub(super) async fn restored(&self, file: &Named<'_>) -> Result<Option<Restored>, Refusal> {
         let cell = self.kept.known.cell(key(&file.entry.identity));
         if let Some(known) = cell.get() {
@@ -178,15 +184,15 @@ impl PackedFiles {
         }
         match self.packed(file).await {
             Ok((_, restored)) => Ok(Some(restored)),
-            // A difference from another checkpoint, or a format that never was one
-            // file. One bad transfer may have made it look so, and it is not
-            // remembered.
+            // The file is a delta from another checkpoint, or in a format that was
+            // never one file. The answer is not cached, because one bad transfer may
+            // have caused it.
             Err(refusal) if refusal.is_unsupported() => Ok(None),
             Err(refusal) => Err(refusal),
         }
     }
 
-    /// Notes the SHA-256 of the bytes that a file restores, as they were sent.
+    /// Stores the SHA-256 of a restored file that was computed while it was sent.
     pub(super) fn note_sha256(&self, identity: &str, restored: &Restored, sha256: String) {
         let key = key(identity);
         self.kept.known.forget(&key);
@@ -194,12 +200,12 @@ impl PackedFiles {
             sha256: Some(sha256),
             ..restored.clone()
         };
-        // Another answer may have noted the same.
+        // A concurrent answer may have stored the same digest.
         let _ = self.kept.known.cell(key).set(restored);
     }
 
-    /// Makes sure that this client may read the bytes of a file, before it gets those
-    /// that were read for others.
+    /// Checks that this client may read a file before it receives bytes that were
+    /// fetched for other clients.
     async fn prove(&self, file: &Named<'_>) -> Result<(), Refusal> {
         let Named {
             revision,
@@ -217,7 +223,7 @@ impl PackedFiles {
         proved.await.copied()
     }
 
-    /// Drops the answers that a refusal has shown to be of the past.
+    /// Drops the cached entry of the file, which the refusal has shown to be outdated.
     fn distrust(&self, file: &Named<'_>) {
         self.entries
             .forget(file.revision, file.path, file.permissions);
@@ -252,7 +258,8 @@ impl PackedFiles {
         Ok(Arc::new(opened.with_source(source, on_failure)))
     }
 
-    /// Finds out what a file restores, which means to decode a short one.
+    /// Returns the length and tag of the restored file. Decodes a short file to hash
+    /// it.
     async fn describe(
         &self,
         file: &Named<'_>,
@@ -284,8 +291,7 @@ impl PackedFiles {
         })
     }
 
-    /// Returns the text of the index of safetensors files that one of packed files
-    /// restores.
+    /// Returns the index of safetensors files that an index of packed files restores.
     pub(super) async fn index(&self, file: &Named<'_>) -> Result<Arc<Vec<u8>>, Refusal> {
         let identity: Arc<str> = file.entry.identity.as_str().into();
         let cell = self.kept.indexes.cell(&identity);
@@ -321,9 +327,9 @@ impl PackedFiles {
         made.await.cloned()
     }
 
-    /// Returns the file in a commit. What a list says of a branch may be of the
-    /// past, and bytes of the present must not be kept under its name: what is
-    /// kept is for everybody.
+    /// Returns the entry of the file in a specific commit. A list of a branch may be
+    /// outdated, and newer bytes must not be cached under the old identity, because all
+    /// clients share the cache.
     async fn pinned(&self, file: &Named<'_>) -> Result<Entry, Refusal> {
         if file.entry.commit.is_some() {
             return Ok(file.entry.clone());
@@ -344,7 +350,8 @@ impl PackedFiles {
     fn source(&self, file: &Named<'_>, identity: &Arc<str>) -> Box<dyn Source> {
         let upstream = Arc::clone(&self.upstream);
         let (mut revision, path) = (file.revision.clone(), file.path.to_owned());
-        // A branch may move before the last byte is read.
+        // The commit replaces a branch name, because the branch may move before the
+        // last byte is read.
         if let Some(commit) = &file.entry.commit {
             revision.name.clone_from(commit);
         }
@@ -354,8 +361,8 @@ impl PackedFiles {
         })
     }
 
-    /// Returns a source for a file that nobody reads: permissions end with the
-    /// request that they came with.
+    /// Returns a source that fails to open. The shared cache holds files with this
+    /// source, because the permissions of a client must not outlive its request.
     fn unreadable(&self, file: &Named<'_>, identity: &Arc<str>) -> Box<dyn Source> {
         let path = file.path.to_owned();
         self.cached(file, identity, move || {
@@ -380,12 +387,12 @@ impl PackedFiles {
     }
 }
 
-/// What is wrong with a file that does not restore what it promises.
+/// The error for a file whose restored bytes do not have the SHA-256 that it contains.
 pub(super) const FALSE_DIGEST: &str =
     "the SHA-256 that it contains is not that of the file that it restores";
 
-/// Returns a tag for a file whose digest is not known, made from the identity of the
-/// bytes that determine it. No client takes it for a digest.
+/// Returns the tag of a file whose digest is unknown, derived from the identity of the
+/// packed file. Its prefix keeps clients from mistaking it for a digest.
 fn opaque_tag(identity: &str) -> String {
     format!("zstn-{}", &blake3::hash(identity.as_bytes()).to_hex()[..32])
 }

@@ -1,6 +1,5 @@
-//! The rules for paths in requests. A path that passes them once becomes part of
-//! addresses of the upstream and of keys of caches, and means the same file in all of
-//! them.
+//! The rules for paths in requests. A checked path becomes part of upstream addresses
+//! and of cache keys, and means the same file in all of them.
 
 use axum::http::{StatusCode, Uri};
 use percent_encoding::percent_decode_str;
@@ -8,11 +7,11 @@ use percent_encoding::percent_decode_str;
 use super::upstream::Refusal;
 use zstn_serve::path::MAX_PATH_BYTES;
 
-/// The longest query of a request, in bytes. Hubs put cursors of lists there.
+/// Maximum length of a request's query, in bytes. Hubs put the cursors of lists there.
 const MAX_QUERY_BYTES: usize = 8 << 10;
 
-/// Refuses a request whose path is too long or could mean another place than the one
-/// that it names.
+/// Refuses a request whose path is too long or could lead to another place than the one
+/// it names.
 ///
 /// # Errors
 /// 414 for a long path or query; 400 for components that are empty, `.` or `..`,
@@ -31,7 +30,7 @@ pub(super) fn check(uri: &Uri) -> Result<(), Refusal> {
     let Some(path) = path.strip_prefix('/') else {
         return Err(malformed("it does not begin with a slash"));
     };
-    // The root has no components, and a slash at the end begins none.
+    // The root has no components, and a trailing slash does not begin one.
     let path = path.strip_suffix('/').unwrap_or(path);
     if path.is_empty() && uri.path() == "/" {
         return Ok(());
@@ -40,7 +39,7 @@ pub(super) fn check(uri: &Uri) -> Result<(), Refusal> {
         .try_for_each(|component| decoded(component).map(|_| ()))
 }
 
-/// Decodes a component of a path, or several with slashes between them, once.
+/// Percent-decodes one path component, or several separated by slashes, exactly once.
 ///
 /// # Errors
 /// The errors of [`check`].
@@ -59,7 +58,7 @@ pub(super) fn decoded(text: &str) -> Result<String, Refusal> {
     Ok(decoded.into_owned())
 }
 
-/// Refuses the decoded name of a file or a revision, as [`check`] does.
+/// Refuses the decoded name of a file or a revision by the same rules as [`check`].
 ///
 /// # Errors
 /// The errors of [`check`].

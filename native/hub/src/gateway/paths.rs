@@ -1,4 +1,4 @@
-//! The paths that a client asks about.
+//! Parses the paths that a client requests information about.
 
 use axum::http::request::Parts;
 use axum::http::{StatusCode, header};
@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use super::upstream::Refusal;
 
-/// Returns the paths that a question is about, in JSON or as a form, and whether
-/// their last commits are asked for as well.
+/// Returns the paths in the body of a `paths-info` request, which is JSON or a form,
+/// and whether the client also requests their last commits.
 pub(super) fn paths(parts: &Parts, body: &[u8]) -> Result<(Vec<String>, bool), Refusal> {
     let malformed = || {
         let message = "the body has to be like {\"paths\": [\"model.safetensors\"]}";

@@ -1,4 +1,4 @@
-//! The values that were used last.
+//! A cache of the most recently used values.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::OnceCell;
 
-/// The most values that are kept.
+/// Maximum number of cached values.
 const MAX_KEPT: usize = 64;
 
-/// The values used last, each made by one of those who ask for it at the same
-/// time.
+/// A least-recently-used cache. If several callers request a missing value at the same
+/// time, one of them computes it.
 pub(super) struct Recent<K, V> {
     max_weight: u64,
     state: Mutex<State<K, V>>,
@@ -29,7 +29,7 @@ struct Kept<V> {
 }
 
 impl<K: Eq + Hash + Clone, V> Recent<K, V> {
-    /// Keeps values of up to `max_weight` together.
+    /// Creates a cache whose values have a total weight of at most `max_weight`.
     pub(super) fn new(max_weight: u64) -> Self {
         Self {
             max_weight,
@@ -47,8 +47,9 @@ impl<K: Eq + Hash + Clone, V> Recent<K, V> {
         state.remove(key);
     }
 
-    /// Notes the weight of a value that has been made. Those used longest ago are
-    /// dropped for it, and it is itself if it is heavier than all may be together.
+    /// Sets the weight of a computed value, and drops the least recently used values
+    /// until the total is within the limit. A value heavier than the limit is dropped
+    /// itself.
     pub(super) fn weigh(&self, key: &K, weight: u64) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(kept) = state.kept.get_mut(key) else {
@@ -59,7 +60,8 @@ impl<K: Eq + Hash + Clone, V> Recent<K, V> {
         while state.weight > self.max_weight && state.remove_oldest() {}
     }
 
-    /// Returns the place of the value of `key`, which may have to be made.
+    /// Returns the cell of the value of `key`, which is empty if the value has to be
+    /// computed.
     pub(super) fn cell(&self, key: &K) -> Arc<OnceCell<V>> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.uses += 1;

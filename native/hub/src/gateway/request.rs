@@ -1,4 +1,4 @@
-//! The requests that a hub's clients make, as far as packed files matter to them.
+//! Parses the client requests that the gateway has to treat specially.
 
 use axum::http::{Method, Uri};
 use percent_encoding::utf8_percent_encode;
@@ -7,7 +7,7 @@ use super::path_rules::{check, decoded};
 use super::upstream::Refusal;
 use zstn::internals::PLAIN;
 
-/// Kinds of repositories besides models, by their names in addresses.
+/// Repository types other than models, as they appear in addresses.
 const KINDS: [&str; 2] = ["datasets", "spaces"];
 
 /// A repository of a hub.
@@ -26,7 +26,7 @@ pub(super) struct Revision {
     pub(super) name: String,
 }
 
-/// A request.
+/// The resource that a request is for.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Asked {
     /// `GET /healthz`
@@ -40,17 +40,17 @@ pub(super) enum Asked {
     },
     /// A page of the files in a folder.
     Tree { revision: Revision, folder: String },
-    /// The files with the names in the body.
+    /// Information about the files whose names are in the request body.
     PathsInfo(Revision),
-    /// A file itself, or how long it is.
+    /// A file (GET), or its length and ETag (HEAD).
     File { revision: Revision, path: String },
-    /// Anything else, which the upstream answers.
+    /// Anything else, which is passed to the upstream.
     Other,
 }
 
 impl Repository {
-    /// Returns the path of the address of its description, at `revision` if one is
-    /// named.
+    /// Returns the address path of the repository's description, at `revision` if one
+    /// is given.
     pub(super) fn info(&self, revision: Option<&str>) -> String {
         let Self { kind, id } = self;
         match revision {
@@ -59,7 +59,8 @@ impl Repository {
         }
     }
 
-    /// Returns what its addresses begin with: `OWNER/NAME`, `datasets/OWNER/NAME`.
+    /// Returns the prefix of the repository's addresses: `OWNER/NAME` or
+    /// `datasets/OWNER/NAME`.
     pub(super) fn prefix(&self) -> String {
         match self.kind {
             "models" => self.id.clone(),
@@ -69,20 +70,20 @@ impl Repository {
 }
 
 impl Revision {
-    /// Returns the path of an address in the API of a hub.
+    /// Returns the address path of the API call `verb` for this revision.
     pub(super) fn api(&self, verb: &str) -> String {
         let Repository { kind, id } = &self.repository;
         format!("api/{kind}/{id}/{verb}/{}", component(&self.name))
     }
 
-    /// Returns the path of the address of the file `path`.
+    /// Returns the address path of the file `path`.
     pub(super) fn file(&self, path: &str) -> String {
         let prefix = self.repository.prefix();
         let (name, path) = (component(&self.name), components(path));
         format!("{prefix}/resolve/{name}/{path}")
     }
 
-    /// Returns the path of the address of the list of a folder.
+    /// Returns the address path of the list of a folder.
     pub(super) fn tree(&self, folder: &str) -> String {
         match folder {
             "" => self.api("tree"),
@@ -91,22 +92,22 @@ impl Revision {
     }
 }
 
-/// Returns a path whose components are encoded one by one.
+/// Percent-encodes each component of a path.
 fn components(path: &str) -> String {
     let path: Vec<_> = path.split('/').map(component).collect();
     path.join("/")
 }
 
-/// Returns a text as a component of a path.
+/// Percent-encodes a text as one path component.
 pub(super) fn component(text: &str) -> String {
     utf8_percent_encode(text, PLAIN).to_string()
 }
 
 impl Asked {
-    /// Returns the resource that a request names.
+    /// Returns the resource that a request is for.
     ///
     /// # Errors
-    /// The errors of [`check`]: nothing is asked of the upstream under such a path.
+    /// The errors of [`check`]; such a path never reaches the upstream.
     pub(super) fn of(method: &Method, uri: &Uri) -> Result<Self, Refusal> {
         check(uri)?;
         let path = uri.path().trim_start_matches('/');
@@ -127,7 +128,7 @@ impl Asked {
 }
 
 impl Asked {
-    /// Returns the repository whose branches are asked for.
+    /// Returns the repository if the request is for its branches.
     pub(super) fn refs(method: &Method, uri: &Uri) -> Option<Repository> {
         let path = uri.path().trim_start_matches('/');
         let rest = path.strip_prefix("api/")?.strip_suffix("/refs")?;
@@ -196,7 +197,7 @@ fn file(kind: &'static str, parts: &[&str]) -> Option<Asked> {
     })
 }
 
-/// Returns a repository if its names are such: they become parts of paths.
+/// Returns a repository if its names contain only characters that are safe in paths.
 fn repository(kind: &'static str, names: &[&str]) -> Option<Repository> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     let is_name =
@@ -328,7 +329,7 @@ mod tests {
             let taken = Asked::of(&Method::GET, &path.parse().unwrap());
             assert_eq!(taken.is_ok(), is_taken, "{len}");
         }
-        // A file may be called so.
+        // These are valid file names.
         for path in [
             "/o/n/resolve/main/a..b/...",
             "/o/n/resolve/main/%252e%252e/x",

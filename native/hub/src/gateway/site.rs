@@ -1,4 +1,4 @@
-//! The answer to every request.
+//! Routes requests and answers them.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -30,19 +30,19 @@ use zstn_serve::connections::Peer;
 use zstn_serve::listening::LoggedSite;
 use zstn_serve::{Handle, Note, Served};
 
-/// The longest body of a question about paths, in bytes.
+/// Maximum length of a `paths-info` body, in bytes.
 const MAX_PATHS_BYTES: usize = 1 << 20;
 
-/// The time for such a body.
+/// The time within which such a body must arrive.
 const BODY_TIME: Duration = Duration::from_secs(10);
 
-/// The most paths in it. Clients ask for at most 1000 at a time.
+/// Maximum number of paths in it. Clients send at most 1000 per request.
 const MAX_PATHS: usize = 2000;
 
-/// Lists that are worked on at a time: half of them for one address.
+/// Number of lists that are made concurrently; one address may use half of them.
 pub(super) const MAX_LISTS: usize = 64;
 
-/// The methods that pages in browsers may use.
+/// The methods that browsers may use from other origins.
 const METHODS: &str = "GET, HEAD, POST";
 const REQUEST_HEADERS: &str = "authorization, content-type, range, if-match, if-none-match, \
                                if-range, if-unmodified-since";
@@ -171,7 +171,7 @@ impl Site {
             .info(&repository, revision.as_deref(), query, permissions);
         let mut info = info.await?;
         let turn = self.lists.take(client(parts)).await?;
-        // The names of files are those of this commit.
+        // The description lists the files of this commit.
         let commit = info.value.get("sha").and_then(Value::as_str);
         let name = commit.or(revision.as_deref()).unwrap_or("main").to_owned();
         check_name(&name)?;
@@ -275,13 +275,13 @@ impl Site {
     }
 }
 
-/// Returns the address of a client.
+/// Returns the IP address of a client.
 pub(super) fn client(parts: &Parts) -> IpAddr {
     let peer = parts.extensions.get::<Peer>();
     peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.0)
 }
 
-/// A list that is made while the client reads it.
+/// A list that is produced while the client reads it.
 struct ShownList {
     page: Page,
     listing: Listing,
@@ -290,7 +290,7 @@ struct ShownList {
 }
 
 impl ShownList {
-    /// Returns the text of the next entries.
+    /// Returns the JSON text of the next entries.
     async fn group(&mut self) -> Result<String, Refusal> {
         let entries = self.page.group().await?;
         let _turn = self.turns.take(self.listing.client).await?;
@@ -304,7 +304,7 @@ impl ShownList {
         Ok(text)
     }
 
-    /// Returns the body of an answer that begins with `first`. An error ends it early.
+    /// Returns a response body that begins with `first`. An error ends the body early.
     fn body(self, first: String) -> Body {
         let state = (Some(first), Some(self));
         let texts = stream::try_unfold(state, |(first, list)| async move {
@@ -321,7 +321,7 @@ impl ShownList {
             let text = text.map_err(|_| io::Error::other("the list cannot be continued"))?;
             Ok::<_, io::Error>(Some((text, (None, Some(list)))))
         });
-        // An empty piece would end nothing, but a client need not see it.
+        // Groups can be empty; empty chunks are not sent.
         Body::from_stream(texts.try_filter(|text| std::future::ready(!text.is_empty())))
     }
 }

@@ -1,5 +1,5 @@
-//! The upstream's answers about the permissions of clients, for as long as they are
-//! trusted.
+//! A cache of the upstream's answers about clients' permissions. Each answer expires
+//! after a fixed time.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,15 +11,17 @@ use super::request::Revision;
 use super::upstream::{Entry, Permissions, Refusal, Upstream};
 use zstn::{Error, Result};
 
-/// The most answers that are kept. The oldest one is dropped for another.
+/// Maximum number of cached answers. The oldest is dropped when there are more.
 const MAX_KEPT: usize = 1 << 16;
 
-/// A digest of a client's permissions and of its question. Neither is kept itself, so
-/// that an answer takes the same memory whatever the question was.
+/// A digest of a client's permissions and its question. Only the digest is stored, so
+/// the memory for an answer does not depend on the question, and the permissions are
+/// not retained.
 pub(super) type Key = [u8; 32];
 
-/// Answers by question, each trusted for the same time and only for the permissions
-/// that it was given to. Requests with the same question share the answer.
+/// Answers by question. Every answer is trusted for the same time, and only for the
+/// permissions with which it was obtained. Concurrent requests with the same question
+/// share one answer.
 pub(super) struct Trusted<V> {
     trust: Duration,
     state: Mutex<State<V>>,
@@ -27,7 +29,7 @@ pub(super) struct Trusted<V> {
 
 struct State<V> {
     kept: HashMap<Key, Kept<V>>,
-    /// The questions by when they were first asked.
+    /// The keys with the time of their first request, oldest first.
     order: VecDeque<(Instant, Key)>,
 }
 
@@ -37,7 +39,7 @@ struct Kept<V> {
 }
 
 impl<V> Trusted<V> {
-    /// Trusts answers for the time `trust`.
+    /// Creates a cache that trusts answers for `trust`.
     pub(super) fn new(trust: Duration) -> Self {
         Self {
             trust,
@@ -48,7 +50,8 @@ impl<V> Trusted<V> {
         }
     }
 
-    /// Returns the place of the answer to `key`, which may have to be asked for.
+    /// Returns the cell of the answer to `key`, which is empty if the upstream has yet
+    /// to be queried.
     pub(super) fn cell(&self, key: Key) -> Arc<OnceCell<V>> {
         let now = Instant::now();
         let mut state = self.state();
@@ -71,7 +74,7 @@ impl<V> Trusted<V> {
         Arc::clone(&entry.answer)
     }
 
-    /// Drops the answer to `key`: it did not hold.
+    /// Drops the answer to `key`, which turned out to be wrong.
     pub(super) fn forget(&self, key: &Key) {
         self.state().kept.remove(key);
     }
@@ -81,14 +84,14 @@ impl<V> Trusted<V> {
     }
 }
 
-/// Makes keys that no client can tell, or make collide.
+/// A secret for computing keys that clients can neither predict nor make collide.
 pub(super) struct Secret([u8; 32]);
 
 impl Secret {
-    /// Takes a secret from the operating system.
+    /// Takes a random secret from the operating system.
     ///
     /// # Errors
-    /// If the system has none.
+    /// If the system provides no random bytes.
     pub(super) fn new() -> Result<Self> {
         let mut secret = [0; 32];
         getrandom::fill(&mut secret)
@@ -97,7 +100,7 @@ impl Secret {
     }
 
     /// Returns the key of a question about the file `path` with these permissions.
-    /// `more` tells apart different questions about it.
+    /// `more` distinguishes questions about the same file.
     pub(super) fn key(
         &self,
         revision: &Revision,
@@ -123,10 +126,11 @@ impl Secret {
     }
 }
 
-/// Which files are there for whom.
+/// The files that exist for each client, as the upstream has reported them.
 pub(super) struct Entries {
     secret: Arc<Secret>,
-    /// `None` for a file that is not there. The upstream's words are not kept.
+    /// `None` if the file does not exist. The text of the upstream's refusal is not
+    /// cached.
     answers: Trusted<Option<Entry>>,
 }
 
@@ -138,11 +142,11 @@ impl Entries {
         }
     }
 
-    /// Returns the file `path`.
+    /// Returns the entry of the file `path`.
     ///
     /// # Errors
-    /// The upstream's refusal. That there is no such file is trusted as well; any
-    /// other refusal is requested again by the next request.
+    /// The upstream's refusal. The absence of a file is cached like an entry; after any
+    /// other refusal, the next request queries the upstream again.
     pub(super) async fn look(
         &self,
         upstream: &Upstream,
@@ -162,7 +166,7 @@ impl Entries {
         known.ok_or_else(|| Refusal::no_entry(path))
     }
 
-    /// Drops what is known about a file: its bytes were others.
+    /// Drops the cached entry of a file whose bytes turned out to differ.
     pub(super) fn forget(&self, revision: &Revision, path: &str, permissions: &Permissions) {
         self.answers.forget(&self.key(revision, path, permissions));
     }

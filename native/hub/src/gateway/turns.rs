@@ -1,4 +1,4 @@
-//! Turns: how many tasks of a kind there are at a time, in all and for one address.
+//! Limits the number of concurrent tasks, in total and per client address.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -10,17 +10,17 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::upstream::Refusal;
 use zstn_serve::group;
 
-/// Turns for tasks of one kind.
+/// A limit for one type of task.
 pub(super) struct Turns(Arc<State>);
 
 struct State {
     all: Arc<Semaphore>,
     of_an_address: usize,
-    /// Addresses that have turns, or wait for one.
+    /// The limits of addresses that have turns or wait for one.
     by_address: Mutex<HashMap<IpAddr, Arc<Semaphore>>>,
 }
 
-/// A turn, which ends when this is dropped.
+/// The right to run one task, which ends when the turn is dropped.
 pub(super) struct Turn {
     _all: OwnedSemaphorePermit,
     _own: OwnedSemaphorePermit,
@@ -28,7 +28,8 @@ pub(super) struct Turn {
 }
 
 impl Turns {
-    /// Gives `all` turns at a time, of which one address has at most `of_an_address`.
+    /// Allows `all` concurrent tasks, and at most `of_an_address` of them for one
+    /// address.
     pub(super) fn new(all: usize, of_an_address: usize) -> Self {
         Self(Arc::new(State {
             all: Arc::new(Semaphore::new(all)),
@@ -40,7 +41,8 @@ impl Turns {
     /// Waits for a turn.
     pub(super) async fn take(&self, client: IpAddr) -> Result<Turn, Refusal> {
         let share = self.share(client);
-        // A client that has its share waits for itself before it waits for others.
+        // The limit of the address comes first: a client that exceeds it must not
+        // occupy a turn that another client could use.
         let own = Arc::clone(&share.turns).acquire_owned().await;
         let all = Arc::clone(&self.0.all).acquire_owned().await;
         match (own, all) {
@@ -53,9 +55,9 @@ impl Turns {
         }
     }
 
-    /// Runs `task` on a thread that may wait, when it is its turn. The runtime has more
-    /// threads than turns, so that a slow upstream leaves some for other work. The turn
-    /// ends with the task, also when no client waits for it.
+    /// Runs `task` on a blocking thread when its turn comes. The runtime has more
+    /// blocking threads than turns, so a slow upstream leaves threads for other work.
+    /// The turn lasts until the task ends, even if the client has gone.
     pub(super) async fn run<T: Send + 'static>(
         &self,
         client: IpAddr,
@@ -97,7 +99,7 @@ fn failed() -> Refusal {
     Refusal::new(status, "the gateway's work on the request failed")
 }
 
-/// The turns of one address, which are forgotten when no request wants one.
+/// The limit of one address. It is removed from the map when no request uses it.
 struct Share {
     all: Arc<State>,
     client: IpAddr,
@@ -107,8 +109,9 @@ struct Share {
 impl Drop for Share {
     fn drop(&mut self) {
         let mut by_address = self.all.by_address();
-        // This share gives its turns back while the map cannot change, so that the last
-        // one sees that it is. Permits are dropped before their shares.
+        // The share releases its semaphore while the map is locked, so that the last
+        // share sees that only the map refers to it. A turn drops its permits before
+        // its share.
         self.turns = Arc::new(Semaphore::new(0));
         let turns = by_address.get(&self.client);
         if turns.is_some_and(|turns| Arc::strong_count(turns) == 1) {
@@ -123,7 +126,7 @@ mod tests {
 
     use super::*;
 
-    /// Whatever one address waits for, another one gets its turn.
+    /// An address that uses up its share does not block another address.
     #[test]
     fn an_address_has_a_share() {
         let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -140,7 +143,7 @@ mod tests {
                     let (turns, closed) = (Arc::clone(&turns), Arc::clone(&closed));
                     tokio::spawn(async move {
                         let task = move || {
-                            // The gate has been opened, or the test is over.
+                            // `recv` fails when the gate is dropped.
                             let _ = closed.lock().unwrap().recv();
                             Ok(())
                         };

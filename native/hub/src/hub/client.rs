@@ -1,4 +1,4 @@
-//! Requests to the hub, and to the storage that it names.
+//! Requests to the hub and to its storage servers.
 
 use std::fmt;
 use std::thread;
@@ -18,33 +18,32 @@ use zstn::internals::{Transport, offline};
 use zstn::source::HttpOptions;
 use zstn::{Error, Location, Result};
 
-/// The longest answer that is read, in bytes; a page of a listing has 1000
-/// entries.
+/// Maximum length of an answer, in bytes. A page of a file list has 1000 entries.
 const MAX_ANSWER_BYTES: u64 = 64 << 20;
-/// Time limit of a connection, of an answer, and of a part of a body.
+/// Time limits for connecting, for an answer to begin, and for each read or write.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
-/// Requests in all, where the first fail for a reason that may pass.
+/// Maximum number of attempts of a request that fails for a transient reason.
 const MAX_ATTEMPTS: u32 = 4;
 const FIRST_WAIT: Duration = Duration::from_millis(300);
-/// The longest wait that a server may ask for; a longer one is an error.
+/// The longest delay that a server may request. A longer one is an error.
 const MAX_WAIT: Duration = Duration::from_secs(30);
 
 /// A hub, with the token of an account.
 #[derive(Clone)]
 pub struct Hub {
-    /// Its address as requests need it, without user and password.
+    /// The address without user and password.
     endpoint: String,
-    /// The address that was given.
+    /// The address as it was given.
     given: String,
     origin: String,
-    /// `Authorization: Basic …`, if the address has a user.
+    /// `Authorization: Basic …`, if the address contains a user.
     user: Option<HeaderValue>,
     token: Option<String>,
     transport: Transport,
 }
 
-/// Shows no token.
+/// Omits the token.
 impl fmt::Debug for Hub {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Hub")
@@ -53,7 +52,7 @@ impl fmt::Debug for Hub {
     }
 }
 
-/// An attempt that failed.
+/// A failed attempt. `Passing` failures are transient and may be retried.
 pub(super) enum Failure {
     Final(Error),
     Passing {
@@ -74,11 +73,11 @@ impl From<Refusal> for Failure {
     }
 }
 
-/// Begins the settings of connections.
+/// Returns the settings shared by all connections.
 fn configuration() -> ConfigBuilder<AgentScope> {
     Agent::config_builder()
         .http_status_as_error(false)
-        // The token must not follow a redirect.
+        // The token must not follow a redirect to another server.
         .max_redirects(0)
         .max_redirects_will_error(false)
         .timeout_connect(Some(CONNECT_TIMEOUT))
@@ -92,12 +91,12 @@ impl Hub {
     /// Returns the hub at `endpoint`, an http(s) address.
     ///
     /// # Errors
-    /// [`Error::Usage`] for another address, or a token with characters that a
-    /// header must not have.
+    /// [`Error::Usage`] for an invalid address, or a token with characters that a
+    /// header must not contain.
     pub fn new(endpoint: &str, token: Option<&str>) -> Result<Self> {
         let endpoint = endpoint.trim_end_matches('/');
         let token = token.map(str::trim).filter(|token| !token.is_empty());
-        // Checks both.
+        // Checks the address and the token.
         let http = HttpOptions::default().with_hub(endpoint, token)?;
         if let Some(token) = token {
             http.with_token(endpoint, token)?;
@@ -114,8 +113,7 @@ impl Hub {
         })
     }
 
-    /// Returns its address, without user and password, and without a slash at the
-    /// end.
+    /// Returns the hub's address, without user, password and trailing slash.
     #[must_use]
     pub fn endpoint(&self) -> &str {
         &self.endpoint
@@ -124,13 +122,13 @@ impl Hub {
     /// Returns the options for reading `hf://` addresses from this hub.
     ///
     /// # Errors
-    /// None for a hub that was made: its address has been checked.
+    /// Never for a hub from [`Hub::new`], which has checked the address.
     pub fn http(&self) -> Result<HttpOptions> {
         HttpOptions::default().with_hub(&self.given, self.token.as_deref())
     }
 
-    /// Makes a request to the hub, with the token, and parses its answer. A request
-    /// that fails for a reason that may pass is repeated.
+    /// Sends a request with the token to the hub and parses the answer. Transient
+    /// failures are retried.
     pub(super) fn call(
         &self,
         repository: &Repository,
@@ -141,7 +139,7 @@ impl Hub {
         retrying(|| self.call_once(repository, method, path, body))
     }
 
-    /// Makes a request to the hub once, with the token, and parses its answer.
+    /// Like [`Hub::call`], but without retries.
     pub(super) fn call_once(
         &self,
         repository: &Repository,
@@ -181,7 +179,7 @@ impl Hub {
         Ok((value, parts.headers))
     }
 
-    /// Adds the token to a request to the hub.
+    /// Adds the token, or else the user of the address, to a request to the hub.
     pub(super) fn authorised(
         &self,
         request: ureq::http::request::Builder,
@@ -195,12 +193,12 @@ impl Hub {
         }
     }
 
-    /// Returns whether an address is one of the hub, which may get the token.
+    /// Returns whether an address is on the hub, so that it may receive the token.
     pub(super) fn is_own(&self, url: &str) -> bool {
         Location::url(url).origin().as_deref() == Some(&self.origin)
     }
 
-    /// Sends a request as it is.
+    /// Sends a request without adding headers.
     pub(super) fn send(
         &self,
         url: &str,
@@ -218,7 +216,8 @@ impl Hub {
     }
 }
 
-/// LFS has a type of its own for answers as well.
+/// Returns the `Accept` header for a request body of type `kind`: LFS answers have a
+/// type of their own.
 fn kind_of_answer(kind: &str) -> &str {
     match kind {
         "application/vnd.git-lfs+json" => kind,
@@ -226,7 +225,7 @@ fn kind_of_answer(kind: &str) -> &str {
     }
 }
 
-/// Runs `attempt` until it succeeds or fails for good.
+/// Runs `attempt` until it succeeds, fails permanently or has failed too often.
 pub(super) fn retrying<T>(mut attempt: impl FnMut() -> Result<T, Failure>) -> Result<T> {
     let mut wait = FIRST_WAIT;
     let mut attempts = 1;
@@ -247,7 +246,7 @@ pub(super) fn retrying<T>(mut attempt: impl FnMut() -> Result<T, Failure>) -> Re
     }
 }
 
-/// Returns the failure for a status that is not a success.
+/// Returns the failure for an error status.
 pub(super) fn refused(url: &str, status: StatusCode, headers: &HeaderMap) -> Failure {
     let header = |name: &str| headers.get(name)?.to_str().ok();
     let said = header("x-error-message").unwrap_or_default();
@@ -273,8 +272,7 @@ fn unanswered(url: &str, error: &ureq::Error) -> Failure {
     }
 }
 
-/// Returns an error about an address. Its query, which may be a signature, is left
-/// out.
+/// Returns an error about an address, without its query, which may contain a signature.
 pub(super) fn problem(url: &str, detail: String, status: Option<StatusCode>) -> Error {
     Error::Http {
         url: shown::address(url).into_owned(),

@@ -1,4 +1,4 @@
-//! Commits.
+//! Creating commits.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -16,24 +16,24 @@ use zstn::{Error, Result};
 pub enum Addition {
     /// A large file, which has been uploaded.
     Large {
-        /// Its path in the repository.
+        /// Path in the repository.
         path: String,
-        /// SHA-256 of its bytes, in lower-case hex.
+        /// SHA-256 of the file, in lower-case hex.
         sha256: String,
-        /// Its length in bytes.
+        /// Length in bytes.
         len_bytes: u64,
     },
-    /// A small file, by its bytes.
+    /// A small file, whose bytes are sent with the commit.
     Small {
-        /// Its path in the repository.
+        /// Path in the repository.
         path: String,
-        /// Its bytes.
+        /// Contents of the file.
         bytes: Vec<u8>,
     },
 }
 
 impl Addition {
-    /// Returns its path in the repository.
+    /// Returns the path in the repository.
     #[must_use]
     pub fn path(&self) -> &str {
         match self {
@@ -63,29 +63,29 @@ impl Addition {
     }
 }
 
-/// A commit that is to be made.
+/// A commit to create.
 #[derive(Debug, Clone, Copy)]
 pub struct NewCommit<'a> {
-    /// Branch that it is added to.
+    /// The branch to which the commit is added.
     pub branch: &'a str,
-    /// The commit that the branch has to have.
+    /// The expected current commit of the branch.
     pub parent: &'a str,
     /// First line of the message.
     pub summary: &'a str,
-    /// The rest of it.
+    /// The message without its first line.
     pub description: &'a str,
-    /// Files that it adds or replaces.
+    /// Files that the commit adds or replaces.
     pub additions: &'a [Addition],
 }
 
 impl Hub {
-    /// Adds a commit to a branch, and returns its name. If the answer to a request is
-    /// lost, the commit may have been made all the same; it is looked for on the branch
-    /// before the request is repeated.
+    /// Adds a commit to a branch and returns its name. If the answer to a request is
+    /// lost, the commit may exist anyway; the branch is searched for it before the
+    /// request is repeated.
     ///
     /// # Errors
-    /// [`Refusal::ParentMoved`] if the branch has another commit than the parent; other
-    /// refusals, and errors of the network.
+    /// [`Refusal::ParentMoved`] if the branch is at another commit than the parent;
+    /// other refusals and network errors.
     pub fn commit(&self, repository: &Repository, commit: &NewCommit<'_>) -> Result<String> {
         let header = json!({
             "key": "header",
@@ -135,13 +135,14 @@ impl Hub {
         })
     }
 
-    /// Looks for a commit that was requested without an answer: the child of its parent
-    /// on the branch, if that has its message and its files. Returns its name.
+    /// Searches the branch for a commit whose answer was lost: the child of the
+    /// expected parent, if it has the same title and files. Returns its name.
     fn find_made(&self, repository: &Repository, commit: &NewCommit<'_>) -> Result<Option<String>> {
         let path = format!("{}/commits/{}", repository.api(), encoded(commit.branch));
         let history = match self.call(repository, "GET", &path, None) {
             Ok((history, _)) => history,
-            // Not every hub has a history. Then the newest commit is all there is to see.
+            // Some hubs do not list the history. Then only the newest commit can be
+            // checked.
             Err(error) if matches!(Refusal::in_error(&error), Some(Refusal::NotFound { .. })) => {
                 let head = self.commit_of(repository, commit.branch)?;
                 let is_made =
@@ -168,7 +169,8 @@ impl Hub {
         }
     }
 
-    /// Returns whether a revision has all files that a commit adds.
+    /// Returns whether a revision contains all files of a commit with the same
+    /// contents.
     fn has_additions(
         &self,
         repository: &Repository,

@@ -1,10 +1,9 @@
-//! Writing to a model hub: revisions and their files, uploads of large files,
-//! commits.
+//! A client for writing to a model hub: revisions and their files, uploads of large
+//! files, and commits.
 //!
-//! Reading files is a matter of `hf://` addresses ([`Location`](zstn::Location));
-//! this is what else a program needs that adds files to repositories. The token
-//! goes to the hub alone; the storage that it names gets the headers that it gives
-//! for it.
+//! To read files, use `hf://` addresses ([`Location`](zstn::Location)); this module
+//! has the calls for programs that add files to repositories. The token is sent to the
+//! hub only. Storage servers receive the headers that the hub specifies for them.
 
 mod client;
 mod commit;

@@ -1,4 +1,4 @@
-//! Refusals of a hub.
+//! Errors that a hub reports.
 
 use std::fmt;
 
@@ -26,9 +26,9 @@ impl From<Refusal> for zstn::Error {
 /// The permission that a request needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Permission {
-    /// To read a repository.
+    /// Permission to read a repository.
     Read,
-    /// To write to it.
+    /// Permission to write to a repository.
     Write,
 }
 
@@ -51,11 +51,11 @@ impl fmt::Display for Permission {
     }
 }
 
-/// The reason why a hub refuses a request, as a sentence with what to do.
+/// The reason why a hub refuses a request. The message states what to do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// There is no token, and the request needs one.
+    /// The request needs a token, and none is set.
     #[error(
         "{repository}: the hub asks for a login; set HF_TOKEN to a token that may {permission} \
          the repository"
@@ -63,10 +63,10 @@ pub enum Refusal {
     NoToken {
         /// The repository.
         repository: String,
-        /// The permission that is missing.
+        /// The missing permission.
         permission: Permission,
     },
-    /// Status 401 in spite of a token.
+    /// The hub rejects the token (status 401).
     #[error(
         "{repository}: the hub does not accept the token, or there is no such repository; check \
          the name, and make another token if it has expired"
@@ -75,7 +75,7 @@ pub enum Refusal {
         /// The repository.
         repository: String,
     },
-    /// Status 403.
+    /// The token lacks a permission (status 403).
     #[error(
         "{repository}: the token may not do this; give it the permission to {permission} the \
          repository{said}"
@@ -83,12 +83,12 @@ pub enum Refusal {
     Forbidden {
         /// The repository.
         repository: String,
-        /// The permission that is missing.
+        /// The missing permission.
         permission: Permission,
-        /// The words of the hub, in parentheses, or nothing.
+        /// The hub's explanation in parentheses, or an empty string.
         said: String,
     },
-    /// Status 404.
+    /// The repository, revision or file does not exist or is hidden (status 404).
     #[error(
         "{repository}: the hub has no such repository, revision or file, or the token may not \
          see it{said}"
@@ -96,7 +96,7 @@ pub enum Refusal {
     NotFound {
         /// The repository.
         repository: String,
-        /// The words of the hub, in parentheses, or nothing.
+        /// The hub's explanation in parentheses, or an empty string.
         said: String,
     },
     /// The repository is gated.
@@ -108,7 +108,7 @@ pub enum Refusal {
         /// The repository.
         repository: String,
     },
-    /// The branch has another commit than the one that was to be the parent.
+    /// The branch is at another commit than the expected parent.
     #[error(
         "{repository}: somebody has pushed to {branch} meanwhile; plan again on its new commit"
     )]
@@ -118,20 +118,21 @@ pub enum Refusal {
         /// The branch.
         branch: String,
     },
-    /// The hub does not take a large file.
+    /// The hub rejects a large file.
     #[error("{repository}: the hub does not take the object {oid}: {said}")]
     Object {
         /// The repository.
         repository: String,
         /// SHA-256 of the file.
         oid: String,
-        /// The words of the hub.
+        /// The hub's explanation.
         said: String,
     },
 }
 
 impl Refusal {
-    /// Returns the refusal that an answer means, if it is one of these.
+    /// Returns the refusal for an error answer, or `None` for statuses that are not
+    /// refusals.
     pub(super) fn of(
         repository: &Repository,
         status: StatusCode,

@@ -1,14 +1,14 @@
-//! The names of repositories.
+//! Repository names.
 
 use std::fmt;
 use std::str::FromStr;
 
 use zstn::Error;
 
-/// The longest name of an owner or a repository, in bytes.
+/// Maximum length of an owner's or repository's name, in bytes.
 const MAX_NAME_BYTES: usize = 96;
 
-/// The kind of a repository.
+/// The type of a repository.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RepoKind {
     /// A model.
@@ -20,7 +20,7 @@ pub enum RepoKind {
 }
 
 impl RepoKind {
-    /// Returns the kind of this name in the singular, as notifications have it.
+    /// Returns the type with this singular name, as used in notifications.
     #[must_use]
     pub fn of_singular(name: &str) -> Option<Self> {
         match name {
@@ -39,7 +39,7 @@ impl RepoKind {
         }
     }
 
-    /// Returns what precedes the owner in addresses.
+    /// Returns the prefix of the repository's addresses.
     fn prefix(self) -> &'static str {
         match self {
             Self::Model => "",
@@ -49,8 +49,8 @@ impl RepoKind {
     }
 }
 
-/// A repository: `OWNER/NAME` for a model, `datasets/OWNER/NAME`,
-/// `spaces/OWNER/NAME`.
+/// A repository. It displays as `OWNER/NAME` for a model, and as `datasets/OWNER/NAME`
+/// or `spaces/OWNER/NAME` for the other types.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Repository {
     kind: RepoKind,
@@ -58,7 +58,7 @@ pub struct Repository {
 }
 
 impl Repository {
-    /// Returns the repository called `name`, `OWNER/NAME`.
+    /// Returns the repository with the name `OWNER/NAME`.
     ///
     /// # Errors
     /// [`Error::Usage`] for a name that a hub does not allow.
@@ -77,24 +77,24 @@ impl Repository {
         }
     }
 
-    /// Returns the address of a file in `revision`.
+    /// Returns the `hf://` address of a file in `revision`.
     #[must_use]
     pub fn file_url(&self, revision: &str, path: &str) -> String {
         let revision = revision.replace('/', "%2F");
         format!("hf://{self}@{revision}/{path}")
     }
 
-    /// Returns the path of its API.
+    /// Returns the path of the repository in the hub's API.
     pub(super) fn api(&self) -> String {
         format!("/api/{}/{}", self.kind.plural(), self.name)
     }
 
-    /// Returns the path of its git repository.
+    /// Returns the path of the git repository.
     pub(super) fn git(&self) -> String {
         format!("/{self}.git")
     }
 
-    /// Returns a name for files about it, which no other repository has.
+    /// Returns a file name that is unique to this repository.
     #[cfg(feature = "worker")]
     pub(crate) fn file_name(&self) -> String {
         let name = self.name.replace('/', "+");

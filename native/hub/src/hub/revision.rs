@@ -1,4 +1,4 @@
-//! Revisions and the files in them.
+//! Revisions and their files.
 
 use percent_encoding::utf8_percent_encode;
 use serde_json::Value;
@@ -9,20 +9,21 @@ use super::{Hub, Repository};
 use zstn::internals::PLAIN;
 use zstn::{Location, Result};
 
-/// Pages of one listing; more is a server that never ends.
+/// Maximum number of pages of a file list, so that a faulty server cannot send pages
+/// forever.
 const MAX_PAGES: usize = 10_000;
 
 /// A file of a revision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ListedFile {
-    /// Its path.
+    /// Path in the repository.
     pub path: String,
-    /// Its length in bytes.
+    /// Length in bytes.
     pub len_bytes: u64,
-    /// SHA-256 of its bytes in lower-case hex, if it is stored as a large file.
+    /// SHA-256 of the file in lower-case hex, if it is stored as a large file.
     pub sha256: Option<String>,
-    /// The identifier that git has for the contents.
+    /// The git object ID of the contents.
     pub oid: String,
 }
 
@@ -38,21 +39,21 @@ impl ListedFile {
     }
 }
 
-/// A commit.
+/// The message of a commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CommitInfo {
-    /// First line of its message.
+    /// First line of the message.
     pub title: String,
-    /// The rest.
+    /// The message without its first line.
     pub message: String,
 }
 
 impl Hub {
-    /// Returns the commit that a branch, tag or commit means.
+    /// Returns the commit that a branch, tag or commit refers to.
     ///
     /// # Errors
-    /// [`Refusal`](super::Refusal), and errors of the network.
+    /// [`Refusal`](super::Refusal) and network errors.
     pub fn commit_of(&self, repository: &Repository, revision: &str) -> Result<String> {
         let path = format!("{}/revision/{}", repository.api(), encoded(revision));
         let (value, _) = self.call(repository, "GET", &path, None)?;
@@ -63,10 +64,11 @@ impl Hub {
         })
     }
 
-    /// Returns what a commit says about itself.
+    /// Returns the message of the newest commit of a revision, or `None` if the hub
+    /// lists no commit.
     ///
     /// # Errors
-    /// [`Refusal`](super::Refusal), and errors of the network.
+    /// [`Refusal`](super::Refusal) and network errors.
     pub fn commit_info(
         &self,
         repository: &Repository,
@@ -81,10 +83,10 @@ impl Hub {
         }))
     }
 
-    /// Lists all files of a revision, in the order of their paths.
+    /// Lists all files of a revision, sorted by path.
     ///
     /// # Errors
-    /// [`Refusal`](super::Refusal), and errors of the network.
+    /// [`Refusal`](super::Refusal) and network errors.
     pub fn files(&self, repository: &Repository, revision: &str) -> Result<Vec<ListedFile>> {
         let mut path = format!(
             "{}/tree/{}?recursive=true",
@@ -111,7 +113,7 @@ impl Hub {
     /// Reads a small file of a revision.
     ///
     /// # Errors
-    /// A file that is longer than `max_bytes`, or missing; errors of the network.
+    /// If the file is missing or longer than `max_bytes`; network errors.
     pub fn read_small(
         &self,
         repository: &Repository,
@@ -137,8 +139,8 @@ fn listed(entry: &Value) -> Option<ListedFile> {
     })
 }
 
-/// Returns the path of the next page. Whatever host the link names, the hub is
-/// asked: the token is for it.
+/// Returns the path of the next page. The host of the link is ignored, because the
+/// token is meant for this hub only.
 fn next(headers: &HeaderMap) -> Option<String> {
     let link = headers.get(header::LINK)?.to_str().ok()?;
     let next = link.split(',').find(|link| link.contains("rel=\"next\""))?;
@@ -146,7 +148,7 @@ fn next(headers: &HeaderMap) -> Option<String> {
     path_and_query(url.split_once('>')?.0)
 }
 
-/// Returns whether a text is the name of a commit.
+/// Returns whether a text is a commit name.
 pub(crate) fn is_commit(text: &str) -> bool {
     (40..=64).contains(&text.len()) && is_hex(text)
 }

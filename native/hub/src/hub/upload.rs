@@ -1,4 +1,4 @@
-//! Uploading large files as git-lfs does.
+//! Uploads of large files with the git-lfs protocol.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -15,10 +15,10 @@ use zstn::{Error, Result};
 const LFS: &str = "application/vnd.git-lfs+json";
 
 impl Hub {
-    /// Returns whether the hub has the file with this SHA-256 and length.
+    /// Returns whether the hub already has the object with this SHA-256 and length.
     ///
     /// # Errors
-    /// [`Refusal`], and errors of the network.
+    /// [`Refusal`] and network errors.
     pub fn has_object(
         &self,
         repository: &Repository,
@@ -29,12 +29,12 @@ impl Hub {
         Ok(object["actions"]["upload"].is_null())
     }
 
-    /// Uploads the file at `path`, which has this SHA-256 and length, unless the hub
-    /// has it. Returns whether bytes were sent. The file becomes visible with a
-    /// commit that names it.
+    /// Uploads the file at `path`, which must have this SHA-256 and length, unless the
+    /// hub already has it. Returns whether bytes were sent. The file becomes visible
+    /// once a commit names it.
     ///
     /// # Errors
-    /// [`Refusal`], errors of the network, and a file that cannot be read.
+    /// [`Refusal`], network errors, and errors of reading the file.
     pub fn upload(
         &self,
         repository: &Repository,
@@ -64,7 +64,8 @@ impl Hub {
         Ok(true)
     }
 
-    /// Asks what there is to do for a file: its description, and the transfer.
+    /// Requests the upload actions for an object. Returns its description and the
+    /// transfer type.
     fn batch(
         &self,
         repository: &Repository,
@@ -98,8 +99,8 @@ impl Hub {
         Ok((object, transfer.into()))
     }
 
-    /// Posts JSON to the address of an action. The hub itself gets the token, and
-    /// any other server the headers of the action alone.
+    /// Sends JSON to the address of an action. The token is sent to the hub itself;
+    /// another server receives only the headers of the action.
     fn act(&self, method: &str, action: &Value, body: &Value) -> Result<()> {
         let url = address(action)?;
         let body = body.to_string();
@@ -134,14 +135,14 @@ struct FileUpload<'a> {
 }
 
 impl FileUpload<'_> {
-    /// Sends the file by one request.
+    /// Sends the file in one request.
     fn whole(&self, action: &Value) -> Result<()> {
         let url = address(action)?;
         self.put(&url, action["header"].as_object(), 0, self.len_bytes)?;
         Ok(())
     }
 
-    /// Sends the file in parts, and completes it.
+    /// Sends the file in parts and completes the upload.
     fn parts(&self, action: &Value, sha256: &str) -> Result<()> {
         let completion = address(action)?;
         let wrong = |detail: &str| problem(&completion, detail.into(), None);
@@ -180,7 +181,7 @@ impl FileUpload<'_> {
         )
     }
 
-    /// Sends some of the file; returns the tag that it got.
+    /// Sends `len_bytes` of the file from `start`. Returns the ETag of the answer.
     fn put(
         &self,
         url: &str,
@@ -226,8 +227,8 @@ fn address(action: &Value) -> Result<String> {
     }
 }
 
-/// Returns the headers that the hub gives for an address, without those that say
-/// how a request is framed.
+/// Returns the headers that the hub specifies for an address, without those that frame
+/// a request.
 fn given_headers(headers: Option<&Map<String, Value>>) -> impl Iterator<Item = (&str, &str)> {
     const FRAMING: [&str; 3] = ["content-length", "transfer-encoding", "host"];
     let headers = headers.into_iter().flatten();

@@ -1,4 +1,4 @@
-//! The transfer agent: what git-lfs starts to move objects.
+//! The transfer agent, which git-lfs starts to transfer objects.
 
 use std::io::{BufRead, Write};
 use std::path::{Path, PathBuf};
@@ -17,15 +17,14 @@ use zstn::display::Escaped;
 use zstn::source::HttpOptions;
 use zstn::{Engine, Error, Result};
 
-/// The number that git-lfs shows with an error at the start.
+/// The error code that git-lfs shows if the agent cannot start.
 const NOT_READY: u16 = 32;
 
-/// Moves objects for git-lfs, packed on their way out and unpacked on their way
-/// in: to the server that git-lfs talks to, or without one to a store.
+/// Transfers objects for git-lfs, packing uploads and unpacking downloads. The objects
+/// go to the LFS server that git-lfs talks to or, without one, to a store.
 ///
-/// Safetensors files are packed, if that makes them smaller; other files are
-/// stored as they are. Each object is worked on by all threads, so git-lfs needs
-/// to start one agent only.
+/// Safetensors files are packed if that makes them smaller; other files are stored as
+/// they are. All threads work on each object, so git-lfs needs to start only one agent.
 pub struct Agent {
     engine: Engine,
     store: Option<Store>,
@@ -35,7 +34,7 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// Makes an agent for objects on a server.
+    /// Creates an agent for objects on a server.
     #[must_use]
     pub fn new(engine: &Engine) -> Self {
         Self {
@@ -47,15 +46,15 @@ impl Agent {
         }
     }
 
-    /// Sets the store for objects that no server asks for.
+    /// Sets the store that is used for an object if git-lfs names no server for it.
     #[must_use]
     pub fn store(mut self, store: Store) -> Self {
         self.store = Some(store);
         self
     }
 
-    /// Sets the memory to stay within, roughly, in bytes, by default 1 GiB; a
-    /// single tensor may always take what it needs.
+    /// Sets the approximate memory limit in bytes, 1 GiB by default. A single tensor
+    /// may exceed it.
     #[must_use]
     pub fn memory_bytes(mut self, memory_bytes: u64) -> Self {
         self.memory_bytes = memory_bytes;
@@ -63,7 +62,7 @@ impl Agent {
     }
 
     /// Sets whether extension frames are written where they are smaller
-    /// ([`PackOptions::extended`](zstn::PackOptions::extended)), by default not.
+    /// ([`PackOptions::extended`](zstn::PackOptions::extended)); off by default.
     #[must_use]
     pub fn extended(mut self, extended: bool) -> Self {
         self.extended = extended;
@@ -77,12 +76,12 @@ impl Agent {
         self
     }
 
-    /// Answers the messages of git-lfs until it says that there are no more. An
-    /// object that cannot be moved is an answer, not an error of this.
+    /// Answers the messages of git-lfs until it terminates the session. An object that
+    /// cannot be transferred is reported to git-lfs and is not an error of this call.
     ///
     /// # Errors
-    /// Messages that are none of this protocol; pipes that are closed in the
-    /// middle of an object.
+    /// Messages outside the protocol, and pipes that are closed before an answer has
+    /// been written.
     pub fn run(&self, mut from: impl BufRead, to: impl Write + Send) -> Result<()> {
         let channel = Channel::new(to);
         let mut session = None;
@@ -120,7 +119,7 @@ impl Agent {
         Scratch::create(Repository::find()?.as_ref())
     }
 
-    /// Moves one object and says how that ended.
+    /// Transfers one object and reports the result.
     fn answer(
         &self,
         channel: &dyn Replies,
@@ -163,7 +162,7 @@ impl Agent {
             },
             Err(error) => {
                 let mut problem = problem(error, code(error));
-                // The query of an address may be a signature.
+                // The query of an address may contain a signature.
                 if let Some(action) = &transfer.action
                     && let Some((shown, _)) = action.href.split_once('?')
                 {
@@ -212,8 +211,9 @@ impl Agent {
         }
     }
 
-    /// Reads an object from the store and compares the bytes that it restores with its
-    /// name. git-lfs takes an uploaded object for safe, and may prune the local one.
+    /// Reads an object back from the store and checks the SHA-256 of the file that it
+    /// restores. This is needed because git-lfs may prune its local copy after an
+    /// upload.
     fn check_stored(
         &self,
         workshop: &Workshop<'_>,
@@ -270,8 +270,8 @@ impl Agent {
     }
 }
 
-/// Refuses a local object that is not the one it is called: in the store it would
-/// be found damaged when the last good copy may be gone.
+/// Refuses a damaged local object. Otherwise the damage would be noticed only in the
+/// store, when the last good copy may be gone.
 fn check_local(path: &Path, oid: &Oid, size: u64) -> Result<()> {
     let metadata = path.metadata().map_err(Error::file("read", path))?;
     let found = Oid::of_file(path)?;
@@ -294,7 +294,7 @@ fn code(error: &Error) -> u16 {
     }
 }
 
-/// Returns an error on one line.
+/// Returns an error as a single line.
 fn problem(error: &Error, code: u16) -> Problem {
     Problem {
         code,

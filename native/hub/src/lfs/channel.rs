@@ -1,4 +1,4 @@
-//! The lines between git-lfs and the agent.
+//! Reads and writes the messages between git-lfs and the agent.
 
 use std::io::{BufRead, Read, Write};
 use std::sync::{Mutex, PoisonError};
@@ -6,13 +6,13 @@ use std::sync::{Mutex, PoisonError};
 use super::message::{Request, Response};
 use zstn::{Error, Result};
 
-/// The longest line that makes sense, in bytes: headers of a request are in it.
+/// Maximum length of a message, in bytes. Messages contain the headers of requests.
 const MAX_LINE_BYTES: u64 = 1 << 20;
 
-/// Returns the next message; `None` when git-lfs has closed the pipe.
+/// Returns the next message, or `None` if git-lfs has closed the pipe.
 ///
 /// # Errors
-/// A line that is no message of this protocol, and I/O errors.
+/// A line that is not a message of this protocol; I/O errors.
 pub(super) fn receive(from: &mut dyn BufRead) -> Result<Option<Request>> {
     let mut line = Vec::new();
     loop {
@@ -30,7 +30,7 @@ pub(super) fn receive(from: &mut dyn BufRead) -> Result<Option<Request>> {
             _ => break,
         }
     }
-    // The line may hold a token, so it is not repeated.
+    // The line may contain a token, so the error does not quote it.
     serde_json::from_slice(&line).map(Some).map_err(|error| {
         Error::Usage(format!(
             "this is not a message of git-lfs to a transfer agent ({}, column {}); git-lfs starts \
@@ -44,9 +44,9 @@ pub(super) fn receive(from: &mut dyn BufRead) -> Result<Option<Request>> {
     })
 }
 
-/// Takes messages for git-lfs, from any thread.
+/// Sends messages to git-lfs, from any thread.
 pub(super) trait Replies: Sync {
-    /// Writes one line.
+    /// Writes one message as one line.
     fn send(&self, response: &Response<'_>) -> Result<()>;
 }
 

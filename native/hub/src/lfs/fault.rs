@@ -1,4 +1,4 @@
-//! The reasons for which a stored object cannot be restored.
+//! Errors of restoring a stored object.
 
 use std::io::ErrorKind;
 
@@ -7,23 +7,24 @@ use zstn_core::ErrorKind as RefusalKind;
 use super::oid::Oid;
 use zstn::{Error, Location};
 
-/// The reason for which a stored object cannot be restored. Only some of them are
-/// a reason to delete the object.
+/// The reason why a stored object cannot be restored. Only some of the reasons justify
+/// deleting the object.
 #[derive(Debug)]
 pub(super) enum Fault {
-    /// There is nothing at its location.
+    /// No object exists at the location.
     Missing,
-    /// Its length is not the one in the pointer.
+    /// The length differs from the one in the pointer.
     Length(String),
-    /// It holds other bytes, which have this name.
+    /// The restored bytes have another SHA-256, which is given.
     Digest(Oid),
-    /// Another error, which may be one of this machine.
+    /// Another error, possibly of this machine.
     Other(Error),
 }
 
 impl Fault {
-    /// Classifies an error of opening or reading the location of an object. A file
-    /// that is not found while something else is done is not a missing object.
+    /// Classifies an error of opening or reading an object. Use it only for those: a
+    /// file that is missing during another step does not mean that the object is
+    /// missing.
     pub(super) fn of_reading(error: Error) -> Self {
         let is_missing = match &error {
             Error::Io { source, .. } => source.kind() == ErrorKind::NotFound,
@@ -36,8 +37,8 @@ impl Fault {
         }
     }
 
-    /// Returns an error that says what to do. `size` is the length in the pointer,
-    /// in bytes.
+    /// Returns an error that states what to do. `size` is the length in the pointer, in
+    /// bytes.
     pub(super) fn describe(self, location: &Location, oid: &Oid, size: u64) -> Error {
         let push = format!(
             "delete it, and push the object from a clone that has it (git lfs push --object-id \

@@ -1,5 +1,5 @@
-//! The filter: an extension of git-lfs, which packs what git-lfs is about to
-//! store, and unpacks what it has read.
+//! The filter, a git-lfs extension that packs files before git-lfs stores them and
+//! unpacks them after git-lfs has read them.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
@@ -13,21 +13,21 @@ use zstn::display::Escaped;
 use zstn::source::{Local, Source};
 use zstn::{Engine, Error, Result, Sink, UnpackOptions, unpack};
 
-/// The beginning of every pointer of git-lfs.
+/// The first bytes of every git-lfs pointer.
 const POINTER: &[u8] = b"version https://git-lfs";
 
-/// git-lfs takes no longer file for a pointer.
+/// Maximum length of a file that git-lfs recognises as a pointer.
 const MAX_POINTER_BYTES: u64 = 1024;
 
-/// The log is emptied when it is longer than this.
+/// The log is truncated once it is longer than this.
 const MAX_LOG_BYTES: u64 = 1 << 20;
 
 /// The direction of a filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
-    /// From the working tree into the repository.
+    /// Packs a file on its way from the working tree into the repository.
     Clean,
-    /// From the repository into the working tree.
+    /// Unpacks a file on its way from the repository into the working tree.
     Smudge,
 }
 
@@ -40,11 +40,11 @@ impl Direction {
     }
 }
 
-/// The filter of git-lfs's extension `zstn`.
+/// The filter of the git-lfs extension `zstn`.
 ///
-/// Files that do not get smaller pass unchanged, and git-lfs then does not mention
-/// the extension in their pointer: such files need no filter to be read, and
-/// packed files that a person commits are not unpacked.
+/// A file that does not get smaller passes unchanged, and its pointer does not mention
+/// the extension. Such a file can be read without the filter, and a packed file that a
+/// user commits is not unpacked.
 pub struct Filter {
     engine: Engine,
     memory_bytes: u64,
@@ -52,7 +52,7 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// Makes a filter.
+    /// Creates a filter that decodes and encodes with `engine`.
     #[must_use]
     pub fn new(engine: &Engine) -> Self {
         Self {
@@ -62,8 +62,8 @@ impl Filter {
         }
     }
 
-    /// Sets the memory to stay within, roughly, in bytes, by default 1 GiB; a
-    /// single tensor may always take what it needs.
+    /// Sets the approximate memory limit in bytes, 1 GiB by default. A single tensor
+    /// may exceed it.
     #[must_use]
     pub fn memory_bytes(mut self, memory_bytes: u64) -> Self {
         self.memory_bytes = memory_bytes;
@@ -71,21 +71,20 @@ impl Filter {
     }
 
     /// Sets whether extension frames are written where they are smaller
-    /// ([`PackOptions::extended`](zstn::PackOptions::extended)), by default not.
+    /// ([`PackOptions::extended`](zstn::PackOptions::extended)); off by default.
     #[must_use]
     pub fn extended(mut self, extended: bool) -> Self {
         self.extended = extended;
         self
     }
 
-    /// Filters the file called `name`. The same bytes always become the same.
+    /// Filters the file called `name`. Equal input gives equal output.
     ///
-    /// Errors are also appended to [`Repository::filter_log`], since git-lfs shows
-    /// the exit status of a filter only.
+    /// Errors are also appended to [`Repository::filter_log`], because git-lfs shows
+    /// only the exit status of a filter.
     ///
     /// # Errors
-    /// A pointer of git-lfs to be cleaned; packed bytes that are damaged; and I/O
-    /// errors.
+    /// If a git-lfs pointer is to be cleaned, or packed bytes are damaged; I/O errors.
     pub fn run(
         &self,
         direction: Direction,
@@ -96,7 +95,7 @@ impl Filter {
         let repository = Repository::find()?;
         let done = self.filter(repository.as_ref(), direction, name, from, to);
         if let (Err(error), Some(repository)) = (&done, &repository) {
-            // Without a log the error still is one.
+            // If the log cannot be written, the error is still returned.
             let _ = log(repository, direction, name, error);
         }
         done
@@ -129,7 +128,7 @@ impl Filter {
     fn smudge(&self, name: &str, file: &File, to: impl Write + Send) -> Result<()> {
         let input = Local::of_file(name.into(), file)?;
         let head = input.head(HEAD_BYTES as u64)?;
-        // The filter makes no envelopes.
+        // The filter never writes envelopes, so an envelope is copied unchanged.
         if !matches!(StoredForm::of(&head), Ok(StoredForm::Packed)) {
             return copy(file, to);
         }
@@ -168,7 +167,7 @@ fn copy(mut from: &File, mut to: impl Write) -> Result<()> {
     copied.map_err(|error| Error::io("write standard output", error))
 }
 
-/// Appends a line to the log.
+/// Appends an error to the log.
 fn log(repository: &Repository, direction: Direction, name: &str, error: &Error) -> Result<()> {
     let path = repository.filter_log()?;
     let is_long = path

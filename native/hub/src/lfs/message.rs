@@ -1,21 +1,21 @@
-//! The messages of a transfer agent: one JSON object a line.
+//! The messages of the transfer agent protocol, one JSON object per line.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A message of git-lfs.
+/// A message from git-lfs.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "event", rename_all = "lowercase")]
 pub(super) enum Request {
-    /// The first message.
+    /// Begins the session.
     Init,
-    /// An object that is in the local repository.
+    /// Upload an object of the local repository.
     Upload(Transfer),
-    /// An object that the local repository lacks.
+    /// Download an object that the local repository lacks.
     Download(Transfer),
-    /// The last message.
+    /// Ends the session.
     Terminate,
 }
 
@@ -28,12 +28,12 @@ pub(super) struct Transfer {
     /// The local file of an object to upload.
     #[serde(default)]
     pub(super) path: String,
-    /// The request to make, as the server wants it; `None` without a server.
+    /// The request that the server specifies; `None` without a server.
     #[serde(default)]
     pub(super) action: Option<Action>,
 }
 
-/// A request to a server.
+/// A request to an LFS server.
 #[derive(Deserialize)]
 pub(super) struct Action {
     pub(super) href: String,
@@ -41,8 +41,7 @@ pub(super) struct Action {
     pub(super) header: Option<BTreeMap<String, String>>,
 }
 
-/// Leaves out the values of headers and the query of the address, which are
-/// secrets.
+/// Omits the values of headers and the query of the address, which may contain secrets.
 impl fmt::Debug for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let href = self.href.split('?').next();
@@ -56,11 +55,11 @@ impl fmt::Debug for Action {
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 pub(super) enum Response<'a> {
-    /// The answer to the first message.
+    /// The agent is ready.
     Ready {},
-    /// The answer to a first message that cannot be complied with.
+    /// The agent cannot start.
     NotReady { error: Problem },
-    /// Bytes of the original that are done.
+    /// Progress, in bytes of the original.
     Progress {
         event: &'static str,
         oid: &'a str,
@@ -69,7 +68,7 @@ pub(super) enum Response<'a> {
         #[serde(rename = "bytesSinceLast")]
         since_last_bytes: u64,
     },
-    /// The end of an object.
+    /// The transfer of an object has ended.
     Complete {
         event: &'static str,
         oid: &'a str,
@@ -109,7 +108,7 @@ impl<'a> Response<'a> {
     }
 }
 
-/// An error, as git-lfs shows it to a person.
+/// An error that git-lfs shows to the user.
 #[derive(Debug, Serialize)]
 pub(super) struct Problem {
     pub(super) code: u16,

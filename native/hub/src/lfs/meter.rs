@@ -1,4 +1,4 @@
-//! The progress of one object, in bytes of its original.
+//! The progress of one transfer, in bytes of the original file.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,11 +9,11 @@ use super::message::Response;
 use super::oid::Oid;
 use zstn::{Progress, Result};
 
-/// The shortest time between two messages.
+/// Minimum time between two messages.
 const INTERVAL: Duration = Duration::from_millis(100);
 
-/// Reports the progress of one object to git-lfs. Positions only grow, and reach the
-/// size of the original in the last message alone.
+/// Reports the progress of one transfer to git-lfs. Positions only increase, and only
+/// the last message reports the full size.
 pub(super) struct Meter<'a> {
     channel: &'a dyn Replies,
     oid: &'a Oid,
@@ -41,7 +41,8 @@ impl<'a> Meter<'a> {
         }
     }
 
-    /// Returns the part of the work between two of the `of` equal parts of it.
+    /// Returns the stage that covers the work from `from`/`of` to `to`/`of` of the
+    /// whole.
     pub(super) fn stage(&self, from: u64, to: u64, of: u64) -> Stage<'_> {
         Stage {
             meter: self,
@@ -52,7 +53,7 @@ impl<'a> Meter<'a> {
         }
     }
 
-    /// Says that all is done.
+    /// Reports that the whole transfer is done.
     pub(super) fn finish(&self) -> Result<()> {
         let mut state = self.state();
         let since_last = self.size - state.sent_bytes;
@@ -72,7 +73,7 @@ impl<'a> Meter<'a> {
         state.sent_bytes = position;
         state.at = Some(Instant::now());
         let response = Response::progress(self.oid.as_str(), position, since_last);
-        // If git-lfs is gone, the end of this object will show it.
+        // If git-lfs has gone, the final message of the transfer fails.
         let _ = self.channel.send(&response);
     }
 
@@ -81,7 +82,7 @@ impl<'a> Meter<'a> {
     }
 }
 
-/// A part of the work on an object, which counts in units of its own.
+/// A stage of a transfer, whose work is measured in its own units.
 pub(super) struct Stage<'a> {
     meter: &'a Meter<'a>,
     from: u64,
@@ -91,7 +92,7 @@ pub(super) struct Stage<'a> {
 }
 
 impl Stage<'_> {
-    /// Reports that `done_bytes` of `total_bytes` are done.
+    /// Reports that `done_bytes` of `total_bytes` of this stage are done.
     pub(super) fn at(&self, done_bytes: u64, total_bytes: u64) {
         let done = share(self.to - self.from, done_bytes, total_bytes);
         self.meter.reach(self.from + done);
@@ -109,7 +110,7 @@ impl Progress for Stage<'_> {
     }
 }
 
-/// Returns `part / whole` of `bytes`, at most all of them.
+/// Returns `part / whole` of `bytes`, rounded down and at most `bytes`.
 fn share(bytes: u64, part: u64, whole: u64) -> u64 {
     let share = u128::from(bytes) * u128::from(part.min(whole)) / u128::from(whole.max(1));
     u64::try_from(share).unwrap_or(bytes).min(bytes)
@@ -133,7 +134,7 @@ mod tests {
                 meter.state().at = None;
                 stage.advance(7);
             }
-            // More than was announced, and a stage without an end.
+            // More work than announced, and a stage without a total.
             meter.stage(1, 2, 2).at(u64::MAX, 1);
             meter.stage(1, 2, 2).at(5, 0);
             meter.finish().unwrap();

@@ -1,8 +1,9 @@
-//! git-lfs with packed objects: the transfer agent that keeps them in a store or
-//! sends them to a server, and the filter that packs before git-lfs does.
+//! git-lfs with packed objects: a transfer agent that stores them in a folder or object
+//! store or sends them to an LFS server, and a filter that packs files before git-lfs
+//! stores them.
 //!
-//! docs/git-lfs.md says which of the two is for whom. The messages are those of
-//! git-lfs's "custom transfer agents"; the filter is one of its "extensions".
+//! docs/git-lfs.md explains which of the two to use. The agent speaks git-lfs's "custom
+//! transfer agent" protocol; the filter is a git-lfs "extension".
 
 mod agent;
 mod channel;

@@ -1,4 +1,4 @@
-//! One object: into the form in which it is stored, and back.
+//! Packing one object for storage, and restoring it.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
@@ -23,19 +23,19 @@ use zstn::{
     VerifyOptions, pack, verify,
 };
 
-/// The number of first bytes that say whether a file is safetensors.
+/// Number of leading bytes that identify a safetensors file.
 const KIND_BYTES: u64 = 16;
 
 /// Packs and unpacks objects.
 pub(super) struct Workshop<'a> {
     pub(super) engine: &'a Engine,
     pub(super) memory_bytes: u64,
-    /// Whether extension frames are written.
+    /// True if extension frames are written where they are smaller.
     pub(super) extended: bool,
     pub(super) scratch: &'a Scratch,
 }
 
-/// An object in the form in which it is stored, at the start of a file.
+/// An object as it is to be stored; it is the whole content of `file`.
 pub(super) struct Stored {
     pub(super) file: File,
     pub(super) len_bytes: u64,
@@ -44,17 +44,17 @@ pub(super) struct Stored {
 /// A stored object that has been fetched.
 pub(super) struct Fetched {
     input: Local,
-    /// The file that was made for it, if it was.
+    /// The scratch file that was created for it, if any.
     path: Option<PathBuf>,
 }
 
 impl Workshop<'_> {
-    /// Packs the file at `original`, if it is safetensors and gets smaller. What
-    /// was packed is decoded and compared with the original, and with its name if
-    /// that is known. Returns `None` for other files.
+    /// Packs the file at `original` if it is safetensors and gets smaller. The packed
+    /// file is decoded and compared with the original, and its SHA-256 with `oid` if
+    /// that is given. Returns `None` for other files.
     ///
     /// # Errors
-    /// A file that changes meanwhile, and I/O errors.
+    /// If the file changes meanwhile, or differs from `oid`; I/O errors.
     pub(super) fn pack(
         &self,
         original: &Path,
@@ -77,7 +77,7 @@ impl Workshop<'_> {
         match pack(self.engine, original, Sink::path(&path), &options) {
             Ok(report) if report.packed_bytes() < len_bytes => {}
             Ok(_) => return Ok(None),
-            // It looks like safetensors, and is something else or was cut off.
+            // The file only looks like safetensors, or is truncated.
             Err(Error::Format { .. } | Error::Core(_)) => return Ok(None),
             Err(error) => return Err(error),
         }
@@ -90,7 +90,7 @@ impl Workshop<'_> {
         Stored::new(file, &path).map(Some)
     }
 
-    /// Returns the file at `original` as it is stored without being packed.
+    /// Returns the file at `original` as it is stored unpacked.
     ///
     /// # Errors
     /// I/O errors.
@@ -109,11 +109,11 @@ impl Workshop<'_> {
         Stored::new(file, &path)
     }
 
-    /// Fetches a stored object. `len_bytes` is the length of the original, which
-    /// no form of it is much longer than.
+    /// Fetches a stored object. `len_bytes` is the length of the original. An object is
+    /// at most an envelope longer than that.
     ///
     /// # Errors
-    /// An object that is longer, and errors of reading.
+    /// If the object is longer than that; errors of reading.
     pub(super) fn fetch(
         &self,
         location: &Location,
@@ -143,12 +143,11 @@ impl Workshop<'_> {
         Ok(fetched)
     }
 
-    /// Restores the original of `len_bytes` from a stored object, as a file that is
-    /// called like it. After an error nothing of it is left.
+    /// Restores the original of `len_bytes` from a stored object, as a scratch file
+    /// named by `oid`. The file is removed after an error.
     ///
     /// # Errors
-    /// An object that is damaged, has another length or other bytes, and I/O
-    /// errors.
+    /// If the object is damaged, or restores another length or other bytes; I/O errors.
     pub(super) fn restore(
         &self,
         fetched: Fetched,
@@ -167,8 +166,8 @@ impl Workshop<'_> {
         checked
     }
 
-    /// Checks that a stored object restores the original, as [`Self::restore`] does, and
-    /// writes no file.
+    /// Checks that a stored object restores the original, like [`Self::restore`], but
+    /// without writing a file.
     ///
     /// # Errors
     /// The errors of [`Self::restore`].
@@ -200,8 +199,8 @@ impl Workshop<'_> {
         same(&hex(&sum.finalize()).parse()?, oid)
     }
 
-    /// Does the same without looking at the digest, and may leave a file after an
-    /// error.
+    /// Restores the original without checking its SHA-256. After an error, a partial
+    /// file may remain.
     fn restore_unchecked(
         &self,
         fetched: Fetched,
@@ -236,7 +235,7 @@ impl Workshop<'_> {
         Ok(target)
     }
 
-    /// Removes what an object has left in the folder for files in the making.
+    /// Removes the scratch files of an object.
     pub(super) fn tidy(&self) {
         for name in ["packed", "enveloped", "fetched"] {
             self.scratch.remove(name);
@@ -254,7 +253,7 @@ impl Stored {
     }
 }
 
-/// Returns the first bytes of a file, and its length.
+/// Returns the first bytes of a file and its length.
 fn head(path: &Path) -> Result<(Vec<u8>, u64)> {
     let read = || -> io::Result<_> {
         let file = regular::open(path)?;
@@ -266,7 +265,8 @@ fn head(path: &Path) -> Result<(Vec<u8>, u64)> {
     read().map_err(Error::file("read", path))
 }
 
-/// Returns the form of a stored object that has the length of the original.
+/// Returns the form of a stored object, after checking that it restores `len_bytes`
+/// bytes.
 fn form(input: &Local, len_bytes: u64) -> Result<StoredForm, Fault> {
     let form = StoredForm::of(&input.head(HEAD_BYTES as u64)?)?;
     let found = match form {
@@ -300,7 +300,7 @@ fn check_len(found: u64, expected: u64) -> Result<(), Fault> {
     }
 }
 
-/// Refuses an object that is longer than any form of the original.
+/// Refuses an object that is longer than any stored form of the original.
 fn check_most(found: u64, most: u64) -> Result<(), Fault> {
     match found <= most {
         true => Ok(()),

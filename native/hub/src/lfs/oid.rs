@@ -1,4 +1,4 @@
-//! Names of objects.
+//! Object IDs.
 
 use std::fmt;
 use std::io::Read;
@@ -10,34 +10,34 @@ use sha2::{Digest as _, Sha256};
 use zstn::internals::regular;
 use zstn::{Error, Result};
 
-/// Bytes that are hashed at a time.
+/// Number of bytes that are hashed at a time.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// The name of an object: the SHA-256 of its original bytes, in 64 hexadecimal
+/// The ID of an object: the SHA-256 of the original file, as 64 lower-case hexadecimal
 /// digits.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Oid(String);
 
 impl Oid {
-    /// Returns a name that no object has.
+    /// Returns the ID of all zeros, which no object has.
     pub(super) fn zero() -> Self {
         Self("0".repeat(64))
     }
 
-    /// Returns the digits.
+    /// Returns the hexadecimal digits.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Returns the name of the object in a store: `aa/bb/` and all digits, where
-    /// `aabb` are the first four.
+    /// Returns the path of the object in a store, `aa/bb/ID`, where `aabb` are the
+    /// first four digits of the ID.
     #[must_use]
     pub fn key(&self) -> String {
         format!("{}/{}/{}", &self.0[..2], &self.0[2..4], self.0)
     }
 
-    /// Returns the name that the content of a file has.
+    /// Returns the ID of a file's content.
     ///
     /// # Errors
     /// I/O errors.
@@ -63,8 +63,8 @@ impl Oid {
 impl FromStr for Oid {
     type Err = Error;
 
-    /// Takes 64 digits in lower case, as git-lfs writes them. Anything else could
-    /// be a path out of the store.
+    /// Parses 64 lower-case digits, as git-lfs writes them. Other text is rejected,
+    /// because it could form a path that leads out of the store.
     fn from_str(text: &str) -> Result<Self> {
         let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
         match text.len() == 64 && text.bytes().all(is_digit) {

@@ -1,4 +1,4 @@
-//! The repository that a command runs in, as git describes it.
+//! The git repository of a command's current folder.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use zstn::{Error, Result};
 
-/// The repository of the current folder.
+/// The git repository of the current folder.
 #[derive(Debug, Clone)]
 pub struct Repository {
     /// The git directory that all worktrees share.
@@ -14,10 +14,10 @@ pub struct Repository {
 }
 
 impl Repository {
-    /// Asks git for the repository of the current folder; `None` outside of one.
+    /// Returns the repository of the current folder, or `None` outside of one.
     ///
     /// # Errors
-    /// A git that cannot be started.
+    /// If git cannot be started.
     pub fn find() -> Result<Option<Self>> {
         let arguments = ["rev-parse", "--path-format=absolute", "--git-common-dir"];
         let common = git(arguments)?;
@@ -26,10 +26,10 @@ impl Repository {
         }))
     }
 
-    /// Returns the folder of git-lfs in it, which holds the objects.
+    /// Returns the folder where git-lfs stores its objects.
     ///
     /// # Errors
-    /// A git that cannot be started.
+    /// If git cannot be started.
     pub fn lfs_folder(&self) -> Result<PathBuf> {
         let own = git(["config", "--get", "--type=path", "lfs.storage"])?;
         Ok(match own {
@@ -38,24 +38,25 @@ impl Repository {
         })
     }
 
-    /// Returns the folder for files of this program, next to the objects. Renaming
-    /// from there to them takes no copy.
+    /// Returns the folder for this program's files, next to the objects, so that files
+    /// can be renamed instead of copied.
     ///
     /// # Errors
-    /// A git that cannot be started.
+    /// If git cannot be started.
     pub(super) fn own_folder(&self) -> Result<PathBuf> {
         Ok(self.lfs_folder()?.join("zstn"))
     }
 
-    /// Returns the log of the filter, whose messages git-lfs does not show.
+    /// Returns the path of the filter's log. git-lfs does not show the messages of
+    /// filters.
     ///
     /// # Errors
-    /// A git that cannot be started.
+    /// If git cannot be started.
     pub fn filter_log(&self) -> Result<PathBuf> {
         Ok(self.own_folder()?.join("filter.log"))
     }
 
-    /// Returns `.lfsconfig` of the working tree, if there is one.
+    /// Returns the path of the working tree's `.lfsconfig`, if it exists.
     #[must_use]
     pub fn lfsconfig(&self) -> Option<PathBuf> {
         let top = git(["rev-parse", "--show-toplevel"]).ok().flatten()?;
@@ -64,10 +65,11 @@ impl Repository {
     }
 }
 
-/// Runs git and returns what it prints; `None` if it fails.
+/// Runs git and returns its output, or `None` if it fails.
 ///
 /// # Errors
-/// A git that cannot be started; elsewhere than on Unix, text that is not UTF-8.
+/// If git cannot be started, or prints text that is not UTF-8 on a system other than
+/// Unix.
 pub(super) fn git(
     arguments: impl IntoIterator<Item = impl AsRef<OsStr>>,
 ) -> Result<Option<OsString>> {
@@ -87,7 +89,7 @@ pub(super) fn git(
     text(printed).map(Some)
 }
 
-/// Returns what git has printed, which may be a path: on Unix any bytes.
+/// Converts the output of git, which may be a path. On Unix, paths are arbitrary bytes.
 #[cfg(unix)]
 #[expect(clippy::unnecessary_wraps)]
 fn text(printed: Vec<u8>) -> Result<OsString> {
@@ -95,7 +97,7 @@ fn text(printed: Vec<u8>) -> Result<OsString> {
     Ok(OsString::from_vec(printed))
 }
 
-/// Returns what git has printed, which is UTF-8 on other systems.
+/// Converts the output of git, which has to be UTF-8 on this system.
 #[cfg(not(unix))]
 fn text(printed: Vec<u8>) -> Result<OsString> {
     let text = String::from_utf8(printed);

@@ -1,4 +1,4 @@
-//! Files in the making.
+//! Folders for unfinished files.
 
 use std::fs::{self, File};
 use std::io;
@@ -12,30 +12,29 @@ use zstn::{Error, Result};
 
 const PREFIX: &str = "unfinished-";
 
-/// The name of the file in a folder that its process locks.
+/// The name of the lock file in a scratch folder.
 const LOCK: &str = "lock";
 
-/// The age from which a folder that nobody has locked counts as left by a process
-/// that was killed.
+/// The age from which an unlocked folder counts as abandoned by a killed process.
 const ABANDONED_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// A folder for files in the making. It is removed when this is dropped.
+/// A folder for unfinished files, which is removed when this is dropped.
 ///
-/// In a repository it is next to git-lfs's objects, so that a file is renamed to
-/// its place without a copy, but not in git-lfs's own folder for temporary files:
-/// every git-lfs command may remove what it does not know there.
+/// In a repository, it is next to git-lfs's objects, so that finished files can be
+/// renamed into place. It is not in git-lfs's own temporary folder, because every
+/// git-lfs command may remove unknown files there.
 pub(super) struct Scratch {
-    /// Keeps other processes from removing the folder, however long this one works;
-    /// `None` in a file system without locks. It is dropped first, since an open
-    /// file cannot be removed everywhere.
+    /// Keeps other processes from removing the folder while this one uses it; `None` on
+    /// a file system without locks. It is dropped before the folder, because some
+    /// systems cannot remove open files.
     _lock: Option<Lock>,
     folder: Staging,
-    /// The folder that it is in; `None` in that of the system.
+    /// The parent folder in a repository; `None` in the system's temporary folder.
     place: Option<PathBuf>,
 }
 
 impl Scratch {
-    /// Makes the folder, and removes old ones that killed processes have left.
+    /// Creates the folder, and removes old ones that killed processes have left.
     ///
     /// # Errors
     /// I/O errors.
@@ -59,18 +58,19 @@ impl Scratch {
         })
     }
 
-    /// Returns the path of a file in it.
+    /// Returns the path of a file in the folder.
     pub(super) fn path(&self, name: &str) -> PathBuf {
         self.folder.path(name)
     }
 
-    /// Returns the error for an `action`, a verb, that failed on a file in it. The
-    /// names of those say nothing to a person.
+    /// Returns a function that converts an I/O error of a scratch file. `action` is a
+    /// verb. The message names the folder only, because the names of scratch files are
+    /// meaningless to users.
     pub(super) fn failed(&self, action: &str) -> impl FnOnce(io::Error) -> Error {
         failed(self.place.as_deref(), action)
     }
 
-    /// Creates a file in it, which may exist.
+    /// Creates a file in the folder, replacing an existing one.
     pub(super) fn file(&self, name: &str) -> Result<(File, PathBuf)> {
         let path = self.path(name);
         let mut options = File::options();
@@ -79,9 +79,9 @@ impl Scratch {
         Ok((file, path))
     }
 
-    /// Removes a file in it, if it is there.
+    /// Removes a file in the folder, if it exists.
     pub(super) fn remove(&self, name: &str) {
-        // Otherwise it goes with the folder.
+        // If this fails, the file is removed with the folder.
         let _ = fs::remove_file(self.path(name));
     }
 }
@@ -106,7 +106,8 @@ fn remove_abandoned(parent: &Path) {
             .ok()
             .and_then(|modified| SystemTime::now().duration_since(modified).ok());
         if is_own && age.is_some_and(|age| age > ABANDONED_AFTER) {
-            // A lock that cannot be tested may still be held.
+            // If the lock cannot be tested, another process may hold it, so the folder
+            // stays.
             if let Ok(Some(lock)) = Lock::take(&entry.path().join(LOCK)) {
                 drop(lock);
                 let _ = fs::remove_dir_all(entry.path());

@@ -1,4 +1,4 @@
-//! Requests to a server that has agreed on packed objects.
+//! Requests to an LFS server that supports packed objects.
 
 use std::fs::File;
 use std::time::Duration;
@@ -9,8 +9,8 @@ use zstn::internals::{is_server, put_watched};
 use zstn::source::HttpOptions;
 use zstn::{Error, Location, Result};
 
-/// Headers that say how a request is framed or connected. A server may list them,
-/// but they are the client's to set.
+/// Headers that concern the framing or the connection of a request. The client sets
+/// them itself and ignores a server's values.
 const FRAMING: [&str; 10] = [
     "accept-encoding",
     "connection",
@@ -24,16 +24,16 @@ const FRAMING: [&str; 10] = [
     "upgrade",
 ];
 
-/// The rate, in bytes per second, at which a server is expected at least to check
-/// what it has received before it answers.
+/// Minimum rate, in bytes per second, of a server that checks a received object before
+/// it answers.
 const CHECKED_BYTES_PER_SECOND: u64 = 10_000_000;
 
-/// Returns the location of an action, and the options with its headers, which go
-/// to its origin alone.
+/// Returns the location of an action, and HTTP options with its headers, which are sent
+/// to that origin only.
 ///
 /// # Errors
-/// [`Error::Usage`] for an address or a header that cannot be used. It does not
-/// repeat values, which are secrets.
+/// [`Error::Usage`] for an invalid address or header. The message does not contain
+/// header values, because they are secrets.
 pub(super) fn request(action: &Action, http: &HttpOptions) -> Result<(Location, HttpOptions)> {
     if !is_server(&action.href) {
         return Err(Error::Usage(
@@ -50,10 +50,10 @@ pub(super) fn request(action: &Action, http: &HttpOptions) -> Result<(Location, 
     Ok((Location::url(&action.href), http))
 }
 
-/// Sends an object by one PUT request.
+/// Sends an object in one PUT request.
 ///
 /// # Errors
-/// Those of the request.
+/// The errors of the request.
 pub(super) fn send(
     action: &Action,
     stored: &File,
@@ -62,7 +62,7 @@ pub(super) fn send(
     progress: &Stage<'_>,
 ) -> Result<()> {
     let (_, mut http) = request(action, http)?;
-    // A good server unpacks an object and compares it with its name first.
+    // The server may unpack the object and check its SHA-256 before it answers.
     let checking = Duration::from_secs(len_bytes / CHECKED_BYTES_PER_SECOND);
     http.idle_timeout += checking;
     http.give_up_after += 2 * checking;

@@ -1,7 +1,7 @@
-//! The settings in git's configuration by which git-lfs finds this program.
+//! The entries in git's configuration that make git-lfs use this program.
 //!
-//! None of them is read from a repository's own `.lfsconfig`, so every clone has
-//! to be given them.
+//! git-lfs ignores these entries in a repository's `.lfsconfig`, so every clone has to
+//! be configured.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -10,33 +10,33 @@ use super::repository::git;
 use super::store::Store;
 use zstn::{Error, Result};
 
-/// The name of the agent and of the extension. A server has to know the agent by
-/// it.
+/// The name of the agent and of the extension. Servers recognise the agent by it.
 pub const NAME: &str = "zstn";
 
 const AGENT: &str = "lfs.customtransfer.zstn";
 const EXTENSION: &str = "lfs.extension.zstn";
 const STANDALONE: &str = "lfs.standalonetransferagent";
 
-/// The settings of these sections and names, however an address is spelled.
+/// Matches all entries of the agent, the extension and `standalonetransferagent`, for
+/// every address.
 const OWN: &str = r"^lfs\.((customtransfer|extension)\.zstn\..*|(.*\.)?standalonetransferagent)$";
 
-/// A file of git's configuration.
+/// A scope of git's configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Scope {
-    /// That of the current repository.
+    /// The current repository.
     #[default]
     Local,
-    /// That of the current worktree.
+    /// The current worktree.
     Worktree,
-    /// That of the current user.
+    /// The current user.
     Global,
-    /// That of this machine.
+    /// The whole machine.
     System,
 }
 
 impl Scope {
-    /// Returns its option of `git config`, which is also its name.
+    /// Returns the option of `git config` that selects the scope.
     #[must_use]
     pub fn option(self) -> &'static str {
         match self {
@@ -48,27 +48,27 @@ impl Scope {
     }
 }
 
-/// A setting that concerns this program.
+/// An entry of git's configuration that concerns this program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Setting {
-    /// Its name, such as `lfs.customtransfer.zstn.path`.
+    /// The key, such as `lfs.customtransfer.zstn.path`.
     pub key: String,
-    /// Its value.
+    /// The value.
     pub value: String,
-    /// The scope that it is set in: `local`, `global`, …
+    /// The scope that contains the entry: `local`, `global`, …
     pub scope: String,
 }
 
 /// Installs the transfer agent `program`.
 ///
-/// If there is a store, git-lfs asks no server but gives all objects to the agent:
-/// those of every remote, or of the git-lfs server at `url`. Without a store, the
-/// agent is used where a server says that it knows it. It trusts the certificates in
-/// the PEM file `certificates` as well. With `extended`, it writes extension frames.
+/// With a store, git-lfs contacts no server and passes all objects to the agent, either
+/// of every remote or only of the git-lfs server at `url`. Without a store, the agent
+/// is used where a server supports it. The agent also trusts the certificates in the
+/// PEM file `certificates`. With `extended`, it writes extension frames.
 ///
 /// # Errors
-/// A program, store or file of certificates whose path is not Unicode, and changes that git refuses.
+/// If a path is not Unicode, or git refuses the change.
 pub fn install_agent(
     scope: Scope,
     program: &Path,
@@ -90,7 +90,7 @@ pub fn install_agent(
     uninstall_agent(scope)?;
     set(scope, &format!("{AGENT}.path"), text(program)?)?;
     set(scope, &format!("{AGENT}.args"), &arguments)?;
-    // One process works with all threads.
+    // A single process uses all threads.
     set(scope, &format!("{AGENT}.concurrent"), "false")?;
     match (store, url) {
         (None, _) => Ok(()),
@@ -99,12 +99,12 @@ pub fn install_agent(
     }
 }
 
-/// Installs the filter of `program` as an extension of git-lfs. With `extended`, it
-/// writes extension frames.
+/// Installs the filter of `program` as a git-lfs extension. With `extended`, it writes
+/// extension frames.
 ///
 /// # Errors
-/// [`Error::Usage`] for a program whose path contains a space, at which git-lfs
-/// would cut the command; and changes that git refuses.
+/// [`Error::Usage`] if the path of the program contains a space, where git-lfs would
+/// split the command; if git refuses the change.
 pub fn install_filter(scope: Scope, program: &Path, extended: bool) -> Result<()> {
     let program = text(program)?;
     if program.contains(' ') {
@@ -121,10 +121,10 @@ pub fn install_filter(scope: Scope, program: &Path, extended: bool) -> Result<()
     set(scope, &format!("{EXTENSION}.priority"), "0")
 }
 
-/// Removes agent and filter from a scope; returns whether there was anything.
+/// Removes the agent and the filter from a scope. Returns whether they were installed.
 ///
 /// # Errors
-/// A change that git refuses.
+/// If git refuses the change.
 pub fn uninstall(scope: Scope) -> Result<bool> {
     let is_installed = list_in(Some(scope))?.iter().any(is_own);
     uninstall_agent(scope)?;
@@ -132,21 +132,21 @@ pub fn uninstall(scope: Scope) -> Result<bool> {
     Ok(is_installed)
 }
 
-/// Returns the settings that are in force, of all scopes, the strongest last.
+/// Returns the entries of all scopes in the order of precedence, the strongest last.
 ///
 /// # Errors
-/// A git that cannot be started.
+/// If git cannot be started.
 pub fn list() -> Result<Vec<Setting>> {
     let mut settings = list_in(None)?;
     settings.retain(is_own);
     Ok(settings)
 }
 
-/// Returns the path to call the running program by: as the search path names it,
-/// if it does, since what a link there leads to may be gone after an update.
+/// Returns the path of the running program. A path in `PATH` that leads to it is
+/// preferred, because the target of a link may disappear in an update.
 ///
 /// # Errors
-/// A system that does not say which program is running.
+/// If the system does not report the running program.
 pub fn own_program() -> Result<PathBuf> {
     let fail = |error| Error::io("find the path of this program", error);
     let own = std::env::current_exe().map_err(fail)?;
@@ -192,7 +192,7 @@ fn set(scope: Scope, key: &str, value: &str) -> Result<()> {
     config(scope, &["--replace-all", key, value])
 }
 
-/// Runs `git config`. The error is git's own.
+/// Runs `git config` with arguments. An error contains git's message.
 fn config(scope: Scope, arguments: &[&str]) -> Result<()> {
     let output = Command::new("git")
         .args(["config", scope.option()])
@@ -240,7 +240,7 @@ fn text(path: &Path) -> Result<&str> {
     })
 }
 
-/// Returns a text as one word of the shell.
+/// Quotes a text as a single shell word.
 fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }

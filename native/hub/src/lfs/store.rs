@@ -1,4 +1,4 @@
-//! A store of objects without a server in front of it.
+//! A store of objects that is accessed without a server.
 
 use std::fmt;
 use std::fs::File;
@@ -11,28 +11,27 @@ use zstn::internals::{is_store, store};
 use zstn::source::HttpOptions;
 use zstn::{Error, Location, Output, Result};
 
-/// A folder, or one in an object store, with an object per name (`aa/bb/` and
-/// the name, where `aabb` are its first digits).
+/// A folder, local or in an object store, with one file per object: `aa/bb/ID`, where
+/// `aabb` are the first digits of the ID.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Store(Place);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Place {
     Folder(PathBuf),
-    /// The address of the folder, without a slash at the end.
+    /// The address of the folder, without a trailing slash.
     Objects(String),
 }
 
 impl Store {
-    /// Takes the location of a store: a folder, or its address in an object
-    /// store.
+    /// Returns the store at `location`, a folder or its address in an object store.
     ///
     /// # Errors
-    /// [`Error::Usage`] for an address that objects cannot be stored at.
+    /// [`Error::Usage`] for a location where objects cannot be stored.
     pub fn new(location: &Location) -> Result<Self> {
         match location {
             Location::Path(path) => Ok(Self(Place::Folder(path.clone()))),
-            // Objects there would be gone with the process.
+            // Objects in memory would be lost with the process.
             Location::Url(url) if url.to_ascii_lowercase().starts_with("memory:") => {
                 Err(Error::Usage(format!(
                     "{url} keeps objects only as long as a process runs; name a folder, or one in \
@@ -50,7 +49,7 @@ impl Store {
         }
     }
 
-    /// Returns the folder of a store in the file system.
+    /// Returns the folder of a local store.
     #[must_use]
     pub fn folder(&self) -> Option<&Path> {
         match &self.0 {
@@ -59,11 +58,11 @@ impl Store {
         }
     }
 
-    /// Refuses a folder that is not there. It is not created by the way: it may be
-    /// on a disk that is not mounted.
+    /// Checks that a local store's folder exists. It is never created automatically,
+    /// because it may be on a disk that is not mounted.
     ///
     /// # Errors
-    /// [`Error::Usage`].
+    /// [`Error::Usage`] if the folder does not exist.
     pub fn check_folder(&self) -> Result<()> {
         match self.folder() {
             Some(folder) if !folder.is_dir() => Err(Error::Usage(format!(
@@ -73,18 +72,18 @@ impl Store {
         }
     }
 
-    /// Refuses a store that cannot be asked for objects, so that this is said once
-    /// and not for each of them.
+    /// Checks that the store can be queried, so that the error is reported once instead
+    /// of for every object.
     ///
     /// # Errors
-    /// [`Store::check_folder`]; an object store that cannot be reached, or not with
-    /// these credentials.
+    /// The errors of [`Store::check_folder`]; if an object store cannot be reached or
+    /// denies access.
     pub(super) fn check(&self, http: &HttpOptions) -> Result<()> {
         self.check_folder()?;
         self.contains(&Oid::zero(), http).map(drop)
     }
 
-    /// Returns where an object is or will be.
+    /// Returns the location of an object, whether it exists or not.
     pub(super) fn location(&self, oid: &Oid) -> Location {
         match &self.0 {
             Place::Folder(folder) => Location::Path(folder.join(oid.key())),
@@ -92,10 +91,10 @@ impl Store {
         }
     }
 
-    /// Returns whether there is such an object, whatever its content.
+    /// Returns whether an object exists, without checking its content.
     ///
     /// # Errors
-    /// A store that cannot be asked.
+    /// If the store cannot be queried.
     pub(super) fn contains(&self, oid: &Oid, http: &HttpOptions) -> Result<bool> {
         match self.location(oid) {
             Location::Path(path) => path.try_exists().map_err(Error::file("look for", &path)),
@@ -104,11 +103,11 @@ impl Store {
         }
     }
 
-    /// Stores an object, which appears when it is complete. One that is there
-    /// stays, also if another process creates it meanwhile.
+    /// Stores an object, which appears only when it is complete. An existing object is
+    /// kept, even if another process creates it at the same time.
     ///
     /// # Errors
-    /// I/O errors, and those of requests.
+    /// I/O errors and errors of requests.
     pub(super) fn create(
         &self,
         oid: &Oid,
@@ -155,8 +154,8 @@ impl fmt::Display for Store {
     }
 }
 
-/// Creates the two folders for an object below the folder of the store, which has
-/// to be there: its disk may have been unmounted meanwhile.
+/// Creates the two folders for an object in a store. The store's own folder is not
+/// created, because its disk may have been unmounted.
 fn create_parents(path: &Path) -> Result<()> {
     let folders = path.ancestors().skip(1).take(2).collect::<Vec<_>>();
     for folder in folders.into_iter().rev() {
@@ -170,7 +169,7 @@ fn create_parents(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A file that reports what has been read of it.
+/// A file that reports how much of it has been read.
 struct Watched<'a> {
     from: &'a File,
     read_bytes: u64,

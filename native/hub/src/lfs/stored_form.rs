@@ -1,36 +1,36 @@
-//! The form in which an object is stored (docs/git-lfs.md, "Stored objects").
+//! The formats of stored objects (docs/git-lfs.md, "Stored objects").
 
 use zstn_core::container::zstn as packed;
 
 use zstn::{Error, Result};
 
-/// The first bytes of an object that begins like one of these forms by itself;
-/// its own bytes follow.
+/// Precedes the bytes of an object that would otherwise be mistaken for a packed or
+/// enveloped one.
 pub(super) const ENVELOPE: [u8; 8] = *b"ZLFS\x01\0\0\0";
 
-/// The beginning of the envelopes of all versions.
+/// The magic of envelopes of all versions.
 const ENVELOPE_MAGIC: &[u8] = b"ZLFS";
 
-/// The number of first bytes by which the forms are recognised.
+/// Number of leading bytes that identify the format.
 pub(super) const HEAD_BYTES: usize = ENVELOPE.len();
 
-/// The form in which an object is stored.
+/// The format of a stored object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum StoredForm {
     /// A ZSTN file, which unpacks to the object.
     Packed,
-    /// The bytes of the object.
+    /// The unchanged bytes of the object.
     Plain,
-    /// The bytes of the object after [`ENVELOPE`].
+    /// [`ENVELOPE`], followed by the bytes of the object.
     Enveloped,
 }
 
 impl StoredForm {
-    /// Returns the form of a stored object by its first [`HEAD_BYTES`] bytes, or
-    /// all if it is shorter.
+    /// Returns the format of a stored object from its first [`HEAD_BYTES`] bytes, or
+    /// from all bytes if it is shorter.
     ///
     /// # Errors
-    /// An envelope that only a later version knows.
+    /// If the envelope is of a later version.
     pub(super) fn of(head: &[u8]) -> Result<Self> {
         if head.starts_with(&packed::MAGIC) {
             return Ok(Self::Packed);
@@ -46,8 +46,8 @@ impl StoredForm {
         Ok(Self::Plain)
     }
 
-    /// Returns whether bytes that begin so have to be put into an envelope to be
-    /// stored as they are.
+    /// Returns whether an unpacked object that begins with these bytes has to be stored
+    /// in an envelope.
     pub(super) fn needs_envelope(head: &[u8]) -> bool {
         head.starts_with(&packed::MAGIC) || head.starts_with(ENVELOPE_MAGIC)
     }

@@ -1,15 +1,15 @@
-//! The result of a row.
+//! Entries for the results of rows.
 
 use serde::{Deserialize, Serialize};
 
 use super::Row;
 use super::key::is_digest;
 
-/// A file that was packed and verified.
+/// The entry of a file that was packed and verified.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Done {
-    /// The row; others with the same key may be in other places.
+    /// The row. Rows with the same key may have other places.
     #[serde(flatten)]
     pub row: Row,
     /// Length of the packed file in bytes.
@@ -30,8 +30,8 @@ impl Done {
         }
     }
 
-    /// Returns whether this is the entry of the row: of the same work on the same
-    /// content, with the digest of the packed file.
+    /// Returns whether this entry is valid for the row: it has the same key, content
+    /// and packed name, and a well-formed digest of the packed file.
     #[must_use]
     pub fn is_of(&self, row: &Row) -> bool {
         self.row.key == row.key
@@ -41,25 +41,25 @@ impl Done {
     }
 }
 
-/// The kind of a failure: it decides about another attempt.
+/// The class of a failure, which decides about another attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Class {
-    /// It failed for a reason that may pass: the network, a server, the disk.
+    /// The reason is transient: the network, a server, the disk.
     Retry,
-    /// It would fail again: the file is not safetensors, grows when it is packed, or
-    /// may not be read.
+    /// Another attempt would fail as well: the file is not safetensors, grows when it
+    /// is packed, or may not be read.
     Refused,
 }
 
-/// A file that was not packed.
+/// The entry of a file that was not packed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Failed {
     /// The row.
     #[serde(flatten)]
     pub row: Row,
-    /// The kind of the failure.
+    /// The class of the failure.
     pub class: Class,
     /// The reason, as a sentence.
     pub reason: String,

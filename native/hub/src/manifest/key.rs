@@ -1,25 +1,23 @@
-//! The name of a piece of work.
+//! Keys of results.
 
 use sha2::{Digest, Sha256};
 use zstn_core::frame::select::EncodeOptions;
 
 pub(crate) use crate::proof::hex;
 
-/// The version of what the packer writes. It changes with the packed bytes of the
-/// same input, so that results of an older packer are not taken for those of this
-/// one.
+/// The version of the packer's output, which is the package version. It is part of
+/// every key, so that results of another version are not reused.
 pub const FORMAT: &str = concat!("zstn-", env!("CARGO_PKG_VERSION"));
 
-/// Returns the key of the work on a file with this SHA-256 (in lower-case hex): 64
-/// hex digits.
+/// Returns the key for a file with this SHA-256 (in lower-case hex) that is packed into
+/// a container. A key has 64 hex digits.
 #[must_use]
 pub fn key(sha256: &str, options: impl Into<EncodeOptions>) -> String {
     key_against(sha256, options, &[])
 }
 
-/// Returns the key of the work on a file that is stored as a difference: from the
-/// packed file with the first of the keys `bases`, which is a difference from that
-/// with the second, and so on.
+/// Returns the key for a file that is stored as a delta. `bases` are the keys of its
+/// base, of the base of that one if it is a delta itself, and so on.
 #[must_use]
 pub fn key_against(sha256: &str, options: impl Into<EncodeOptions>, bases: &[String]) -> String {
     let options = options.into();

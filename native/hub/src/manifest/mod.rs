@@ -1,11 +1,11 @@
-//! Plans of work on many files, and what became of them.
+//! Plans for packing many files, and their results.
 //!
-//! A plan is a file with a JSON object per line, a [`Row`] for every file to pack.
-//! Its key is made of what determines the packed bytes, so that files of equal
-//! content are one piece of work, whoever does it and in whatever repository they
-//! are. [`Results`] are files named after keys, in a folder or an object store,
-//! which are created on condition that they are not there: of two machines that
-//! worked on the same key, the second learns that it was not needed.
+//! A plan is a file with one JSON object per line: a [`Row`] for every file to pack.
+//! The row's key is derived from everything that determines the packed bytes, so that
+//! equal files share one result, regardless of repository and machine. [`Results`] are
+//! files named by keys, in a local or object-store folder. They are created only if
+//! they do not exist: if two machines have packed the same file, the second write
+//! reports that a result exists.
 
 mod entry;
 mod key;

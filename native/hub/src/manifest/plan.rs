@@ -12,24 +12,23 @@ use zstn::internals::MAX_BASES;
 use zstn::internals::regular;
 use zstn::{Error, Result};
 
-/// The longest line of a plan, in bytes.
+/// Maximum length of a line, in bytes.
 const MAX_LINE_BYTES: u64 = 64 << 10;
 
-/// Reads a plan. Rows without a key get that of the `options`.
+/// Reads a plan. A row without a key gets the key for these `options`.
 ///
 /// # Errors
-/// A file that cannot be read; [`Error::Usage`], with the line, for a row that is
-/// not one, or whose key is not that of its content and the `options`.
+/// If the file cannot be read; [`Error::Usage`] with the line number for an invalid
+/// row, or one whose key does not match its content and the `options`.
 pub fn read_plan(path: &Path, options: impl Into<EncodeOptions>) -> Result<Vec<Row>> {
     read_rows(path, Some(options.into()))
 }
 
-/// Reads a plan whose work was done with whatever options, by whatever version. Every
-/// row has to have its key.
+/// Reads a plan made with any options and any version. Every row must have a key.
 ///
 /// # Errors
-/// A file that cannot be read; [`Error::Usage`], with the line, for a row that is not
-/// one.
+/// If the file cannot be read; [`Error::Usage`] with the line number for an invalid
+/// row.
 pub fn load_plan(path: &Path) -> Result<Vec<Row>> {
     read_rows(path, None)
 }
@@ -157,8 +156,8 @@ mod tests {
             .collect();
         let rows = read(&text).unwrap();
         let share = |index| shard(&rows, Shard { index, count: 2 });
-        // Seven contents with four and three in the shares; all differences with the
-        // fourth of them.
+        // Seven rows without a base are split into four and three. All deltas are in
+        // the share of their base, the fourth of these rows.
         assert_eq!([share(0).len(), share(1).len()], [4, 3 + 7]);
         assert!(share(1).iter().any(|row| row.key == *base));
         assert!(share(0).iter().all(|row| row.bases.is_empty()));

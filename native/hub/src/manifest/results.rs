@@ -1,4 +1,5 @@
-//! The entries of finished work: `done/KEY.json` and `failed/KEY.json`.
+//! A folder of results: packed files, and the entries `done/KEY.json` and
+//! `failed/KEY.json`.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -13,23 +14,23 @@ use zstn::internals::store;
 use zstn::source::HttpOptions;
 use zstn::{Error, Location, Output, Result};
 
-/// The longest entry that is read, in bytes.
+/// Maximum length of an entry, in bytes.
 const MAX_ENTRY_BYTES: u64 = 1 << 20;
 
 /// A file in a folder of results.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub struct ListedResult {
-    /// Its name in the folder.
+    /// Name in the folder.
     pub name: String,
-    /// Its length in bytes.
+    /// Length in bytes.
     pub len_bytes: u64,
-    /// The time since it was written, if it is local.
+    /// Time since it was last modified; `None` in an object store.
     pub age: Option<Duration>,
 }
 
-/// A folder, local or in an object store, with the entries of finished work. A key
-/// that is done stays done, whatever failed before or after.
+/// A local or object-store folder with packed files and their entries. A key with an
+/// entry in `done` is done, even if it also has one in `failed`.
 #[derive(Debug, Clone)]
 pub struct Results {
     root: Location,
@@ -37,10 +38,10 @@ pub struct Results {
 }
 
 impl Results {
-    /// Opens the folder at `root`; a local one is made if it is missing.
+    /// Opens the folder at `root`. A local folder is created if it does not exist.
     ///
     /// # Errors
-    /// A folder that cannot be made.
+    /// If the folder cannot be created.
     pub fn open(root: &Location, http: &HttpOptions) -> Result<Self> {
         let results = Self {
             root: root.clone(),
@@ -55,10 +56,10 @@ impl Results {
         Ok(results)
     }
 
-    /// Opens a folder that holds results, and creates nothing.
+    /// Opens a folder that contains results, without creating anything.
     ///
     /// # Errors
-    /// [`Error::Usage`] for a folder without any; a store that cannot be read.
+    /// [`Error::Usage`] for a folder without results; if a store cannot be read.
     pub fn existing(root: &Location, http: &HttpOptions) -> Result<Self> {
         let results = Self {
             root: root.clone(),
@@ -67,7 +68,8 @@ impl Results {
         let mut has_any = false;
         for folder in ["done", "failed", "packed"] {
             has_any |= match results.at(folder, "") {
-                // A run that has only begun has made the folders.
+                // Empty folders count, because a run that has just begun has created
+                // them.
                 Location::Path(path) => path.is_dir(),
                 Location::Url(url) => !has_any && !list_stored(&url, http)?.is_empty(),
                 Location::Pipe(_) | Location::Stdin => false,
@@ -93,46 +95,44 @@ impl Results {
         }
     }
 
-    /// Returns the entry of work that is done.
+    /// Returns the `done` entry of a key, if it exists.
     ///
     /// # Errors
-    /// An entry that cannot be read or is not one.
+    /// If the entry cannot be read or is malformed.
     pub fn done(&self, key: &str) -> Result<Option<Done>> {
         self.read("done", key)
     }
 
-    /// Returns the entry of work that failed last.
+    /// Returns the `failed` entry of a key, if it exists.
     ///
     /// # Errors
-    /// An entry that cannot be read or is not one.
+    /// If the entry cannot be read or is malformed.
     pub fn failed(&self, key: &str) -> Result<Option<Failed>> {
         self.read("failed", key)
     }
 
-    /// Writes the entry of work that is done. Returns `false` if somebody else has
-    /// done the same work before; their entry stays.
+    /// Writes a `done` entry. Returns false if one exists already, which is kept.
     ///
     /// # Errors
-    /// I/O errors.
+    /// I/O errors and errors of requests.
     pub fn put_done(&self, done: &Done) -> Result<bool> {
         self.write("done", &done.row.key, done, false)
     }
 
-    /// Writes the entry of work that is done in the place of one that describes another
-    /// packed file.
+    /// Replaces a `done` entry that describes another packed file.
     ///
     /// # Errors
-    /// I/O errors.
+    /// I/O errors and errors of requests.
     pub fn replace_done(&self, done: &Done) -> Result<()> {
         self.write("done", &done.row.key, done, true)?;
         Ok(())
     }
 
-    /// Returns the entry of a row that is done, if its packed file is there with the
-    /// recorded length. The bytes of the packed file are not read.
+    /// Returns the `done` entry of a row if it is valid and the packed file exists with
+    /// the recorded length. The packed file is not read.
     ///
     /// # Errors
-    /// An entry that is none; a store that cannot be read.
+    /// If the entry is malformed or the store cannot be read.
     pub fn packed(&self, row: &Row) -> Result<Option<Done>> {
         let Some(done) = self.done(&row.key)? else {
             return Ok(None);
@@ -141,10 +141,10 @@ impl Results {
         Ok(is_sound.then_some(done))
     }
 
-    /// Returns whether the packed file of an entry is there with the recorded length.
+    /// Returns whether the packed file of an entry exists with the recorded length.
     ///
     /// # Errors
-    /// A store that cannot be read.
+    /// If the store cannot be read.
     pub(crate) fn has_packed(&self, done: &Done) -> Result<bool> {
         let opened = match self.at("packed", &done.row.packed_name()) {
             Location::Path(path) => match fs::metadata(&path) {
@@ -166,29 +166,29 @@ impl Results {
         }
     }
 
-    /// Writes the entry of work that failed, in the place of an earlier one.
+    /// Writes a `failed` entry, replacing an earlier one.
     ///
     /// # Errors
-    /// I/O errors.
+    /// I/O errors and errors of requests.
     pub fn put_failed(&self, failed: &Failed) -> Result<()> {
         self.write("failed", &failed.row.key, failed, true)?;
         Ok(())
     }
 
-    /// Reads a small file in one of the folders, if it is there.
+    /// Reads a small file in one of the folders, if it exists.
     ///
     /// # Errors
-    /// I/O errors; a file of more than `max_bytes`.
+    /// I/O errors; if the file is longer than `max_bytes`.
     pub fn read_file(&self, folder: &str, name: &str, max_bytes: u64) -> Result<Option<Vec<u8>>> {
         self.at(folder, name)
             .read_small_if_any(&self.http, max_bytes)
     }
 
-    /// Creates a small file in one of the folders, which appears when it is complete.
-    /// Returns `false` if there is one already.
+    /// Creates a small file in one of the folders; it appears only when it is complete.
+    /// Returns false if the file exists already.
     ///
     /// # Errors
-    /// I/O errors.
+    /// I/O errors and errors of requests.
     pub fn create_file(&self, folder: &str, name: &str, bytes: &[u8]) -> Result<bool> {
         let location = self.at(folder, name);
         if let Location::Path(path) = &location {
@@ -198,10 +198,10 @@ impl Results {
         write(&location, bytes, false, &self.http)
     }
 
-    /// Returns the files in one of the folders, by name.
+    /// Returns the files in one of the folders, sorted by name.
     ///
     /// # Errors
-    /// I/O errors.
+    /// I/O errors and errors of requests.
     pub fn list(&self, folder: &str) -> Result<Vec<ListedResult>> {
         match self.at(folder, "") {
             Location::Path(path) => list_local(&path),
@@ -210,10 +210,10 @@ impl Results {
         }
     }
 
-    /// Removes a file from one of the folders, if it is there.
+    /// Removes a file from one of the folders, if it exists.
     ///
     /// # Errors
-    /// I/O errors.
+    /// I/O errors and errors of requests.
     pub fn remove(&self, folder: &str, name: &str) -> Result<()> {
         match self.at(folder, name) {
             Location::Path(path) => match fs::remove_file(&path) {
@@ -252,7 +252,7 @@ fn list_local(folder: &Path) -> Result<Vec<ListedResult>> {
         let entry = entry.map_err(failed)?;
         let metadata = match entry.metadata() {
             Ok(metadata) if metadata.is_file() => metadata,
-            // Removed meanwhile, or none of ours.
+            // The file was removed meanwhile, or is not a regular file.
             _ => continue,
         };
         found.push(ListedResult {
@@ -289,8 +289,8 @@ fn parse<T: DeserializeOwned>(location: &Location, bytes: &[u8]) -> Result<T> {
     })
 }
 
-/// Writes a JSON file, which appears when it is complete. Without `replace`,
-/// returns `false` if there is one already.
+/// Writes a JSON file, which appears only when it is complete. Without `replace`,
+/// returns false if the file exists already.
 pub(crate) fn write_json(
     location: &Location,
     value: &impl Serialize,

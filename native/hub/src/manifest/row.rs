@@ -5,13 +5,13 @@ use zstn_core::frame::select::EncodeOptions;
 
 use super::key::key;
 
-/// One file to pack.
+/// A file to pack.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Row {
-    /// Repository: `OWNER/NAME`.
+    /// The repository, such as `OWNER/NAME`.
     pub repo: String,
-    /// Commit that the file is read from.
+    /// The commit from which the file is read.
     pub revision: String,
     /// Path of the file in the repository.
     pub path: String,
@@ -20,23 +20,23 @@ pub struct Row {
     pub len_bytes: u64,
     /// SHA-256 of the file, in lower-case hex.
     pub sha256: String,
-    /// [`key`] of the work; made from the SHA-256 where a plan has none.
+    /// [`key`] of the result. It is computed from the SHA-256 if the plan has none.
     #[serde(default)]
     pub key: String,
-    /// Keys of the packed files that it is stored as a difference from: the base, the
-    /// base of that one, and so on, up to one that is none. Empty for a container.
+    /// Keys of the files that a delta needs: its base, the base of that one, and so on,
+    /// down to a container. Empty if the row itself is packed into a container.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub bases: Vec<String>,
-    /// Length of the largest tensor in bytes, if the plan has it: memory is reserved by
-    /// it.
+    /// Length of the largest tensor in bytes, if the plan states it. The Python job
+    /// reserves memory according to it.
     #[serde(
         default,
         rename = "largest_tensor",
         skip_serializing_if = "Option::is_none"
     )]
     pub largest_tensor_bytes: Option<u64>,
-    /// The version of the file where it was listed, such as an entity tag: a later plan
-    /// takes the SHA-256 of the same version from this one.
+    /// The version of the file when it was listed, such as an ETag. A later plan reuses
+    /// the SHA-256 of a file with the same version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
 }
@@ -63,14 +63,13 @@ impl Row {
         }
     }
 
-    /// Returns the name of its packed file: `KEY.zstn`, or `KEY.z4dm` for a difference.
+    /// Returns the name of the packed file: `KEY.zstn`, or `KEY.z4dm` for a delta.
     #[must_use]
     pub fn packed_name(&self) -> String {
         packed_name(&self.key, !self.bases.is_empty())
     }
 
-    /// Returns the names of the packed files that its own one needs, in the order of
-    /// [`Row::bases`].
+    /// Returns the names of the packed files of [`Row::bases`], in the same order.
     #[must_use]
     pub fn base_names(&self) -> Vec<String> {
         let bases = self.bases.iter().enumerate();

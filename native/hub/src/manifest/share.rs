@@ -5,17 +5,17 @@ use std::str::FromStr;
 
 use super::Row;
 
-/// A share of a plan: the `index`th of `count`, from 0.
+/// A share of a plan, which is split into `count` shares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shard {
-    /// Its number, from 0.
+    /// Number of the share, from 0.
     pub index: usize,
-    /// The number of all.
+    /// Number of shares.
     pub count: usize,
 }
 
 impl Shard {
-    /// The whole plan.
+    /// The only share of an unsplit plan.
     pub const ALL: Self = Self { index: 0, count: 1 };
 }
 
@@ -33,14 +33,15 @@ impl FromStr for Shard {
     }
 }
 
-/// Returns the rows of one share: of rows with one key the first, and of these
-/// every `count`th. Rows with bases are in the share of the last of these, so that no
-/// share waits for another. Shares together have every key once.
+/// Returns the rows of one share. Of rows with the same key, only the first is used.
+/// Rows are assigned alternately; a row with bases is in the share of its last base, so
+/// that no share waits for another. Together, the shares contain every key once.
 #[must_use]
 pub fn shard(rows: &[Row], shard: Shard) -> Vec<&Row> {
     let mut seen = HashSet::new();
     let unique: Vec<&Row> = rows.iter().filter(|row| seen.insert(&*row.key)).collect();
-    // The key that decides: that of the last base, if the plan has it.
+    // The key that determines the share: the last base if the plan contains it,
+    // otherwise the row's own key.
     let root = |row: &&Row| -> String {
         let base = row.bases.last().filter(|base| seen.contains(&***base));
         base.unwrap_or(&row.key).clone()

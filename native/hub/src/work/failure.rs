@@ -1,4 +1,4 @@
-//! The consequence of an error for a job.
+//! Classification of errors by their consequence for a job.
 
 use std::io::ErrorKind;
 
@@ -6,15 +6,15 @@ use crate::hub::Refusal;
 use crate::manifest::Class;
 use zstn::Error;
 
-/// The reason why a file or a job was not done.
+/// The reason why a file or a job was not completed.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The worker is to end.
+    /// The worker was stopped.
     #[cfg(feature = "worker")]
     Stopped,
-    /// The file cannot be packed, or not to advantage.
+    /// The file cannot be packed, or would not get smaller.
     File(String),
-    /// Anything else.
+    /// Any other error.
     Error(Error),
 }
 
@@ -27,19 +27,20 @@ impl From<Error> for Failure {
     }
 }
 
-/// Returns whether the bytes of a file are the reason for an error.
+/// Returns whether an error is caused by the file's content or name, so that a retry
+/// would fail again.
 fn is_about_file(error: &Error) -> bool {
     match error {
         Error::Format { .. } | Error::Core(_) => true,
-        // The same bytes would restore the same ones.
+        // Packing the same bytes again would give the same result.
         Error::Differs { .. } => true,
-        // Such as a name that no address can have.
+        // An example is a name that is invalid in an address.
         Error::Usage(_) => true,
         _ => false,
     }
 }
 
-/// Returns whether the same work may succeed at another time.
+/// Returns whether another attempt may succeed after this error.
 pub(crate) fn class(error: &Error) -> Class {
     match error {
         Error::Changed { .. } => Class::Retry,

@@ -1,6 +1,6 @@
-//! The work on one row of a plan: its file is read, packed, compared with what comes
-//! back, and stored; its entry says so. `zstn worker` and the job of the Python package
-//! (`python -m zstn.hub`) do it with the same code, so that either goes on where the
+//! The work on one row of a plan: its file is read, packed, verified by restoring it,
+//! and stored, and the result is recorded. `zstn worker` and the job of the Python
+//! package (`python -m zstn.hub`) share this code, so either can continue where the
 //! other was stopped.
 
 mod failure;

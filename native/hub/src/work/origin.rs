@@ -1,4 +1,4 @@
-//! Where the originals of a plan are.
+//! The original files of a plan.
 
 use std::path::Path;
 
@@ -8,19 +8,19 @@ use crate::proof;
 use zstn::source::HttpOptions;
 use zstn::{Location, Result};
 
-/// The place of the originals of a plan.
+/// The location of a plan's original files.
 #[derive(Debug, Clone)]
 pub struct Origin {
-    /// The folder with `OWNER/NAME/PATH`; `None` for a hub.
+    /// The folder with `OWNER/NAME/PATH`, or `None` for a hub.
     folder: Option<Location>,
     http: HttpOptions,
 }
 
 impl Origin {
-    /// Returns a hub, which is read at the revisions of the rows.
+    /// Returns the origin for a hub. Each file is read at the revision of its row.
     ///
     /// # Errors
-    /// An endpoint that requests cannot be made to.
+    /// If no requests can be made to the hub's endpoint.
     pub fn hub(hub: &Hub) -> Result<Self> {
         Ok(Self {
             folder: None,
@@ -28,8 +28,8 @@ impl Origin {
         })
     }
 
-    /// Returns a folder, local or in an object store, with the files of the
-    /// repositories: `OWNER/NAME/PATH`. It has no revisions.
+    /// Returns the origin for a local or object-store folder that contains the files as
+    /// `OWNER/NAME/PATH`. The revisions of rows are ignored.
     #[must_use]
     pub fn folder(root: impl Into<Location>) -> Self {
         Self {
@@ -42,7 +42,7 @@ impl Origin {
         &self.http
     }
 
-    /// Returns the location of the file of a row.
+    /// Returns the location of a row's file.
     pub(super) fn location(&self, row: &Row) -> Result<Location> {
         Ok(match &self.folder {
             None => {
@@ -59,31 +59,30 @@ impl Origin {
     }
 }
 
-/// Returns the objects below the folder of an object store at `url`: their names
-/// relative to it, lengths and entity tags.
+/// Lists the objects below the object-store folder `url`: their names relative to it,
+/// lengths in bytes, and ETags.
 ///
 /// # Errors
-/// Those of requests.
+/// The errors of the requests.
 pub fn list_objects(url: &str) -> Result<Vec<(String, u64, Option<String>)>> {
     let listed = zstn::internals::store::list(url, &HttpOptions::default())?;
     let object = |object: zstn_store::ListedObject| (object.path, object.len_bytes, object.tag);
     Ok(listed.into_iter().map(object).collect())
 }
 
-/// Reads a file from its start to its end. Returns its length and its SHA-256 in
-/// lower-case hex.
+/// Reads a whole file. Returns its length in bytes and its SHA-256 in lower-case hex.
 ///
 /// # Errors
-/// A file that cannot be read, or that changed meanwhile.
+/// If the file cannot be read or changes meanwhile.
 pub fn stream_sha256(location: &Location, http: &HttpOptions) -> Result<(u64, String)> {
     proof::stream(location, http, |_| Ok(()))
 }
 
-/// Copies a file to `path`, which must not exist. Returns its length and its SHA-256 in
-/// lower-case hex.
+/// Copies a file to `path`, which must not exist. Returns its length in bytes and its
+/// SHA-256 in lower-case hex.
 ///
 /// # Errors
-/// A file that cannot be read, or that changed meanwhile; [`Error::Exists`]; I/O errors.
+/// If the file cannot be read or changes meanwhile; [`Error::Exists`]; I/O errors.
 ///
 /// [`Error::Exists`]: zstn::Error::Exists
 pub fn copy_sha256(location: &Location, path: &Path, http: &HttpOptions) -> Result<(u64, String)> {

@@ -1,4 +1,4 @@
-//! Packing one file, and comparing what it restores with the original.
+//! Packing a file and verifying that the packed file restores it.
 
 use std::path::{Path, PathBuf};
 
@@ -12,21 +12,20 @@ use crate::proof;
 use zstn::source::HttpOptions;
 use zstn::{Engine, Error, Input, Location, PackOptions, Progress, Result, Sink, UnpackOptions};
 
-/// Options for workers.
+/// Options for packing the files of a worker or plan.
 #[derive(Debug, Clone, Copy, Default)]
 #[non_exhaustive]
 #[must_use]
 pub struct WorkerOptions {
-    /// The trade-off of time against size.
+    /// The trade-off between time and size.
     pub effort: Effort,
-    /// Whether extension frames are written ([`PackOptions::extended`]).
+    /// Selects whether extension frames are written ([`PackOptions::extended`]).
     pub extended: bool,
-    /// Memory to stay within, roughly, in bytes; `None` for the default of
-    /// [`PackOptions`].
+    /// Approximate memory limit in bytes; `None` for the default of [`PackOptions`].
     pub memory_bytes: Option<u64>,
 }
 
-/// Packs files, one after the other, in a folder of its own.
+/// Packs files sequentially in a temporary folder of its own.
 #[derive(Debug)]
 pub(crate) struct Packer {
     pub(crate) engine: Engine,
@@ -35,7 +34,7 @@ pub(crate) struct Packer {
     pub(crate) http: HttpOptions,
 }
 
-/// A packed file that restores the original. The file is removed with it.
+/// A packed file that has been verified. The file is removed when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Packed {
     pub(crate) path: PathBuf,
@@ -58,9 +57,10 @@ impl Packer {
         })
     }
 
-    /// Packs `input`, the file of a row, and compares what comes back with its SHA-256.
-    /// The file is read as it is packed, and is not kept. It may grow by less than
-    /// `allowance_bytes`. `bases` are those of the row, if it has any.
+    /// Packs `input`, the file of a row, and verifies that the packed file restores the
+    /// row's SHA-256. The input is read while it is packed and is not stored. The
+    /// packed file must be shorter than the original plus `allowance_bytes`. `bases`
+    /// are the files of the row's bases, if it has any.
     pub(crate) fn pack_input(
         &self,
         row: &Row,
@@ -84,7 +84,7 @@ impl Packer {
             .http(self.http.clone())
             .progress(progress);
         if bases.is_empty() {
-            // Compared with what comes back. A difference has no place for it.
+            // Unpacking a container checks this digest. A delta cannot store it.
             let sha256 = parse_sha256(&row.sha256).map_err(Error::from)?;
             options = options.checked_sha256(sha256);
         }
@@ -109,7 +109,8 @@ impl Packer {
         match restored {
             Ok(restored) if restored == row.sha256 => {}
             Ok(_) => return Err(self.differs(row, location.as_ref())),
-            // Restoring compares the SHA-256 that the packer was given.
+            // Restoring has found that the file differs from the SHA-256 passed to the
+            // packer.
             Err(Error::Format { source, .. }) if source.rule() == Some(Rule::ZstnFileDigest) => {
                 return Err(self.differs(row, location.as_ref()));
             }
@@ -119,9 +120,9 @@ impl Packer {
         Ok(packed)
     }
 
-    /// Returns the failure for a packed file that restores bytes with another SHA-256
-    /// than the row lists. The file is read once more, to tell a file that has changed
-    /// from a packer that has lost bytes.
+    /// Returns the failure for a packed file that restores another SHA-256 than the
+    /// row's. The original is read again to distinguish a file that has changed from a
+    /// defect of the packer.
     fn differs(&self, row: &Row, location: Option<&Location>) -> Failure {
         let read = location.map(|location| proof::stream(location, &self.http, |_| Ok(())));
         let detail = match read {

@@ -1,4 +1,4 @@
-//! The work on a row.
+//! Working on the rows of a plan.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use crate::manifest::{Class, Done, Failed, Results, Row};
 use zstn::internals::Unpublished;
 use zstn::{Engine, Error, Location, Progress, Result};
 
-/// Works on rows of a plan, one after the other.
+/// Works on rows of a plan sequentially.
 #[derive(Debug)]
 pub struct RowWork {
     packer: Packer,
@@ -19,28 +19,28 @@ pub struct RowWork {
     retry_refused: bool,
 }
 
-/// What became of a row.
+/// The outcome of the work on a row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RowOutcome {
-    /// It was packed and compared with the original now.
+    /// The file was packed and verified in this call.
     Packed(Done),
-    /// It was done before; nothing of the original was read.
+    /// The file had been packed before; the original was not read.
     Known(Done),
-    /// It failed, for this reason.
+    /// The work failed.
     Failed {
-        /// Whether another attempt may succeed.
+        /// The class, which states whether another attempt may succeed.
         class: Class,
         /// The reason, as a sentence.
         reason: String,
-        /// Whether nothing of the original was read.
+        /// True if the original was not read.
         is_unread: bool,
     },
 }
 
 impl RowOutcome {
-    /// Returns the outcome for an error that is not about the file of a row, such as
-    /// results that cannot be read.
+    /// Returns the outcome for an error that does not concern the row's file, such as
+    /// unreadable results.
     #[must_use]
     pub fn of_error(error: &Error) -> Self {
         Self::Failed {
@@ -52,12 +52,12 @@ impl RowOutcome {
 }
 
 impl RowWork {
-    /// Begins to work on rows whose files are in `origin`. Files under way are in
-    /// `scratch`, a local folder that several processes may share; it is made if it is
-    /// missing.
+    /// Creates a worker for rows whose files are in `origin`. Temporary files are in
+    /// `scratch`, a local folder that several processes may share; it is created if it
+    /// does not exist.
     ///
     /// # Errors
-    /// A folder that cannot be made.
+    /// If the folder cannot be created.
     pub fn new(
         engine: &Engine,
         origin: Origin,
@@ -75,23 +75,24 @@ impl RowWork {
         })
     }
 
-    /// Sets whether rows are tried again that were refused before, by default they are
-    /// not.
+    /// Sets whether rows that were refused before are retried; off by default.
     #[must_use]
     pub fn retry_refused(mut self, retry: bool) -> Self {
         self.retry_refused = retry;
         self
     }
 
-    /// Packs the file of a row: `packed/KEY.zstn`, then `done/KEY.json`; for a row with
-    /// bases `packed/KEY.z4dm`. If that fails, `failed/KEY.json`. Several machines may
-    /// work on the same row; they write the same bytes.
+    /// Packs the file of a row into `packed/KEY.zstn`, or `packed/KEY.z4dm` for a row
+    /// with bases, and then writes the entry `done/KEY.json`. A failure is recorded in
+    /// `failed/KEY.json`. Several machines may work on the same row, because they write
+    /// the same bytes.
     ///
-    /// `bases` are the packed files that [`Row::bases`] names, if copies of them are
-    /// near; else those of the results are read.
+    /// `bases` are local copies of the packed files that [`Row::bases`] names. Without
+    /// them, the files in the results are read.
     ///
     /// # Errors
-    /// Results that cannot be read or written. What is wrong with the file is an outcome.
+    /// If the results cannot be read or written. An error of the row's file is an
+    /// outcome.
     pub fn work(
         &self,
         row: &Row,
@@ -114,7 +115,8 @@ impl RowWork {
         let (class, reason) = match self.pack(row, bases, &Unpublished(progress)) {
             Ok(packed) => {
                 progress.publishing()?;
-                // An entry may describe another packed file, which is gone.
+                // An existing entry may describe another packed file, which no longer
+                // exists.
                 let is_first = self.results.put_done(&packed.done)?;
                 if !is_first && !self.is_recorded(&packed.done)? {
                     self.results.replace_done(&packed.done)?;
@@ -135,7 +137,7 @@ impl RowWork {
                 (class(&error), error.to_string())
             }
         };
-        // An end of the work says nothing about the file.
+        // An error caused by stopping the work must not be recorded for the file.
         progress.check()?;
         let failed = Failed::new(row.clone(), class, reason.clone());
         self.results.put_failed(&failed)?;
@@ -146,8 +148,8 @@ impl RowWork {
         })
     }
 
-    /// Returns whether an entry describes this packed file. The row may be that of another
-    /// place with the same content.
+    /// Returns whether the recorded entry describes this packed file. The entry's row
+    /// may have another place with the same content.
     fn is_recorded(&self, done: &Done) -> Result<bool> {
         let recorded = self.results.packed(&done.row)?;
         Ok(recorded.is_some_and(|recorded| recorded.packed_sha256 == done.packed_sha256))
@@ -193,7 +195,8 @@ impl RowWork {
         Ok(packed)
     }
 
-    /// Refuses a row whose bases are not packed, for now or for good.
+    /// Returns the failure for a row whose bases are not packed: permanent if a base
+    /// was refused, otherwise transient.
     fn check_bases(&self, row: &Row) -> Result<(), Failure> {
         for key in &row.bases {
             let done = self.results.done(key).map_err(Failure::Error)?;
@@ -221,7 +224,7 @@ impl RowWork {
     }
 }
 
-/// Returns whether an error says that a file is not there.
+/// Returns whether an error reports a missing file.
 fn is_missing(error: &Error) -> bool {
     match error {
         Error::Io { source, .. } => source.kind() == std::io::ErrorKind::NotFound,

@@ -1,4 +1,4 @@
-//! Packed files in the folder of results.
+//! Storing packed files in the folder of results.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -11,7 +11,7 @@ use zstn::internals::Unpublished;
 use zstn::source::HttpOptions;
 use zstn::{Engine, Error, Location, Output, Progress, Result};
 
-/// A folder of results, and the means of reading from it.
+/// A folder of results with the options for accessing it.
 pub(super) struct Store<'a> {
     pub(super) results: &'a Results,
     pub(super) http: &'a HttpOptions,
@@ -20,7 +20,7 @@ pub(super) struct Store<'a> {
     pub(super) progress: &'a dyn Progress,
 }
 
-/// A file that cannot be read on once the work has been ended.
+/// A file whose reads fail once the work has been stopped.
 struct Checked<'a> {
     file: File,
     progress: &'a dyn Progress,
@@ -34,17 +34,18 @@ impl Read for Checked<'_> {
 }
 
 impl Store<'_> {
-    /// Copies a packed file to the folder of results, and compares the stored bytes with
-    /// it. The packed file has been compared with the original before, so equal bytes
-    /// restore the original too.
+    /// Copies a packed file to the folder of results and compares the stored bytes with
+    /// it. The packed file has already been verified, so equal bytes restore the
+    /// original as well.
     ///
-    /// A file may be there already: a process ended before it wrote its entry, or the
-    /// file was damaged later. If it restores the original, it stays and `packed.done`
-    /// describes it. Otherwise the packed file replaces it.
+    /// A file may exist already, because a process was stopped before it wrote the
+    /// entry, or because the stored file was damaged later. If that file restores the
+    /// original, it is kept and `packed.done` is updated to describe it. Otherwise the
+    /// new file replaces it.
     pub(super) fn store(&self, packed: &mut Packed, bases: &[Location]) -> Result<(), Failure> {
         let location = self.results.at("packed", &packed.done.row.packed_name());
         self.stored(packed, &location, bases)
-            // The original is never the reason.
+            // An error here is never caused by the original.
             .map_err(Failure::Error)
     }
 
@@ -93,11 +94,11 @@ impl Store<'_> {
         let file = File::open(path).map_err(Error::file("open", path))?;
         let progress = self.progress;
         output.copy(&mut Checked { file, progress })?;
-        // The result is the entry that follows.
+        // The packed file counts only with the entry that is written next.
         output.complete(&Unpublished(progress)).map(drop)
     }
 
-    /// Compares the bytes that have been stored with those of the packed file.
+    /// Checks that the stored bytes equal the packed file.
     fn compare(&self, packed: &Packed, location: &Location) -> Result<()> {
         let (_, sha256) = stream_sha256(location, self.http)?;
         if sha256 == packed.done.packed_sha256 {

@@ -1,4 +1,4 @@
-//! A folder for files under way.
+//! Folders for temporary files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,8 +9,8 @@ use crate::lock::Lock;
 use zstn::internals::Staging;
 use zstn::{Error, Result};
 
-/// The folder of one process, which is removed with this; that of a process that was
-/// killed is removed by the next one that starts.
+/// The temporary folder of one process, removed when this is dropped. The folder of a
+/// killed process is removed by the next process that starts.
 #[derive(Debug)]
 pub(crate) struct Workspace {
     folder: Staging,
@@ -18,10 +18,12 @@ pub(crate) struct Workspace {
 }
 
 impl Workspace {
-    /// Makes a folder in `folder`, and removes those that no process has.
+    /// Creates a folder in `folder`, and removes the folders of processes that have
+    /// ended.
     pub(crate) fn new(folder: &Path) -> Result<Self> {
         fs::create_dir_all(folder).map_err(Error::file("make the folder", folder))?;
-        // A folder that has just been made has no lock yet.
+        // A new folder has no lock until `Lock::take` below, so only one process at a
+        // time may create or remove folders.
         let guard_path = folder.join("lock");
         let _guard = loop {
             match Lock::take(&guard_path)? {
@@ -49,7 +51,7 @@ impl Workspace {
         })
     }
 
-    /// Returns the path of a file in it.
+    /// Returns the path of a file in the folder.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path(name)
     }

@@ -1,4 +1,5 @@
-//! The additions of a commit: packed files, indices of them, a line for git.
+//! The files that a commit adds: packed files, their indices, and a line in
+//! `.gitattributes`.
 
 use std::collections::HashSet;
 
@@ -12,12 +13,12 @@ use crate::work::{Failure, class};
 use zstn::Error;
 use zstn::internals::packed_index_of;
 
-/// The longest index or `.gitattributes` that is read, in bytes.
+/// Maximum length of an index or `.gitattributes`, in bytes.
 const MAX_SMALL_BYTES: u64 = 8 << 20;
 const ATTRIBUTES: &str = ".gitattributes";
 const ATTRIBUTES_LINE: &str = "*.zstn filter=lfs diff=lfs merge=lfs -text";
 
-/// The revision that is worked on.
+/// The revision being packed.
 pub(super) struct Revision<'a> {
     pub(super) repository: &'a Repository,
     pub(super) head: &'a str,
@@ -26,7 +27,7 @@ pub(super) struct Revision<'a> {
 }
 
 impl Revision<'_> {
-    /// Returns whether a file is one of those to be packed, if these are given.
+    /// Returns whether a file is to be packed. Without `contents`, all files are.
     pub(super) fn has_chosen(&self, file: &ListedFile) -> bool {
         match (self.contents, &file.sha256) {
             (None, _) => true,
@@ -36,10 +37,10 @@ impl Revision<'_> {
     }
 }
 
-/// The additions of a commit, and the reason why some are missing.
+/// The files that a commit adds, with the error of files that are missing from it.
 pub(super) struct Additions {
     pub(super) additions: Vec<Addition>,
-    /// The failure of a file; one that may pass if there is one.
+    /// The error of one file that failed, preferably a transient one.
     pub(super) failure: Option<Error>,
 }
 
@@ -52,8 +53,8 @@ struct PackedIndex {
 }
 
 impl Runner {
-    /// Packs and uploads what a revision lacks, one file at a time, and returns what
-    /// to commit. A file that fails does not keep the others from it.
+    /// Packs and uploads the files that a revision lacks, one at a time, and returns
+    /// the files to commit. If one file fails, the others are still packed.
     pub(super) fn additions(
         &self,
         revision: &Revision<'_>,
@@ -131,7 +132,7 @@ impl Runner {
         })
     }
 
-    /// Packs and uploads a file; `None` if it is refused.
+    /// Packs and uploads a file. Returns `None` if it is refused.
     fn file(
         &self,
         revision: &Revision<'_>,
@@ -193,7 +194,8 @@ impl Runner {
         Ok(Some(done))
     }
 
-    /// Returns the index of packed shards for one of plain ones; `None` if it is refused.
+    /// Returns the index of packed shards for an index of unpacked ones, or `None` if
+    /// it is refused.
     fn packed_index(
         &self,
         revision: &Revision<'_>,
@@ -226,15 +228,15 @@ impl Runner {
         }
     }
 
-    /// Says that an index is left out.
+    /// Reports that a file or an index is refused.
     fn refuse(&self, revision: &Revision<'_>, path: &str, reason: String) {
         let repository = revision.repository.to_string();
         let event = JobEvent::new(Stage::Refused, &repository, revision.head);
         self.tell(event.path(path).detail(reason));
     }
 
-    /// Returns `.gitattributes` with a line that has git keep packed files as large
-    /// ones, unless it has such a line.
+    /// Returns `.gitattributes` with an added line that makes git-lfs store packed
+    /// files, or `None` if it already has a line for them.
     fn attributes(
         &self,
         revision: &Revision<'_>,
@@ -266,10 +268,10 @@ impl Runner {
     }
 }
 
-/// Returns the error of a failure that says nothing about other files.
+/// Returns the error if it concerns a single file only; otherwise returns the failure.
 fn of_one_file(failure: Failure) -> Result<Error, Failure> {
     match failure {
-        // The hub does not take the object; other refusals are about the repository.
+        // The hub rejects this object. Other refusals concern the whole repository.
         Failure::Error(error) => match hub::Refusal::in_error(&error) {
             None | Some(hub::Refusal::Object { .. }) => Ok(error),
             Some(_) => Err(Failure::Error(error)),

@@ -1,50 +1,50 @@
-//! The lines of the log.
+//! Events for the log.
 
 use std::fmt;
 
 use zstn::display::{escaped, size};
 use zstn_serve::Served;
 
-/// Something that happened.
+/// An event of a worker. Its `Display` form is a line for a log.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Event {
     /// A request was answered.
     Request(Served),
-    /// A job has come further.
+    /// A job or one of its files has reached a stage.
     Job(JobEvent),
 }
 
-/// The progress of a job or of one of its files.
+/// A stage of a job or of one of its files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Stage {
-    /// It is in the queue.
+    /// The job is in the queue.
     Queued,
-    /// Work begins.
+    /// Work on the job has begun.
     Started,
-    /// A file was packed and verified, and is where it belongs.
+    /// A file was packed, verified and stored.
     Packed,
-    /// A file had been packed before.
+    /// A packed file from an earlier run was reused.
     Reused,
-    /// A file cannot be packed, or not to advantage.
+    /// A file cannot be packed, or would not get smaller.
     Refused,
-    /// A commit with the packed files was made.
+    /// A commit with the packed files was created.
     Committed,
     /// There was nothing to do.
     Nothing,
-    /// The branch has another commit meanwhile, which is planned anew.
+    /// The branch has moved to another commit, which is planned again.
     Moved,
-    /// It failed for a reason that may pass.
+    /// The job failed for a transient reason and will be retried.
     Retry,
-    /// It failed.
+    /// The job or file failed permanently.
     Failed,
-    /// The worker ends, and leaves the rest to the next one.
+    /// The worker stops and leaves the job in the queue.
     GivenBack,
 }
 
 impl Stage {
-    /// Returns its name, for programs.
+    /// Returns the stage's name for logs and metrics.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -63,23 +63,23 @@ impl Stage {
     }
 }
 
-/// A job that has come further. It displays as a line of a log.
+/// A job or file that has reached a stage. Its `Display` form is a line for a log.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct JobEvent {
-    /// The progress.
+    /// The stage.
     pub stage: Stage,
-    /// The repository; empty if it is about the worker.
+    /// The repository, or an empty string for an event of the worker itself.
     pub repo: String,
     /// The commit.
     pub revision: String,
-    /// The file, if it is about one.
+    /// The path of the file, for an event of a file.
     pub path: Option<String>,
-    /// Length of the file in bytes, if it was packed.
+    /// Length of the original file in bytes, if it was packed.
     pub original_bytes: Option<u64>,
     /// Length of the packed file in bytes.
     pub packed_bytes: Option<u64>,
-    /// A sentence about it, such as the reason of a failure.
+    /// An explanation, such as the reason of a failure.
     pub detail: Option<String>,
 }
 

@@ -9,11 +9,12 @@ use crate::manifest::{Row, hex};
 use crate::work::{Failure, Packed, Packer};
 use zstn::{Input, Location};
 
-/// The longest file that a hub keeps without a SHA-256, in bytes.
+/// Maximum length of a file without a SHA-256 in the hub's list, in bytes. Such a file
+/// is read to compute the SHA-256.
 const MAX_REGULAR_BYTES: u64 = 64 << 20;
 
-/// The most that a shard may grow: this number of bytes, or this fraction (1/n) of
-/// its length.
+/// A packed shard may be larger than its original by this many bytes, or by this
+/// fraction (1/n) of its length, whichever is more.
 const SHARD_GROWTH_BYTES: u64 = 4096;
 const SHARD_GROWTH_SHARE: u64 = 100;
 
@@ -24,7 +25,8 @@ impl WorkerOptions {
 }
 
 impl Packer {
-    /// Returns the row of a file, and its bytes if they had to be read to know them.
+    /// Returns the row of a file, and the file's bytes if they were read to compute the
+    /// SHA-256.
     pub(super) fn row(
         &self,
         repository: &Repository,
@@ -48,8 +50,9 @@ impl Packer {
         Ok((row, bytes))
     }
 
-    /// Packs the file of a row of a hub, or its `bytes` if they are there. A shard may
-    /// grow a little: without it, the others could not be read as one checkpoint.
+    /// Packs the file of a row from the hub, or from `bytes` if they are given. A shard
+    /// may grow slightly, because without it the packed shards would not form a
+    /// complete checkpoint.
     pub(super) fn pack(
         &self,
         row: &Row,

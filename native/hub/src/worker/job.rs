@@ -1,30 +1,30 @@
-//! A job: one commit of a repository.
+//! A job, which is one commit of a repository.
 
 use serde::{Deserialize, Serialize};
 
 use crate::hub::Repository;
 use zstn::{Error, Result};
 
-/// The work on one commit, as it is in the queue.
+/// The work on one commit, as stored in the queue.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Job {
-    /// Repository: `OWNER/NAME`.
+    /// The repository, such as `OWNER/NAME`.
     pub repo: String,
-    /// Branch that has the commit, and gets the packed files.
+    /// The branch that contains the commit and to which the packed files are added.
     pub branch: String,
     /// The commit.
     pub revision: String,
-    /// The commit that the branch had before.
+    /// The previous commit of the branch.
     #[serde(default)]
     pub before: Option<String>,
-    /// Attempts that have begun and did not succeed, with the one under way.
+    /// Number of attempts that have begun, including the current one.
     #[serde(default)]
     pub attempts: u32,
-    /// No attempt before this time, in seconds since 1970.
+    /// Time of the next attempt, in seconds since 1970.
     #[serde(default)]
     pub not_before: u64,
-    /// The result, or the reason why the last attempt failed.
+    /// The result, or the error of the last attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<String>,
 }
@@ -42,16 +42,18 @@ impl Job {
         }
     }
 
-    /// Returns the repository.
+    /// Parses the name of the repository.
     ///
     /// # Errors
-    /// [`Error::Usage`] for a job that somebody else wrote.
+    /// [`Error::Usage`] if the name is invalid, which can happen in jobs written by
+    /// other programs.
     pub fn repository(&self) -> Result<Repository> {
         self.repo.parse()
     }
 
-    /// Returns the name of its file in the queue, the same for every notification of
-    /// this commit on this branch. Branches may have any characters.
+    /// Returns the name of the job's file in the queue. All notifications of this
+    /// commit on this branch have the same name. Other branches than `main` are hashed,
+    /// because they may contain any characters.
     pub(super) fn key(&self) -> Result<String, Error> {
         let repository = self.repository()?.file_name();
         let revision = &self.revision;

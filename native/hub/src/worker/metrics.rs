@@ -1,4 +1,4 @@
-//! Figures about what the worker does, in the format of Prometheus.
+//! Metrics of the worker in the Prometheus format.
 
 use std::sync::atomic::AtomicU64;
 
@@ -21,7 +21,7 @@ struct StageLabel {
     stage: &'static str,
 }
 
-/// The figures.
+/// The metrics of one worker.
 #[derive(Debug)]
 pub(super) struct Metrics {
     registry: Registry,
@@ -77,7 +77,7 @@ impl Metrics {
         self.packed_bytes.inc_by(packed_bytes);
     }
 
-    /// Returns all figures as text.
+    /// Returns all metrics in the text format of Prometheus.
     pub(super) fn text(&self, queued: usize) -> String {
         self.queued.set(i64::try_from(queued).unwrap_or(i64::MAX));
         let mut text = String::new();

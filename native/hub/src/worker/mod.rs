@@ -1,6 +1,6 @@
-//! A worker that packs what is pushed to a hub, and one that packs what a plan
-//! lists. Both can be killed at any time and begun again: what is left to do and
-//! what is done are files in a folder.
+//! Workers that pack files: [`Worker`] handles pushes to a hub, [`PlanRun`] the rows of
+//! a plan. Both can be killed and restarted at any time, because jobs and results are
+//! files in a folder.
 
 use std::io;
 use std::net::SocketAddr;
@@ -42,21 +42,23 @@ pub use job::Job;
 pub use plan_run::{PlanRun, PlanSummary};
 pub use stop::Stop;
 
-/// Time for a job under way by default; Kubernetes kills after 30 seconds.
+/// Default time for the current file when the worker stops. Kubernetes kills a process
+/// after 30 seconds.
 const GRACE: Duration = Duration::from_secs(25);
 
-/// The line of a commit's message that says who made it.
+/// The line of a commit's message that identifies the worker.
 pub(crate) const TRAILER: &str = concat!("Packed-by: zstn ", env!("CARGO_PKG_VERSION"));
-/// The part of it that all versions have in common.
+/// The prefix of [`TRAILER`] that all versions share.
 pub(crate) const TRAILER_KEY: &str = "Packed-by: zstn ";
 
-/// A worker that listens for the notifications of a hub, but does not work yet.
+/// A worker for the notifications of a hub. It has bound its port and starts working in
+/// [`Worker::run`].
 ///
-/// Notifications (webhooks, version 3) are answered when they are in the queue, a
-/// folder that several workers may share. A job is one commit of a repository: every
-/// safetensors file in it without a packed counterpart is packed, restored for
-/// comparison with the SHA-256 that the hub has, and uploaded, one file at a time; then
-/// one commit adds them all.
+/// A notification (webhook, version 3) is answered once it is in the queue, a folder
+/// that several workers may share. A job is one commit of a repository. Each
+/// safetensors file without a packed counterpart is packed, verified by restoring it
+/// and comparing the SHA-256 with the hub's, and uploaded. Then a single commit adds
+/// all packed files.
 ///
 /// ```no_run
 /// # fn main() -> zstn::Result<()> {
@@ -81,11 +83,11 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Listens at `address` (port 0: any free one), with a queue in the folder
-    /// `state`, which is made if it is missing.
+    /// Listens at `address` (port 0 picks a free port). The queue is in the folder
+    /// `state`, which is created if it does not exist.
     ///
     /// # Errors
-    /// A folder that cannot be written; a port that is taken.
+    /// If the folder cannot be written or the port is taken.
     pub fn bind(
         hub: &Hub,
         state: &Path,
@@ -103,48 +105,49 @@ impl Worker {
         })
     }
 
-    /// Takes notifications that have this secret (`X-Webhook-Secret`), and no others.
-    /// Without one, everybody who reaches the port can give work.
+    /// Accepts only notifications with this secret (`X-Webhook-Secret`). Without a
+    /// secret, everyone who reaches the port can add jobs.
     #[must_use]
     pub fn with_secret(mut self, secret: &str) -> Self {
         self.secret = Some(Secret::new(secret));
         self
     }
 
-    /// Sets the time that a file under way has when the worker is asked to end. Then
-    /// its job stays in the queue.
+    /// Sets the time that the current file has when the worker stops. After that, its
+    /// job stays in the queue.
     #[must_use]
     pub fn with_grace(mut self, grace: Duration) -> Self {
         self.grace = grace;
         self
     }
 
-    /// Works with `engine` instead of [`Engine::default`].
+    /// Packs with `engine` instead of [`Engine::default`].
     #[must_use]
     pub fn with_engine(mut self, engine: &Engine) -> Self {
         self.packer.engine = engine.clone();
         self
     }
 
-    /// Returns its address, with a slash at the end.
+    /// Returns the address of the worker, with a trailing slash.
     #[must_use]
     pub fn url(&self) -> String {
         self.listening.url()
     }
 
-    /// Returns what makes [`Worker::run`] return.
+    /// Returns a handle that makes [`Worker::run`] return.
     #[must_use]
     pub fn handle(&self) -> Handle {
         self.listening.handle()
     }
 
-    /// Answers notifications and works on them until the handle stops the worker. No
-    /// signal handler is installed. A file under way is finished if that takes no longer than the grace;
-    /// otherwise the call returns without it, and a thread goes on until the process
-    /// ends.
+    /// Answers notifications and works on jobs until the handle stops the worker. No
+    /// signal handler is installed. The current file is finished if that takes no
+    /// longer than the grace period; otherwise the call returns without it, while its
+    /// thread continues until the process ends.
     ///
     /// # Errors
-    /// If threads cannot be started, or the one that works ends by a defect.
+    /// If threads cannot be started, or the thread that works on jobs ends because of a
+    /// defect.
     pub fn run(self, log: impl Fn(Event) + Send + Sync + 'static) -> Result<()> {
         let log: Arc<dyn Fn(Event) + Send + Sync> = Arc::new(log);
         let metrics = Arc::new(Metrics::default());
@@ -182,7 +185,7 @@ impl Worker {
         self.stop.request();
         self.queue.wake();
         if end.recv_timeout(self.grace) == Err(RecvTimeoutError::Timeout) {
-            // Where that fails the attempt counts, which does no harm.
+            // If this fails, the attempt counts as failed, which is harmless.
             let _ = self.queue.give_back();
             zstn::remove_unfinished();
             let detail = "the time to end is over; the job stays in the queue";
@@ -192,17 +195,18 @@ impl Worker {
     }
 }
 
-/// Ends the server when the thread that owns this ends, in whatever way: notifications
-/// that nobody works on are not to be answered.
+/// Stops the server when the worker thread ends for any reason, because notifications
+/// must not be accepted if no thread works on them.
 struct EndWithThread {
     handle: Handle,
-    /// Closes its channel when it is dropped.
+    /// The channel closes when this is dropped.
     ended: Option<Sender<()>>,
 }
 
 impl Drop for EndWithThread {
     fn drop(&mut self) {
-        // First, so that the server finds the channel closed when it returns.
+        // The channel is closed first, so that [`Worker::run`] finds it closed when the
+        // server returns.
         drop(self.ended.take());
         self.handle.stop();
     }

@@ -1,19 +1,18 @@
-//! Notifications of a hub: webhook payloads of version 3.
+//! Parsing the notifications of a hub (webhook payloads of version 3).
 
 use serde_json::Value;
 
 use super::Job;
 use crate::hub::{RepoKind, Repository, is_commit};
 
-/// The version of payloads that is understood.
+/// The supported version of payloads.
 const VERSION: u64 = 3;
 
-/// Returns the jobs that a notification gives: one for every branch whose content
-/// has changed. Tags, pull requests, discussions, removed branches and removed
-/// repositories give none.
+/// Returns the jobs of a notification: one for every branch with a new commit. Tags,
+/// pull requests, discussions, deleted branches and deleted repositories give no jobs.
 ///
 /// # Errors
-/// A sentence for a body that is not such a notification.
+/// A message for a body that is not a supported notification.
 pub(super) fn jobs(body: &[u8]) -> Result<Vec<Job>, String> {
     let payload: Value =
         serde_json::from_slice(body).map_err(|error| format!("the body is not JSON: {error}"))?;

@@ -1,4 +1,4 @@
-//! The files of a revision that are to be packed.
+//! Selection of the files to pack in a revision.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,13 +8,12 @@ use zstn_serve::path::{packed_name, unpacked_name};
 
 const ATTRIBUTES: &str = ".gitattributes";
 
-/// The files of a revision, by what is to be done with them.
+/// The files of a revision that need work.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct RevisionPlan {
     /// Files to pack.
     pub(super) files: Vec<ListedFile>,
-    /// Indices of shards without a packed counterpart, or with one of an earlier
-    /// index.
+    /// Indices of shards whose packed counterpart is missing or outdated.
     pub(super) indices: Vec<String>,
 }
 
@@ -26,10 +25,10 @@ pub(super) fn packed_path(path: &str) -> Option<String> {
     }
 }
 
-/// Plans a revision. A packed counterpart that restores another file is replaced.
-/// Where `restores` does not say that, `before` does, the files of the revision
-/// before: where a file has changed since and its counterpart has not, that is of the
-/// earlier file.
+/// Selects the files to pack in a revision. An outdated packed counterpart is replaced.
+/// `restores` states which counterparts are up to date. For others, `before`, the files
+/// of the previous revision, is used: a counterpart is outdated if its file has changed
+/// since then and the counterpart has not.
 pub(super) fn plan(
     files: &[ListedFile],
     before: &[ListedFile],
@@ -63,7 +62,7 @@ pub(super) fn plan(
     plan
 }
 
-/// Returns whether all that has changed between two revisions is what a worker adds.
+/// Returns whether two revisions differ only by files that a worker adds.
 pub(super) fn is_packing(files: &[ListedFile], before: &[ListedFile]) -> bool {
     let (now, then) = (by_path(files), by_path(before));
     let paths: HashSet<&str> = now.keys().chain(then.keys()).copied().collect();
@@ -119,9 +118,9 @@ mod tests {
         let paths: Vec<_> = planned.files.iter().map(|file| &*file.path).collect();
         assert_eq!(paths, ["a.safetensors", "d/c.safetensors"]);
         assert_eq!(planned.indices, ["d/c.safetensors.index.json"]);
-        // Without the revision before, a counterpart counts as one.
+        // Without the previous revision, an existing counterpart counts as up to date.
         assert_eq!(plan(&now, &[], &Restores::new()).files.len(), 1);
-        // The file that it restores is the better evidence.
+        // The digest of the restored file takes precedence over the previous revision.
         let restores = ["a.safetensors", "b.safetensors"].map(str::to_owned);
         let restores = restores.into_iter().zip([true, false]).collect();
         let planned = plan(&now, &before, &restores);

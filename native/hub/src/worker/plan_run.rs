@@ -1,4 +1,4 @@
-//! Work on a plan, without a listener.
+//! Packing the files of a plan.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
@@ -16,22 +16,22 @@ use zstn::internals::Staging;
 use zstn::source::HttpOptions;
 use zstn::{Engine, Error, Location, Result};
 
-/// The branch that gets packed files.
+/// The branch to which packed files are added.
 const BRANCH: &str = "main";
 
-/// Options for work on a plan.
+/// Options for packing the files of a plan.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 #[must_use]
 pub struct PlanRun {
     /// Options for packing files.
     pub worker: WorkerOptions,
-    /// The share of the plan that is worked on.
+    /// The share of the plan to work on.
     pub shard: Shard,
-    /// Tries files again that were refused before. Those that failed for a reason that
-    /// may pass are always tried again.
+    /// Retries files that were refused before. Files that failed for a transient reason
+    /// are always retried.
     pub retry_refused: bool,
-    /// Ends the work between two files.
+    /// Requests the end of the work, which takes effect between two files.
     pub stop: Stop,
 }
 
@@ -46,29 +46,31 @@ impl Default for PlanRun {
     }
 }
 
-/// The results of a share of a plan, counted in rows of different content.
+/// The results of a share of a plan, counted in rows with different keys.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PlanSummary {
-    /// Packed and verified now.
+    /// Packed and verified in this run.
     pub packed: usize,
-    /// Done before.
+    /// Packed before this run.
     pub known: usize,
-    /// Refused, now or before.
+    /// Refused, in this run or before.
     pub refused: usize,
-    /// Failed for a reason that may pass.
+    /// Failed for a transient reason.
     pub retry: usize,
-    /// Left to do, since the work was to end.
+    /// Left unprocessed because the work was stopped.
     pub left: usize,
 }
 
 impl PlanRun {
-    /// Packs the files of a plan, which are read from `hub`, into the folder `to`:
-    /// `packed/KEY.zstn`, then `done/KEY.json`, or `failed/KEY.json`. Several machines
-    /// may work on the same rows; they write the same bytes.
+    /// Packs the files of a plan from `hub` into the folder `to`. A file is stored as
+    /// `packed/KEY.zstn` with the entry `done/KEY.json`; a failure is recorded in
+    /// `failed/KEY.json`. Several machines may work on the same rows, because they
+    /// write the same bytes.
     ///
     /// # Errors
-    /// A folder that cannot be written. Errors with files are entries of the folder.
+    /// If the folder cannot be written. Errors of single files are recorded in the
+    /// folder.
     pub fn into_folder(
         &self,
         engine: &Engine,
@@ -88,7 +90,7 @@ impl PlanRun {
         )?
         .retry_refused(self.retry_refused);
         let mut summary = PlanSummary::default();
-        // Bases before what is stored as a difference from them.
+        // Bases come before the deltas from them.
         let mut rows = shard(rows, self.shard);
         rows.sort_by_key(|row| row.bases.len());
         for row in rows {
@@ -117,13 +119,13 @@ impl PlanRun {
         Ok(summary)
     }
 
-    /// Packs the files of a plan and adds them to their repositories, one commit for
-    /// each. A share has all rows of a repository or none. What is done is noted in the
-    /// folder `state`, as by [`Worker`](super::Worker).
+    /// Packs the files of a plan and adds them to their repositories in one commit
+    /// each. All rows of a repository belong to the same share. Results are recorded in
+    /// the folder `state`, as by [`Worker`](super::Worker).
     ///
     /// # Errors
-    /// A folder that cannot be written. Errors with repositories are in the log and the
-    /// summary.
+    /// If the folder cannot be written. Errors of single repositories are logged and
+    /// counted in the summary.
     pub fn into_hub(
         &self,
         engine: &Engine,
@@ -170,7 +172,8 @@ impl PlanRun {
             return Ok(summary);
         }
         let repository = name.parse()?;
-        // The branch, not a commit: it may have moved since the plan was made.
+        // The branch instead of a commit, because it may have moved after the plan was
+        // made.
         let job = Job::new(&repository, BRANCH, BRANCH);
         let event = |stage| JobEvent::new(stage, name, BRANCH);
         let results = runner.queue.results()?;
@@ -221,7 +224,8 @@ impl PlanRun {
                 (None, Some(_), _) if known.contains(&row.key) => summary.known += 1,
                 (None, Some(_), _) => summary.packed += 1,
                 (None, None, Some(failed)) => summary.count_failed(failed.class),
-                // Another worker did it; the job has decoded and compared the file.
+                // Another worker packed it, and this job has decoded and compared the
+                // packed file.
                 (None, None, None) if packed.contains(&row.sha256) => summary.known += 1,
                 (None, None, None) => {
                     let reason = format!(
@@ -254,8 +258,8 @@ impl PlanSummary {
     }
 }
 
-/// Returns the SHA-256 of the files whose packed counterpart restores them, as far as
-/// this queue has found out.
+/// Returns the SHA-256 of each file whose packed counterpart is known to this queue to
+/// restore it.
 fn packed_contents(
     runner: &Runner,
     results: &Results,

@@ -1,13 +1,14 @@
-//! The queue: a file for every job, in folders that say how far it is.
+//! The queue: a file per job, in folders that give the job's state.
 //!
-//! | `jobs/queued/KEY.json` | to do, or being worked on |
-//! | `jobs/finished/KEY.json` | done; the same notification does nothing |
-//! | `jobs/failed/KEY.json` | given up; the same notification tries again |
-//! | `locks/REPOSITORY` | locked while a worker works on a job of it |
-//! | `commits/COMMIT` | made by a worker of this queue |
+//! | `jobs/queued/KEY.json` | to do or in progress |
+//! | `jobs/finished/KEY.json` | done; the same notification adds no job |
+//! | `jobs/failed/KEY.json` | given up; the same notification starts the job again |
+//! | `locks/REPOSITORY` | locked while a worker works on the repository |
+//! | `commits/COMMIT` | created by a worker of this queue |
 //!
-//! A job leaves `queued` only after it is in one of the others, and its lock ends with
-//! the process, so that a worker that is killed neither loses nor keeps one.
+//! A job is removed from `queued` only after it has been written to one of the other
+//! folders, and its lock ends with the process. So a killed worker neither loses a job
+//! nor blocks it.
 
 use std::collections::HashSet;
 use std::fs;
@@ -23,37 +24,37 @@ use zstn::internals::regular;
 use zstn::source::HttpOptions;
 use zstn::{Error, Location, Result};
 
-/// The pause between two looks for jobs that others have put into the folder.
+/// How often the folder is checked for jobs of other processes.
 const POLL: Duration = Duration::from_secs(1);
-/// The first wait before another attempt, which doubles with each, and the longest.
+/// Delay before the second attempt, which doubles with each attempt, and its maximum.
 const FIRST_WAIT_SECONDS: u64 = 5;
 const MAX_WAIT_SECONDS: u64 = 3600;
-/// Attempts, after which a job counts as failed.
+/// Maximum number of attempts of a job.
 const MAX_ATTEMPTS: u32 = 12;
 
 /// A queue in a folder.
 #[derive(Debug)]
 pub(super) struct Queue {
     folder: PathBuf,
-    /// True if there may be a new job.
+    /// Set if there may be a new job.
     news: Mutex<bool>,
     told: Condvar,
-    /// Entries that are not jobs, of which the log has a line each.
+    /// Invalid entries that have been logged already.
     bad: Mutex<HashSet<PathBuf>>,
-    /// The job that is being worked on, as it was in the queue.
+    /// The job in progress, with its key, as it was before this attempt.
     under_way: Mutex<Option<(String, Job)>>,
 }
 
-/// The result of a notification.
+/// The result of adding a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Queued {
-    /// It is a new job.
+    /// The job was added.
     New,
-    /// It is one already, or was.
+    /// The job is already in the queue or finished.
     Known,
 }
 
-/// A job that nobody else works on.
+/// A locked job, on which no other worker works.
 #[derive(Debug)]
 pub(super) struct Claim {
     pub(super) job: Job,
@@ -89,7 +90,7 @@ impl Queue {
             .join(format!("{key}.json"))
     }
 
-    /// Adds a job, unless it is known.
+    /// Adds a job unless it is in the queue or finished.
     pub(super) fn add(&self, job: &Job) -> Result<Queued> {
         let key = job.key()?;
         if self.is_finished(&key, job) {
@@ -97,21 +98,21 @@ impl Queue {
         }
         let is_new = write(&self.path("queued", &key), job, false)?;
         if is_new {
-            // One that was given up begins anew. One that is being given up now does
-            // not: it leaves `queued` next.
+            // The new job replaces a failed one. If a worker is giving the job up at
+            // this moment, it is still in `queued`, so it is not new.
             let _ = fs::remove_file(self.path("failed", &key));
         }
         self.wake();
         Ok(if is_new { Queued::New } else { Queued::Known })
     }
 
-    /// Has [`Queue::wait`] return.
+    /// Makes [`Queue::wait`] return.
     pub(super) fn wake(&self) {
         *self.news.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.told.notify_all();
     }
 
-    /// Waits until there may be something to do.
+    /// Waits until there may be a job.
     pub(super) fn wait(&self) {
         let news = self.news.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self.told.wait_timeout_while(news, POLL, |news| !*news);
@@ -124,9 +125,9 @@ impl Queue {
         folder.map_or(0, |entries| entries.filter(is_entry).count())
     }
 
-    /// Takes the oldest job that is due and that nobody works on. The attempt counts
-    /// from now on, so that a job that ends the process is given up like others.
-    /// Entries that cannot be taken are left out, with a line for `log`.
+    /// Takes the oldest job that is due and not locked. The attempt is counted before
+    /// the work begins, so that a job that crashes the process is eventually given up.
+    /// Invalid entries are skipped and passed to `log` once.
     pub(super) fn claim(&self, log: &dyn Fn(JobEvent)) -> Result<Option<Claim>> {
         let folder = self.folder.join("jobs/queued");
         let entries = fs::read_dir(&folder).map_err(Error::file("read the folder", &folder))?;
@@ -160,7 +161,7 @@ impl Queue {
             let under_way = Some((claim.key.clone(), claim.job.clone()));
             *self.under_way() = under_way;
             claim.job.attempts += 1;
-            // The wait if the process ends; after the first time there is none.
+            // Delay in case the process crashes. There is none after the first crash.
             claim.job.not_before = match claim.job.attempts {
                 1 => 0,
                 attempts => now_seconds() + wait_seconds(attempts - 1),
@@ -171,9 +172,9 @@ impl Queue {
         Ok(None)
     }
 
-    /// Takes the job in a file, if it is due and nobody works on it.
+    /// Takes the job in a file if it is due and not locked.
     fn claim_entry(&self, path: &Path) -> Result<Option<Claim>> {
-        // Somebody may just have finished it.
+        // Another worker may just have finished the job.
         let Some(job) = read(path)? else {
             return Ok(None);
         };
@@ -183,7 +184,7 @@ impl Queue {
         let Some(lock) = self.lock(&job.repository()?)? else {
             return Ok(None);
         };
-        // Again, now that nobody else can change it.
+        // Reads the job again under the lock, where no other worker can change it.
         let Some(job) = read(path)? else {
             return Ok(None);
         };
@@ -207,8 +208,9 @@ impl Queue {
         }))
     }
 
-    /// Returns whether this very push is done. Where the branch had another commit
-    /// before, it has been set back to this one, without the commit of the worker.
+    /// Returns whether this push has been handled. A push of the same commit with
+    /// another previous commit is a new one: the branch was reset to this commit, which
+    /// removed the worker's commit.
     fn is_finished(&self, key: &str, job: &Job) -> bool {
         let finished = read(&self.path("finished", key)).ok().flatten();
         finished.is_some_and(|finished| job.before.is_none() || finished.before == job.before)
@@ -220,8 +222,8 @@ impl Queue {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Leaves the job that is being worked on as it was, since the worker was asked to
-    /// end: that is no failed attempt.
+    /// Restores the job in progress to its state before the attempt. Stopping the
+    /// worker does not count as a failed attempt.
     pub(super) fn give_back(&self) -> Result<()> {
         if let Some((key, job)) = &*self.under_way() {
             write(&self.path("queued", key), job, true)?;
@@ -229,12 +231,12 @@ impl Queue {
         Ok(())
     }
 
-    /// Takes the lock of a repository: there is one commit at a time.
+    /// Locks a repository, or returns `None` if another worker has locked it.
     pub(super) fn lock(&self, repository: &Repository) -> Result<Option<Lock>> {
         Lock::take(&self.folder.join("locks").join(repository.file_name()))
     }
 
-    /// Moves a job to those that are done.
+    /// Moves a job to `finished`.
     pub(super) fn finish(&self, mut claim: Claim, outcome: &str) -> Result<()> {
         *self.under_way() = None;
         claim.job.outcome = Some(outcome.into());
@@ -242,7 +244,7 @@ impl Queue {
         remove(&self.path("queued", &claim.key))
     }
 
-    /// Moves a job to those that are given up.
+    /// Moves a job to `failed`.
     pub(super) fn fail(&self, mut claim: Claim, reason: &str) -> Result<()> {
         *self.under_way() = None;
         claim.job.outcome = Some(reason.into());
@@ -250,8 +252,8 @@ impl Queue {
         remove(&self.path("queued", &claim.key))
     }
 
-    /// Leaves a job for later; returns the wait in seconds, or `None` if it has failed
-    /// too often and is given up.
+    /// Schedules the next attempt of a job. Returns the delay in seconds, or `None` if
+    /// the job has failed too often and is given up.
     pub(super) fn retry(&self, mut claim: Claim, reason: &str) -> Result<Option<u64>> {
         if claim.job.attempts >= MAX_ATTEMPTS {
             self.fail(claim, reason)?;
@@ -265,31 +267,31 @@ impl Queue {
         Ok(Some(wait))
     }
 
-    /// Returns what became of the files of all jobs.
+    /// Returns the results of the files of all jobs.
     pub(super) fn results(&self) -> Result<Results> {
         let folder = Location::from(self.folder.join("results"));
         Results::open(&folder, &HttpOptions::default())
     }
 
-    /// Notes a commit that this worker has made.
+    /// Records a commit that this worker has created.
     pub(super) fn note_commit(&self, commit: &str) -> Result<()> {
         let path = self.folder.join("commits").join(commit);
         fs::write(&path, b"").map_err(Error::file("write", &path))
     }
 
-    /// Returns whether a worker of this queue has made a commit.
+    /// Returns whether a worker of this queue has created a commit.
     pub(super) fn is_own(&self, commit: &str) -> bool {
         is_commit(commit) && self.folder.join("commits").join(commit).exists()
     }
 }
 
-/// Returns the wait after that many attempts.
+/// Returns the delay in seconds after `attempts` failed attempts.
 fn wait_seconds(attempts: u32) -> u64 {
     let doublings = attempts.clamp(1, MAX_ATTEMPTS) - 1;
     (FIRST_WAIT_SECONDS << doublings).min(MAX_WAIT_SECONDS)
 }
 
-/// Returns whether it is a job, not a file that is being written.
+/// Returns whether a file is a job rather than an unfinished file.
 fn is_entry(entry: &std::io::Result<fs::DirEntry>) -> bool {
     entry.as_ref().is_ok_and(|entry| {
         let name = entry.file_name();
@@ -303,7 +305,7 @@ fn write(path: &Path, job: &Job, replace: bool) -> Result<bool> {
 }
 
 fn read(path: &Path) -> Result<Option<Job>> {
-    // Opening a pipe would wait for a writer.
+    // Opening a named pipe would block until a writer appears.
     let is_special = |file: fs::Metadata| !file.is_file() && !file.is_dir();
     if fs::metadata(path).is_ok_and(is_special) {
         let detail = format!("{} is not a regular file; remove it", path.display());

@@ -1,4 +1,4 @@
-//! The work on jobs.
+//! Working on jobs.
 
 use std::any::Any;
 use std::collections::HashSet;
@@ -15,7 +15,7 @@ use crate::manifest::Class;
 use crate::work::{Failure, Packer, class};
 use zstn::{Error, Result};
 
-/// Commits that are planned on for one job, since others pushed meanwhile.
+/// Maximum number of plans for one job. A job is planned again if its branch has moved.
 const MAX_PLANS: u32 = 5;
 
 /// The result of a job.
@@ -23,9 +23,9 @@ const MAX_PLANS: u32 = 5;
 pub(super) enum Outcome {
     /// There was nothing to do, for this reason.
     Nothing(String),
-    /// This commit has the packed files.
+    /// This commit adds the packed files.
     Committed(String),
-    /// A commit has some of them; others failed.
+    /// A commit adds some packed files; this error prevented others.
     Partly(Error),
 }
 
@@ -39,7 +39,7 @@ pub(super) struct Runner {
 }
 
 impl Runner {
-    /// Works on jobs until it is asked to end.
+    /// Works on jobs until the worker is stopped.
     pub(super) fn work(&self) {
         while !self.stop.is_requested() {
             let worked = match self.queue.claim(&|event| self.tell(event)) {
@@ -101,7 +101,8 @@ impl Runner {
         Ok(())
     }
 
-    /// Does a job, of whose files only those with `contents` if they are given.
+    /// Works on a job. If `contents` is given, only files with these SHA-256s are
+    /// packed.
     pub(super) fn job(
         &self,
         job: &Job,
@@ -181,7 +182,7 @@ impl Runner {
         ))
     }
 
-    /// Returns the files of the revision before; `None` if that is gone.
+    /// Returns the files of the previous revision, or `None` if it no longer exists.
     fn files_before(
         &self,
         repository: &Repository,
@@ -195,9 +196,10 @@ impl Runner {
         }
     }
 
-    /// Returns whether the commit of a job is that of a worker: it adds nothing but
-    /// packed files, or says so where the files before are not known. What it says is
-    /// not enough otherwise, as others keep the message of a commit that they amend.
+    /// Returns whether the commit of a job was created by a worker: it only adds packed
+    /// files. If the previous files are unknown, the trailer in its message decides.
+    /// Otherwise the trailer is not trusted, because an amended commit keeps its
+    /// message.
     fn is_packing(
         &self,
         repository: &Repository,
@@ -209,7 +211,7 @@ impl Runner {
             return Ok(is_packing(files, before));
         }
         let info = match self.hub.commit_info(repository, &job.revision) {
-            // Not every hub has a history.
+            // Some hubs do not list the history.
             Err(error) if matches!(Refusal::in_error(&error), Some(Refusal::NotFound { .. })) => {
                 None
             }
@@ -221,7 +223,8 @@ impl Runner {
         }))
     }
 
-    /// Takes an error of the hub for one of the job, never of a file.
+    /// Marks an error of the hub as an error of the job, even if it would be a file's
+    /// error elsewhere.
     pub(super) fn call<T>(&self, result: Result<T>) -> Result<T, Failure> {
         result.map_err(Failure::Error)
     }
@@ -232,8 +235,8 @@ impl Runner {
     }
 }
 
-/// Returns the failure of a job whose work panicked. It is tried again, as it may have
-/// been for want of memory.
+/// Returns the failure of a job whose work panicked. It is retried, because the panic
+/// may have been caused by a lack of memory.
 fn panicked(panic: &(dyn Any + Send)) -> Failure {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));

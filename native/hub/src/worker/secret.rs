@@ -2,7 +2,7 @@
 
 use sha2::{Digest, Sha256};
 
-/// A secret, which is compared in a time that says nothing about it.
+/// A secret that is compared in constant time.
 pub(super) struct Secret(Vec<u8>);
 
 impl Secret {
@@ -10,8 +10,9 @@ impl Secret {
         Self(digest(secret.as_bytes()))
     }
 
-    /// Returns whether `given` is the secret. Digests are compared, all bytes of them,
-    /// so that the time depends on neither the length nor the first difference.
+    /// Returns whether `given` is the secret. All bytes of the two digests are
+    /// compared, so the time reveals neither the secret's length nor the first
+    /// difference.
     pub(super) fn is(&self, given: &[u8]) -> bool {
         let given = digest(given);
         let pairs = self.0.iter().zip(&given);

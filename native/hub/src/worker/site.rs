@@ -1,4 +1,4 @@
-//! The answers to requests: notifications, health, figures.
+//! Answers to HTTP requests: notifications, health checks and metrics.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,10 +17,11 @@ use super::{Event, Job, JobEvent, Stage, payload};
 use zstn_serve::access::Access;
 use zstn_serve::{Note, Served};
 
-/// The longest notification, in bytes; those with long comments have some thousand.
+/// Maximum length of a notification, in bytes. Notifications with long comments have
+/// several thousand bytes.
 const MAX_BODY_BYTES: usize = 1 << 20;
 
-/// Time for the body of a notification to arrive.
+/// The time within which the body of a notification must arrive.
 const BODY_TIME: Duration = Duration::from_secs(30);
 
 pub(super) struct Site {
@@ -30,7 +31,7 @@ pub(super) struct Site {
     pub(super) log: Arc<dyn Fn(Event) + Send + Sync>,
 }
 
-/// A status and a text or a JSON value.
+/// A status and a JSON value.
 type Answer = (StatusCode, Value);
 
 impl Site {
@@ -61,8 +62,8 @@ impl Site {
         response
     }
 
-    /// Puts what a notification says into the queue. The answer is sent when it is on
-    /// disk.
+    /// Adds the jobs of a notification to the queue. The answer is sent once they are
+    /// on disk.
     async fn notified(&self, parts: &Parts, body: Incoming) -> Result<Answer, Answer> {
         self.check_sender(parts)?;
         if !["/", "/webhook"].contains(&parts.uri.path()) {
@@ -103,11 +104,12 @@ impl Site {
         Ok((StatusCode::ACCEPTED, json!({ "jobs": answers })))
     }
 
-    /// Refuses the requests that a page in a browser can send, of whatever site: where
-    /// there is no secret, that page could otherwise give work with the worker's token.
+    /// Refuses requests that a web page can make a browser send. Without a secret, such
+    /// a page could otherwise add jobs, which are done with the worker's token.
     fn check_sender(&self, parts: &Parts) -> Result<(), Answer> {
         if self.secret.is_none() {
-            // With a secret, the worker goes by the name of any proxy in front of it.
+            // With a secret, any host name is accepted, because a proxy may forward the
+            // requests.
             let checked = Access::default().check_host(parts);
             checked.map_err(|(status, note)| refused(status, &note.to_string()))?;
         }

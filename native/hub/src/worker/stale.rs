@@ -1,4 +1,5 @@
-//! Packed files that are of another file than the one next to them.
+//! Detection of outdated packed files, which restore another file than their
+//! counterpart.
 
 use std::collections::HashMap;
 
@@ -15,29 +16,30 @@ use crate::proof::{StoredFile, restored_sha256};
 use crate::work::Failure;
 use zstn::{Error, Location, Result};
 
-/// The folder of results for digests of restored files, by the SHA-256 of the packed
-/// ones.
+/// The folder for the digests of restored files. Entries are named by the SHA-256 of
+/// the packed file.
 const FOLDER: &str = "restored";
-/// The longest entry that is read, in bytes.
+/// Maximum length of an entry, in bytes.
 const MAX_ENTRY_BYTES: u64 = 64 << 10;
 
-/// The digest of the file that a packed one restores, found by decoding all of it.
+/// The digest of the file that a packed one restores, computed by decoding it
+/// completely.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Restored {
     /// SHA-256 of the packed file, in lower-case hex.
     packed_sha256: String,
-    /// SHA-256 of the restored file; `None` if the packed one is damaged.
+    /// SHA-256 of the restored file, or `None` if the packed file is damaged.
     sha256: Option<String>,
 }
 
 impl Restored {
-    /// Returns the name of the entry of a packed file, if the hub lists its SHA-256.
+    /// Returns the name of a packed file's entry, if the hub lists its SHA-256.
     fn name(packed: &ListedFile) -> Option<String> {
         let sha256 = packed.sha256.as_ref()?;
         Some(format!("{sha256}.json"))
     }
 
-    /// Reads the entry of a packed file, if there is one.
+    /// Reads the entry of a packed file, if it exists.
     fn read(results: &Results, packed: &ListedFile) -> Result<Option<Self>> {
         let Some(name) = Self::name(packed) else {
             return Ok(None);
@@ -48,15 +50,15 @@ impl Restored {
     }
 }
 
-/// For files with a packed counterpart, by their paths: true if it restores the file.
-/// Those of which that cannot be known are left out.
+/// Maps the path of each file with a packed counterpart to true if the counterpart
+/// restores it. A file is absent if that is unknown.
 pub(super) type Restores = HashMap<String, bool>;
 
 impl Runner {
-    /// Compares the SHA-256 that the hub lists for each file with that of the file that
-    /// its packed counterpart restores. A counterpart that a worker of this queue has
-    /// made is not read, and every other one is decoded once: the digest that it records
-    /// is only a claim. Errors of files are added to `failures`.
+    /// Checks whether the packed counterpart of each file restores the SHA-256 that the
+    /// hub lists for the file. A counterpart packed by a worker of this queue is not
+    /// read. Any other is decoded once, because the digest that it contains is only a
+    /// claim. Errors of single files are added to `failures`.
     pub(super) fn restores(
         &self,
         revision: &Revision<'_>,
@@ -87,7 +89,8 @@ impl Runner {
                     let is_same = restored.sha256.as_ref() == Some(sha256);
                     restores.insert(file.path.clone(), is_same);
                 }
-                // Not a packed file that this version knows.
+                // The counterpart is not a packed file, or of a version that this one
+                // cannot read.
                 Ok(None) | Err(Failure::File(_)) => {}
                 Err(Failure::Error(error)) => failures.push(error),
                 Err(Failure::Stopped) => return Err(Failure::Stopped),
@@ -96,7 +99,7 @@ impl Runner {
         Ok(restores)
     }
 
-    /// Returns whether workers of this queue have found before that a packed file
+    /// Returns whether workers of this queue have already verified that a packed file
     /// restores the file with this SHA-256. Nothing is read from the hub.
     pub(super) fn has_proof(
         &self,
@@ -112,8 +115,8 @@ impl Runner {
         Ok(known.is_some_and(|known| known.sha256.as_deref() == Some(sha256)))
     }
 
-    /// Returns the digest of the file that a packed one restores; `None` for a file that
-    /// this version does not know.
+    /// Returns the digest of the file that a packed one restores, or `None` if `packed`
+    /// is not a packed file.
     fn restored(&self, revision: &Revision<'_>, packed: &ListedFile) -> Result<Option<Restored>> {
         let results = revision.results;
         if let Some(known) = Restored::read(results, packed)? {

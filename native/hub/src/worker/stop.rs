@@ -1,19 +1,19 @@
-//! The wish that work ends.
+//! Requests to stop work.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Asks for the end of work between two files.
+/// A shared flag that requests the end of the work. It takes effect between two files.
 #[derive(Debug, Clone, Default)]
 pub struct Stop(Arc<AtomicBool>);
 
 impl Stop {
-    /// Asks for it.
+    /// Requests the end of the work.
     pub fn request(&self) {
         self.0.store(true, Ordering::SeqCst);
     }
 
-    /// Returns whether somebody has asked for it.
+    /// Returns whether the end of the work has been requested.
     #[must_use]
     pub fn is_requested(&self) -> bool {
         self.0.load(Ordering::SeqCst)

@@ -1,4 +1,4 @@
-//! The bytes of a range, in pieces of bounded length.
+//! Response bodies that are decoded chunk by chunk.
 
 use std::collections::VecDeque;
 use std::io;
@@ -14,26 +14,26 @@ use super::cache::{DecodedTensors, Reading};
 use super::packed::Packed;
 use zstn::display::size;
 
-/// Bytes that are handed to a connection at a time, which is what it holds for a
-/// client that does not read on.
+/// Length of a body chunk, which is all that a connection buffers for a client that has
+/// stopped reading.
 const CHUNK_BYTES: usize = 128 << 10;
 
-/// Up to this length everything is decoded once before the answer begins, so
-/// that what goes wrong has a status.
+/// Ranges up to this length are decoded completely before the answer begins, so that an
+/// error can change its status.
 const CHECKED_BYTES: u64 = 4 << 20;
 
-/// The rest of a range of the file that a packed one restores. Tensors
-/// are held while their bytes are copied, not while a client reads.
+/// The remaining part of a range of the restored file. Tensors stay in memory while
+/// their bytes are copied, not while the client reads them.
 pub(super) struct Rest {
     decoded: Arc<DecodedTensors>,
     packed: Arc<Packed>,
     range: Range<u64>,
-    /// What is being read, and what is read next.
+    /// The span being read; `next` contains the spans that are decoded ahead.
     current: Option<(Unit, Reading)>,
     next: VecDeque<(Unit, Reading)>,
 }
 
-/// The part of a tensor that is decoded at a time.
+/// A span of a tensor that is decoded at once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Unit {
     number: usize,
@@ -41,7 +41,8 @@ struct Unit {
 }
 
 impl Rest {
-    /// `range` of the file that `packed` restores, all of it inside.
+    /// Creates the body for `range`, which must lie within the file that `packed`
+    /// restores.
     pub(super) fn new(
         decoded: Arc<DecodedTensors>,
         packed: Arc<Packed>,
@@ -56,7 +57,7 @@ impl Rest {
         }
     }
 
-    /// The body of an answer; its first chunk is there before the answer
+    /// Returns the body of an answer. The first chunk is decoded before the answer
     /// begins.
     pub(super) async fn into_body(mut self) -> io::Result<Body> {
         self.check_lengths().await?;
@@ -77,7 +78,8 @@ impl Rest {
         Ok(Body::from_stream(parts))
     }
 
-    /// Refuses a range with a tensor that is too long to be decoded.
+    /// Refuses a range that contains a tensor, or block of one, that is too long to be
+    /// decoded.
     async fn check_lengths(&self) -> io::Result<()> {
         let max_bytes = self.decoded.max_bytes();
         let packed = Arc::clone(&self.packed);
@@ -103,7 +105,7 @@ impl Rest {
         Ok(())
     }
 
-    /// Decodes every tensor that the range touches.
+    /// Decodes every span that the range touches.
     async fn check(&mut self) -> io::Result<()> {
         let mut at = self.range.start;
         while let Some(piece) = self.piece(at) {
@@ -120,7 +122,7 @@ impl Rest {
         Ok(())
     }
 
-    /// The next bytes; none at the end.
+    /// Returns the next chunk, which is empty at the end of the range.
     async fn chunk(&mut self) -> io::Result<Bytes> {
         let left = self.range.end - self.range.start;
         let mut chunk = Vec::with_capacity(index(left.min(CHUNK_BYTES as u64)));
@@ -159,12 +161,12 @@ impl Rest {
         Ok(chunk.into())
     }
 
-    /// The piece of the file at `at`.
+    /// Returns the piece of the file that begins at `at`.
     fn piece(&self, at: u64) -> Option<Piece> {
         self.packed.layout().pieces(at..self.range.end).next()
     }
 
-    /// Returns what is decoded for byte `at` of a tensor.
+    /// Returns the span that is decoded for byte `at` of a tensor.
     async fn unit(&self, number: usize, at: u64) -> io::Result<Unit> {
         let max_bytes = self.decoded.max_bytes();
         let span = match self.packed.span(number, at, max_bytes) {
@@ -182,12 +184,12 @@ impl Rest {
 
     async fn bytes_of(&mut self, unit: Unit) -> io::Result<Arc<Vec<u8>>> {
         let held = self.current.take().filter(|(held, _)| *held == unit);
-        // What is done with is dropped before waiting for memory.
+        // The previous span has been dropped before this one waits for memory.
         let (unit, reading) = match held {
             Some(held) => held,
             None => {
                 let passed = self.next.iter().position(|(next, _)| *next == unit);
-                // What is before it has been read, or is not part of the range.
+                // Earlier entries have been read or are not part of the range.
                 self.next.drain(..passed.unwrap_or(self.next.len()));
                 let next = self.next.pop_front();
                 next.unwrap_or_else(|| {
@@ -200,7 +202,7 @@ impl Rest {
         reading.bytes().await.map_err(io::Error::other)
     }
 
-    /// Starts to decode the next tensors, as far as there is room.
+    /// Starts to decode the next spans if there is memory for them without waiting.
     fn prefetch(&mut self) {
         let Some(last) = self.next.back().or(self.current.as_ref()) else {
             return;
@@ -217,7 +219,7 @@ impl Rest {
         }
     }
 
-    /// Returns what follows `unit` in the range, if that is known.
+    /// Returns the span that follows `unit` in the range, if its bounds are known.
     fn unit_after(&self, unit: &Unit) -> Option<Unit> {
         let pieces = self.packed.layout().pieces(self.range.clone());
         let mut tensors = pieces.filter_map(|piece| match piece {

@@ -1,5 +1,5 @@
-//! Safetensors files that are not there: ranges of them are decoded out of
-//! packed files when they are asked for.
+//! Safetensors files that do not exist on disk: the requested ranges are decoded from
+//! packed files.
 
 use std::collections::HashMap;
 use std::fs;
@@ -28,10 +28,10 @@ mod body;
 mod cache;
 mod packed;
 
-/// Packed files that are kept open.
+/// Number of packed files that are kept open.
 const MOST_OPEN: usize = 64;
 
-/// Packed files by what they restore.
+/// The packed files that are open, and their decoded tensors.
 pub(super) struct Unpacked {
     engine: Engine,
     decoded: Arc<DecodedTensors>,
@@ -39,7 +39,7 @@ pub(super) struct Unpacked {
     uses: AtomicU64,
 }
 
-/// A file as it was when it was opened.
+/// An open packed file, and the version of the file on disk when it was opened.
 struct Open {
     last_use: u64,
     version: Version,
@@ -56,7 +56,7 @@ impl Unpacked {
         }
     }
 
-    /// The answer to `request` about the file that the one at `path` restores,
+    /// Returns the answer to a request for the file that the one at `path` restores,
     /// and the length of its body.
     pub(super) async fn send(self: Arc<Self>, path: PathBuf, request: &Parts) -> (Response, u64) {
         let this = Arc::clone(&self);
@@ -76,7 +76,8 @@ impl Unpacked {
         sent.unwrap_or_else(|error| plain(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()))
     }
 
-    /// The packed file at `path` as it is now.
+    /// Opens the current version of the packed file at `path`, or returns it if it is
+    /// open.
     fn open(&self, path: &Path) -> zstn::Result<(Arc<Packed>, Version)> {
         let now = fs::metadata(path).map_err(zstn::Error::file("look at", path))?;
         let now = Version::of(&now);
@@ -88,7 +89,7 @@ impl Unpacked {
             open.last_use = use_number;
             return Ok((Arc::clone(&open.packed), now));
         }
-        // Clients see the name of the file, not its path.
+        // Error messages show clients the name of the file, not its path.
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let source = FileSource::open(path)?.with_name(name);
         let version = Version::of_source(&source);
@@ -109,12 +110,12 @@ impl Unpacked {
     }
 }
 
-/// The answer to `request` about the file that `packed` restores, and the
-/// length of its body. What is damaged breaks the answer off where it has begun
-/// already.
+/// Returns the answer to a request for the file that `packed` restores, and the length
+/// of its body. Damage that is found after the answer has begun breaks it off.
 ///
 /// # Errors
-/// If the first bytes cannot be decoded.
+/// If the first chunk cannot be decoded, or a range of at most 4 MiB cannot be decoded
+/// completely.
 pub async fn send(
     decoded: &Arc<DecodedTensors>,
     packed: Arc<Packed>,
@@ -131,8 +132,8 @@ pub async fn send(
     Ok((response, len))
 }
 
-/// The answer to `request` about the index of safetensors files that the one
-/// at `path`, of packed ones, restores, and the length of its body.
+/// Returns the answer to a request for the index of safetensors files that the index of
+/// packed files at `path` restores, and the length of its body.
 pub(super) async fn send_index(path: PathBuf, request: &Parts) -> (Response, u64) {
     let made = tokio::task::spawn_blocking(move || {
         let text = unpacked_index(&path)?;
@@ -159,8 +160,8 @@ pub(super) async fn send_index(path: PathBuf, request: &Parts) -> (Response, u64
     (response, len)
 }
 
-/// A file that cannot be unpacked does not exist; one that should be and is
-/// damaged is an error.
+/// Returns the refusal for a file that cannot be opened: 404 if it is not unpackable,
+/// 500 if it is damaged or unreadable.
 fn refused(error: &zstn::Error) -> (Response, u64) {
     let status = match error.refusal().map(zstn_core::Error::kind) {
         Some(ErrorKind::Unsupported) => StatusCode::NOT_FOUND,

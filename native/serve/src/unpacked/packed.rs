@@ -1,4 +1,4 @@
-//! A packed file that has been opened.
+//! An opened packed file.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -13,19 +13,21 @@ use zstn::source::Input;
 use zstn::source::Source;
 use zstn::{Engine, Error, Reader, Result};
 
-/// Tensors above this length, or above the longest that may be decoded as a whole, are
-/// decoded in blocks of rows, where they can be.
+/// Tensors longer than this, or longer than the limit for decoding as a whole, are
+/// decoded in blocks of rows where the format permits it.
 const LARGE_BYTES: u64 = 64 << 20;
 
-/// Length of such blocks, up to a row, in bytes.
+/// Maximum length of these blocks in bytes, rounded down to whole rows but at least one
+/// row.
 const BLOCK_BYTES: u64 = 16 << 20;
 
-/// A packed file and the one it restores.
+/// A packed file and the layout of the file that it restores.
 pub struct Packed {
     id: u64,
     reader: Reader,
     layout: Arc<Unpacked>,
-    /// Whether large tensors can be decoded in blocks, as far as it is known.
+    /// Whether each large tensor can be decoded in blocks, as far as that has been
+    /// determined.
     cuts: Arc<Mutex<HashMap<usize, bool>>>,
     on_failure: Option<OnFailure>,
 }
@@ -34,12 +36,13 @@ pub struct Packed {
 pub type OnFailure = Arc<dyn Fn() + Send + Sync>;
 
 impl Packed {
-    /// Opens a packed file; `id` is for it alone.
+    /// Opens a packed file. `id` must be unique among the files of one
+    /// [`DecodedTensors`](super::DecodedTensors).
     ///
     /// # Errors
-    /// Those of [`Reader::open`], and a refusal of the kind
-    /// [`Unsupported`](zstn_core::ErrorKind::Unsupported) for a file that does not
-    /// restore a safetensors file by itself.
+    /// The errors of [`Reader::open`], and an
+    /// [`Unsupported`](zstn_core::ErrorKind::Unsupported) error for a file that does
+    /// not restore a safetensors file on its own.
     pub fn open(engine: &Engine, input: impl Into<Input>, id: u64) -> Result<Self> {
         let reader = Reader::options().engine(engine).open(input)?;
         let refuse = Error::place(reader.name().to_owned());
@@ -57,8 +60,8 @@ impl Packed {
         })
     }
 
-    /// Returns the same file, whose bytes are read from `source`. `on_failure` is
-    /// called when a tensor cannot be decoded from them.
+    /// Returns the same file reading its bytes from `source`. `on_failure` is called
+    /// when a tensor cannot be decoded from them.
     pub fn with_source(&self, source: Box<dyn Source>, on_failure: OnFailure) -> Self {
         Self {
             id: self.id,
@@ -73,13 +76,13 @@ impl Packed {
         self.id
     }
 
-    /// Returns the layout of the file it restores.
+    /// Returns the layout of the file that it restores.
     pub fn layout(&self) -> &Unpacked {
         &self.layout
     }
 
-    /// Returns the SHA-256 of the file it restores in hexadecimal digits as the
-    /// container claims it.
+    /// Returns the SHA-256 of the original file in hexadecimal, as claimed by the
+    /// packed file, if the restored file is the original.
     pub fn sha256(&self) -> Option<String> {
         let integrity = self.reader.model().files()[0].integrity();
         let sha256 = integrity
@@ -92,9 +95,10 @@ impl Packed {
         self.reader.model().tensors()[number].len_bytes()
     }
 
-    /// Returns the span of a tensor that is decoded together with its byte `at`: all of
-    /// it, or a block of rows of a large one. `None` if that depends on whether the
-    /// tensor [can be cut](Self::find_cut), which is not known yet.
+    /// Returns the span of a tensor that is decoded together with its byte `at`: the
+    /// whole tensor, or a block of rows of a large one. Returns `None` until
+    /// [`find_cut`](Self::find_cut) has determined whether a large tensor can be
+    /// decoded in blocks.
     pub(super) fn span(&self, number: usize, at: u64, max_bytes: u64) -> Option<Range<u64>> {
         let whole = 0..self.tensor_len_bytes(number);
         let Some(block_bytes) = self.block_bytes(number, max_bytes) else {
@@ -110,7 +114,8 @@ impl Packed {
         }
     }
 
-    /// Returns the length of the blocks that a large tensor is decoded in if it can be.
+    /// Returns the block length for a large tensor, or `None` for a tensor that is
+    /// decoded as a whole.
     fn block_bytes(&self, number: usize, max_bytes: u64) -> Option<u64> {
         let tensor = &self.reader.model().tensors()[number];
         let (len_bytes, count) = (tensor.len_bytes(), *tensor.shape.first()?);
@@ -122,8 +127,8 @@ impl Packed {
         Some(row_bytes * (BLOCK_BYTES.min(max_bytes) / row_bytes).max(1))
     }
 
-    /// Finds out whether a large tensor can be decoded in blocks. Reads the table of its
-    /// blocks.
+    /// Determines whether a large tensor can be decoded in blocks. Reads its block
+    /// table.
     pub(super) fn find_cut(&self, number: usize, max_bytes: u64) -> Result<()> {
         let Some(block_bytes) = self.block_bytes(number, max_bytes) else {
             return Ok(());
@@ -152,8 +157,8 @@ impl Packed {
             false => self.reader.read_planned(&self.plan(number, span)?),
         };
         let bytes = match read() {
-            // Bytes that were fetched for another reader may be damaged. They are
-            // dropped, and fetched once more.
+            // The cached bytes, which may have been fetched for another client, may be
+            // damaged. `failed` has dropped them, so they are fetched once more.
             Err(error) if self.failed() && error.refusal().is_some() => read().inspect_err(|_| {
                 self.failed();
             }),
@@ -162,8 +167,8 @@ impl Packed {
         Ok(bytes?.bytes)
     }
 
-    /// Reports that bytes are not what they should be. Returns whether they may be
-    /// others when they are read again.
+    /// Reports that bytes are damaged. Returns whether reading them again may return
+    /// other bytes.
     fn failed(&self) -> bool {
         if let Some(on_failure) = &self.on_failure {
             on_failure();
@@ -171,7 +176,7 @@ impl Packed {
         self.on_failure.is_some()
     }
 
-    /// Decodes the file that it restores, part by part.
+    /// Decodes the restored file and passes its bytes to `take` in order.
     pub fn each_part(&self, take: &mut dyn FnMut(&[u8])) -> Result<()> {
         for piece in self.layout.pieces(0..self.layout.len_bytes()) {
             match piece {

@@ -1,9 +1,9 @@
-//! The viewer next to local models, for the browser of this machine.
+//! The viewer for local models, served to the browser on this machine.
 //!
-//! Other programs and users of the machine can reach the port, and pages of any
-//! site can send requests to it. So everything is below a path that cannot be
-//! guessed, no other origin may read an answer, and requests by other names than
-//! addresses and `localhost` are refused ([`Access`]).
+//! Other programs and users of the machine can connect to the port, and pages of any
+//! website can send requests to it. Therefore all paths begin with a secret, no other
+//! origin may read an answer, and requests for hosts other than IP addresses and
+//! `localhost` are refused ([`Access`]).
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -30,15 +30,15 @@ mod page;
 
 pub use page::Page;
 
-/// Characters of paths that stay as they are.
+/// Characters of paths that are not percent-encoded.
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')
     .remove(b'_')
     .remove(b'/');
 
-/// Headers of every answer. What a page at another address is sent as its referrer
-/// must not have the path.
+/// Headers of every answer. The referrer policy keeps the secret path from other
+/// websites.
 const HEADERS: [(HeaderName, &str); 5] = [
     (header::CACHE_CONTROL, "no-cache"),
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
@@ -50,21 +50,22 @@ const HEADERS: [(HeaderName, &str); 5] = [
     ),
 ];
 
-/// A server of the viewer that is listening but does not answer yet.
+/// A server of the viewer. It has bound its port and answers requests once
+/// [`View::run`] is called.
 #[derive(Debug)]
 pub struct View {
     listening: Listening,
     site: Site,
 }
 
-/// The page, the models, and who may read them.
+/// The viewer, the models that it shows, and the access rules.
 #[derive(Debug)]
 struct Site {
-    /// The first part of every path, between slashes.
+    /// The secret prefix of every path, with a slash at both ends.
     secret: String,
     page: Page,
-    /// The parameters of the page. The link does not have them, since addresses may
-    /// contain signatures.
+    /// The query parameters of the viewer. They are not part of the printed link,
+    /// because addresses may contain signatures.
     parameters: Vec<(&'static str, String)>,
     /// The folders of the models.
     roots: Vec<Arc<Root>>,
@@ -72,10 +73,10 @@ struct Site {
 }
 
 impl View {
-    /// Listens at `port` of this machine (0: any free one).
+    /// Listens at `port` of this machine (0 picks a free port).
     ///
     /// # Errors
-    /// If the port is taken, or the system has no random bytes.
+    /// If the port is taken, or the system provides no random bytes.
     pub fn bind(page: Page, port: u16) -> Result<Self> {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         Ok(Self {
@@ -90,12 +91,12 @@ impl View {
         })
     }
 
-    /// Opens the model at `path` in the page: the first one, or the one to compare it
-    /// with. A folder or an index leads to its shards. The files of its folder are
+    /// Shows the model at `path`. The second model added is compared with the first. A
+    /// folder or an index leads to its shards. All files of the model's folder are
     /// served, since a model can consist of several.
     ///
     /// # Errors
-    /// If there is no such file, or not one model in the folder.
+    /// If the file does not exist, or the folder does not contain exactly one model.
     pub fn model(self, path: &Path) -> Result<Self> {
         if !path.is_dir() {
             return self.file(path);
@@ -136,7 +137,7 @@ impl View {
         Ok(view)
     }
 
-    /// Opens an address in the page, which the browser reads by itself.
+    /// Shows the model at a web address, which the browser fetches by itself.
     #[must_use]
     pub fn address(mut self, address: impl Into<String>) -> Self {
         let parameters = &mut self.site.parameters;
@@ -145,21 +146,22 @@ impl View {
         self
     }
 
-    /// Returns the address of the page, which leads the browser to the models.
+    /// Returns the address of the viewer, which redirects the browser to the models.
     #[must_use]
     pub fn url(&self) -> String {
         let origin = self.listening.url();
         format!("{}{}", origin.trim_end_matches('/'), self.site.secret)
     }
 
-    /// Returns what stops this server once it runs.
+    /// Returns a handle that stops the server while it runs.
     #[must_use]
     pub fn handle(&self) -> Handle {
         self.listening.handle()
     }
 
-    /// Answers requests until [`Handle::stop`] is called. No signal handler is
-    /// installed: a program that wants to end on Ctrl-C calls the handle itself.
+    /// Answers requests until [`Handle::stop`] is called. `log` is called for every
+    /// request when its answer begins. No signal handler is installed: a program that
+    /// should end on Ctrl-C calls the handle itself.
     ///
     /// # Errors
     /// If threads cannot be started.
@@ -187,7 +189,7 @@ impl Site {
             let (response, len) = plain(status, &note.to_string());
             return (response, len, Some(note));
         }
-        // Pages of this machine at other ports are of another origin as well.
+        // Pages on other ports of this machine are of another origin as well.
         let is_of_other = match self.access.reader(&request.headers) {
             Reader::Same => false,
             Reader::Allowed(origin) => !is_own(request, &origin),
@@ -212,7 +214,7 @@ impl Site {
         (response, len, None)
     }
 
-    /// Sends the browser to the page with its parameters.
+    /// Redirects the browser to the viewer with its query parameters.
     fn models(&self) -> (Response, u64) {
         let parameters = self.parameters.iter().map(|(name, value)| {
             let value = utf8_percent_encode(value, PLAIN);
@@ -220,14 +222,14 @@ impl Site {
         });
         let target = format!("?{}", parameters.collect::<Vec<_>>().join("&"));
         let (mut response, len) = plain(StatusCode::FOUND, "the models are shown by the page");
-        // Its characters are those of addresses.
+        // The target is percent-encoded, so it is a valid header value.
         if let Ok(target) = HeaderValue::try_from(target) {
             response.headers_mut().insert(header::LOCATION, target);
         }
         (response, len)
     }
 
-    /// Answers a request for something below the secret path.
+    /// Answers a request for a path below the secret prefix.
     async fn path(&self, path: &str, request: &Parts) -> (Response, u64) {
         let Some(model) = path.strip_prefix("models/") else {
             let answer = self.page.answer(path, request);
@@ -250,7 +252,7 @@ impl Site {
     }
 }
 
-/// Returns whether an origin is that of the server itself.
+/// Returns whether an origin is the server itself.
 fn is_own(request: &Parts, origin: &HeaderValue) -> bool {
     let host = request.headers.get(header::HOST);
     let own = host.map(|host| [b"http://", host.as_bytes()].concat());
@@ -261,7 +263,7 @@ fn missing() -> (Response, u64) {
     plain(StatusCode::NOT_FOUND, "no such file")
 }
 
-/// Returns 128 bits of the operating system, which nobody can guess.
+/// Returns 128 random bits from the operating system as hexadecimal digits.
 fn secret() -> Result<String> {
     let mut bits = [0; 16];
     getrandom::fill(&mut bits)

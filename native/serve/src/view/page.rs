@@ -13,41 +13,41 @@ use zstn_core::bytes::Cursor;
 use crate::answer::plain;
 use zstn::{Error, Result};
 
-/// Returns the archive written by the build of the page (`web-demo/archive.ts`), if
-/// this program has one.
+/// Returns the archive written by the build of the viewer (`web-demo/archive.ts`), if
+/// this program contains it.
 #[cfg(has_viewer)]
 fn archive() -> Option<Bytes> {
     let embedded = include_bytes!(concat!(env!("OUT_DIR"), "/viewer.archive"));
     Some(Bytes::from_static(embedded))
 }
 
-/// Returns the archive written by the build of the page (`web-demo/archive.ts`), if
-/// this program has one. A debug build reads it from the source tree.
+/// Returns the archive written by the build of the viewer (`web-demo/archive.ts`), if
+/// it exists. A debug build reads it from the source tree.
 #[cfg(not(has_viewer))]
 fn archive() -> Option<Bytes> {
     let path = option_env!("ZSTN_PAGE_ARCHIVE")?;
     Some(fs::read(path).ok()?.into())
 }
 
-/// Depth of folders that a page is read from.
+/// Maximum depth of nested folders that are read.
 const MAX_DEPTH: usize = 8;
 
-/// A file, and whether it is compressed with gzip.
+/// A file of the viewer.
 #[derive(Debug)]
 struct PageFile {
     bytes: Bytes,
     is_gzip: bool,
 }
 
-/// The files of the viewer, by their paths.
+/// The files of the viewer, by path.
 #[derive(Debug)]
 pub struct Page(BTreeMap<String, PageFile>);
 
 impl Page {
-    /// Returns the page that this program includes.
+    /// Returns the viewer that is embedded in this program.
     ///
     /// # Errors
-    /// If it was built without one.
+    /// If the program was built without the viewer.
     pub fn included() -> Result<Self> {
         let Some(archive) = archive() else {
             return Err(Error::Usage(
@@ -56,7 +56,7 @@ impl Page {
                     .into(),
             ));
         };
-        // Our own archive.
+        // The archive was written by this project's build, so damage is not expected.
         let files = read(&archive).map_err(|error| {
             let error = io::Error::new(io::ErrorKind::InvalidData, error);
             Error::io("read the viewer in this program", error)
@@ -64,10 +64,10 @@ impl Page {
         Ok(Self(files))
     }
 
-    /// Reads the page in `folder`.
+    /// Reads the files of a viewer from `folder`.
     ///
     /// # Errors
-    /// If there is none.
+    /// If the folder cannot be read or has no `index.html`.
     pub fn in_folder(folder: &Path) -> Result<Self> {
         let mut files = BTreeMap::new();
         collect(folder, "", MAX_DEPTH, &mut files).map_err(Error::file("read", folder))?;
@@ -80,8 +80,8 @@ impl Page {
         }
     }
 
-    /// Returns the answer to a request for the file at `path`, and the length of its
-    /// body; `None` if there is no such file.
+    /// Returns the answer to a request for the file at `path` and the length of its
+    /// body, or `None` if there is no such file.
     pub fn answer(&self, path: &str, request: &Parts) -> Option<(Response, u64)> {
         let path = if path.is_empty() { "index.html" } else { path };
         let PageFile { bytes, is_gzip } = self.0.get(path)?;
@@ -107,7 +107,8 @@ impl Page {
     }
 }
 
-/// Returns whether a client takes gzip: it says so, or does not say what it takes.
+/// Returns whether the client accepts gzip. A request without `Accept-Encoding` accepts
+/// it; quality values are ignored.
 fn takes_gzip(headers: &HeaderMap) -> bool {
     let Some(accepted) = headers.get(header::ACCEPT_ENCODING) else {
         return true;

@@ -1,4 +1,5 @@
-//! A list of a hub, of which only a few entries are in memory.
+//! A hub's file list that is parsed while it arrives, so that only a few entries are in
+//! memory.
 
 use axum::http::StatusCode;
 use serde_json::Value;
@@ -7,13 +8,13 @@ use super::Refusal;
 use super::hub::MAX_JSON_BYTES;
 use crate::gateway::json_array::JsonArray;
 
-/// Entries that are handed on at a time.
+/// A group ends once it has at least this many entries.
 const GROUP_LEN: usize = 1000;
 
-/// Bytes of text after which entries are handed on.
+/// A group that is not empty ends once this many bytes of text have been read for it.
 const GROUP_BYTES: usize = 256 << 10;
 
-/// A list whose text is read as its entries are wanted.
+/// A list whose text is read as its entries are requested.
 pub(super) struct ArrivingList {
     endpoint: String,
     answer: reqwest::Response,
@@ -23,7 +24,7 @@ pub(super) struct ArrivingList {
 }
 
 impl ArrivingList {
-    /// Takes the body of an answer of `endpoint`.
+    /// Reads the list from the body of `answer`, a response of the hub `endpoint`.
     pub(super) fn new(endpoint: &str, answer: reqwest::Response) -> Result<Self, Refusal> {
         let list = Self {
             endpoint: endpoint.to_owned(),
@@ -32,19 +33,19 @@ impl ArrivingList {
             read_bytes: 0,
             is_over: false,
         };
-        // A list that announces its length is refused before the answer begins.
+        // A list whose declared length is too long is refused before the answer begins.
         match list.answer.content_length() {
             Some(len) if len > MAX_JSON_BYTES as u64 => Err(too_long(endpoint)),
             _ => Ok(list),
         }
     }
 
-    /// Returns whether the text has been read.
+    /// Returns whether the whole text has been read.
     pub(super) fn is_over(&self) -> bool {
         self.is_over
     }
 
-    /// Returns the next entries.
+    /// Returns the next group of entries.
     pub(super) async fn group(&mut self) -> Result<Vec<Value>, Refusal> {
         let mut found = Vec::new();
         let start = self.read_bytes;
@@ -76,7 +77,7 @@ impl ArrivingList {
     }
 }
 
-/// Refuses a text that is too long to be read.
+/// Returns the refusal for an answer of the hub that is too long.
 pub(super) fn too_long(endpoint: &str) -> Refusal {
     let message = format!(
         "an answer of {endpoint} is longer than {} MB, which is the most that is read",

@@ -1,4 +1,4 @@
-//! A folder of repositories as an upstream: what a hub would say about it.
+//! A folder of repositories as an upstream, answering as a hub would.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
@@ -19,33 +19,33 @@ use crate::gateway::trusted::Trusted;
 use zstn::source::{HttpOptions, Source};
 use zstn::{Error, Location, Result};
 
-/// The only branch.
+/// The only branch of every repository.
 const BRANCH: &str = "main";
 
-/// Entries on a page of a list.
+/// Number of entries on a page of a list.
 const PAGE_LEN: usize = 1000;
 
-/// Lists of repositories that are made at a time.
+/// Number of repositories that are listed concurrently.
 const MAX_LISTS: usize = 32;
 
-/// Pieces of plain files that are read at a time.
+/// Number of concurrent reads of unpacked files.
 const MAX_READS: usize = 64;
 
-/// The longest file whose digest is computed for a list, in bytes. Hubs have such a
-/// digest for files up to this length.
+/// Maximum length in bytes of a file whose SHA-1 is computed for a list. Hubs report
+/// such a digest for files up to this length.
 const MAX_HASHED_BYTES: u64 = 10 << 20;
 
-/// Bytes that are read for the digests of one list. Those of the other files are
-/// computed for the next one.
+/// Maximum number of bytes that are hashed for one list. The remaining digests are
+/// computed for later lists.
 const MAX_HASHED_IN_ALL: u64 = 64 << 20;
 
-/// Repositories in a folder, all readable by everybody.
+/// Repositories in a folder, all of them readable by every client.
 pub(in super::super) struct Folder {
     repositories: Arc<Repositories>,
     turns: Arc<Semaphore>,
-    /// Turns for reading plain files.
+    /// Limits the concurrent reads of unpacked files.
     pub(super) reads: Arc<Semaphore>,
-    /// Digests of small files, by their identities.
+    /// Git SHA-1s of small files, by the identities of the files.
     digests: Arc<Trusted<String>>,
 }
 
@@ -81,7 +81,8 @@ impl Folder {
             return Err(Refusal::new(StatusCode::NOT_FOUND, message).code("RepoNotFound"));
         }
         let (repositories, asked) = (Arc::clone(&self.repositories), repository.clone());
-        // A slow store keeps no more threads than that, whether anybody waits or not.
+        // The turn lasts until the listing ends, even if the client has gone, so that a
+        // slow store occupies at most `MAX_LISTS` threads.
         let turn = Arc::clone(&self.turns).acquire_owned().await;
         let list = move || {
             let _turn = turn;
@@ -150,7 +151,7 @@ impl Folder {
             "" => String::new(),
             folder => format!("{folder}/"),
         };
-        // Folders have no file.
+        // `None` marks a folder.
         let mut found: BTreeMap<String, Option<&File>> = BTreeMap::new();
         for (path, file) in list.files.range(prefix.clone()..) {
             let Some(rest) = path.strip_prefix(&prefix) else {
@@ -197,8 +198,8 @@ impl Folder {
         })
     }
 
-    /// Returns the digests of small files that clients see as they are, by path. Where
-    /// reading takes a connection, or fails, there are none.
+    /// Returns the git SHA-1s of small files that are shown unchanged, by path. Files
+    /// that cannot be read have none, nor have the files of a remote folder.
     async fn digests(
         &self,
         repository: &Repository,
@@ -230,7 +231,7 @@ impl Folder {
                 if cell.get().is_none() && read_bytes + file.len_bytes <= MAX_HASHED_IN_ALL {
                     read_bytes += file.len_bytes;
                     if let Some(digest) = digest(&repositories, &repository, &path, &file) {
-                        // Another list may have computed it, too.
+                        // A concurrent list may have computed the same digest.
                         let _ = cell.set(digest);
                     }
                 }
@@ -291,7 +292,7 @@ impl Folder {
         })
     }
 
-    /// Opens a file, if it is still the one that was looked at.
+    /// Opens a file if it still has the version that was looked up.
     pub(super) fn open(
         &self,
         revision: &Revision,
@@ -309,7 +310,7 @@ impl Folder {
         }
     }
 
-    /// Returns what `GET /api/…/refs` is answered with.
+    /// Returns the response to `GET /api/…/refs`.
     pub(in super::super) async fn refs(&self, repository: &Repository) -> Result<Value, Refusal> {
         let list = self.list(repository, None).await?;
         let branch = json!({
@@ -321,7 +322,7 @@ impl Folder {
     }
 }
 
-/// Returns the name of the bytes of a file.
+/// Returns the identity of the bytes of a file.
 pub(super) fn identity(repository: &Repository, path: &str, version: &str) -> String {
     format!("{}/{path} {version}", repository.prefix())
 }
@@ -331,7 +332,7 @@ fn entry(path: &str, file: &File, digests: &HashMap<String, String>) -> Value {
     json!({"type": "file", "path": path, "size": file.len_bytes, "oid": oid})
 }
 
-/// Returns the path after which a page begins.
+/// Returns the path after which the requested page begins.
 fn cursor(query: &str) -> Option<String> {
     let mut fields = query.split('&');
     let cursor = fields.find_map(|field| field.strip_prefix("cursor="))?;
@@ -339,7 +340,7 @@ fn cursor(query: &str) -> Option<String> {
     Some(cursor.into_owned())
 }
 
-/// Returns the digest of a file, if it is still the one that was listed.
+/// Returns the git SHA-1 of a file if it still has the version that was listed.
 fn digest(
     repositories: &Repositories,
     repository: &Repository,

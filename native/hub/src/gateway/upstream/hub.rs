@@ -19,44 +19,45 @@ use zstn::source::{HttpOptions, Remote, Source};
 use zstn::{Error, Result};
 use zstn_core::limits::HEAD_LEN_BYTES;
 
-/// The longest list or description that is read, in bytes.
+/// Maximum length of a list or description, in bytes.
 pub(super) const MAX_JSON_BYTES: usize = 16 << 20;
 
-/// A text up to this length is read at once. A few longer ones are read at a time, each
-/// within `LONG_TIME`.
+/// An answer up to this length is read immediately. At most `LONG_TEXTS` longer ones
+/// are read at the same time, each within `LONG_TIME`.
 const SHORT_BYTES: usize = 512 << 10;
 
-/// Longer texts that are in memory at a time.
+/// Maximum number of longer answers in memory.
 const LONG_TEXTS: usize = 4;
 
-/// The time for reading such a text.
+/// The time limit for waiting to read a longer answer, and again for reading it.
 const LONG_TIME: Duration = Duration::from_secs(60);
 
-/// The longest tag of a file, or name of a commit, in bytes.
+/// Maximum length of a file's ETag, and of a commit name, in bytes.
 const MAX_TAG_BYTES: usize = 256;
 
-/// The longest part of an error's body that is repeated, in bytes.
+/// Maximum number of bytes of an error's body that are passed to the client.
 const MAX_ERROR_BYTES: usize = 4 << 10;
 
-/// The longest pause between two tries.
+/// Maximum delay between two attempts.
 const MAX_PAUSE: Duration = Duration::from_secs(5);
 
-/// The most relative redirects in a row: a renamed repository, and the place of
-/// its small files.
+/// Maximum number of consecutive relative redirects. Hubs use them for renamed
+/// repositories and for small files.
 const MAX_REDIRECTS: usize = 5;
 
-/// A hub, and the connections to it.
+/// A client of one hub.
 #[derive(Debug)]
 pub(in super::super) struct Hub {
     pub(super) endpoint: String,
-    /// The address for messages.
+    /// The endpoint as it is shown in messages.
     name: String,
     pub(super) client: reqwest::Client,
     pub(super) http: HttpOptions,
     long_texts: Arc<Semaphore>,
 }
 
-/// A value that was read, with its turn to be in memory if it is a long one.
+/// A JSON value with the permit that limits how many long answers are in memory; the
+/// permit is `None` for a short answer.
 pub(in super::super) struct Loaded {
     pub(in super::super) value: Value,
     _turn: Option<OwnedSemaphorePermit>,
@@ -101,7 +102,7 @@ impl Hub {
         }
     }
 
-    /// Sends a request. An answer that is no success becomes a refusal.
+    /// Sends a request. An answer with an error status becomes a refusal.
     async fn send(&self, request: reqwest::RequestBuilder) -> Result<reqwest::Response, Refusal> {
         let answer = request.send().await;
         let answer = answer.map_err(|error| Refusal::unanswered(&self.endpoint, &error))?;
@@ -111,14 +112,15 @@ impl Hub {
         }
         let headers = answer.headers().clone();
         let (mut answer, mut body) = (answer, Vec::new());
-        // What has come of it is repeated.
+        // If the body breaks off, the bytes that have arrived are used.
         let _ = self.body(&mut answer, &mut body, MAX_ERROR_BYTES).await;
         body.truncate(MAX_ERROR_BYTES);
         let body = String::from_utf8_lossy(&body);
         Err(Refusal::of_answer(status, &headers, &body))
     }
 
-    /// Reads the beginning of an answer's body, or all of it.
+    /// Reads the body of an answer until its end or until it is longer than
+    /// `enough_bytes`.
     async fn body(
         &self,
         answer: &mut reqwest::Response,
@@ -134,7 +136,7 @@ impl Hub {
         Ok(())
     }
 
-    /// Sends a request that is answered with JSON, and no redirect.
+    /// Sends a request whose answer is JSON. A redirect becomes a refusal.
     async fn ask(&self, request: reqwest::RequestBuilder) -> Result<reqwest::Response, Refusal> {
         let answer = self.send(request).await?;
         match answer.status().is_redirection() {
@@ -174,7 +176,7 @@ impl Hub {
         Ok(Loaded { value, _turn: turn })
     }
 
-    /// Requests a path of the API.
+    /// Requests a path of the API, following relative redirects.
     async fn read(
         &self,
         path: &str,
@@ -188,7 +190,7 @@ impl Hub {
         for _ in 0..=MAX_REDIRECTS {
             let request = self.request(Method::GET, &path, permissions);
             match self.ask(request).await {
-                // A repository that was renamed.
+                // The repository was renamed.
                 Err(refusal) if refusal.status.is_redirection() => {
                     path = self.redirected(&refusal.location().unwrap_or_default())?;
                 }
@@ -234,8 +236,8 @@ impl Hub {
         }
     }
 
-    /// Returns path and query of the next page: `<https://…?cursor=…>; rel="next"`.
-    /// The address may be that of the hub as others know it.
+    /// Returns path and query of the next page from `<https://…?cursor=…>; rel="next"`.
+    /// The host of that address is ignored: the hub may be known under several names.
     fn next(&self, headers: &HeaderMap) -> Result<Option<String>, Refusal> {
         let links = headers.get_all(header::LINK).iter();
         let links = links.filter_map(|link| link.to_str().ok());
@@ -273,7 +275,7 @@ impl Hub {
                 .header(header::CONTENT_TYPE, "application/json")
                 .body(asked.clone());
             match self.ask(request).await {
-                // A repository that was renamed.
+                // The repository was renamed.
                 Err(refusal) if refusal.status.is_redirection() => {
                     path = self.redirected(&refusal.location().unwrap_or_default())?;
                 }
@@ -293,7 +295,8 @@ impl Hub {
         let mut commit = None;
         for _ in 0..=MAX_REDIRECTS {
             let request = self.request(Method::HEAD, &asked, permissions);
-            // Bytes as they are: the length of a compressed answer is another.
+            // Requests uncompressed bytes, because a compressed answer has another
+            // length than the file.
             let request = request.header(header::ACCEPT_ENCODING, "identity");
             let answer = self.send(request).await?;
             let text = |name: &str| Some(answer.headers().get(name)?.to_str().ok()?.to_owned());
@@ -329,7 +332,7 @@ impl Hub {
         Err(self.too_many_redirects())
     }
 
-    /// Reads the first byte of a file with these permissions.
+    /// Checks that the first byte of a file can be read with these permissions.
     pub(super) async fn prove(
         &self,
         revision: &Revision,
@@ -382,7 +385,7 @@ impl Hub {
             let location = location.unwrap_or_default();
             request = match location.starts_with('/') && !location.starts_with("//") {
                 true => self.request(Method::GET, &self.redirected(location)?, permissions),
-                // The storage, which does not get the client's permissions.
+                // The storage server does not receive the client's credentials.
                 false => self.client.get(location),
             };
         }
@@ -414,8 +417,8 @@ impl Hub {
         }
     }
 
-    /// Returns the path that a relative redirect leads to. Others are not
-    /// followed: the client's permissions are for this hub.
+    /// Returns the path that a relative redirect leads to. A redirect to another server
+    /// is an error, because the client's credentials are meant for this hub only.
     fn redirected(&self, location: &str) -> Result<String, Refusal> {
         let is_here = location.starts_with('/') && !location.starts_with("//");
         let uri: Option<Uri> = location.parse().ok().filter(|_| is_here);
@@ -451,15 +454,15 @@ impl Hub {
     }
 }
 
-/// Returns the name of bytes that a hub knows by `tag`. It is of one repository: the
-/// hub's word for a tag is not trusted in another one. A tag that is no SHA-256 may be
-/// that of several files of a repository.
+/// Returns the identity of a file to which the hub gives the ETag `tag`. It includes
+/// the repository, because an ETag is not trusted across repositories, and the path
+/// unless the ETag is a SHA-256, because several files may share any other ETag.
 pub(super) fn identity(repository: &Repository, path: &str, tag: &str, len_bytes: u64) -> String {
     let is_sha256 = tag.len() == 64 && tag.bytes().all(|byte| byte.is_ascii_hexdigit());
     let prefix = repository.prefix();
     match is_sha256 {
         true => format!("{prefix} {tag} {len_bytes}"),
-        // No repository's name ends with a slash.
+        // No repository's name ends with a slash, so the two formats cannot collide.
         false => format!("{prefix}/ {tag} {len_bytes} {path}"),
     }
 }
@@ -476,8 +479,8 @@ fn client(
         .proxy(proxy)
         .user_agent(concat!("zstn/", env!("CARGO_PKG_VERSION")))
         .http1_only()
-        // Clients follow redirects themselves, and keep their permissions from
-        // other servers.
+        // Redirects are passed to the client or followed by `Hub`, which does not send
+        // the client's credentials to other servers.
         .redirect(Policy::none())
         .referer(false)
         .connect_timeout(http.connect_timeout)

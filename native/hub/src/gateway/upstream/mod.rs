@@ -1,4 +1,4 @@
-//! The hub, or the folder of repositories, that has the packed files.
+//! The hub, or the folder of repositories, that holds the packed files.
 
 use std::sync::Arc;
 
@@ -26,32 +26,32 @@ pub(super) use hub::{Hub, Loaded};
 use planned::Planned;
 pub(super) use refusal::Refusal;
 
-/// The source of files and of the lists of them.
+/// The source of the files and file lists that the gateway shows.
 #[derive(Debug)]
 pub(super) enum Upstream {
     Hub(Box<Hub>),
     Folder(Arc<Folder>),
 }
 
-/// The permissions of a client, which are its own: they are passed on with its
-/// requests and forgotten with them.
+/// The credentials of a client. They accompany the upstream requests made for that
+/// client and are dropped with its request.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub(super) struct Permissions(Option<HeaderValue>);
 
-/// A file that is there and may be read.
+/// A file that exists and that the client may read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Entry {
-    /// The commit that it is from.
+    /// The commit that the file was looked up in, if known.
     pub(super) commit: Option<String>,
-    /// The name of its bytes: no others have it.
+    /// Identifies the bytes of the file; different bytes have different identities.
     pub(super) identity: String,
     pub(super) len_bytes: u64,
 }
 
-/// A page of a list.
+/// A page of a file list.
 pub(super) struct Page {
     entries: PageEntries,
-    /// Path and query of the next page.
+    /// Path and query of the next page, if there is one.
     pub(super) next: Option<String>,
 }
 
@@ -61,7 +61,7 @@ enum PageEntries {
 }
 
 impl Page {
-    /// Returns the next entries: no more than are worth keeping in memory.
+    /// Returns the next entries. A hub's list is returned in groups of limited size.
     pub(super) async fn group(&mut self) -> Result<Vec<Value>, Refusal> {
         match &mut self.entries {
             PageEntries::Whole(entries) => Ok(std::mem::take(entries)),
@@ -69,7 +69,7 @@ impl Page {
         }
     }
 
-    /// Returns whether all entries have been taken.
+    /// Returns whether all entries have been returned.
     pub(super) fn is_over(&self) -> bool {
         match &self.entries {
             PageEntries::Whole(entries) => entries.is_empty(),
@@ -103,7 +103,8 @@ impl Upstream {
         }
     }
 
-    /// Returns the repositories of plans whose results are in a folder.
+    /// Returns an upstream for the repositories of `rows`, whose packed files are in
+    /// the folder `results`.
     pub(super) fn planned(
         results: &Location,
         rows: Vec<Row>,
@@ -116,7 +117,7 @@ impl Upstream {
         Ok(Self::Folder(Arc::new(Folder::planned(planned, http))))
     }
 
-    /// Returns whether files are on another machine.
+    /// Returns whether the files are on another machine.
     pub(super) fn is_remote(&self) -> bool {
         match self {
             Self::Hub(_) => true,
@@ -124,7 +125,8 @@ impl Upstream {
         }
     }
 
-    /// Returns the name of the bytes of a file that the upstream knows by `tag`.
+    /// Returns the identity of the bytes of a file with the upstream's ETag or version
+    /// `tag`.
     pub(super) fn identity(
         &self,
         repository: &Repository,
@@ -138,7 +140,7 @@ impl Upstream {
         }
     }
 
-    /// Returns what `GET /api/…/OWNER/NAME` is answered with.
+    /// Returns the response to `GET /api/…/OWNER/NAME`.
     pub(super) async fn info(
         &self,
         repository: &Repository,
@@ -172,7 +174,7 @@ impl Upstream {
         }
     }
 
-    /// Returns those of `paths` that exist.
+    /// Returns the entries of those `paths` that exist.
     pub(super) async fn paths_info(
         &self,
         revision: &Revision,
@@ -189,7 +191,8 @@ impl Upstream {
         }
     }
 
-    /// Finds out whether a file is there, and may be read with `permissions`.
+    /// Returns the entry of a file if it exists and may be looked up with
+    /// `permissions`.
     pub(super) async fn look(
         &self,
         revision: &Revision,
@@ -202,9 +205,9 @@ impl Upstream {
         }
     }
 
-    /// Proves that a file's bytes may be read with `permissions`, by reading one of them.
-    /// That a file is there and may be looked at is no proof: a pointer to an object can
-    /// be copied into any repository.
+    /// Checks that a file's bytes may be read with `permissions`. An entry is no proof
+    /// of that: any user can copy an LFS pointer to another user's object into a
+    /// repository.
     pub(super) async fn prove(
         &self,
         revision: &Revision,
@@ -214,12 +217,12 @@ impl Upstream {
     ) -> Result<(), Refusal> {
         match self {
             Self::Hub(hub) => hub.prove(revision, path, entry, permissions).await,
-            // Everybody may read all of it.
+            // Every client may read every file of a folder.
             Self::Folder(_) => Ok(()),
         }
     }
 
-    /// Opens a file that was looked at, blocking.
+    /// Opens a file that was looked up. Blocks.
     pub(super) fn open(
         &self,
         revision: &Revision,

@@ -1,4 +1,4 @@
-//! Requests that a hub answers by itself.
+//! Requests that are passed to the hub unchanged.
 
 use std::io;
 use std::time::Duration;
@@ -11,7 +11,8 @@ use hyper::body::Incoming;
 
 use super::{Hub, Refusal};
 
-/// Headers of one connection, which are not passed on (RFC 9110, section 7.6.1).
+/// Headers that concern a single connection and are not passed on (RFC 9110, section
+/// 7.6.1).
 const OF_CONNECTION: [HeaderName; 9] = [
     header::CONNECTION,
     header::HOST,
@@ -25,8 +26,8 @@ const OF_CONNECTION: [HeaderName; 9] = [
 ];
 
 impl Hub {
-    /// Passes a request on, and its answer back. A client that sends nothing of its
-    /// body for too long breaks it off.
+    /// Passes a request to the hub and returns its answer. Fails if the client sends
+    /// nothing of its body for the idle timeout.
     pub(in super::super) async fn pass(&self, request: Request<Incoming>) -> Response {
         let (parts, body) = request.into_parts();
         let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
@@ -46,7 +47,7 @@ impl Hub {
             Err(error) => return Refusal::unanswered(&self.endpoint, &error).answer().0,
         };
         let (status, mut headers) = (answer.status(), end_to_end(answer.headers().clone()));
-        // Which pages may read answers is for the gateway to say.
+        // The gateway decides which pages may read answers.
         let names: Vec<_> = headers.keys().cloned().collect();
         for name in names {
             if name.as_str().starts_with("access-control-") {
@@ -61,7 +62,7 @@ impl Hub {
     }
 }
 
-/// Returns the pieces of a body, each within `limit`.
+/// Returns the chunks of a body. Fails if a chunk takes longer than `limit` to arrive.
 fn patient(body: Incoming, limit: Duration) -> impl futures_util::Stream<Item = io::Result<Bytes>> {
     let pieces = Body::new(body).into_data_stream();
     stream::try_unfold(pieces, move |mut pieces| async move {
@@ -72,7 +73,7 @@ fn patient(body: Incoming, limit: Duration) -> impl futures_util::Stream<Item = 
     })
 }
 
-/// Drops the headers of one connection.
+/// Removes the headers that concern a single connection.
 fn end_to_end(mut headers: HeaderMap) -> HeaderMap {
     let named = headers.get_all(header::CONNECTION).iter();
     let named: Vec<String> = named

@@ -1,4 +1,4 @@
-//! The repositories of plans, as they are in a folder of results.
+//! The repositories of plans, backed by a folder of results.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, PoisonError};
@@ -11,22 +11,23 @@ use zstn::source::{FileSource, HttpOptions, Source};
 use zstn::{Engine, Error, Location, Result, Sink, UnpackOptions};
 use zstn_serve::path::packed_name;
 
-/// The files of plans that are done. A container is shown as `X.zstn`; a difference as
-/// the `X.safetensors` that it restores, which is restored whole when it is first read.
+/// The packed files of plans. A container is shown as `X.zstn`. A delta is shown as the
+/// `X.safetensors` that it restores, which is restored whole on its first read.
 #[derive(Debug)]
 pub(super) struct Planned {
     results: Results,
     http: HttpOptions,
-    /// Rows by the prefix of their repository and their path.
+    /// Rows by repository prefix, then by path.
     rows: HashMap<String, BTreeMap<String, Row>>,
-    /// Entries that have been read. They never change.
+    /// Entries that have been read from the results. They never change.
     done: Mutex<HashMap<String, Done>>,
     restored: RestoredFiles,
 }
 
 impl Planned {
-    /// Shows `rows`, of which those in `results` are packed. Restored files take at most
-    /// `restored_bytes` in the folder for temporary files, or the largest of them.
+    /// Creates the repositories of `rows`, which show only the files that are packed in
+    /// `results`. Restored files take at most `restored_bytes` in the folder for
+    /// temporary files, unless a single file is larger.
     pub(super) fn new(
         results: Results,
         rows: Vec<Row>,
@@ -47,8 +48,8 @@ impl Planned {
         })
     }
 
-    /// Returns the files of a repository that are done, or `None` for one that no plan
-    /// has.
+    /// Returns the packed files of a repository, or `None` if no plan contains the
+    /// repository.
     pub(super) fn list(&self, prefix: &str) -> Result<Option<BTreeMap<String, File>>> {
         let Some(rows) = self.rows.get(prefix) else {
             return Ok(None);
@@ -99,7 +100,7 @@ impl Planned {
             return Ok((source, version(row)));
         }
         let restored = self.restored(&row.key, &row.bases)?;
-        // Open, it stays readable when its place is needed.
+        // The open file stays readable even if the cache removes it.
         let source = FileSource::open(restored.path())?;
         Ok((Box::new(source), version(row)))
     }
@@ -120,8 +121,8 @@ impl Planned {
         Ok(done)
     }
 
-    /// Returns the restored file of a key with these bases. That of its base is kept like
-    /// any other, so that all differences from it share it.
+    /// Returns the restored file of a key with these bases. Restored bases are cached
+    /// too, so that all deltas from a base share it.
     fn restored(&self, key: &str, bases: &[String]) -> Result<Restored> {
         if bases.iter().any(|base| base == key) {
             return Err(Error::Usage(format!(
@@ -157,13 +158,14 @@ impl Planned {
     }
 }
 
-/// Returns the version of a file. The SHA-256 in a plan is a claim until the file has been
-/// restored, and no client takes a version for one.
+/// Returns the version of a file. It has a prefix that keeps clients from mistaking it
+/// for a SHA-256, because the SHA-256 in a plan is unverified until the file has been
+/// restored.
 fn version(row: &Row) -> String {
     format!("zstn-{}", row.key)
 }
 
-/// Returns the path that a container is shown at.
+/// Returns the path under which a container is shown.
 fn packed_path(path: &str) -> String {
     let (folder, name) = path
         .rsplit_once('/')

@@ -1,4 +1,4 @@
-//! Answers that say no, as hubs give them.
+//! Error answers in the format of a hub.
 
 use std::error::Error as _;
 
@@ -10,7 +10,7 @@ use zstn_net::{proxy, shown};
 
 use zstn::Error;
 
-/// Headers by which clients tell refusals apart.
+/// Headers of an upstream refusal that are passed to the client.
 const PASSED: [HeaderName; 5] = [
     HeaderName::from_static("x-error-code"),
     HeaderName::from_static("x-error-message"),
@@ -19,7 +19,7 @@ const PASSED: [HeaderName; 5] = [
     header::RETRY_AFTER,
 ];
 
-/// The reason for which a request is not answered with what it asks for.
+/// The reason why a request is refused, and the answer that reports it.
 #[derive(Debug, Clone)]
 pub(in super::super) struct Refusal {
     pub(in super::super) status: StatusCode,
@@ -28,14 +28,15 @@ pub(in super::super) struct Refusal {
     about: About,
 }
 
-/// The subject of a refusal.
+/// The subject of a refusal, which decides whether the remaining files can still be
+/// listed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum About {
-    /// The request, or the upstream.
+    /// The request or the upstream.
     Request,
-    /// One file, which is damaged.
+    /// A single file, which is damaged.
     File,
-    /// One file, which does not restore a safetensors file by itself.
+    /// A single file, which does not restore a safetensors file on its own.
     Unsupported,
 }
 
@@ -49,13 +50,13 @@ impl Refusal {
         }
     }
 
-    /// Adds a hub's word for the reason.
+    /// Adds the error code that a hub would give.
     pub(super) fn code(mut self, code: &'static str) -> Self {
         self.insert("x-error-code", code);
         self
     }
 
-    /// Refuses one file, which is not what it should be.
+    /// Returns the refusal for a file that is damaged.
     pub(in super::super) fn of_file(path: &str, reason: &str) -> Self {
         Self {
             about: About::File,
@@ -68,7 +69,8 @@ impl Refusal {
         Self::new(StatusCode::NOT_FOUND, message).code("EntryNotFound")
     }
 
-    /// Takes over an upstream's refusal.
+    /// Returns the refusal for an upstream's error answer, with its status and its
+    /// error headers.
     pub(super) fn of_answer(status: StatusCode, headers: &HeaderMap, body: &str) -> Self {
         let told = headers.get("x-error-message").map(HeaderValue::as_bytes);
         let told = told.map(String::from_utf8_lossy);
@@ -81,7 +83,8 @@ impl Refusal {
         refusal
     }
 
-    /// Returns the refusal for an upstream that does not answer.
+    /// Returns the refusal for an upstream that cannot be reached or does not answer in
+    /// time.
     pub(super) fn unanswered(endpoint: &str, error: &reqwest::Error) -> Self {
         let mut reason = String::new();
         let mut cause = error.source();
@@ -106,30 +109,29 @@ impl Refusal {
         )
     }
 
-    /// Returns whether there is no such file, as opposed to no such repository or
+    /// Returns whether the file does not exist, as opposed to its repository or
     /// revision.
     pub(in super::super) fn is_no_entry(&self) -> bool {
         let code = self.headers.get("x-error-code");
         self.status == StatusCode::NOT_FOUND && code.is_none_or(|code| code == "EntryNotFound")
     }
 
-    /// Returns whether a file is not one that restores a safetensors file by
-    /// itself.
+    /// Returns whether the file does not restore a safetensors file on its own.
     pub(in super::super) fn is_unsupported(&self) -> bool {
         self.about == About::Unsupported
     }
 
-    /// Returns whether one file cannot be had, as opposed to the upstream.
+    /// Returns whether the refusal concerns a single file, as opposed to the upstream.
     pub(in super::super) fn is_of_file(&self) -> bool {
         self.about != About::Request || [401, 403, 404].contains(&self.status.as_u16())
     }
 
-    /// Returns whether another try may succeed.
+    /// Returns whether another attempt may succeed.
     pub(super) fn may_pass(&self) -> bool {
         self.status == StatusCode::TOO_MANY_REQUESTS || self.status.is_server_error()
     }
 
-    /// Returns where a redirect leads.
+    /// Returns the address that a redirect leads to.
     pub(super) fn location(&self) -> Option<String> {
         let location = self.headers.get(header::LOCATION)?;
         Some(location.to_str().ok()?.to_owned())
@@ -141,7 +143,7 @@ impl Refusal {
         }
     }
 
-    /// Returns the answer, and the length of its body.
+    /// Returns the response and the length of its body.
     pub(in super::super) fn answer(mut self) -> (Response, u64) {
         let line: String = self.message.chars().map(plain).collect();
         if !self.headers.contains_key("x-error-message") {
@@ -158,7 +160,7 @@ impl Refusal {
     }
 }
 
-/// Replaces what a header must not have.
+/// Replaces characters that a header must not contain with spaces.
 fn plain(character: char) -> char {
     match character {
         ' '..='~' => character,

@@ -1,4 +1,4 @@
-//! The repositories in a folder, local or in an object store.
+//! The repositories in a local or object-store folder, or of plans.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -13,20 +13,20 @@ use zstn::source::{FileSource, HttpOptions, Source};
 use zstn::{Error, Location, Result};
 use zstn_serve::root::Root;
 
-/// The time for which a list of files in an object store is used again.
+/// How long the file list of a remote folder is reused.
 const STORE_LIST_AGE: Duration = Duration::from_secs(10);
 
-/// The most lists that are kept.
+/// Maximum number of cached lists.
 const MAX_LISTS: usize = 1000;
 
-/// The most files of a repository.
+/// Maximum number of files in a local repository.
 const MAX_FILES: usize = 100_000;
 
-/// The most folders within each other that are looked into.
+/// Maximum depth of nested folders that are listed.
 const MAX_DEPTH: usize = 32;
 
-/// The place of the repositories: `OWNER/NAME/…`, those of other kinds in
-/// `datasets` and `spaces`.
+/// Lists and opens the files of repositories. Models are in `OWNER/NAME/…`, other
+/// repositories in `datasets/` and `spaces/`.
 #[derive(Debug)]
 pub(super) struct Repositories {
     place: Place,
@@ -37,15 +37,15 @@ pub(super) struct Repositories {
 #[derive(Debug)]
 enum Place {
     Local(Root),
-    /// The address of a folder in an object store, with a slash at its end.
+    /// The address of a folder in an object store, with a trailing slash.
     Store(String),
     Planned(Box<Planned>),
 }
 
-/// The files of a repository.
+/// The files of one repository.
 #[derive(Debug)]
 pub(super) struct FileList {
-    /// A digest of the list, as long as the name of a commit.
+    /// A digest of the list, as long as a commit name.
     pub(super) commit: String,
     pub(super) files: BTreeMap<String, File>,
 }
@@ -53,7 +53,7 @@ pub(super) struct FileList {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct File {
     pub(super) len_bytes: u64,
-    /// Differs between versions of the file.
+    /// Changes when the file is replaced or modified.
     pub(super) version: String,
 }
 
@@ -95,8 +95,7 @@ impl Repositories {
         !matches!(self.place, Place::Local(_))
     }
 
-    /// Returns the files of a repository, or `None` if there is no such repository.
-    /// Blocks.
+    /// Returns the files of a repository, or `None` if it does not exist. Blocks.
     pub(super) fn list(&self, repository: &Repository) -> Result<Option<Arc<FileList>>> {
         let lock = || self.lists.lock().unwrap_or_else(PoisonError::into_inner);
         let is_fresh = |listed: &Instant| self.is_remote() && listed.elapsed() < STORE_LIST_AGE;
@@ -162,7 +161,7 @@ impl Repositories {
     }
 }
 
-/// Returns the version of a local file: files that are replaced have another.
+/// Returns the version of a local file, made from its length and modification time.
 fn local_version(len_bytes: u64, modified: SystemTime) -> String {
     let since = modified.duration_since(UNIX_EPOCH);
     format!(
@@ -171,14 +170,15 @@ fn local_version(len_bytes: u64, modified: SystemTime) -> String {
     )
 }
 
-/// Returns the version of an object with this entity tag.
+/// Returns the version of an object with this ETag.
 fn stored_version(len_bytes: u64, tag: Option<&str>) -> String {
     let tag = tag.unwrap_or_default().chars();
     let tag: String = tag.filter(char::is_ascii_alphanumeric).collect();
     format!("{len_bytes:x}-{tag}")
 }
 
-/// Returns the files below a folder but for hidden ones, and links out of it.
+/// Returns the files below a folder, without hidden files and links that lead out of
+/// `root`.
 fn local(root: &Root, prefix: &str) -> Result<Option<BTreeMap<String, File>>> {
     let folder = root.folder().join(prefix);
     if !root.follow(&folder).is_ok_and(|real| real.is_dir()) {
@@ -198,8 +198,8 @@ fn walk(
 ) -> io::Result<()> {
     for entry in folder.read_dir()? {
         let name = entry?.file_name();
-        // A name that is not a text has no address; `.gitattributes` is a file that
-        // clients expect.
+        // A name that is not UTF-8 has no address. `.gitattributes` is shown because
+        // clients expect it.
         let Some(name) = name.to_str() else { continue };
         if name.starts_with('.') && name != ".gitattributes" {
             continue;
@@ -208,12 +208,12 @@ fn walk(
         let Ok(real) = root.follow(&path) else {
             continue;
         };
-        // A file may be removed while the folder is listed.
+        // A file that was removed while the folder was listed is skipped.
         let Ok(metadata) = real.metadata() else {
             continue;
         };
         let name = format!("{prefix}{name}");
-        // A link may lead to a folder that it is in.
+        // A link may lead to a folder that contains it.
         if metadata.is_dir() && above.len() < MAX_DEPTH && !above.contains(&real) {
             above.push(real);
             walk(root, &path, &format!("{name}/"), above, files)?;

@@ -1,4 +1,4 @@
-//! Restored files on disk, as many as a limit allows.
+//! A cache of restored files on disk.
 
 use std::collections::HashMap;
 use std::fs;
@@ -9,8 +9,8 @@ use tempfile::TempDir;
 
 use zstn::{Error, Result};
 
-/// A restored file. It is removed when nobody has it any more, and the cache does not
-/// keep it.
+/// A restored file. It is removed from disk once neither the cache nor any reader holds
+/// it.
 pub(super) type Restored = Arc<RestoredFile>;
 
 #[derive(Debug)]
@@ -27,18 +27,18 @@ impl RestoredFile {
 
 impl Drop for RestoredFile {
     fn drop(&mut self) {
-        // With the folder at the latest.
+        // If this fails, the file is removed with the temporary folder.
         let _ = fs::remove_file(&self.path);
     }
 }
 
-/// Files by key, the one used last at the end.
+/// A least-recently-used cache of restored files; the most recently used is last.
 #[derive(Debug)]
 pub(super) struct RestoredFiles {
     folder: TempDir,
     max_bytes: u64,
     kept: Mutex<Vec<(String, Restored)>>,
-    /// Held by those who restore a key.
+    /// One lock per key that is being restored.
     locks: Mutex<HashMap<String, Arc<Mutex<()>>>>,
 }
 
@@ -53,8 +53,8 @@ impl RestoredFiles {
         })
     }
 
-    /// Returns the file of a key, which `restore` writes if it is not there. Others who
-    /// want the same one wait for it.
+    /// Returns the file of a key. If it is missing, `restore` writes it to the given
+    /// path. Concurrent callers with the same key wait for the first one.
     pub(super) fn get(
         &self,
         key: &str,
@@ -75,7 +75,8 @@ impl RestoredFiles {
             }
         };
         let mut locks = self.locks.lock().unwrap_or_else(PoisonError::into_inner);
-        // The map and this call have it: nobody waits.
+        // The lock is held by the map and this call alone, so no other call waits for
+        // it.
         if Arc::strong_count(&lock) == 2 {
             locks.remove(key);
         }
@@ -135,12 +136,12 @@ mod tests {
         let second = get(&files, "b", &mut made).path().to_owned();
         get(&files, "a", &mut made);
         get(&files, "c", &mut made);
-        // `b` was used longest ago; `a` is still there.
+        // `b` is the least recently used; `a` is still held.
         assert!(!second.exists() && first.path().exists());
         get(&files, "b", &mut made);
         get(&files, "d", &mut made);
         assert_eq!(made, 5);
-        // Out of the cache, it stays for whom has it.
+        // A file that the cache has dropped exists as long as it is held.
         assert!(first.path().exists());
         let path = first.path().to_owned();
         drop(first);

@@ -1,4 +1,4 @@
-//! A file of a folder as it is.
+//! Answers with files of a folder as they are.
 
 use std::io;
 use std::ops::Range;
@@ -17,12 +17,12 @@ use crate::gateway::request::Revision;
 use zstn::source::Source;
 use zstn_serve::answer::{About, begin};
 
-/// Bytes that are read at a time.
+/// Number of bytes that are read at once.
 const CHUNK_BYTES: u64 = 1 << 20;
 
 impl Folder {
-    /// Returns the answer about a file that was looked at, and the length of its
-    /// body.
+    /// Returns the answer to a request for a file that was looked up, and the length of
+    /// its body.
     pub(in super::super) async fn send(
         self: &Arc<Self>,
         revision: &Revision,
@@ -61,7 +61,7 @@ impl Folder {
     }
 }
 
-/// Returns the tag of a file in a folder.
+/// Returns the ETag of a file in a folder.
 fn tag(entry: &Entry) -> ETag {
     let version = entry.identity.rsplit(' ').next().unwrap_or_default();
     let tag = format!("\"{version}\"").parse();

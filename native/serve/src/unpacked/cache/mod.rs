@@ -1,5 +1,4 @@
-//! Decoded tensors: those that requests read, and those kept for the next
-//! range of them.
+//! A cache of decoded tensors, which includes those being read.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,50 +15,51 @@ mod state;
 #[cfg(test)]
 mod tests;
 
-/// A part of a tensor: number of the file, number of the tensor in it, and the first
-/// byte of the part. A part is a whole tensor or a block of its rows.
+/// A span of a tensor: the number of the file, the number of the tensor in it, and the
+/// first byte of the span. A span is a whole tensor or a block of its rows.
 pub(super) type Key = (u64, usize, u64);
 
-/// The bytes, or why there are none.
+/// The decoded bytes or an error message.
 type Outcome = Result<Arc<Vec<u8>>, String>;
 
 type Sender = watch::Sender<Option<Outcome>>;
 type Receiver = watch::Receiver<Option<Outcome>>;
 
-/// Decodes one tensor; called again where its bytes had to be dropped.
+/// Decodes one span. Called again if its bytes have been dropped.
 pub(super) type Decode = Arc<dyn Fn() -> Result<Vec<u8>, String> + Send + Sync>;
 
-/// Decodes tensors when they are asked for, off the threads that answer;
-/// requests for one tensor share the work.
+/// Decodes tensors on request, on blocking threads. Concurrent requests for one tensor
+/// share the work.
 ///
-/// All tensors in memory together take at most `limit_bytes`. One that is longer is
-/// decoded alone, up to `max_bytes`, and dropped with its last reader. A tensor is decoded when there is room for it next to
-/// those that are being read, and what nobody reads is dropped for it, the one
-/// used longest ago first. A reader that is slow loses its claim to a tensor
-/// while others wait for room, so that everybody gets on; what it has not read
-/// by then is decoded again when it comes back.
+/// All tensors in memory take at most `limit_bytes` together. A longer one is decoded
+/// alone, up to `max_bytes`, and dropped with its last reader. A tensor is decoded when
+/// it fits in addition to the tensors being read; tensors without readers are dropped
+/// to make space, the least recently used first. While others wait for memory, a slow
+/// reader loses its claim to a tensor, so that all readers make progress; if the tensor
+/// is dropped, it is decoded again when the slow reader continues.
 pub struct DecodedTensors {
     limit_bytes: u64,
     max_bytes: u64,
-    /// `limit_bytes` in units of `unit_bytes`; tensors that are read or
-    /// decoded hold theirs. First come, first served.
+    /// Permits for `limit_bytes` in units of `unit_bytes`, granted in order. A tensor
+    /// that is being decoded or read holds permits for its length.
     room: Arc<Semaphore>,
     room_units: u32,
     unit_bytes: u64,
-    /// Limits the tensors decoded at a time.
+    /// Limits how many tensors are decoded concurrently.
     turns: Arc<Semaphore>,
-    /// Tensors that are begun for a request before it gets to them.
+    /// Number of tensors that are decoded ahead of the one that a request reads.
     ahead: usize,
     patience: Patience,
     state: Mutex<State>,
 }
 
-/// Time that a tensor stays with its readers while others wait for room.
+/// How long readers keep their claim to a tensor while others wait for memory.
 #[derive(Debug, Clone, Copy)]
 pub struct Patience {
-    /// Since the last of its bytes was read.
+    /// Since it was last read from.
     pub(super) unread: Duration,
-    /// Since it was decoded, and at least as long as that took.
+    /// Since it was decoded. If decoding took longer than this, the decoding time
+    /// applies.
     pub(super) in_all: Duration,
 }
 
@@ -74,11 +74,11 @@ impl Default for Patience {
 
 impl DecodedTensors {
     pub fn new(limit_bytes: u64, patience: Patience) -> Self {
-        // A million units are fine enough, and a semaphore can count them.
+        // A million units are fine-grained enough, and a semaphore can count them.
         let unit_bytes = (limit_bytes >> 20).max(1);
         let room_units =
             u32::try_from(limit_bytes / unit_bytes).map_or(u32::MAX, |units| units.max(1));
-        // Decoding keeps a processor busy.
+        // Decoding is CPU-bound, so there is one turn per core.
         let turns = std::thread::available_parallelism().map_or(2, usize::from);
         Self {
             limit_bytes,
@@ -93,18 +93,18 @@ impl DecodedTensors {
         }
     }
 
-    /// Refuses what has to be decoded as a whole and is longer than `max_bytes`.
+    /// Refuses spans that are longer than `max_bytes`.
     pub fn with_max_tensor(mut self, max_bytes: u64) -> Self {
         self.max_bytes = max_bytes;
         self
     }
 
-    /// Returns the length of the longest part of a tensor that is decoded.
+    /// Returns the length of the longest span that is decoded, in bytes.
     pub(super) fn max_bytes(&self) -> u64 {
         self.max_bytes
     }
 
-    /// Runs a task that reads for a tensor, when it is its turn.
+    /// Runs a blocking task that reads for a tensor when its turn comes.
     pub(super) async fn turn<T: Send + 'static>(
         &self,
         task: impl FnOnce() -> T + Send + 'static,
@@ -118,33 +118,34 @@ impl DecodedTensors {
         result.map_err(std::io::Error::other)
     }
 
-    /// Decodes up to `turns` tensors at a time, and begins `ahead` of them before
-    /// a request gets to them: for packed files on another machine, where
-    /// decoding is mostly waiting.
+    /// Decodes up to `turns` tensors concurrently, and starts `ahead` tensors before a
+    /// request reads them. This suits packed files on another machine, where decoding
+    /// mostly waits.
     pub fn with_turns(mut self, turns: usize, ahead: usize) -> Self {
         self.turns = Arc::new(Semaphore::new(turns));
         self.ahead = ahead;
         self
     }
 
-    /// Returns the number of tensors that are begun before a request gets to them.
+    /// Returns the number of tensors that are decoded ahead of the one that a request
+    /// reads.
     pub(super) fn ahead(&self) -> usize {
         self.ahead
     }
 
-    /// Returns the length of the tensors in memory, in bytes.
+    /// Returns the memory for decoded tensors, in bytes.
     pub fn held_bytes(&self) -> u64 {
         self.state().held_bytes()
     }
 
-    /// Returns a reader of the tensor `key` of `len_bytes`; nothing is decoded
-    /// before its bytes are asked for.
+    /// Returns a reader of the span `key` of `len_bytes`. Decoding starts when its
+    /// bytes are first requested.
     pub(super) fn reading(self: &Arc<Self>, key: Key, len_bytes: u64, decode: Decode) -> Reading {
         Reading::new(Arc::clone(self), key, len_bytes, decode)
     }
 
-    /// Units of room for a tensor: all of them for one that is larger than
-    /// the limit, so that it is the only one.
+    /// Returns the permits for a tensor. A tensor longer than the limit needs all of
+    /// them, so that it is the only one.
     fn units(&self, len_bytes: u64) -> u32 {
         let units = len_bytes.div_ceil(self.unit_bytes);
         u32::try_from(units).map_or(self.room_units, |units| units.clamp(1, self.room_units))
@@ -155,8 +156,8 @@ impl DecodedTensors {
         room.try_acquire_many_owned(self.units(len_bytes)).ok()
     }
 
-    /// Decodes, once there is room and it is this tensor's turn, if somebody
-    /// still waits.
+    /// Decodes a tensor once there is memory and a turn for it, unless all readers have
+    /// left.
     async fn fill(
         self: Arc<Self>,
         (key, id): (Key, u64),
@@ -178,7 +179,8 @@ impl DecodedTensors {
         let Ok(turn) = Arc::clone(&self.turns).acquire_owned().await else {
             return;
         };
-        // Entries that everybody left are gone, and nobody listens here.
+        // If all readers have left, the entry has been removed and its outcome is not
+        // needed.
         if sender.is_closed() || !self.state().begin(key, id, room, self.limit_bytes) {
             return;
         }
@@ -195,7 +197,7 @@ impl DecodedTensors {
         });
     }
 
-    /// Waits in line, and takes room back from readers that are slow.
+    /// Waits for permits in order, and takes permits back from slow readers.
     async fn wait_for_room(&self, len_bytes: u64) -> Option<OwnedSemaphorePermit> {
         let room = Arc::clone(&self.room).acquire_many_owned(self.units(len_bytes));
         tokio::pin!(room);

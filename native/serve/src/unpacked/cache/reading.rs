@@ -1,19 +1,19 @@
-//! One request's use of one tensor.
+//! One request's reader of one span.
 
 use std::sync::Arc;
 
 use super::state::Entered;
 use super::{Decode, DecodedTensors, Key, Sender};
 
-/// A reader of a tensor. While it reads on, the tensor stays; if it pauses and
-/// others need the memory, the tensor is decoded again when its bytes are next
-/// asked for.
+/// A reader of a span. The tensor stays in memory while the reader makes progress. If
+/// the reader pauses and others need the memory, the tensor may be dropped. It is
+/// decoded again when its bytes are requested next.
 pub(in super::super) struct Reading {
     cache: Arc<DecodedTensors>,
     key: Key,
     len_bytes: u64,
     decode: Decode,
-    /// The entry that counts this one as a user.
+    /// The entry that counts this reader.
     entry: Option<u64>,
 }
 
@@ -33,21 +33,20 @@ impl Reading {
         }
     }
 
-    /// Returns the bytes of the tensor, which may have to be decoded. They
-    /// are counted for as long as the tensor stays: copy what is needed, and
-    /// drop them before anything is waited for.
+    /// Returns the bytes of the span, decoding them if necessary. The cache counts them
+    /// only while the entry exists, so copy the needed bytes and drop the rest before
+    /// awaiting anything.
     pub(in super::super) async fn bytes(&mut self) -> Result<Arc<Vec<u8>>, String> {
         let (outcome, was_mine) = self.outcome().await;
         match outcome {
-            // Somebody else may have failed for reasons of their own, such as what
-            // they may read.
+            // Another reader's attempt may have failed for reasons of its own, such as
+            // its permissions.
             Err(_) if !was_mine => self.outcome().await.0,
             outcome => outcome,
         }
     }
 
-    /// Waits for the bytes. Returns also whether it was this reader that decoded
-    /// them.
+    /// Waits for the bytes. Also returns whether this reader started decoding them.
     async fn outcome(&mut self) -> (Result<Arc<Vec<u8>>, String>, bool) {
         let mut entered = self.enter();
         let is_mine = entered.sender.is_some();
@@ -61,7 +60,7 @@ impl Reading {
         (outcome, is_mine)
     }
 
-    /// Begins to decode the tensor if there is room for it now.
+    /// Starts to decode the span if there is memory for it without waiting.
     pub(in super::super) fn prefetch(&mut self) {
         if self.entry.is_some() || self.cache.state().has(self.key) {
             return;

@@ -1,4 +1,4 @@
-//! The tensors in memory, and their readers.
+//! The entries of the cache and their readers.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
@@ -11,13 +11,13 @@ use super::{Key, Receiver, Sender};
 #[derive(Default)]
 pub(super) struct State {
     entries: HashMap<Key, Entry>,
-    /// Entries that have room of their own.
+    /// Entries that hold permits.
     claimed: HashSet<Key>,
-    /// Decoded ones that have none, by when they were used last: those that
-    /// are dropped for others.
+    /// Decoded entries without permits, in the order of their last use. These are
+    /// dropped to make space.
     idle: BTreeMap<u64, Key>,
     held_bytes: u64,
-    /// The most that `held_bytes` ever was.
+    /// The maximum that `held_bytes` has reached.
     #[cfg(test)]
     pub(super) most_bytes: u64,
     uses: u64,
@@ -25,14 +25,14 @@ pub(super) struct State {
 }
 
 struct Entry {
-    /// No other entry has it, not even a later one of the same tensor.
+    /// Unique among all entries, including later ones of the same span.
     id: u64,
     len_bytes: u64,
     phase: Phase,
     users: usize,
     used_at: u64,
     read_at: Instant,
-    /// Until then room is not taken back from readers that read on.
+    /// Until then, readers that make progress keep their permits.
     kept_until: Instant,
     room: Option<OwnedSemaphorePermit>,
     outcome: Receiver,
@@ -45,11 +45,11 @@ enum Phase {
     Decoded,
 }
 
-/// The state in which a reader finds a tensor.
+/// The entry that a reader has joined.
 pub(super) struct Entered {
     pub(super) id: u64,
     pub(super) outcome: Receiver,
-    /// For who has to fill a new entry.
+    /// Set if the entry is new and the reader has to fill it.
     pub(super) sender: Option<Sender>,
 }
 
@@ -67,9 +67,8 @@ impl State {
         self.entries.contains_key(&key)
     }
 
-    /// Counts a reader of the tensor, unless it is one of the entry `id`
-    /// already. A decoded one that has lost its room gets some if `room_now`
-    /// has any.
+    /// Adds a reader to the entry of the span, unless it is counted in entry `id`
+    /// already. A decoded entry without permits gets some if `room_now` returns any.
     pub(super) fn enter(
         &mut self,
         key: Key,
@@ -114,7 +113,8 @@ impl State {
         }
     }
 
-    /// Begins to decode the entry `id`, in `room`; `false` if it is gone.
+    /// Marks the entry `id` as being decoded, with the permits `room`. Returns false if
+    /// it has been removed.
     pub(super) fn begin(
         &mut self,
         key: Key,
@@ -137,8 +137,8 @@ impl State {
         true
     }
 
-    /// Notes that the tensor is there, or that it cannot be decoded: such a
-    /// failure is that of all who wait for it, and is not kept.
+    /// Records that decoding has ended. A failure is reported to all current readers
+    /// and not cached.
     pub(super) fn finish(
         &mut self,
         key: Key,
@@ -162,8 +162,8 @@ impl State {
         }
     }
 
-    /// Keeps a tensor without readers for the next one, but not one that is longer than
-    /// all that are kept may be.
+    /// Keeps an entry without readers for later requests, unless it is longer than the
+    /// limit.
     fn leave_to_others(&mut self, key: Key, limit_bytes: u64) {
         match self.entries.get(&key) {
             Some(entry) if entry.len_bytes > limit_bytes => self.remove(key),
@@ -171,7 +171,7 @@ impl State {
         }
     }
 
-    /// One reader less of the entry `id`.
+    /// Removes a reader from the entry `id`.
     pub(super) fn leave(&mut self, key: Key, id: u64, limit_bytes: u64) {
         let Some(entry) = self.entries.get_mut(&key).filter(|entry| entry.id == id) else {
             return;
@@ -180,14 +180,13 @@ impl State {
         match (entry.users, entry.phase) {
             (0, Phase::Waiting) => self.remove(key),
             (0, Phase::Decoded) => self.leave_to_others(key, limit_bytes),
-            // Decoding goes on; who asks meanwhile gets it.
+            // Decoding continues, and new readers can join.
             _ => {}
         }
     }
 
-    /// Takes room from tensors that nobody has read from for `unread`, and
-    /// from those whose readers have had their time. Looks at most once in
-    /// `pause`.
+    /// Takes permits from entries that have not been read from for `unread` and from
+    /// those whose time is over. Does nothing if called again within `pause`.
     pub(super) fn take_back(&mut self, unread: Duration, pause: Duration) {
         let now = Instant::now();
         if self.looked_at.is_some_and(|at| now - at < pause) {
@@ -215,7 +214,7 @@ impl State {
         }
     }
 
-    /// Drops idle tensors until the others are within the limit.
+    /// Drops idle entries until the rest are within the limit.
     fn trim(&mut self, limit_bytes: u64) {
         while self.held_bytes > limit_bytes {
             let Some((_, &key)) = self.idle.first_key_value() else {

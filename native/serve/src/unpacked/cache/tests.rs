@@ -2,13 +2,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
 
-/// Nobody is ever slow.
+/// No reader ever counts as slow.
 const ENDLESS: Patience = Patience {
     unread: Duration::MAX,
     in_all: Duration::from_secs(1 << 20),
 };
 
-/// Everybody is slow who is not reading at this moment.
+/// Every reader counts as slow unless it is reading at this moment.
 const NONE: Patience = Patience {
     unread: Duration::ZERO,
     in_all: Duration::ZERO,
@@ -27,7 +27,7 @@ fn cache(limit_bytes: u64, patience: Patience) -> (Arc<DecodedTensors>, Arc<Atom
     (cache, Arc::default())
 }
 
-/// A reader of a tensor of ten bytes; `count` is how often one was decoded.
+/// Returns a reader of a tensor of ten bytes; `count` counts how often one is decoded.
 fn ten(cache: &Arc<DecodedTensors>, number: usize, count: &Arc<AtomicUsize>) -> Reading {
     let count = Arc::clone(count);
     let decode = move || {
@@ -115,8 +115,8 @@ fn failures_and_panics_are_not_kept() {
     });
 }
 
-/// A reader that goes on is waited for: the other tensor is decoded when the
-/// first reader leaves, and not before.
+/// Checks that a reader that makes progress keeps its memory: the other tensor is
+/// decoded only after the first reader has left.
 #[test]
 fn room_is_waited_for() {
     run(async {
@@ -145,8 +145,8 @@ fn room_is_waited_for() {
     });
 }
 
-/// Many readers that have stopped hold no more than the limit together, and
-/// read on when they like.
+/// Checks that many readers that have stopped stay within the limit together, and can
+/// continue later.
 #[test]
 fn readers_that_stop_lose_their_room_to_others() {
     run(async {
@@ -200,8 +200,8 @@ fn all_get_on_at_once() {
     });
 }
 
-/// Those who give up leave the line, and what nobody waits for any longer is
-/// not decoded.
+/// Checks that a reader that gives up leaves the queue, and that a span without readers
+/// is not decoded.
 #[test]
 fn giving_up_while_waiting_leaves_nothing_behind() {
     run(async {
