@@ -198,7 +198,7 @@ mod tests {
         out[0]
     }
 
-    /// The formula of the format.
+    /// Computes a scaled context with the formula of the format description.
     fn expected(exponent: i32, bias: i32, code: i32) -> u16 {
         let context = 2 * (exponent - bias) - (code - 100) + 16;
         u16::try_from(context.clamp(0, 95)).unwrap()
@@ -209,7 +209,7 @@ mod tests {
         for code in 0..=253u8 {
             for exponent in 0..256u32 {
                 let (e, q) = (i32::try_from(exponent).unwrap(), i32::from(code));
-                // Sign and mantissa are of no account.
+                // Sign and mantissa do not matter.
                 assert_eq!(
                     context::<Bf16>(code, exponent << 7 | 0x807F),
                     expected(e, 127, q)
@@ -231,7 +231,7 @@ mod tests {
     #[test]
     fn the_other_codes() {
         assert_eq!(context::<Bf16>(255, 0x7FC0), 96);
-        // The top six of 7, 10 and 23 bits.
+        // The top six of the 7, 10 and 23 mantissa bits.
         assert_eq!(context::<Bf16>(254, 0x3F81), 97);
         assert_eq!(context::<Bf16>(254, 0xFFFF), 97 + 63);
         assert_eq!(context::<F16>(254, 0x3C10), 98);
