@@ -95,7 +95,7 @@ impl<'a> Blocks<'a> {
         self.block_bytes
     }
 
-    /// Returns the coded blocks, each of which is a zstd frame.
+    /// Returns the coded blocks. Each block is one zstd frame.
     #[must_use]
     pub fn frames(&self) -> &[&'a [u8]] {
         &self.frames

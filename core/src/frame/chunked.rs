@@ -1,5 +1,5 @@
 //! Frame `Z4AIMF01` (docs/formats/z4ai-frames.md 12): the input is divided into
-//! chunks, each of which is stored as byte planes.
+//! chunks, and every chunk is stored as byte planes.
 
 use alloc::borrow::Cow;
 use alloc::vec;

@@ -43,8 +43,8 @@ impl<'a> Delta<'a> {
         })
     }
 
-    /// Returns the length of the reference in bytes, which is also that of the
-    /// result.
+    /// Returns the length in bytes of the reference and of the result, which
+    /// are equal.
     #[must_use]
     pub fn len_bytes(&self) -> u64 {
         self.reference_len_bytes

@@ -10,18 +10,20 @@ use crate::bytes::Cursor;
 use crate::{Error, Result, Rule};
 
 /// The set of frame families that a container may use. The version field of the
-/// container identifies its edition; the discriminants are those of the format.
+/// container identifies its edition. The discriminants match the format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 pub enum Edition {
-    /// Only the frame families that every reader supports, including z4ai.
+    /// Plain containers use only the frame families that every reader supports,
+    /// including z4ai.
     #[default]
     Plain,
-    /// Also the extension frames, which only zstn supports.
+    /// Extended containers may also use extension frames, which only zstn
+    /// supports.
     Extended,
 }
 
 impl Edition {
-    /// Returns the lowest edition whose containers may hold this frame.
+    /// Returns the edition that a container needs in order to hold this frame.
     #[must_use]
     pub fn of_frame(frame: &[u8]) -> Self {
         match Family::recognise(frame) {

@@ -65,7 +65,8 @@ macro_rules! families {
         pub enum Family { $( $(#[$doc])* $family, )* }
 
         impl Family {
-            /// Every family, in the order in which their magics are tried.
+            /// Every family. [`Family::recognise`] tries their magics in this
+            /// order.
             pub const ALL: &[Self] = &[ $( Self::$family, )* ];
 
             /// Returns the magic, the first bytes of a frame.
@@ -249,7 +250,7 @@ families! {
     Auto: auto, "ZARA (auto)" if "standalone-frames";
     /// `ZRT1`: the values inside a `ZSP1` frame.
     Turbo: turbo, "ZRT1 (turbo)";
-    /// `ZXQ1`: integers times scales. Only files with extensions may contain
-    /// it.
+    /// `ZXQ1`: values of a small grid times scales. Only files with extensions
+    /// may contain it.
     Lattice: lattice, "ZXQ1 (lattice)" if "extensions";
 }

@@ -50,7 +50,7 @@ pub use stored::Stored;
 ///
 /// # Errors
 /// [`ErrorKind::Limit`](crate::ErrorKind) if the frame decodes to more than
-/// `limit_bytes` bytes; otherwise the frame is malformed.
+/// `limit_bytes` bytes, and errors for a malformed frame.
 pub fn decompress<E: Engine>(engine: &E, bytes: &[u8], limit_bytes: u64) -> Result<Vec<u8>> {
     let frame = Frame::parse(bytes)?;
     if frame.stored_len() != bytes.len() {

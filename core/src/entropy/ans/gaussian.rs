@@ -159,9 +159,9 @@ impl Table {
             .map(|pair| Gaussian::between(pair[0], pair[1]))
             .collect();
         intervals.push(Interval { left: end, len: 0 });
-        // The guide has about as many ranges as the table has residuals. In the
-        // middle, where nearly all quantiles lie, a range is much shorter than
-        // an interval.
+        // The guide and the table have about the same length. In the middle,
+        // where nearly all quantiles lie, a range of the guide is much shorter
+        // than an interval.
         let guide_bits = lefts.len().next_power_of_two().ilog2();
         let shift = BITS - guide_bits;
         let mut entry = 0u16;

@@ -6,7 +6,7 @@
 //! produced.
 //!
 //! The decoder includes a dictionary of 120 kB and more code than all other
-//! decoders together, so it is behind the feature `brotli`.
+//! decoders together, so it is only built with the feature `brotli`.
 
 use alloc::vec::Vec;
 

@@ -93,8 +93,8 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// Decodes the symbols of eight states, of which only the first `live`
-    /// exist in the stream.
+    /// Decodes the symbols of eight states. The stream has symbols for only the
+    /// first `live` of them.
     #[inline(always)]
     fn step(
         &mut self,

@@ -78,8 +78,8 @@ impl Code {
 }
 
 /// Encodes `symbols` with `states` states. The top four bits of the entry in
-/// `choices` select the table of each symbol, in which the symbol must have a
-/// frequency.
+/// `choices` select the table of each symbol. Every symbol must have a
+/// frequency in its table.
 ///
 /// # Panics
 /// If `states` is not a power of two up to 32.

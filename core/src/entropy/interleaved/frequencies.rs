@@ -117,9 +117,9 @@ impl Frequencies {
         (self.first..=u8::MAX).zip(self.frequencies.iter().copied())
     }
 
-    /// Rounds counts, at least one of which must be positive, to frequencies.
-    /// Every symbol that occurs keeps a frequency. The difference from the
-    /// required sum is assigned to the symbols where it costs the fewest bits.
+    /// Rounds counts to frequencies. At least one count must be positive. Every
+    /// symbol that occurs keeps a frequency. The difference from the required
+    /// sum is assigned to the symbols where it costs the fewest bits.
     ///
     /// # Panics
     /// If there are counts of more than 256 symbols.
@@ -175,8 +175,8 @@ fn log(frequency: u32) -> u64 {
     cost::log2(frequency.into())
 }
 
-/// Returns the index of the largest or smallest value among the `allowed` ones.
-/// Of equal values, the first wins.
+/// Returns the index of the largest or smallest value among the `allowed` ones;
+/// the first one if values are equal.
 fn best(
     counts: &[u32],
     frequencies: &[u32],

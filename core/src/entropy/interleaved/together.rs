@@ -7,9 +7,10 @@ use super::{DecodeTables, Decoder};
 pub struct StreamPart<'a, 'b> {
     /// The decoder of the stream, positioned before the first of these symbols.
     pub decoder: &'a mut Decoder<'b>,
-    /// For each symbol, the index of its table in the top four bits.
+    /// The choice for each symbol, whose top four bits are the index of its
+    /// table.
     pub choices: &'a [u16],
-    /// The decoded symbols; as many as there are choices.
+    /// The decoded symbols, one for each choice.
     pub symbols: &'a mut [u8],
 }
 

@@ -3,12 +3,12 @@
 //! Each method has a payload type (`parse`, then `decode`) and an `encode`.
 //!
 //! `parse` needs no engine and decodes nothing. It checks every field, and that
-//! the payload can hold as many symbols as the enclosing frame states (see
-//! `capacity`), so a caller may then allocate the plane. The packed tables of
-//! methods 4 and 5 are read only by `decode`, which checks them, and the number
-//! of symbols against them, before it decodes a symbol. Until then, `parse`
-//! assumes the cheapest possible tables, so the length that it accepts is
-//! bounded whatever the tables contain.
+//! the payload can hold the number of symbols that the enclosing frame states
+//! (see `capacity`), so a caller may then allocate the plane. The packed tables
+//! of methods 4 and 5 are read only by `decode`, which checks them, and the
+//! number of symbols against them, before it decodes a symbol. Until then,
+//! `parse` assumes the cheapest possible tables, so the length that it accepts
+//! is bounded whatever the tables contain.
 
 mod adaptive;
 #[cfg(target_arch = "x86_64")]
@@ -91,7 +91,7 @@ fn check_counts(symbols: u64, chunks: u64, len_bytes: u64) -> Result<()> {
 }
 
 /// Reads the chunks that fill the rest of the payload. `lens` is the table of
-/// their lengths, none of which may be below `least_bytes`.
+/// their lengths. A length below `least_bytes` is an error.
 fn take_chunks<'a>(
     cursor: &mut Cursor<'a>,
     lens: &[u8],

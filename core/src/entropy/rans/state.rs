@@ -188,8 +188,8 @@ pub(super) struct Emitted {
 }
 
 impl Emitted {
-    /// Uses `buf` for encoding `symbols` symbols, each of which emits at most two
-    /// bytes. A buffer that is too short is replaced.
+    /// Uses `buf` for encoding `symbols` symbols, with at most two emitted bytes
+    /// per symbol. A buffer that is too short is replaced.
     pub fn in_buffer(mut buf: Vec<u8>, symbols: usize) -> Self {
         let end = 2 * symbols + size_of::<u64>();
         if buf.len() < end {

@@ -37,8 +37,8 @@ impl Frequencies {
         }
     }
 
-    /// Rounds counts, at least one of which must not be 0, to frequencies that
-    /// sum to `1 << bits`. Every value that occurs keeps a frequency.
+    /// Rounds counts to frequencies that sum to `1 << bits`. At least one count
+    /// must be positive. Every value that occurs keeps a frequency.
     pub fn round(counts: &[u64; 256], bits: u32) -> Self {
         let total: u64 = counts.iter().sum();
         let target = 1u32 << bits;
@@ -87,8 +87,8 @@ impl Frequencies {
     }
 }
 
-/// Returns the largest frequency; of equal ones, that of the smallest byte
-/// value.
+/// Returns the largest frequency. If several are equal, it is the one with the
+/// smallest byte value.
 fn largest(table: &mut [u16; 256]) -> &mut u16 {
     let mut best = 0;
     for (i, &frequency) in table.iter().enumerate() {

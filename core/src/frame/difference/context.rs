@@ -160,8 +160,8 @@ impl ContextMap {
         self.unchanged
     }
 
-    /// Writes the numbers assigned to the contexts of the elements `predicted`,
-    /// all of which belong to one group.
+    /// Writes the numbers assigned to the contexts of the elements `predicted`.
+    /// All elements must belong to one group.
     #[inline(always)]
     pub fn fill<F: Float>(&self, code: u8, predicted: &[u8], out: &mut [u16]) {
         let words = F::Word::words(predicted).zip(out.iter_mut());

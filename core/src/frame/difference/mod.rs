@@ -60,8 +60,8 @@ impl<'a> Difference<'a> {
         Ok(Self { head, bytes })
     }
 
-    /// Returns the length in bytes of the base, which is also that of the
-    /// result.
+    /// Returns the length in bytes of the base and of the result, which are
+    /// equal.
     #[must_use]
     pub fn len_bytes(&self) -> u64 {
         self.head.elements * self.head.element.len_bytes() as u64
@@ -90,9 +90,9 @@ impl<'a> Difference<'a> {
     }
 
     /// Decodes like [`Difference::decode`]. If `digest` is given, it is taken as
-    /// the digest of the base, which is then not computed. The caller has to
-    /// compare the result with the digest of the tensor, which shows whether the
-    /// base was right.
+    /// the digest of the base, which is then not computed. In that case, the
+    /// caller must compare the result with the digest of the tensor, which shows
+    /// whether the base was right.
     pub fn decode_from<E: Engine>(
         &self,
         engine: &E,

@@ -45,9 +45,9 @@ impl Choice {
     }
 
     /// Returns the ranges of a tensor of `len_bytes` bytes that
-    /// [`Choice::of_samples`] needs. Returns `None` for a tensor so short that a
-    /// frame or a check that reads every byte is considered; such a tensor must be
-    /// in memory.
+    /// [`Choice::of_samples`] needs. Returns `None` for a tensor that is short
+    /// enough for the frames and checks that need every byte; such a tensor must
+    /// be in memory.
     #[must_use]
     pub fn samples(len_bytes: u64, options: impl Into<EncodeOptions>) -> Option<Vec<Range<u64>>> {
         let max_bytes = structured::max_bytes(options.into()).max(repeats::MAX_TENSOR_BYTES);

@@ -15,8 +15,8 @@ use crate::entropy::zstd::cost::huffman_bytes;
 /// for such planes, and otherwise only under further conditions.
 const SHORT_CODE_SHARE: f64 = 0.3;
 
-/// The most distinct bytes of a plane for which [`Effort::Balanced`] estimates
-/// rANS of order 1 if codes are long. Ordinary weights have all mantissas.
+/// Above this number of distinct bytes, [`Effort::Balanced`] does not estimate rANS
+/// of order 1 for planes with long codes. Ordinary weights have all mantissas.
 /// Quantised weights have few, and neighbouring elements that share a scale have
 /// related ones.
 const ORDER1_MAX_VALUES: usize = 64;
@@ -70,8 +70,8 @@ pub struct SampleSpec {
     pub scale: f64,
     /// Length in bytes of each piece on which a search is tried.
     pub piece_bytes: usize,
-    /// Whether repeated content has been detected. If not, a search is tried only
-    /// where codes are short.
+    /// Whether a search is tried in any case. If not, it is tried only where codes
+    /// are short or, for [`Effort::Max`], statistics are uneven.
     pub repeats: bool,
     /// Whether the sample consists of whole mantissas.
     pub mantissas: bool,

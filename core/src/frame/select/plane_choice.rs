@@ -34,15 +34,15 @@ const LONG_CODE_MIN_GAIN_DIVISOR: usize = 50;
 /// rANS is skipped if its estimate is more than this factor times the best other
 /// one.
 const PRUNE_RANS: f64 = 1.1;
-/// The longest plane, in bytes, for which rANS is considered even if codes are
-/// long. Such a plane decodes faster than a request for it is answered; larger
-/// planes should stay fast to read.
+/// The longest plane, in bytes, that may use rANS even if codes are long. Such a
+/// plane decodes faster than a request for it is answered; larger planes should
+/// stay fast to read.
 const RANS_MAX_PLANE_BYTES: usize = 1 << 20;
 /// The gain that rANS must have on such a plane, as 1/n of the plane: a thirtieth
 /// of a bit per byte, about the gain on ordinary weights.
 const RANS_MIN_GAIN_DIVISOR: usize = 252;
 /// The gain that rANS must also have on such a plane, as 1/n of all coded planes
-/// of the tensor, of which this plane may be a small part.
+/// of the tensor. This plane may be a small part of them.
 const RANS_MIN_TENSOR_GAIN_DIVISOR: f64 = 450.0;
 /// The gain that rANS must have on a plane with short codes, as 1/n of the plane.
 const SHORT_CODE_MIN_GAIN_DIVISOR: usize = 1000;

@@ -21,8 +21,8 @@ use crate::transform::bitfield::{BFLOAT16, FLOAT16, FLOAT32};
 const PRUNE_TRANSFORM: f64 = 1.03;
 const PRUNE_TRANSFORM_REPEATS: f64 = 1.15;
 
-/// The largest ratio of the Huffman size of whole elements to the Huffman size of
-/// their planes at which a search in whole elements is tried on long samples.
+/// A search in whole elements is tried on long samples if the Huffman size of
+/// whole elements is at most this factor times the Huffman size of their planes.
 const MAX_WHOLE_RATIO: f64 = 1.12;
 
 /// Planes are not encoded if a frame that is already made is shorter than this
@@ -267,8 +267,8 @@ fn float_format(dtype: Option<Dtype>) -> Option<FloatFormat> {
     }
 }
 
-/// Returns the factor by which the expected size of `transform` is multiplied
-/// before transforms are compared.
+/// Returns a factor for the expected size of `transform`, which is applied before
+/// transforms are compared.
 ///
 /// Bit fields must gain 0.1 % over byte planes, because their mantissas are
 /// entropy-decoded, whereas a byte plane of mantissas is copied.

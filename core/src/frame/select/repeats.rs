@@ -187,8 +187,8 @@ mod tests {
 
     use super::*;
 
-    /// Returns noise in which `keep` of 256 byte values are retained and the
-    /// others become zero.
+    /// Returns noise that retains `keep` of 256 byte values and replaces the
+    /// others by zero.
     fn noise(seed: u64, len: usize, keep: u64) -> Vec<u8> {
         let mut state = seed;
         let mut next = || {

@@ -54,7 +54,7 @@ pub fn encode<'a, E: PackEngine>(
         .iter()
         .filter(|counted| counted.expected_len_bytes <= min_len_bytes + CLOSE_BYTES);
     let encoded = close.map(|counted| z4ai::EncodedPlanes::new(engine, bytes, &counted.recipe));
-    // Of equal lengths the first wins: byte planes decode faster than bit fields.
+    // The first of equal lengths wins: byte planes decode faster than bit fields.
     encoded.min_by_key(z4ai::EncodedPlanes::len_bytes)
 }
 

@@ -19,24 +19,24 @@ use crate::frame::{Family, lattice, palette as palette_frame, sparse, turbo};
 use crate::transform::sparse::count_zeros;
 use crate::transform::{self, byteplane, palette};
 
-/// The largest tensor, in bytes, for which these frames are tried. None of them is
-/// written block by block, so a packer has to keep one in memory regardless of its
-/// limit, and a reader of a sparse or palette frame has to decode all of it for one
-/// row. The matrices of models with about 8 billion parameters are smaller.
+/// The largest tensor, in bytes, that gets these frames. None of them is written
+/// block by block, so a packer has to keep one in memory regardless of its limit,
+/// and a reader of a sparse or palette frame has to decode all of it for one row.
+/// The matrices of models with about 8 billion parameters are smaller.
 const MAX_TENSOR_BYTES: usize = 128 << 20;
 
-/// The largest tensor, in bytes, for which lattice frames are tried. They save much
-/// more where they apply, and their readers decode single rows. The matrices of
-/// models with about 70 billion parameters are smaller (8192 by 28672 in BF16 take
-/// 470 MB). A 32-bit address space has enough memory for one, its symbols and the
-/// copy that verifies the frame.
+/// The largest tensor, in bytes, that gets a lattice frame. Lattice frames save
+/// much more where they apply, and their readers decode single rows. The matrices
+/// of models with about 70 billion parameters are smaller (8192 by 28672 in BF16
+/// take 470 MB). A 32-bit address space can hold one, together with its symbols and
+/// the copy that verifies the frame.
 const MAX_LATTICE_BYTES: usize = 512 << 20;
 
 /// A sparse frame is tried from this percentage of zero elements. Its bitmap costs
 /// one bit per element.
 const MIN_ZEROS_PERCENT: usize = 3;
 
-/// From this percentage of zero elements, every coding of a sparse frame is tried.
+/// Every coding of a sparse frame is tried from this percentage of zero elements.
 /// Little is left to encode, and rows of zeros, as in deltas of fine-tunes, make
 /// samples unreliable.
 const MOSTLY_ZERO_PERCENT: usize = 75;
@@ -69,7 +69,7 @@ pub fn smallest<E: PackEngine>(
     let planes = other_planes(engine, bytes, ranking);
     let auto = auto::smallest(engine, bytes, ranking);
     let lattice = lattice(engine, tensor, ranking.options);
-    // Of equal lengths the first wins: planes decode fastest, brotli slowest.
+    // The first of equal lengths wins: planes decode fastest, brotli slowest.
     let frames = planes
         .into_iter()
         .chain(structured)
@@ -78,8 +78,7 @@ pub fn smallest<E: PackEngine>(
     frames.min_by_key(Vec::len)
 }
 
-/// Returns the length in bytes of the longest tensor for which any of these frames
-/// is tried.
+/// Returns the length in bytes of the longest tensor that gets any of these frames.
 pub(super) fn max_bytes(options: EncodeOptions) -> usize {
     match options.families.contains(Family::Lattice) {
         true => MAX_LATTICE_BYTES,

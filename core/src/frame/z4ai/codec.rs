@@ -103,7 +103,7 @@ impl BlockCodecs {
             _ => self.search,
         };
         let frames = huffman.into_iter().chain(search.map(coded));
-        // Of equal lengths the first wins: Huffman codes decode faster.
+        // The first of equal lengths wins: Huffman codes decode faster.
         frames.min_by_key(Vec::len).unwrap_or_default()
     }
 }

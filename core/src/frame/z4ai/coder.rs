@@ -237,8 +237,8 @@ impl<'a> PlaneCoder<'a> {
     }
 }
 
-/// The length of the blocks in which a stored plane, which has no blocks of its
-/// own, is written.
+/// A stored plane has no blocks of its own, so it is written in blocks of this
+/// length.
 const STORED_WRITE_BYTES: u32 = 1 << 20;
 
 #[cfg(test)]

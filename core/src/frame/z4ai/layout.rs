@@ -2,8 +2,8 @@
 
 use core::ops::Range;
 
-/// The layout of one plane: one or more parts of equal length, each of which
-/// holds a byte or a bit of every element.
+/// The layout of one plane: one or more parts of equal length. Every part holds
+/// a byte or a bit of every element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PlaneLayout {
     /// Number of parts of the plane.

@@ -166,9 +166,9 @@ impl Transform {
         }
     }
 
-    /// Returns the range of the elements' bytes, of which there are
-    /// `elements_len_bytes`, from which the bytes `range` of plane `plane` are
-    /// made.
+    /// Returns the range of the elements' bytes that determines the bytes
+    /// `range` of plane `plane`. The elements have `elements_len_bytes` bytes
+    /// in total.
     #[must_use]
     pub fn source(
         self,

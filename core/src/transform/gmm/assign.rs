@@ -9,7 +9,7 @@ use super::{Mixture, sum};
 /// they stay in registers and cache.
 const BLOCK: usize = 256;
 
-/// The minimum number of values for which building cells is worthwhile.
+/// Building cells is not worthwhile for fewer values.
 const FEW: usize = 1 << 12;
 
 /// Writes the index of the component with the largest weighted density at each

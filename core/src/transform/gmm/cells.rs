@@ -22,11 +22,11 @@ const STRETCH: usize = 1 << 5;
 /// The distance from the mean, in deviations, that the bounded cells cover.
 const REACH_DEVIATIONS: f64 = 6.0;
 
-/// The margin by which a cell is widened on either side, in cells. Positions
-/// have rounding errors far below it.
+/// The margin on either side of a cell, in cells. Positions have rounding
+/// errors far below it.
 const SLACK: f64 = 1e-6;
 
-/// Marks a cell in which several components may win.
+/// Marks a cell that several components may win.
 pub const CONTENDED: u16 = 1 << 8;
 
 /// The positions of the cells.
@@ -82,8 +82,8 @@ pub struct Winners {
 }
 
 impl Winners {
-    /// Determines the winners among the components of `mixture`, of which there
-    /// must be at most 256.
+    /// Determines the winners among the components of `mixture`. There must be
+    /// at most 256 components.
     pub fn new(mixture: &Mixture, cells: &Cells) -> Self {
         let all: Vec<(u8, Scorer)> = (0..=u8::MAX).zip(Scorer::all(mixture)).collect();
         let mut winners = vec![CONTENDED; CELLS + 2];

@@ -21,7 +21,8 @@ pub struct Fit {
 }
 
 /// Fits `components` Gaussians to `values` in at most `max_iterations` rounds.
-/// The result is identical to the Python implementation's, to the last bit.
+/// The result is identical to the last bit to that of the Python
+/// implementation.
 ///
 /// # Panics
 /// If there are no values, one of them is NaN, or there are fewer than two

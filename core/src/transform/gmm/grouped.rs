@@ -1,7 +1,6 @@
-//! Groups values by cell, so that most of a fitting round is done per cell.
-//! Sums are computed in a different order than that of the values, so the last
-//! bits of a mixture differ from Python's. This is acceptable for samples,
-//! which differ anyway.
+//! Groups values by cell, so that most of a fitting round is done per cell. The
+//! values are not summed in their original order, so the last bits of a mixture
+//! differ from Python's. This is acceptable for samples, which differ anyway.
 
 use alloc::vec;
 use alloc::vec::Vec;

@@ -53,7 +53,7 @@ pub fn split<const W: usize>(items: &[[u8; W]], most: usize) -> SmallPalette {
             };
         }
     }
-    // Until here, values are numbered in order of appearance.
+    // Up to here, values are numbered in order of appearance.
     let mut codebook = numbers.values[..numbers.count].to_vec();
     codebook.sort_unstable();
     let mut positions = [0; MAX_VALUES];
@@ -121,7 +121,7 @@ impl<const W: usize> Numbers<W> {
             return Some(number);
         }
         for _ in 0..MULTIPLIERS {
-            // Only the upper half of a product is well mixed.
+            // Products are well mixed in their upper half only.
             self.multiplier = self
                 .multiplier
                 .rotate_left(25)

@@ -60,7 +60,7 @@ pub fn decode<const PAIRS: usize>(mut streams: [&mut [Running; 2]; PAIRS]) {
         inputs[number] = [first.input.0, second.input.0];
     }
     while rounds > 0 {
-        // The number of rounds for which the bytes suffice, whatever the symbols
+        // The remaining bytes suffice for this many rounds, whatever the symbols
         // are.
         let lens = inputs.as_flattened().iter().map(|input| input.len());
         let sure = lens.min().unwrap_or(0) / WINDOW_BYTES;

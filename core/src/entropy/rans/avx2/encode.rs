@@ -41,7 +41,7 @@ const PLACES: [u64; 256] = {
 };
 
 /// Encodes groups of symbols of all streams, starting with the last group, until
-/// one of the streams has no more.
+/// one of the streams has no groups left.
 #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
 pub fn encode<const STREAMS: usize>(mut streams: [&mut Encoding; STREAMS]) {
     let lens = streams.iter().map(|stream| stream.groups.len());

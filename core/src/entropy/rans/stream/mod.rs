@@ -110,7 +110,8 @@ fn decode_pairs(streams: &mut [Running]) {
     let _ = streams;
 }
 
-/// Decodes groups of symbols of two streams until one of them has no more.
+/// Decodes groups of symbols of two streams until one of them has no groups
+/// left.
 struct Pair<'r, 'a>(&'r mut [Running<'a>; 2]);
 
 impl Kernel for Pair<'_, '_> {

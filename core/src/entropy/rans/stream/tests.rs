@@ -145,7 +145,7 @@ fn groups_are_even_but_for_the_last() {
     assert!(all.is_sorted());
 }
 
-/// Returns symbols, some of which are so rare that their codes take two bytes.
+/// Returns symbols that include rare ones, whose codes take two bytes.
 fn uneven(seed: usize, len: usize) -> Vec<u8> {
     let mut word = seed as u64 * 2 + 1;
     let symbols = core::iter::repeat_with(|| {

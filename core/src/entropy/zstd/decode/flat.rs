@@ -1,6 +1,6 @@
-//! Decodes streams of flat codes, in which every symbol is its own code. Such a
-//! stream consists of packed numbers, starting with the last one, which are
-//! unpacked eight at a time with shifts.
+//! Decodes streams of flat codes. In a flat code, every symbol is its own code,
+//! so a stream consists of packed numbers, starting with the last one. Shifts
+//! unpack eight of them at a time.
 
 use super::Fault;
 use super::streams::{Backwards, END};
@@ -20,8 +20,8 @@ pub fn decode(bits: u32, bytes: &[u8], out: &mut [u8]) -> Result<(), Fault> {
         *symbol = stream.take(bits).ok_or(END)?.to_le_bytes()[0];
     }
     match bits {
-        // The mantissas of bfloat16 have seven bits. A constant makes the shifts
-        // constant.
+        // The mantissas of bfloat16 have seven bits. Passing a constant lets the
+        // compiler use constant shifts.
         7 => {
             let (bytes, groups) = sevens_at_once(bytes, groups);
             take_apart(7, bytes, groups);
@@ -31,9 +31,8 @@ pub fn decode(bits: u32, bytes: &[u8], out: &mut [u8]) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Unpacks as many groups of seven-bit symbols as possible with vectors. Returns
-/// the rest of the stream and the remaining groups, which precede the unpacked
-/// ones.
+/// Unpacks groups of seven-bit symbols with vectors, and returns the rest of the
+/// stream and the remaining groups, which precede the unpacked ones.
 #[cfg(target_arch = "x86_64")]
 fn sevens_at_once<'b, 'g>(
     bytes: &'b [u8],
@@ -86,7 +85,8 @@ fn take_apart(bits: u32, bytes: &[u8], groups: &mut [[u8; GROUP]]) {
 /// Number of groups that are unpacked between two checks of the remaining input.
 const RUN: usize = 8;
 
-/// Unpacks eight numbers, the last of which is the lowest, into one byte each.
+/// Unpacks eight numbers into one byte each. The last number is in the lowest
+/// bits of `word`.
 #[inline(always)]
 fn apart(bits: u32, word: u64) -> [u8; GROUP] {
     // Separates halves, quarters and eighths, and moves each to its final

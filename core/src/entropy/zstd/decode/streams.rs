@@ -150,7 +150,7 @@ struct Stream<'a> {
     out: &'a mut [u8],
     /// Number of symbols decoded so far.
     done: usize,
-    /// Offset in the input at which `word` was read.
+    /// Offset of `word` in the input.
     from: usize,
     /// The next bits, left-aligned. The lowest set bit marks their end.
     word: u64,

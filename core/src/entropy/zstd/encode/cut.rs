@@ -41,9 +41,10 @@ impl BlockPart {
     /// Returns whether two parts are so similar that separate codes would gain
     /// less than the headers of another part cost.
     ///
-    /// For parts of equal length, this sum is an upper bound in bits for the
-    /// gain at their entropy. If the parts differ by chance only, it is about 1
-    /// for each value (Topsøe 2000, on the Jensen-Shannon divergence).
+    /// For parts of equal length, the sum computed here is an upper bound in
+    /// bits for the gain at their entropy. If the parts differ by chance only,
+    /// it is about 1 for each value (Topsøe 2000, on the Jensen-Shannon
+    /// divergence).
     fn is_like(&self, other: &Self) -> bool {
         let differences = self.counts.iter().zip(&other.counts);
         let bits = differences.map(|(&a, &b)| a.abs_diff(b).pow(2) / (a + b).max(1));

@@ -1,6 +1,6 @@
-//! Flat codes, in which every value below a power of two is its own code. This
-//! module decides whether a flat code is best, and writes it: eight symbols
-//! fill whole bytes and are packed with shifts.
+//! Flat codes. In a flat code, every value below a power of two is its own
+//! code. This module decides whether a flat code is best, and writes it: eight
+//! symbols fill whole bytes and are packed with shifts.
 
 use super::huffman::lens;
 use super::streams::Sink;
@@ -57,8 +57,8 @@ pub const SLACK_BYTES: usize = 8 * RUN;
 pub fn write(bits: u32, symbols: &[u8], sink: &mut Sink) {
     let (rest, groups) = symbols.as_rchunks::<GROUP>();
     match bits {
-        // The mantissas of bfloat16 have seven bits. A constant makes the
-        // shifts constant.
+        // The mantissas of bfloat16 have seven bits. Passing a constant lets
+        // the compiler use constant shifts.
         7 => put_together(7, sevens_at_once(groups, sink), sink),
         _ => put_together(bits, groups, sink),
     }
@@ -68,8 +68,8 @@ pub fn write(bits: u32, symbols: &[u8], sink: &mut Sink) {
     }
 }
 
-/// Packs as many groups of seven-bit symbols as possible with vectors. Returns
-/// the remaining groups, which precede the packed ones.
+/// Packs groups of seven-bit symbols with vectors, and returns the remaining
+/// groups, which precede the packed ones.
 #[cfg(target_arch = "x86_64")]
 fn sevens_at_once<'a>(groups: &'a [[u8; GROUP]], sink: &mut Sink) -> &'a [[u8; GROUP]] {
     use crate::entropy::zstd::avx2::{CODED_BYTES, SYMBOLS, pack};

@@ -91,7 +91,7 @@ fn write_block_header(kind: usize, len: usize, last: bool, out: &mut Vec<u8>) {
 }
 
 /// Returns the size in bytes below which a code is worth using for a block. It
-/// leaves one byte for the field that states that there are no sequences.
+/// leaves one byte for the number of sequences, which is zero.
 fn most(block: &[u8]) -> usize {
     block.len() - block.len() / MIN_GAIN_DIVISOR - 1
 }

@@ -11,7 +11,7 @@ use super::huffman::Code;
 /// Number of symbols of a stream that are written between two stores. Their
 /// codes and a partly filled byte fit in a word.
 const GROUP: usize = 4;
-/// The largest range of values for which a table of pairs is built.
+/// The largest range of values that gets a table of pairs.
 const PAIR_VALUES: usize = 64;
 
 /// A code in the representation that is fastest to write.
@@ -31,7 +31,7 @@ pub enum Streams {
 const LEN_SHIFT: u32 = 24;
 
 impl Streams {
-    /// Builds the table for the symbols that occur in `counts`, all of which
+    /// Builds the table for the symbols that occur in `counts`. All of them
     /// must have codes.
     pub fn new(code: &Code, counts: &[u64; 256]) -> Self {
         if let Some(bits) = code.flat_bits() {
@@ -199,7 +199,7 @@ impl Coder for Single<'_> {
     }
 }
 
-/// The buffer in which streams are built. It is reused for the next block.
+/// A buffer for building streams. It is reused for the next block.
 #[derive(Default)]
 pub struct Scratch(Vec<u8>);
 

@@ -18,9 +18,9 @@ use crate::bytes::index;
 use crate::entropy::interleaved::{Decoder, StreamPart, decode_together};
 use raw_bits::RawBits;
 
-/// Elements of a block that go through all decoding steps together, so that the
-/// intermediate data of a few blocks stays in the first-level cache. It is a
-/// multiple of the number of states.
+/// Number of elements of a block that each decoding step processes at a time. It
+/// is small enough for the intermediate data of a few blocks to stay in the
+/// first-level cache, and a multiple of the number of states.
 const PART_ELEMENTS: usize = 1024;
 
 /// Mask of the shift in the choice of a context. The number of the table is in
@@ -69,9 +69,8 @@ enum State {
     Written,
 }
 
-/// Decodes blocks; of each, as many elements as it has predictions. If blocks
-/// have few states, decoding several together is faster than decoding them one
-/// by one.
+/// Decodes every element of the blocks that has a prediction. If blocks have few
+/// states, decoding several together is faster than decoding them one by one.
 pub(super) fn decode<F: Float>(directory: &Directory, blocks: Vec<StoredBlock>) -> Result<()> {
     let mut streams = Vec::with_capacity(blocks.len());
     for block in blocks {

@@ -153,9 +153,9 @@ const LARGE_SYMBOLS: u64 = u64::from_le_bytes([!(DIRECT as u8 - 1); 8]);
 /// The values of symbols, without raw bits, for each shift.
 #[derive(Debug, Clone)]
 pub struct Joins {
-    /// For each shift and symbol, the value without its raw bits, of which only
-    /// the low 32 bits count. The number of raw bits is in the bits from
-    /// [`LEN_AT`] on.
+    /// An entry for each shift and symbol. Its low 32 bits are the value
+    /// without its raw bits, and the bits from [`LEN_AT`] on are the number of
+    /// raw bits.
     entries: Box<[u64; (SHIFT_MASK as usize + 1) * TOKENS]>,
 }
 

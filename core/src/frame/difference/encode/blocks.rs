@@ -14,8 +14,8 @@ use crate::frame::difference::element::{Float, Word, for_float};
 use crate::frame::difference::head::Block;
 use crate::frame::difference::token::{extra_bits, symbol};
 
-/// Encodes all blocks. Returns the bytes of each, and its description, in which
-/// `start` is not set.
+/// Encodes all blocks. Returns the bytes and the description of each. The field
+/// `start` of the description is not set.
 pub(super) fn encode<E: Engine>(
     engine: &E,
     tensors: Tensors,
@@ -90,8 +90,9 @@ fn split<W: Word>(values: &[W], choices: &[u16]) -> (Vec<u8>, Vec<u8>) {
     (symbols, raw.finish())
 }
 
-/// Returns the symbol of a value, its raw bits and their number. There are
-/// fewer raw bits than significant bits in the value, or as many as the shift.
+/// Returns the symbol of a value, its raw bits and their number. That number is
+/// either below the number of significant bits of the value or equal to the
+/// shift.
 #[inline(always)]
 fn split_value<W: Word>(value: W, choice: u16) -> (u8, u64, u32) {
     let value = value.to_u32();

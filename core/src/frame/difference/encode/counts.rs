@@ -20,8 +20,8 @@ const CLASSES: usize = 32 + 16 * 27;
 
 /// Number of elements that are processed together.
 const PART_ELEMENTS: usize = 2048;
-/// The least number of elements of a job, and the largest number of jobs, each
-/// of which has its own counts.
+/// The least number of elements of a job, and the largest number of jobs. The
+/// limit exists because every job has its own counts.
 const JOB_ELEMENTS: usize = 1 << 18;
 const MAX_JOBS: usize = 32;
 

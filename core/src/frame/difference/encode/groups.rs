@@ -36,8 +36,8 @@ struct Change {
     any: bool,
 }
 
-/// Returns the number of elements of a row, or of as many innermost dimensions
-/// as are needed to make a group worth its code.
+/// Returns the number of elements of a row, or of several innermost dimensions
+/// if rows are too short to be worth a code of their own.
 pub(crate) fn row_elements(shape: &[u64], elements: usize) -> usize {
     let mut row = 1;
     for &dimension in shape.iter().rev() {

@@ -160,7 +160,7 @@ fn merge_neighbours(clusters: &mut Vec<Cluster>) {
 }
 
 /// Merges the pair with the least loss, as long as there are too many clusters
-/// or the loss is less than the cost of a table.
+/// or a merger reduces the total cost including tables.
 fn merge_closest(clusters: &mut Vec<Cluster>) {
     let loss =
         |a: &Cluster, b: &Cluster| a.merged(b).cost.cast_signed() - (a.cost + b.cost).cast_signed();

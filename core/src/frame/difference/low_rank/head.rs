@@ -8,8 +8,8 @@ use crate::bytes::Cursor;
 use crate::dtype::Dtype;
 use crate::{Error, Result, Rule};
 
-/// The sums of both shifts for which every integer up to 2^53, divided by that
-/// power of two, is an exact and normal double.
+/// The allowed sums of both shifts. They ensure that every integer up to 2^53,
+/// divided by 2 to the power of the sum, is an exact and normal double.
 const EXACT_SHIFTS: RangeInclusive<i32> = -970..=1022;
 
 /// Rank, shape and scale of the product, and the width of its factors.
@@ -19,8 +19,8 @@ pub struct Head {
     pub rank: u16,
     /// Number of bits of a factor, 2 to 24.
     pub bits: u8,
-    /// Binary exponents of the powers of two by which the left and the right
-    /// factors are divided.
+    /// The left factors are divided by 2 to the power of the first shift, the
+    /// right factors by 2 to the power of the second.
     pub shifts: [i16; 2],
     /// Number of rows of the matrix.
     pub rows: u32,
@@ -100,8 +100,7 @@ impl Head {
         Ok(())
     }
 
-    /// Returns the binary exponent of the power of two by which a sum of
-    /// products is divided.
+    /// Returns `n` if sums of products are divided by 2^n.
     #[must_use]
     pub fn shift(&self) -> i32 {
         i32::from(self.shifts[0]) + i32::from(self.shifts[1])

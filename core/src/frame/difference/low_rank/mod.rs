@@ -32,8 +32,8 @@ pub struct LowRank {
 
 impl LowRank {
     /// Parses the head and the factors of a prediction for a tensor of
-    /// `elements` elements. It allocates at most eight times as many bytes as
-    /// it reads.
+    /// `elements` elements. It allocates at most eight times the number of
+    /// bytes that it reads.
     ///
     /// # Errors
     /// The dtype is neither bfloat16 nor float32, or a field exceeds its limits

@@ -13,8 +13,7 @@ const SLOT_BITS: u32 = 10;
 #[derive(Clone, Copy, Default)]
 struct Slot {
     key: Key,
-    /// The group for which the slot was filled. The slot is free for any other
-    /// group.
+    /// The group that filled the slot. The slot is free for any other group.
     group: u32,
     symbol: u16,
 }

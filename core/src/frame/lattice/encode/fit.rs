@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use super::kind::Kind;
 use super::sheet::Rounded;
 
-/// The inner fraction of an interval in which a short scale is searched. At the
+/// Short scales are searched only in this inner fraction of an interval. At the
 /// ends of the interval, a product is halfway between two neighbouring
 /// elements.
 const INNER: f64 = 0.94;
@@ -16,7 +16,7 @@ const INNER: f64 = 0.94;
 /// hardly any float is inside.
 const MAX_NEAR: u32 = 8;
 
-/// The interval of scales for which all elements of a group lie on the grid.
+/// An interval of scales that put all elements of a group on the grid.
 #[derive(Debug, Clone, Copy)]
 pub struct Scales {
     low: f64,

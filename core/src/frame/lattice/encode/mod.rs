@@ -1,4 +1,4 @@
-//! Encoder of a frame, for tensors in which a lattice is detected.
+//! Encoder of a frame. It is used if a lattice is detected in a tensor.
 
 mod band;
 mod detect;

@@ -53,9 +53,9 @@ pub fn values_of(raw: &mut RawBits, symbols: &[u8; LANES], choices: &[u16; LANES
     Some(i16x8_add(i16x8_mul(leads, powers), v128_and(bits, masks)))
 }
 
-/// Reads as many bits for each lane as `lens` states; the bits above them are
-/// undefined. Returns `None` without advancing if there are too many bits or the
-/// end of the block is close.
+/// Reads `lens` bits for each lane; the bits above them are undefined. Returns
+/// `None` without advancing if there are too many bits or the end of the block
+/// is close.
 #[inline(always)]
 fn raw_bits(raw: &mut RawBits, lens: v128) -> Option<v128> {
     let ends = sums(lens);
@@ -69,8 +69,8 @@ fn raw_bits(raw: &mut RawBits, lens: v128) -> Option<v128> {
     let first = u16x8_splat(raw.position_bits as u16 % 8);
     raw.position_bits += len_bits;
     let starts = i16x8_add(i16x8_sub(ends, lens), first);
-    // The indices of the byte in which the bits of a lane begin, and of the next
-    // two bytes.
+    // Indices of the first byte that holds bits of a lane, and of the next two
+    // bytes.
     let low = i16x8_add(twice(u16x8_shr(starts, 3)), u16x8_splat(1 << 8));
     let high = i16x8_add(low, u16x8_splat(0x0101));
     // Factors that shift left until seven bits are below the first one.

@@ -14,8 +14,8 @@ pub struct Elements<'a> {
     pub dtype: Dtype,
     pub rows: usize,
     pub columns: usize,
-    /// The power of two by which differences and units are multiplied, so that
-    /// the mean unit is about 1.
+    /// Differences and units are multiplied by this power of two, so that the
+    /// mean unit is about 1.
     pub scale: f64,
 }
 

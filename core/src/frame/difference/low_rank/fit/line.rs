@@ -12,8 +12,8 @@ use super::matrix::{Matrix, dot};
 /// outweigh all others.
 const TOLERANCE: f64 = 0.05;
 
-/// The inner fraction of an element's rounding interval in which its prediction
-/// should lie.
+/// A prediction should lie within this inner fraction of the element's rounding
+/// interval.
 const INNER: f64 = 0.8;
 
 /// The amount added to the diagonal of the normal equations, relative to the

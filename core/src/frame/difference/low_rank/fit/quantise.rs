@@ -36,7 +36,7 @@ pub struct Scale {
 }
 
 impl Scale {
-    /// Returns the largest scale for which the largest factors fit into `bits`
+    /// Returns the largest scale that fits the largest factors into `bits`
     /// bits.
     fn new(bits: u8, largest: [f64; 2], elements: &Elements) -> Option<Self> {
         let limit = power_of_two(i32::from(bits) - 1) - 1.0;
@@ -80,8 +80,8 @@ fn exponent(value: f64) -> Option<i32> {
 }
 
 /// Returns the scale with the smallest expected cost of factors and differences
-/// together, or `None` if the cost is not clearly below that of the differences
-/// alone.
+/// together. Returns `None` if no scale costs clearly less than coding the
+/// differences alone.
 pub fn choose(
     elements: &Elements,
     block: &Block,

@@ -8,7 +8,7 @@ use super::matrix::{Matrix, add_scaled, dot, orthonormalise_rows};
 
 /// Number of rows whose directions are compared.
 const ROWS: usize = 32;
-/// Number of columns in which they are compared.
+/// Number of columns that are used for this comparison.
 const COLUMNS: usize = 512;
 /// Number of rows that are explained by other rows.
 const PROBES: usize = 8;
@@ -19,12 +19,12 @@ const STEP: usize = 16;
 const CLEAR: f64 = 6.0;
 /// The largest rank that is considered if changes are not clear.
 const FAINT_RANK: usize = 32;
-/// The residual energy at which the probes count as explained: a multiple of
-/// the rounding energy, and a fraction of their whole energy.
+/// The probes count as explained if their residual energy is at most this
+/// multiple of the rounding energy, or this fraction of their whole energy.
 const EXPLAINED: f64 = 6.0;
 const EXPLAINED_SHARE: f64 = 1.0 / 3.0;
-/// The fraction by which a step may explain less than it would if all
-/// directions had equal weight.
+/// A step may explain less than it would if all directions had equal weight, by
+/// this fraction.
 const SLACK: f64 = 0.05;
 
 /// Returns the number of columns of a sketch that is likely to capture the

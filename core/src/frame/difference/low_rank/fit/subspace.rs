@@ -6,7 +6,7 @@ use super::matrix::{Matrix, orthonormalise_rows};
 use super::random::Random;
 use crate::engine::Engine;
 
-/// Number of rounds in which the sketch is multiplied by the block and its
+/// Number of times that the sketch is multiplied by the block and its
 /// transpose.
 const POWER_ROUNDS: usize = 2;
 
@@ -15,9 +15,9 @@ const POWER_ROUNDS: usize = 2;
 /// and noise may look like a direction.
 const USUAL_RANKS: [usize; 14] = [1, 2, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256];
 
-/// Returns factors of the block with as many columns as its rank, or `None` if
-/// no direction, or more than `max_rank` directions, are above the rounding
-/// noise.
+/// Returns factors of the block. The number of columns is its rank. Returns
+/// `None` if no direction, or more than `max_rank` directions, are above the
+/// rounding noise.
 ///
 /// The first matrix has a row for each row of the block, the second one a row
 /// for each of its columns.
@@ -84,8 +84,8 @@ fn before_gap(squares: &[f64], threshold: f64) -> Option<usize> {
     Some(1 + squares.windows(2).position(falls)?)
 }
 
-/// Returns the usual rank `u` for which `rank` is between 5/6 and 9/8 of `u`,
-/// or `rank` if there is none.
+/// Returns a usual rank `u` with `rank` between 5/6 and 9/8 of `u`, or `rank`
+/// if there is none.
 fn usual(rank: usize) -> usize {
     let near = |usual: &&usize| rank * 6 >= **usual * 5 && rank * 8 <= **usual * 9;
     USUAL_RANKS.iter().find(near).copied().unwrap_or(rank)
