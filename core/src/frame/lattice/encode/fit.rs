@@ -11,9 +11,9 @@ use super::sheet::Rounded;
 /// elements.
 const INNER: f64 = 0.94;
 
-/// The maximum distance, in steps of the float format around the middle, of the
-/// scales that are tried in addition. They serve intervals so narrow that
-/// hardly any float is inside.
+/// The number of floats around the middle of the interval that are also tried
+/// as scales, because an interval may be so narrow that hardly any float is
+/// inside.
 const MAX_NEAR: u32 = 8;
 
 /// An interval of scales that put all elements of a group on the grid.

@@ -20,7 +20,8 @@ const CLEAR: f64 = 6.0;
 /// The largest rank that is considered if changes are not clear.
 const FAINT_RANK: usize = 32;
 /// The probes count as explained if their residual energy is at most this
-/// multiple of the rounding energy, or this fraction of their whole energy.
+/// multiple of the rounding energy, and at most this fraction of their whole
+/// energy or 1.5 times the rounding energy, whichever is more.
 const EXPLAINED: f64 = 6.0;
 const EXPLAINED_SHARE: f64 = 1.0 / 3.0;
 /// A step may explain less than it would if all directions had equal weight, by
