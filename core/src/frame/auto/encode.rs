@@ -23,15 +23,15 @@ pub enum StreamCodec {
     Zstd(ZstdCoding),
     /// rANS of order 0 with one table.
     Rans,
-    /// One brotli stream of that quality, 0 to 11.
+    /// One brotli stream of the given quality, 0 to 11.
     #[cfg(feature = "brotli-encoder")]
     Brotli(u8),
     /// Independent brotli streams.
     #[cfg(feature = "brotli-encoder")]
     BrotliBlocks {
-        /// 0 to 11.
+        /// Brotli quality, 0 to 11.
         quality: u8,
-        /// Bytes of every block but the last.
+        /// Length of every block except the last, in bytes.
         block_bytes: u32,
     },
 }
@@ -59,8 +59,8 @@ impl StreamCodec {
     }
 }
 
-/// Encodes `tensor` into a frame. Every stream is tried with all `codecs`, and
-/// stored if none makes it smaller.
+/// Encodes `tensor` into a frame. Each stream gets the smallest result among
+/// `codecs`, or is stored if none makes it smaller.
 #[must_use]
 pub fn encode<E: PackEngine>(
     engine: &E,
@@ -71,7 +71,7 @@ pub fn encode<E: PackEngine>(
     encode_by(engine, tensor, transform, |_| codecs.to_vec())
 }
 
-/// Encodes `tensor` like [`encode`], with codecs that depend on the stream.
+/// Encodes like [`encode`], with codecs that depend on the stream's content.
 #[must_use]
 pub fn encode_by<E: PackEngine>(
     engine: &E,
@@ -94,14 +94,14 @@ pub fn encode_by<E: PackEngine>(
     out.extend_from_slice(&[VERSION, 0, id, width, transform.streams(), low(name.len())]);
     out.extend_from_slice(name.as_bytes());
     out.extend_from_slice(&elements.to_le_bytes());
-    // No NumPy dtype, no dimensions.
+    // An empty NumPy dtype and no dimensions.
     out.extend_from_slice(&[0, 0]);
-    // A tail is shorter than an element.
+    // The tail is shorter than an element, so its length fits in four bytes.
     out.extend_from_slice(&(tail.len() as u64).to_le_bytes()[..4]);
     out.extend_from_slice(tail);
     let coded = engine.map((0..transform.streams()).collect(), |number| {
         let raw = extract(body, transform, number.into());
-        // Nothing is smaller than nothing.
+        // No codec can make an empty stream smaller.
         let codecs = if raw.is_empty() {
             Vec::new()
         } else {
@@ -143,7 +143,8 @@ fn extract(body: &[u8], transform: Transform, number: usize) -> Cow<'_, [u8]> {
     }
 }
 
-/// Widths and the lengths of names are small.
+/// Returns `value` as a byte. Callers pass element widths and name lengths,
+/// which are below 256.
 fn low(value: usize) -> u8 {
     value.to_le_bytes()[0]
 }

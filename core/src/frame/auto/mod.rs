@@ -1,4 +1,4 @@
-//! Frame `ZARA` (docs/formats/z4ai-frames.md 11): what z4ai writes at its
+//! Frame `ZARA` (docs/formats/z4ai-frames.md 11), which z4ai writes at its
 //! higher efforts.
 
 mod encode;

@@ -1,5 +1,5 @@
-//! Reading a frame: everything that can be checked without decoding, and
-//! then the streams back to the buffer.
+//! Parser and decoder of a frame. The parser checks everything that can be
+//! checked without decoding.
 
 use alloc::borrow::Cow;
 use alloc::format;
@@ -15,16 +15,17 @@ use crate::frame::numpy::{Extras, dtype, float_format};
 use crate::transform::{FloatFormat, bitpack, byteplane};
 use crate::{Error, Result, Rule};
 
-/// How the buffer was split into streams (11.2).
+/// The way the buffer is split into streams (11.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transform {
-    /// One stream, the buffer itself. Its elements have that many bytes.
+    /// A single stream, which is the buffer itself. The number is the element
+    /// size in bytes, which decoding ignores.
     Raw(u8),
-    /// One stream per byte of an element of that many bytes.
+    /// One stream per byte of an element, which has the given number of bytes.
     BytePlane(u8),
-    /// Sign, exponent, and mantissa in whole bytes.
+    /// Signs, exponents, and mantissas in whole bytes.
     BitField(FloatFormat),
-    /// Sign, exponent, and mantissa bit by bit.
+    /// Signs, exponents, and mantissas packed bit by bit.
     BitPack(FloatFormat),
 }
 
@@ -63,7 +64,7 @@ impl Transform {
     }
 }
 
-/// A frame whose fields are consistent.
+/// A parsed frame whose fields are consistent.
 #[derive(Debug, Clone)]
 pub struct Frame<'a> {
     transform: Transform,
@@ -72,7 +73,8 @@ pub struct Frame<'a> {
 }
 
 impl<'a> FrameFamily<'a> for Frame<'a> {
-    /// All streams: those of brotli do not show what they hold.
+    /// All decoded streams. Brotli streams cannot be checked without decoding,
+    /// so every stream is decoded before the output is allocated.
     type Streams = Vec<Cow<'a, [u8]>>;
 
     fn parse(bytes: &'a [u8]) -> Result<Self> {
@@ -138,14 +140,15 @@ impl<'a> FrameFamily<'a> for Frame<'a> {
 }
 
 impl Frame<'_> {
-    /// Returns how the buffer was split.
+    /// Returns the transform that split the buffer into streams.
     #[must_use]
     pub fn transform(&self) -> Transform {
         self.transform
     }
 }
 
-/// Returns how many pieces of how many bytes the streams make together.
+/// Returns the number of items that the streams hold together and the size of
+/// an item in bytes. For a raw stream the items are bytes.
 fn items(transform: Transform, lens: &[u64], elements: u64) -> Result<(u64, u64)> {
     let unfit = || Error::malformed(Rule::FramePlaneLength, "streams that do not fit each other");
     let first = lens[0];

@@ -1,5 +1,5 @@
 //! The streams of a `ZARA` frame (docs/formats/z4ai-frames.md 11.3). Their
-//! methods are not numbered like the planes of `Z4AI`.
+//! method numbers differ from the plane methods of `Z4AI`.
 
 use alloc::borrow::Cow;
 
@@ -46,8 +46,8 @@ impl<'a> Stream<'a> {
         Ok(Self { len_bytes, coding })
     }
 
-    /// Returns what it is said to decode to. Only decoding shows whether it
-    /// does.
+    /// Returns the decoded length that the record states. For brotli, only
+    /// decoding shows whether it is correct.
     pub fn len_bytes(&self) -> u64 {
         self.len_bytes
     }

@@ -1,5 +1,5 @@
-//! Frames of the family `ZARA`, which z4ai reads everywhere except in
-//! containers.
+//! Chooses the codecs of `ZARA` frames, which z4ai reads everywhere except
+//! inside containers.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -11,22 +11,22 @@ use crate::frame::Family;
 use crate::frame::auto::{self, StreamCodec};
 use crate::frame::z4ai;
 
-/// brotli is tried if the smallest estimate is below this share of the stream.
-/// Above it the gain would not repay slow encoding here and slow decoding in
-/// z4ai.
+/// Brotli is tried if the smallest estimate is below this fraction of the
+/// stream. Above it, the gain is not worth slow encoding here and slow decoding
+/// in z4ai.
 const BROTLI_MAX_SHARE: f64 = 0.8;
-/// A search whose estimate is more than this times the smallest one is not
-/// tried.
+/// A search is skipped if its estimate is more than this factor times the
+/// smallest one.
 const PRUNE_STREAM_SEARCH: f64 = 1.15;
-/// The length, in bytes, of the pieces on which a search is tried.
+/// The length, in bytes, of the samples on which a search is tried.
 const PIECE_BYTES: usize = 16 << 10;
-/// The longest stream, in bytes, that becomes a single brotli stream. brotli
+/// The longest stream, in bytes, that becomes a single brotli stream. Brotli
 /// looks back 4 MiB and uses one thread.
 #[cfg(feature = "brotli-encoder")]
 const BROTLI_BYTES: u32 = 1 << 23;
 
-/// Returns the smallest `ZARA` frame for `tensor`, if the options allow one:
-/// they are slow to make, so only [`Effort::Max`] does.
+/// Returns the smallest `ZARA` frame for `tensor`, if the options allow this
+/// family. These frames are slow to make, so only [`Effort::Max`] tries them.
 pub fn smallest<E: PackEngine>(engine: &E, tensor: &[u8], ranking: &Ranking) -> Option<Vec<u8>> {
     let EncodeOptions {
         effort, families, ..

@@ -1,42 +1,44 @@
-//! A Huffman code as lookup tables for the next bits of a stream (RFC 8878,
-//! 4.2.1).
+//! A Huffman code as tables that are indexed by the next bits of a stream (RFC
+//! 8878, 4.2.1).
 
 use alloc::boxed::Box;
 
 use super::Fault;
 use super::weights::Weights;
 
-/// The number of bits that index [`Several`].
+/// Number of bits that index the table of [`Several`].
 pub const SEVERAL_BITS: u32 = 11;
-/// Entries of [`Several`].
+/// Number of entries of the table of [`Several`].
 pub const SEVERAL_LEN: usize = 1 << SEVERAL_BITS;
 
-/// The symbol that some bits begin with.
+/// The symbol whose code is at the start of some bits.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct One {
     pub symbol: u8,
-    /// Length of its code.
+    /// Length of the symbol's code in bits.
     pub bits: u8,
 }
 
-/// Up to three symbols that 11 bits encode completely: the first one in the
-/// lowest byte, the total length of their codes from bit 24 on, their number
-/// from bit 28 on.
+/// Up to three symbols whose codes are completely contained in 11 bits. The
+/// first symbol is in the lowest byte, the total length of the codes starts at
+/// bit 24, and the number of symbols starts at bit 28.
 pub type Several = u32;
 
-/// Decoding tables of a code.
+/// The decoding tables of a code.
 pub struct Code {
-    /// Indexed by the next `one_bits` bits; empty for a flat code.
+    /// One symbol for each value of the next `one_bits` bits; empty for a flat
+    /// code.
     one: Box<[One]>,
     pub one_bits: u32,
     several: Option<Box<[Several; SEVERAL_LEN]>>,
-    /// Bits of every symbol, where all values below a power of two, and no
-    /// others, have codes of one length: each is its own code then.
+    /// The number of bits of every symbol in a flat code. In such a code, all
+    /// values below a power of two, and no others, have codes of equal length,
+    /// so each value is its own code.
     pub flat_bits: Option<u32>,
 }
 
 impl Code {
-    /// Reads the description at the start of `bytes`, and returns the bytes
+    /// Parses the description at the start of `bytes`, and returns the bytes
     /// after it.
     pub fn read(bytes: &[u8]) -> Result<(Self, &[u8]), Fault> {
         let (weights, rest) = Weights::read(bytes)?;
@@ -53,7 +55,7 @@ impl Code {
         let one_bits = bits.max(SEVERAL_BITS);
         let mut one = alloc::vec![One::default(); 1 << one_bits].into_boxed_slice();
         let mut free = &mut one[..];
-        // Long codes first, and among equals in the order of symbols.
+        // Entries are ordered by descending code length, then by symbol.
         for weight in 1..=bits {
             for (symbol, _) in (0..=u8::MAX)
                 .zip(weights)
@@ -76,23 +78,22 @@ impl Code {
         ))
     }
 
-    /// Returns whether the description at the start of `bytes` is that of a
-    /// flat code.
+    /// Returns whether `bytes` starts with the description of a flat code.
     pub fn is_flat(bytes: &[u8]) -> bool {
         let read = Weights::read(bytes).and_then(|(weights, _)| weights.complete());
         read.is_ok_and(|(weights, bits)| flat_bits(&weights, bits).is_some())
     }
 
-    /// Returns the symbol that `bits`, of which there are `one_bits`, begin
-    /// with.
+    /// Returns the symbol whose code is at the start of `bits`, a value of
+    /// `one_bits` bits.
     #[inline]
     pub fn one(&self, bits: usize) -> One {
         self.one[bits]
     }
 
-    /// Returns the table of up to three symbols at once, unless codes are too
-    /// long for it. Made when it is first wanted: few literals do not pay for
-    /// it.
+    /// Returns the table of up to three symbols at a time, or `None` if codes
+    /// are too long for it. The table is built on first use, because it is not
+    /// worthwhile for few literals.
     pub fn several(&mut self) -> Option<&[Several; SEVERAL_LEN]> {
         if self.several.is_none() {
             let one: &[One; SEVERAL_LEN] = (&*self.one).try_into().ok()?;

@@ -1,16 +1,16 @@
-//! The description of a table of finite state entropy: how many of its states
-//! each value has (RFC 8878, 4.1.1).
+//! The description of a table of finite state entropy, which gives the number
+//! of its states for each value (RFC 8878, 4.1.1).
 
 use super::Fault;
 use crate::entropy::zstd::fse::RARE;
 
-/// Size of the smallest table, as a power of two.
+/// Binary logarithm of the smallest table size.
 const MIN_LOG: u32 = 5;
 
-/// Reads the description at the start of `bytes` into `shares`. `most_values`
-/// says how many values a table may have, for tables of 32 states, 64 and so
-/// on; larger ones are refused. Returns the size of the table as a power of
-/// two and the bytes after the description.
+/// Parses the description at the start of `bytes` into `shares`. `most_values`
+/// contains the maximum number of values for tables of 32 states, 64 states and
+/// so on; larger tables are rejected. Returns the binary logarithm of the table
+/// size, and the bytes after the description.
 pub fn read<'a>(
     bytes: &'a [u8],
     most_values: &[usize],
@@ -27,8 +27,8 @@ pub fn read<'a>(
     let mut left = 1u32 << log;
     let mut value = 0;
     while left > 0 {
-        // One of left + 2 values. The width is that of the largest; the
-        // smallest values need a bit less.
+        // The number is one of left + 2 values. The largest ones take `width`
+        // bits, the smallest ones take one bit less.
         let width = u32::BITS - (left + 1).leading_zeros();
         let short = (1 << width) - 1 - (left + 1);
         let half = 1 << (width - 1);
@@ -53,7 +53,7 @@ pub fn read<'a>(
         }
         *share = i16::try_from(read - 1).map_err(|_| SHARES)?;
         left -= read - 1;
-        // After a zero, two bits say how many more zeros follow.
+        // After a zero, two bits give the number of further zeros.
         let mut more = if read == 1 { 3 } else { 0 };
         while more == 3 {
             more = bits.peek(2);
@@ -71,14 +71,14 @@ pub fn read<'a>(
 const SHORT: Fault = Fault("a block ends inside a table of finite state entropy");
 const SHARES: Fault = Fault("the shares of values do not make a table");
 
-/// A stream read from its start.
+/// A bit stream that is read from its start.
 struct Forwards<'a> {
     bytes: &'a [u8],
     taken: usize,
 }
 
 impl Forwards<'_> {
-    /// Returns the next bits, up to 10; zeros beyond the end.
+    /// Returns the next `bits` bits, up to 10, with zeros beyond the end.
     fn peek(&self, bits: u32) -> u32 {
         let at = self.taken / 8;
         let byte = |at: usize| u32::from(self.bytes.get(at).copied().unwrap_or(0));
