@@ -13,7 +13,7 @@ macro_rules! dtypes {
 pub enum Dtype { $( $(#[$doc])* #[serde(rename = $spelling)] $name, )* }
 
         impl Dtype {
-            /// Every dtype, in the order in which safetensors ranks them.
+            /// Every dtype, in the order of safetensors' ranking.
             pub const ALL: [Dtype; 22] = [ $( Dtype::$name, )* ];
 
             /// Returns the name in a safetensors header.

@@ -165,8 +165,8 @@ rules! {
     /// The base is the one that the delta was made against (z4ai-containers 3.2
     /// and 4.3).
     DeltaReference = "delta.reference",
-    /// Every record lies inside the file and has a name of its own in UTF-8
-    /// (z4ai-containers 4.3).
+    /// Every record lies inside the file, and the names of the records are
+    /// distinct and UTF-8 (z4ai-containers 4.3).
     DeltaRecord = "delta.record",
     /// The kind of a record is 0, 1 or 2 (z4ai-containers 4.1), or 3 in version
     /// 2 (extensions 3).

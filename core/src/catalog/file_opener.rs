@@ -36,8 +36,7 @@ pub(super) fn begins_header(byte: Option<&u8>) -> bool {
 
 /// Recognises the format of a file of `file_len_bytes` by its first bytes.
 ///
-/// # Errors
-/// The error names the format of the file if it is known but not readable here.
+/// # Errors The error describes the apparent format of the file.
 pub fn recognise(head: &[u8], file_len_bytes: u64) -> Result<Kind> {
     match by_magic(head) {
         Some(kind) if kind.is_included() => return Ok(kind),

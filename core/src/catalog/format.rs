@@ -180,7 +180,7 @@ macro_rules! formats {
 
         /// The opener of a file of any format.
         #[derive(Debug, Clone)]
-        #[allow(clippy::large_enum_variant)] // one for a file being opened
+        #[allow(clippy::large_enum_variant)] // there is only one per file being opened
         pub(super) enum AnyOpener { $( $(#[cfg(feature = $feature)])? $kind($module::FormatOpener), )* }
 
         impl AnyOpener {

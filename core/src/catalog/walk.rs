@@ -1,6 +1,5 @@
 //! Walks the records of a delta without a trailer. Of a large file, only a
-//! window around the head of each record is fetched; a small file is fetched
-//! whole.
+//! window at the head of each record is fetched; a small file is fetched whole.
 
 use alloc::collections::BTreeMap;
 use alloc::format;

@@ -146,7 +146,7 @@ fn needs(fetched: &FetchedRanges) -> Result<Vec<Range<u64>>> {
             missing.push(index.start.max(covered)..fetched.tail_start());
         }
     }
-    // Whether there is a copy is known once the tail has been fetched.
+    // The tail has to be fetched first: it shows whether there is a copy.
     let may_have_copy = has_copy && (!missing.is_empty() || section(fetched)?.header.is_some());
     missing.extend(rest_of_head.filter(|_| !may_have_copy));
     Ok(missing)

@@ -253,8 +253,8 @@ impl Model {
     /// base is still refused.
     pub fn attach_base(&mut self, base: &Self) -> Result<()> {
         for (number, fitting) in self.base_files(base)? {
-            // The digest must be that of the tensor that the base's model reads
-            // under this name, which may be in another file.
+            // The base's tensor of this name may be in another file than the
+            // matching one. Its digest is then not used.
             self.files[number].keep_base_digests(|name| {
                 let part = base.tensors[*base.by_name.get(name)?].only_part()?;
                 let file = base.files.get(part.file).filter(|_| part.file == fitting)?;

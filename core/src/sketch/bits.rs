@@ -14,7 +14,7 @@ pub fn log2(number: u64) -> u64 {
     let Some(whole) = number.checked_ilog2() else {
         return 0;
     };
-    // 32 bits, of which 31 are after the point.
+    // The number has 32 bits, 31 of them after the binary point.
     let mut mantissa = (number << (63 - whole)) >> 32;
     let mut fraction = 0;
     for _ in 0..16 {
@@ -26,13 +26,13 @@ pub fn log2(number: u64) -> u64 {
     u64::from(whole) * ONE + fraction
 }
 
-/// Returns the bits that a symbol takes which occurs `count` times of `total`.
+/// Returns the bits that a symbol takes if it occurs `count` times of `total`.
 pub fn cost(count: u64, total: u64) -> u64 {
     log2(total).saturating_sub(log2(count))
 }
 
-/// Returns the bits of a sample in which the values occur this often, coded
-/// with their own distribution.
+/// Returns the bits of a sample with these counts of values, coded with their
+/// own distribution.
 pub fn of_counts(counts: impl Iterator<Item = u64> + Clone) -> u64 {
     let total: u64 = counts.clone().sum();
     let (mut bits, mut values) = (0u64, 0u64);

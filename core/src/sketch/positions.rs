@@ -11,14 +11,14 @@ use crate::dtype::Dtype;
 /// The number of elements in a run. A run lies within a few adjacent bytes,
 /// which a reader fetches for the price of one element.
 const RUN_ELEMENTS: u64 = 16;
-/// The largest number of elements for which a tensor is sampled whole.
+/// The number of elements up to which a tensor is sampled whole.
 const WHOLE_ELEMENTS: u64 = 64;
 const MIN_RUNS: u64 = 4;
 const MAX_RUNS: u64 = 64;
 /// The number of runs is the square root of the number of elements divided by
 /// this.
 const ROOT_PER_RUN: u64 = 32;
-/// The largest number of windows that the runs lie in. Each window is one
+/// The largest number of windows that contain the runs. Each window is one
 /// request.
 const MAX_WINDOWS: u64 = 8;
 /// The tensor length in bytes per window, so that small tensors cost one

@@ -5,7 +5,6 @@
 //!
 //! The format prescribes the order of summation, so that every packer computes
 //! the same figures to the last bit.
-//! same figures to the last bit.
 
 use alloc::vec::Vec;
 use core::convert::Infallible;

@@ -10,9 +10,9 @@ use crate::dtype::Dtype;
 pub(super) const LANES: usize = 16;
 /// The number of elements whose sums are formed in 32 bits.
 pub(super) const RUN: usize = 256;
-/// The smallest and the largest magnitude for which the largest element of a
-/// run allows sums in 32 bits: squares neither overflow, nor vanish compared
-/// with the largest square.
+/// The bounds for the largest magnitude in a run that is summed in 32 bits.
+/// Between them, squares neither overflow nor vanish compared with the largest
+/// square.
 const MIN_MAGNITUDE: f32 = f32::from_bits((127 - 40) << 23);
 const MAX_MAGNITUDE: f32 = f32::from_bits((127 + 60) << 23);
 

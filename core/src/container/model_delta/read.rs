@@ -388,7 +388,7 @@ impl<'a> ModelDelta<'a> {
     }
 }
 
-/// Fails if a payload decodes to another length than that of its tensor.
+/// Fails if a payload does not decode to the length of its tensor.
 fn check_len(found_bytes: u64, len_bytes: u64) -> Result<()> {
     if found_bytes == len_bytes {
         return Ok(());

@@ -15,9 +15,9 @@ use crate::{Error, Result};
 /// be in data order, without gaps between their spans. The `metadata` come
 /// first, unless they are empty.
 ///
-/// # Errors
-/// Tensors that the format cannot store, because their elements do not fill
-/// whole bytes or because they are called `__metadata__`.
+/// # Errors Tensors that the format cannot store, because their elements do not
+/// fill whole bytes or because they are called `__metadata__`, and a header
+/// over the cap.
 pub fn head(metadata: &BTreeMap<String, String>, tensors: &[Tensor]) -> Result<Vec<u8>> {
     head_of((!metadata.is_empty()).then_some(metadata), tensors)
 }

@@ -67,8 +67,8 @@ impl<'de> Deserialize<'de> for WrittenDtype {
     }
 }
 
-/// A shape. It stores only as many dimensions as are necessary to report that
-/// there are too many, since a header has room for 45 million.
+/// A shape. It stores only the dimensions necessary to report that there are
+/// too many, since a header has room for 45 million.
 #[derive(Debug)]
 pub struct Shape {
     /// The first dimensions, at most one more than [`DIMENSIONS`].

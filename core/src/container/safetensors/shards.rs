@@ -57,8 +57,8 @@ impl ShardIndex {
     /// index is; no model file is.
     #[must_use]
     pub fn recognise(head: &[u8]) -> bool {
-        // A safetensors file begins with the length of its header. Its first
-        // byte may be that of a brace, but its upper bytes are zero.
+        // A safetensors file begins with the length of its header. The length
+        // may look like a brace, but its upper bytes are zero.
         let text = head.trim_ascii_start();
         let is_text = !head[..head.len().min(8)].contains(&0);
         is_text

@@ -85,7 +85,7 @@ mod tests {
     #[test]
     fn the_first_of_equal_tensors_is_named() {
         let mut odd = vec![7u8; 5000];
-        odd[700] = 8; // not where a probe looks
+        odd[700] = 8; // outside the probed ranges
         let tensors: Vec<Vec<u8>> = vec![
             vec![],
             vec![7; 5000],

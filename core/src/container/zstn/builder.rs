@@ -26,7 +26,7 @@ const HEADER_CODING: ZstdCoding = ZstdCoding::Search(9);
 
 /// The layout chosen for a file, from [`ContainerBuilder::start`].
 #[derive(Debug)]
-#[allow(clippy::large_enum_variant)] // one for a file
+#[allow(clippy::large_enum_variant)] // there is only one per file
 pub enum Start {
     /// Each distinct tensor gets a frame.
     Indexed {
@@ -164,7 +164,8 @@ impl ContainerBuilder {
         self.sums.as_ref().is_some_and(ChecksumBuilder::needs_data)
     }
 
-    /// Adds the next bytes of the original's data, including those of aliases.
+    /// Adds the next bytes of the original's data, including the bytes of
+    /// aliases.
     pub fn original(&mut self, bytes: &[u8]) {
         if let Some(sums) = &mut self.sums {
             sums.data(bytes);

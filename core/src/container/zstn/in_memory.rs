@@ -22,7 +22,7 @@ use crate::{Error, Result, Rule, TensorRef, sort};
 
 /// Packs the safetensors file `file`, by default with an integrity section.
 ///
-/// A file that breaks an official rule, but whose header length is within its
+/// A file that breaks an official rule, but whose header length is within
 /// bounds, is stored as a single frame.
 ///
 /// # Errors

@@ -20,7 +20,7 @@ const MIN_RECORD_BYTES: u64 = 23;
 pub enum Content {
     /// The bytes are decoded from a frame in this range of the file.
     Frame(Range<u64>),
-    /// The bytes equal those of the record with this number, which has a frame.
+    /// The bytes are shared with the record of this number, which has a frame.
     Alias(usize),
 }
 

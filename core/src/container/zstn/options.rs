@@ -23,7 +23,7 @@ pub struct ContainerOptions {
     pub has_statistics: bool,
     /// The source of the SHA-256 in the integrity section.
     pub original_sha256: OriginalSha256,
-    /// Whether a file that ends before its tensors do is packed as one frame.
+    /// True if a file that ends before its tensors do is packed as one frame.
     /// Such a file is almost always the result of a failed download or copy.
     pub allow_truncated: bool,
 }

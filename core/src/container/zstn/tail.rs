@@ -27,7 +27,6 @@ impl Tail {
     /// A file with bytes that belong to no prefix, frame, statistics, block
     /// table, index, integrity section or footer, and a file that lacks the
     /// section that its prefix announces.
-    /// the prefix announces must be there.
     pub fn parse(
         prefix: &Prefix,
         prefix_bytes: &[u8],

@@ -69,8 +69,8 @@ mod tests {
 
     #[test]
     fn dense_codes_cross_words_and_padded_ones_do_not() {
-        // With bits 30 to 32 set, code 10 has three bits set without padding.
-        // With padding, no code of the first word has.
+        // Bits 30 to 32 are set. They are code 10 in the layout without
+        // padding, and belong to no single code in the padded one.
         let row = [0, 0, 0, 0xC0, 1, 0, 0, 0];
         assert_eq!(Layout::dense(3).code(&row, 10), 7);
         assert_eq!(Layout::padded(3).code(&row, 9), 0);

@@ -23,8 +23,8 @@ pub enum Entry {
     Stored(Stored),
     /// The tensor is a weight to decode from its parts.
     Weight(Weight),
-    /// The weight cannot be read. Those of its parts that exist are listed as
-    /// stored tensors.
+    /// The weight cannot be read. Its existing parts are listed as stored
+    /// tensors.
     Refused(Error),
 }
 

@@ -41,7 +41,7 @@ pub fn signed_bytes() -> Vec<f32> {
         .collect()
 }
 
-/// Returns the values of codes of `bits` bits, of which code 0 is the most
+/// Returns the values of codes of `bits` bits, whose code 0 is the most
 /// negative integer.
 pub fn offset_integers(bits: u8) -> Vec<f32> {
     let half = 1i16 << (bits - 1);

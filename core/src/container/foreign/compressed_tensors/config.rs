@@ -44,9 +44,9 @@ impl Config {
     /// Parses the text of a model's `config.json`. A text without entries about
     /// compression is valid.
     ///
-    /// # Errors
-    /// [`ErrorKind::Unsupported`](crate::ErrorKind) for another compression
-    /// method.
+    /// # Errors [`ErrorKind::Unsupported`](crate::ErrorKind) for another
+    /// compression method, and [`Rule::CompressedTensorsConfig`] for entries of
+    /// the wrong type.
     pub fn parse(json: &[u8]) -> Result<Self> {
         if json.len() as u64 > HEADER_LEN_BYTES {
             return Err(Error::limit(format!(

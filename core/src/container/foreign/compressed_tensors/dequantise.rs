@@ -13,7 +13,7 @@ use crate::Result;
 use crate::bytes::{buffer, index};
 use crate::dtype::Dtype;
 
-/// A dtype in which the arithmetic is done.
+/// A dtype for the arithmetic.
 trait Real: Copy {
     /// Rounds to nearest, ties to even. A NaN loses its sign and payload, which
     /// differ between processors.

@@ -4,8 +4,8 @@ use alloc::string::String;
 
 use serde::{Deserialize, Serialize};
 
-/// The format in which a weight is stored. The sections in parentheses are
-/// those of docs/formats/compressed-tensors.md.
+/// The storage format of a weight. The variants cite the sections of
+/// docs/formats/compressed-tensors.md.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Format {

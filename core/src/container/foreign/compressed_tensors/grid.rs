@@ -16,7 +16,7 @@ use crate::{Error, Result, Rule};
 /// weight.
 #[derive(Debug, Clone)]
 pub struct Grid {
-    /// Whether all elements share one entry.
+    /// True if all elements share one entry.
     single: bool,
     /// The number of rows of a matrix.
     rows: u64,

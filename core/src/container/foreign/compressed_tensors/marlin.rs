@@ -43,7 +43,7 @@ pub fn dense_shape(
         return Err(refuse());
     };
     check_scheme(scheme)?;
-    // Every dimension is that of a stored tensor, which has data or no
+    // Every dimension comes from a stored tensor, which has data or no
     // elements.
     let columns = meta_rows.checked_mul(32).ok_or_else(refuse)?;
     let expected_groups = match group_size(scheme) {

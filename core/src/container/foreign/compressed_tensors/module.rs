@@ -264,7 +264,7 @@ fn scales(parts: &mut Parts<'_>, scheme: &Scheme, config: &Config) -> Result<Dty
     Ok(scale.dtype)
 }
 
-/// Returns the shape of the codes in `packed`, in which `bytes` bytes hold
+/// Returns the shape of the codes in `packed`, where every `bytes` bytes hold
 /// `codes` codes.
 fn unpacked(packed: &Stored, bytes: u64, codes: u64) -> Result<Vec<u64>> {
     let mut shape = packed.shape.clone();

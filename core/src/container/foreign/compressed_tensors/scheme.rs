@@ -47,9 +47,9 @@ pub enum Strategy {
 pub struct Scheme {
     /// The number of bits of a code.
     pub num_bits: u8,
-    /// Whether codes are integers or floats.
+    /// The type of the codes.
     pub number: Number,
-    /// Whether there are no zero points.
+    /// True if the scheme has no zero points.
     pub symmetric: bool,
     /// The elements that share a scale.
     pub strategy: Strategy,

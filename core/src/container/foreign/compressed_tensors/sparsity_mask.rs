@@ -9,7 +9,7 @@ use crate::tensor::element_count;
 /// The mask of the stored elements, and their number.
 pub struct SparsityMask {
     pub bits: Vec<u8>,
-    /// For each row, the number of stored elements in the preceding rows.
+    /// The number of stored elements in the preceding rows, for each row.
     pub offsets: Vec<u64>,
     pub count: u64,
     /// The number of zeros that are stored to complete the pairs of groups.

@@ -160,7 +160,7 @@ fn finish(
             let errors = report.shards.iter().map(|shard| shard.max_error);
             report.max_error = errors.fold(0.0, f64::max);
             let squares: f64 = shards.iter().map(|shard| shard.squared_error).sum();
-            #[allow(clippy::cast_precision_loss)] // a figure for people
+            #[allow(clippy::cast_precision_loss)] // the result is only displayed
             let mean = squares / plan.element_count as f64;
             report.rms_error = libm::sqrt(mean);
             let moments = shards.iter().map(|shard| shard.moments);

@@ -90,8 +90,8 @@ pub fn encode(
 }
 
 /// Picks one value from each of `most` intervals of equal length, or returns
-/// `None` if there are no more values than that. The positions depend only on
-/// the number of values.
+/// `None` if that would be all values. The positions depend only on the number
+/// of values.
 fn sample(values: &[f64], most: u64) -> Option<Vec<f64>> {
     let count = values.len() as u64;
     if count <= most {
@@ -207,7 +207,7 @@ fn with_mixture(
 /// Returns the value that a reader obtains by rounding the exact one to the
 /// dtype.
 fn rounded(dtype: Dtype, value: f64) -> f64 {
-    #[allow(clippy::cast_possible_truncation)] // the rounding that is meant
+    #[allow(clippy::cast_possible_truncation)] // the rounding is intended
     match dtype {
         Dtype::F32 => f64::from(value as f32),
         Dtype::F16 => value::f16_to_f64(value::f16(value)),

@@ -63,7 +63,7 @@ pub fn errors(tensor: &Tensor, original: &[u8], restored: &[u8]) -> Result<Error
 /// Returns the elements as doubles. Integers are included, because other
 /// encoders code them.
 fn numbers(dtype: Dtype, bytes: &[u8]) -> Vec<f64> {
-    #[allow(clippy::cast_precision_loss)] // they went through single precision
+    #[allow(clippy::cast_precision_loss)] // other encoders round integers to single precision first
     match dtype {
         Dtype::I8 => bytes.iter().map(|&e| e.cast_signed().into()).collect(),
         Dtype::I16 => each(bytes, |e| i16::from_le_bytes(e).into()),

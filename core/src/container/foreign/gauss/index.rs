@@ -33,7 +33,7 @@ pub struct Tensor {
     pub coding: Coding,
 }
 
-/// The way in which a tensor is stored.
+/// The coding of a tensor's stored bytes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Coding {
     /// The bytes of the tensor are stored unchanged.

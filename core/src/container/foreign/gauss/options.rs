@@ -6,7 +6,8 @@ use alloc::vec::Vec;
 
 use crate::{Error, Result};
 
-/// The options of the encoder. The defaults are those of gauss-compress 0.1.0.
+/// The options of the encoder. The defaults are the same as in gauss-compress
+/// 0.1.0.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
     /// The number of Gaussians in a mixture.
@@ -29,7 +30,7 @@ pub struct Options {
     pub scale: Option<u32>,
     /// The names of the tensors to store; `None` stores all of them.
     pub layers: Option<Vec<String>>,
-    /// Whether tensors are coded even if their raw bytes would be smaller.
+    /// True if tensors are coded even where their raw bytes would be smaller.
     pub keep_larger: bool,
     /// The treatment of dtypes that the format cannot name.
     pub other_dtypes: OtherDtypes,

@@ -62,7 +62,7 @@ impl TensorReport {
     /// Returns the number of bits in the file per element.
     #[must_use]
     pub fn bits_per_element(&self) -> f64 {
-        #[allow(clippy::cast_precision_loss)] // a figure for people
+        #[allow(clippy::cast_precision_loss)] // the result is only displayed
         let (bits, count) = (
             self.stored_len_bytes as f64 * 8.0,
             self.element_count as f64,

@@ -54,9 +54,8 @@ pub fn f16(value: f64) -> u16 {
     if magnitude >= 65520.0 {
         return sign | 0x7C00;
     }
-    // The step is that of the number's exponent, or of the smallest normal
-    // number's exponent for subnormals. Rounding a multiple of the step is
-    // exact.
+    // The exponent of the number determines the step; subnormals have the step
+    // of the smallest normal number. Rounding a multiple of the step is exact.
     let biased = i32::try_from(magnitude.to_bits() >> 52).unwrap_or_default();
     let exponent = (biased - 1023).max(-14);
     let steps = round_even(magnitude * power_of_two(10 - exponent));

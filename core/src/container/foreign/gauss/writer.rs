@@ -21,8 +21,8 @@ pub struct Entry {
 /// A file being written. The index comes first in the file but is known last,
 /// so a caller that encodes tensors one at a time has to buffer their data. The
 /// file consists of the bytes that [`Writer::finish`] returns, the data of the
-/// coded tensors, and the bytes of the raw tensors, each in the order in which
-/// they were added.
+/// coded tensors, and the bytes of the raw tensors, each in the order of the
+/// calls to [`Writer::add`].
 #[derive(Debug, Clone, Default)]
 pub struct Writer {
     names: BTreeSet<String>,

@@ -60,7 +60,7 @@ pub struct Footer {
     pub version: Version,
     /// The range of the manifest in the file.
     pub manifest: Range<u64>,
-    /// The range of the file in which blobs may lie.
+    /// The range of the file that blobs may occupy.
     pub blobs: Range<u64>,
     /// The XXH3 of the manifest, in version 2.
     hash: Option<u64>,

@@ -104,7 +104,8 @@ impl ChecksumBuilder {
         self.original.known().is_none()
     }
 
-    /// Adds the next bytes of the original's data, including those of aliases.
+    /// Adds the next bytes of the original's data, including the bytes of
+    /// aliases.
     pub fn data(&mut self, bytes: &[u8]) {
         if self.needs_data() {
             self.sha256.update(bytes);

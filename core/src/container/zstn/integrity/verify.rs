@@ -47,7 +47,7 @@ pub struct Integrity {
     tables: Option<Vec<Range<u64>>>,
     #[serde(skip)]
     statistics: Option<Record>,
-    /// For every record of the index, the number of its entry in the section.
+    /// The number of each index record's entry in the section.
     entries: Vec<usize>,
     verify: Verify,
 }

@@ -101,7 +101,7 @@ impl<'a> Walk<'a> {
             }
             Type::F64 => {
                 let value = self.decoder.f64()?;
-                #[allow(clippy::cast_possible_truncation)] // whether it truncates is the question
+                #[allow(clippy::cast_possible_truncation)] // the comparison detects truncation
                 let shorter = value as f32;
                 if f64::from(shorter).to_bits() == value.to_bits() {
                     self.not_deterministic("a number is longer than it needs to be")?;
@@ -223,8 +223,8 @@ mod tests {
             assert!(accepts(bytes, true), "{bytes:02x?}");
         }
         for bytes in [
-            &b"\x18\x17"[..],                        // a long 23
-            b"\x38\x00",                             // a long -1
+            &b"\x18\x17"[..],                        // 23 in two bytes
+            b"\x38\x00",                             // -1 in two bytes
             b"\xfa\x3f\x00\x00\x00",                 // 0.5 as single
             b"\xfb\x3f\xe0\x00\x00\x00\x00\x00\x00", // 0.5 as double
             b"\x9f\xff",                             // indefinite lengths
