@@ -1,7 +1,7 @@
 //! Opens a file, from its first bytes to its [`FileCatalog`], in as few reads
 //! as possible. Most formats take two round trips, whatever the size of the
-//! model. All requests are absolute ranges, because browsers send a CORS
-//! preflight for ranges relative to the end of a file.
+//! model. All requests are absolute ranges, because browsers require a CORS
+//! preflight for a range relative to the end of a file.
 
 use alloc::format;
 use alloc::vec::Vec;

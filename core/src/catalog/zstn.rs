@@ -3,10 +3,11 @@
 //!
 //! The head states the length of the header. The index and the integrity
 //! section are usually at most one and a half times as long as the header, plus
-//! a few bytes: they take 79 bytes and the name for each tensor, while a header
-//! entry in its usual spelling takes at least 50 bytes and the name. The rest
-//! of the header and both of them can therefore be requested together. If the
-//! section contains a copy of the header, the header itself is not requested.
+//! a few bytes: for each tensor they take the name and 79 bytes, or about 93
+//! with statistics, while a header entry in its usual spelling takes the name
+//! and at least 50 bytes. The rest of the header and both of them can therefore
+//! be requested together. If the section contains a copy of the header, the
+//! header itself is not requested.
 
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
@@ -269,7 +270,7 @@ impl FileCatalog {
         )
     }
 
-    /// Sets the digests that the tensors of a ZSTN file are compared with.
+    /// Sets the checks that reading the tensors of a ZSTN file includes.
     pub(crate) fn set_verify(&mut self, verify: Verify) {
         if let AnyContents::Zstn(FormatContents {
             integrity: Some(integrity),
@@ -280,8 +281,8 @@ impl FileCatalog {
         }
     }
 
-    /// Returns whether this build omits the code that comparing the tensors
-    /// with `verify` requires.
+    /// Returns whether this build omits the code for the checks that `verify`
+    /// includes.
     #[must_use]
     pub fn is_verify_left_out(&self, verify: Verify) -> bool {
         self.integrity()

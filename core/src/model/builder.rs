@@ -17,7 +17,7 @@ use crate::limits::SHAPE_GAP_BYTES;
 use crate::{Error, Result, Rule, sort};
 
 /// Returns whether some tensor in `files` has a name that suggests a part of a
-/// compressed weight, so that `config.json` is required to read the model.
+/// compressed weight, in which case `config.json` has to be consulted.
 #[must_use]
 pub fn wants_config(files: &[FileCatalog]) -> bool {
     let mut tensors = files.iter().flat_map(FileCatalog::tensors);

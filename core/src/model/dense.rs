@@ -89,8 +89,8 @@ impl Dense {
             };
             match weight {
                 Ok(located) => tensors.push(located),
-                // Invalid input is a mistake of the caller and no property of
-                // the file.
+                // Invalid input is the caller's mistake, not a defect of the
+                // file.
                 Err(error) if error.kind() == ErrorKind::InvalidInput => return Err(error),
                 Err(error) => {
                     refused.push((name.into(), error));
