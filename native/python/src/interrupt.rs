@@ -9,6 +9,7 @@
 //! its result may appear.
 
 use std::panic::{self, AssertUnwindSafe};
+use std::process;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -43,6 +44,7 @@ pub fn run<T: Send + 'static>(
     watch: &Watch,
     work: impl FnOnce(&Watch) -> zstn::Result<T> + Send + 'static,
 ) -> PyResult<T> {
+    let caller = process::id();
     let task = cancellation::current();
     if !watch.is_watched() && task.is_none() && !is_main_thread(py)? {
         return py
@@ -92,7 +94,11 @@ pub fn run<T: Send + 'static>(
             Err(RecvTimeoutError::Timeout) => look(),
         };
         if let Err(error) = looked {
-            end(py, watch, questions, worker);
+            // A child that was forked meanwhile has no such worker, and the output is its
+            // parent's.
+            if process::id() == caller {
+                end(py, watch, questions, worker);
+            }
             return Err(error);
         }
     }

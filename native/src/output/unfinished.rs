@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::process;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 
@@ -25,6 +26,15 @@ struct Entry {
     shown: Shown,
     /// The thread that began it.
     thread: ThreadId,
+    /// The process that began it. A child that was forked has a copy of the entry, but the
+    /// output is its parent's.
+    process: u32,
+}
+
+impl Entry {
+    fn is_ours(&self) -> bool {
+        self.process == process::id()
+    }
 }
 
 /// What messages call an unfinished path and those below it, whose own names say
@@ -62,7 +72,12 @@ impl Unfinished {
         let made = make()?;
         let path = path(&made).to_path_buf();
         let thread = thread::current().id();
-        state.paths.insert(path.clone(), Entry { shown, thread });
+        let entry = Entry {
+            shown,
+            thread,
+            process: process::id(),
+        };
+        state.paths.insert(path.clone(), entry);
         Ok((Self(path), made))
     }
 
@@ -127,7 +142,9 @@ fn stopping() -> io::Error {
 pub fn remove_unfinished() {
     let mut state = state();
     state.is_stopping = true;
-    state.paths.keys().for_each(|path| remove(path));
+    for (path, _) in state.paths.iter().filter(|(_, entry)| entry.is_ours()) {
+        remove(path);
+    }
 }
 
 /// Removes the outputs that a thread has begun and not finished: none of them gets its
@@ -135,7 +152,7 @@ pub fn remove_unfinished() {
 /// cannot be stopped.
 pub fn remove_unfinished_of(thread: ThreadId) {
     state().paths.retain(|path, entry| {
-        let is_kept = entry.thread != thread;
+        let is_kept = entry.thread != thread || !entry.is_ours();
         if !is_kept {
             remove(path);
         }

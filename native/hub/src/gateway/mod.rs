@@ -54,7 +54,7 @@ pub use checks::check_request;
 /// ```no_run
 /// # fn main() -> zstn::Result<()> {
 /// use zstn::Location;
-/// use zstn::gateway::Gateway;
+/// use zstn_hub::gateway::Gateway;
 /// use zstn::source::HttpOptions;
 ///
 /// let upstream = Location::url("https://huggingface.co");

@@ -62,8 +62,8 @@ pub(crate) const TRAILER_KEY: &str = "Packed-by: zstn ";
 ///
 /// ```no_run
 /// # fn main() -> zstn::Result<()> {
-/// use zstn::hub::Hub;
-/// use zstn::worker::{Worker, WorkerOptions};
+/// use zstn_hub::hub::Hub;
+/// use zstn_hub::worker::{Worker, WorkerOptions};
 ///
 /// let hub = Hub::new("https://huggingface.co", std::env::var("HF_TOKEN").ok().as_deref())?;
 /// let options = WorkerOptions::default();
