@@ -18,10 +18,9 @@ const SYMBOL_BITS: u32 = 8;
 /// multiplication.
 #[derive(Debug, Clone, Copy, Default)]
 struct Code {
-    /// `2^44` divided by the frequency `f`, rounded up. Dividends are below `f
-    /// * 2^20`, so the product is below `2^64`. It exceeds the exact quotient
-    /// times `2^44` by less than `f * 2^20 <= 2^44 / f`, which is too little to
-    /// change the integer quotient.
+    /// `2^44` divided by the frequency `f`, rounded up. Dividends are below `f * 2^20`,
+    /// so the product is below `2^64`. It exceeds the exact quotient times `2^44` by less
+    /// than `f * 2^20 <= 2^44 / f`, which is too little to change the integer quotient.
     factor: u64,
     /// The largest state that does not have to emit a word first.
     last: u32,

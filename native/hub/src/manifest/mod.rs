@@ -15,6 +15,7 @@ mod row;
 mod share;
 
 pub use entry::{Class, Done, Failed};
+#[cfg(any(feature = "gateway", feature = "worker"))]
 pub(crate) use key::hex;
 #[cfg(feature = "worker")]
 pub(crate) use key::hex_digest;
