@@ -171,10 +171,10 @@ pub unsafe extern "C" fn zstn_opening_supply(
     })
 }
 
-/// Returns the model once no bytes are missing. Weights have the form in which they are
-/// stored; `zstn_open_path` also reads a `config.json`. `engine` may be NULL. Unless
-/// bytes were missing, the opening cannot be used afterwards, even after an error, and
-/// must still be freed.
+/// Returns the model once no bytes are missing. Weights are read as they are stored;
+/// `zstn_open_path` also reads a `config.json`. `engine` may be NULL. Unless bytes were
+/// missing, the opening cannot be used afterwards, even after an error, and must still
+/// be freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn zstn_opening_finish(
     opening: *mut zstn_opening,

@@ -178,8 +178,8 @@ pub unsafe extern "C" fn zstn_plan_tensor(
 }
 
 /// Lists the range that the plan itself still needs: some rows need a block table that
-/// was not read with the index. The arguments are those of `zstn_opening_needs`; the
-/// plan is ready when the number of ranges is 0.
+/// was not read with the index. It takes the same arguments as `zstn_opening_needs`.
+/// The plan is ready when the number of ranges is 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn zstn_plan_needs(
     plan: *const zstn_plan,
@@ -218,8 +218,8 @@ pub unsafe extern "C" fn zstn_plan_supply(
     })
 }
 
-/// Lists the ranges to pass to `zstn_plan_decode`, in this order. The arguments are
-/// those of `zstn_opening_needs`.
+/// Lists the ranges to pass to `zstn_plan_decode`, in this order. It takes the same
+/// arguments as `zstn_opening_needs`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn zstn_plan_parts(
     plan: *const zstn_plan,
