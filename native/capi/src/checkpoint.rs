@@ -59,8 +59,8 @@ pub struct zstn_work_options {
     pub allow_truncated: i32,
     /// For packing: 1 omits the tensor statistics.
     pub no_statistics: i32,
-    /// For packing: 1 writes extension frames where they are smaller. Only zstn 0.1 and
-    /// later can read a file that contains one.
+    /// For packing: 1 writes extension frames where they are smaller. zstn 0.1 and later
+    /// can read a file that contains one; z4ai cannot.
     pub extended: i32,
 }
 
@@ -235,7 +235,7 @@ pub unsafe extern "C" fn zstn_pack(
 
 /// Restores a checkpoint that `zstn_pack` has packed, byte for byte. The digests
 /// recorded in the packed file are checked before the output gets its name, or before a
-/// writer receives any bytes. The arguments are those of `zstn_pack`.
+/// writer receives any bytes. It takes the same arguments as `zstn_pack`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn zstn_unpack(
     input: *const zstn_input,

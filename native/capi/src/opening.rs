@@ -121,8 +121,8 @@ pub unsafe extern "C" fn zstn_opening_new(
 }
 
 /// Lists the ranges that are missing. On entry `*count` is the capacity of `ranges`,
-/// which may be NULL to query only the number; on return it is the number of missing
-/// ranges, of which the first ones that fit are stored. If it is 0, call
+/// which may be NULL to query only the number. On return `*count` is the number of
+/// missing ranges, and `ranges` contains as many of them as fit. If it is 0, call
 /// `zstn_opening_finish`. The ranges do not overlap and may be fetched at the same
 /// time. Once they have been supplied, call this function again; few rounds are needed.
 #[unsafe(no_mangle)]

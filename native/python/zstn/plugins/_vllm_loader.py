@@ -91,8 +91,8 @@ class ZstnModelLoader(DefaultModelLoader):  # type: ignore[misc]
         return ((source.prefix + name, tensor) for name, tensor in weights)
 
     def _skip(self, source: Any) -> Callable[[str], bool]:
-        """Returns a function that decides by a tensor's name whether the model does not
-        need it on this process."""
+        """Returns a function that takes the name of a tensor and returns whether this
+        process does not need it."""
         is_unused = source.is_unused_weight or (lambda _: False)
 
         def skip(name: str) -> bool:

@@ -50,8 +50,7 @@ impl UploadOptions {
         self.part_bytes.max(self.min_part_bytes())
     }
 
-    /// Returns the smallest length of parts with which the object has few enough of
-    /// them.
+    /// Returns the smallest part length with which the object does not have too many parts.
     pub(crate) fn min_part_bytes(&self) -> u64 {
         let expected = self.expected_bytes.unwrap_or(0).div_ceil(PLANNED_PARTS);
         expected.max(MIN_PART_BYTES).next_multiple_of(MIB)

@@ -256,8 +256,8 @@ class Run:
         self.summary.read_bytes += outcome.read_bytes
         self.summary.peak_bytes = max(self.summary.peak_bytes, outcome.peak_bytes)
         if outcome.state == "given_back":
-            # This run continues the row if it goes on without that process, else the
-            # next run.
+            # The row is left for this run, if it continues without that process, or
+            # for the next run.
             self._push(row, attempt, time.monotonic())
             return
         if outcome.state == "lost":

@@ -1,5 +1,5 @@
-"""Estimates how long a job on a whole hub takes and what it costs, with a
-discrete-event simulation: ``python -m zstn.hub simulate``. It is pure Python, and the
+"""Estimates the duration and the cost of a job on a whole hub, with a discrete-event
+simulation: ``python -m zstn.hub simulate``. It is pure Python, and the
 same seed gives the same figures.
 
 `simulate` runs a list of `Work` on a `Cluster`. `estimate` handles volumes that are too
