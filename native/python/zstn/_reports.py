@@ -1,4 +1,4 @@
-"""The results of work on whole checkpoints."""
+"""The results of packing, restoring, verifying and converting checkpoints."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 @dataclass(frozen=True, slots=True)
 class FolderReport:
-    """The rest of a folder that was made."""
+    """The files of an output folder other than packed or restored ones."""
 
     index: str | None
     """Name of its index, if it has one."""
@@ -44,7 +44,7 @@ class _File(Protocol):
 
 
 class _Sums:
-    """Sums over the files of a report."""
+    """Totals over the files of a report."""
 
     __slots__ = ()
 
@@ -87,7 +87,7 @@ class PackedFile:
 
 @dataclass(frozen=True, slots=True)
 class FamilyReport:
-    """What was found in a family."""
+    """The choice of a base from a family."""
 
     bases: list[str]
     """The base that was chosen, its own base if it is a difference, and so on;
@@ -104,7 +104,7 @@ class FamilyReport:
 
 @dataclass(frozen=True, slots=True)
 class SketchReport:
-    """A sketch that was written."""
+    """A sketch file that was written."""
 
     original_bytes: int
     sketch_bytes: int
@@ -114,7 +114,7 @@ class SketchReport:
 
 @dataclass(frozen=True, slots=True)
 class PackReport(_Sums):
-    """The result of packing: one file, or one for every shard."""
+    """The result of packing, with an entry for the file or for every shard."""
 
     files: list[PackedFile]
     folder: FolderReport | None
@@ -131,7 +131,7 @@ class PackReport(_Sums):
 
     @property
     def ratio(self) -> float:
-        """Original bytes for each packed one."""
+        """Original bytes divided by packed bytes."""
         return self.original_bytes / max(self.packed_bytes, 1)
 
 
@@ -149,7 +149,7 @@ class UnpackedFile:
 
 @dataclass(frozen=True, slots=True)
 class UnpackReport(_Sums):
-    """The result of unpacking: one file, or one for every shard."""
+    """The result of unpacking, with an entry for the file or for every shard."""
 
     files: list[UnpackedFile]
     folder: FolderReport | None
@@ -161,7 +161,7 @@ class UnpackReport(_Sums):
 
 @dataclass(frozen=True, slots=True)
 class VerifiedFile:
-    """A file that was verified, or a model in files of other kinds."""
+    """A file that was verified, or a model whose files are in another format."""
 
     name: str
     kind: str
