@@ -46,8 +46,8 @@ pub unsafe fn list<'a, T>(pointer: *const T, count: usize, what: &str) -> Result
     Ok(unsafe { slice::from_raw_parts(pointer, count) })
 }
 
-/// Returns the memory for `count` values at `pointer`, which may be NULL if `count` is
-/// 0. The library only writes to it, so a C program may pass uninitialised memory.
+/// Returns the memory for `count` values at `pointer`, which may be NULL if that is 0.
+/// The library only writes to it, so a C program may pass uninitialised memory.
 ///
 /// # Safety
 /// `pointer` is NULL or has space for `count` values that nothing else uses during the

@@ -22,7 +22,9 @@ const MAX_MARKER_BYTES: u64 = 4096;
 /// A marker object, [`FolderClaim::MARKER`], exists in the folder from
 /// [`FolderClaim::take`] until [`FolderClaim::release`]. It is created on the condition
 /// that it does not exist, so only one of two writers succeeds, and a folder that
-/// contains a marker is incomplete.
+/// contains a marker is incomplete. With `AWS_CONDITIONAL_PUT=disabled`, its absence is
+/// only checked beforehand, and two writers that start at the same time may both
+/// succeed.
 ///
 /// The marker contains a random identifier, which is also recorded in a local file.
 /// Dropping a claim removes neither. A later attempt that finds the file continues the

@@ -31,8 +31,8 @@ pub use options::{UploadOptions, UploadReport, default_journal_folder};
 /// existing object unless [`UploadOptions::replace`] allows it. A longer object is sent
 /// in parts while it is written. [`Upload::begin`] and [`Upload::finish`] check that no
 /// object exists; on S3, the completing request also has that condition. On Azure and
-/// Google Cloud, an object that another writer completes after the last check is
-/// replaced.
+/// Google Cloud, and on S3 with `AWS_CONDITIONAL_PUT=disabled`, an object that another
+/// writer completes after the last check is replaced.
 ///
 /// With a journal, an upload that is dropped or killed can be continued: a later upload
 /// of the same bytes to the same address sends only the missing parts. Without a
