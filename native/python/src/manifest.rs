@@ -1,5 +1,5 @@
-//! Plans of work on many files, their entries, and the work on one of them.
-//! Rows and entries are JSON texts, as in the files.
+//! Plans for many files, the entries of finished files, and the work on one file. Rows
+//! and entries are passed as JSON texts, as they appear in the files.
 
 use std::path::PathBuf;
 
@@ -21,10 +21,10 @@ use crate::error::to_python;
 use crate::interrupt::{run, run_short};
 use crate::progress::Watch;
 
-/// The environment variable with the token of the hub.
+/// The environment variable that contains the hub's token.
 const TOKEN: &str = "HF_TOKEN";
 
-/// Returns the key of the work on a file with this SHA-256.
+/// Returns the key of the work on a file with this SHA-256, these options and bases.
 #[pyfunction]
 pub fn plan_key(
     sha256: &str,
@@ -35,7 +35,7 @@ pub fn plan_key(
     Ok(key_against(sha256, encode(effort, extended)?, &bases))
 }
 
-/// Reads a plan: the JSON of its rows, each with its key.
+/// Reads a plan and returns its rows as JSON, each with its key.
 #[pyfunction]
 pub fn read_plan(
     py: Python<'_>,
@@ -48,7 +48,7 @@ pub fn read_plan(
     rows.iter().map(to_json).collect()
 }
 
-/// Reads a file from its start to its end. Returns its length and its SHA-256.
+/// Reads a file sequentially and returns its length and SHA-256.
 #[pyfunction]
 pub fn stream_sha256(py: Python<'_>, location: &str) -> PyResult<(u64, String)> {
     let location = self::location(location);
@@ -58,7 +58,7 @@ pub fn stream_sha256(py: Python<'_>, location: &str) -> PyResult<(u64, String)> 
 }
 
 /// Checks that a stored packed file restores the original with this SHA-256, and raises
-/// the reason why it does not.
+/// an error with the reason if it does not.
 #[pyfunction]
 pub fn check_restores(
     py: Python<'_>,
@@ -88,7 +88,7 @@ pub fn check_restores(
     })
 }
 
-/// Copies a file to a path. Returns its length and its SHA-256.
+/// Copies a file to a path and returns its length and SHA-256.
 #[pyfunction]
 pub fn copy_sha256(py: Python<'_>, location: &str, path: PathBuf) -> PyResult<(u64, String)> {
     let location = self::location(location);
@@ -97,8 +97,8 @@ pub fn copy_sha256(py: Python<'_>, location: &str, path: PathBuf) -> PyResult<(u
     })
 }
 
-/// Returns the objects below a folder in an object store: names relative to it,
-/// lengths and entity tags.
+/// Returns the objects below a folder in an object store: their names relative to the
+/// folder, lengths and entity tags.
 #[pyfunction]
 pub fn list_objects(py: Python<'_>, url: String) -> PyResult<Vec<(String, u64, Option<String>)>> {
     run(py, &Watch::none(), move |_| {
@@ -112,8 +112,8 @@ pub struct Results(zstn_hub::manifest::Results);
 
 #[pymethods]
 impl Results {
-    /// Opens a folder, which is made if it is missing; with `existing`, it has to hold
-    /// results.
+    /// Opens a folder, and creates it if it is missing; with `existing`, the folder
+    /// must contain results.
     #[new]
     #[pyo3(signature = (root, existing=false))]
     fn new(py: Python<'_>, root: &str, existing: bool) -> PyResult<Self> {
@@ -135,7 +135,7 @@ impl Results {
         done.as_ref().map(to_json).transpose()
     }
 
-    /// Returns the entry of a row that is done, if its packed file is there.
+    /// Returns the entry of a finished row, if its packed file exists.
     fn packed(&self, py: Python<'_>, row: &str) -> PyResult<Option<String>> {
         let row: Row = from_json(row)?;
         let done = run_short(py, || self.0.packed(&row))?;
@@ -157,7 +157,8 @@ impl Results {
         run_short(py, || self.0.put_failed(&entry))
     }
 
-    /// Returns names, lengths and, of local files, ages in seconds.
+    /// Returns the name and length of each file and, for a local file, its age in
+    /// seconds.
     fn files(&self, py: Python<'_>, folder: &str) -> PyResult<Vec<(String, u64, Option<f64>)>> {
         let listed = run_short(py, || self.0.list(folder))?;
         let file = |file: ListedResult| {
@@ -187,8 +188,8 @@ impl Results {
     }
 }
 
-/// Works on a row. Returns the state, the reason, and the lengths of what was read
-/// and of the packed file.
+/// Processes a row. Returns the state, the reason of a failure, the number of bytes
+/// read, and the length of the packed file.
 #[pyfunction]
 #[expect(
     clippy::too_many_arguments,
@@ -223,7 +224,7 @@ pub fn work_row(
             RowWork::new(&engine, origin, results, &scratch, options)?.retry_refused(retry_refused);
         Ok(match work.work(&row, bases.as_deref(), watch) {
             Ok(outcome) => outcome,
-            // The results cannot be read or written.
+            // The results could not be read or written.
             Err(error) => RowOutcome::of_error(&error),
         })
     })?;
@@ -245,7 +246,7 @@ pub fn work_row(
     })
 }
 
-/// Returns where originals are: a hub by its endpoint, or a folder.
+/// Returns the location of the originals: a hub, given by its endpoint, or a folder.
 fn origin(text: &str) -> zstn::Result<Origin> {
     if text.starts_with("https://") || text.starts_with("http://") {
         let token = std::env::var(TOKEN).ok();

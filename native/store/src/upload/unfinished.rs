@@ -1,4 +1,4 @@
-//! What an earlier run has left: finding, continuing and discarding it.
+//! Unfinished uploads of earlier runs: finding, continuing and discarding them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,8 +18,8 @@ use crate::lock::Lock;
 use crate::{Error, Result, runtime, state};
 
 impl Upload {
-    /// Returns the number of parts that an earlier run has sent, before any is
-    /// known to be of use.
+    /// Returns the number of parts that an earlier run has sent. Whether they can be
+    /// reused is only known once the same bytes are written again.
     #[must_use]
     pub fn unfinished_parts(&self) -> usize {
         self.unfinished
@@ -27,10 +27,10 @@ impl Upload {
             .map_or(0, |entries| entries.parts.len())
     }
 
-    /// Announces the greatest length that the object can have, like
-    /// [`UploadOptions::expected_bytes`](super::UploadOptions::expected_bytes).
-    /// This counts until the first part is full. Parts of an earlier run that are
-    /// too short for the length are discarded.
+    /// Sets the maximum length of the object, like
+    /// [`UploadOptions::expected_bytes`](super::UploadOptions::expected_bytes). It has
+    /// no effect once the first part is full. An earlier run's upload is discarded if
+    /// its parts are too short for this length.
     pub fn expect(&mut self, len_bytes: u64) {
         if self.session.is_some() {
             return;
@@ -47,7 +47,8 @@ impl Upload {
         }
     }
 
-    /// Opens the journal, if that can be done or has to be.
+    /// Opens the journal. If that is impossible but the journal is optional, continues
+    /// without one.
     pub(super) fn begin_journal(&mut self, folder: &Path) -> Result<()> {
         let opened = self.open_journal(folder);
         if matches!(&opened, Err(Error::Io { source, .. }) if self.may_do_without(source)) {
@@ -63,7 +64,7 @@ impl Upload {
         self.options.journal_is_optional && state::is_unwritable(error)
     }
 
-    /// Takes the lock and finds out what an earlier run left.
+    /// Takes the lock and reads the journal of an earlier run.
     fn open_journal(&mut self, folder: &Path) -> Result<()> {
         let failed = |source| Error::Io {
             action: format!("keep a journal of the upload in {}", folder.display()),
@@ -94,11 +95,11 @@ impl Upload {
         Ok(())
     }
 
-    /// Asks the store whether it has an upload, by sending a part with a number
-    /// that no object has. There is no other question for that in the library.
+    /// Returns whether the store still has an upload, by sending a part with a number
+    /// that no object uses. The `object_store` crate has no other request for that.
     fn has_upload(&self, id: &str) -> Result<bool> {
         if self.address.service() == Service::Azure {
-            // There, uploads have no names, only their blocks have.
+            // On Azure, uploads have no identifiers; only their blocks have.
             return Ok(true);
         }
         let (connection, path) = (Arc::clone(&self.connection), self.path.clone());
@@ -117,7 +118,7 @@ impl Upload {
         }
     }
 
-    /// Begins a multipart upload, or continues one.
+    /// Begins a multipart upload, or continues an unfinished one.
     pub(super) fn begin_parts(&mut self) -> Result<Session> {
         let (upload, stored) = match self.unfinished.take() {
             Some(entries) => (entries.upload, entries.parts),
@@ -145,7 +146,7 @@ impl Upload {
                 Ok(self.session(id, None, stored))
             }
             Some(Err(source)) => {
-                // Without a journal nobody would find the upload again.
+                // Without a journal, no later run could find the upload.
                 let _ = self.session(id, None, stored).discard();
                 Err(Error::Io {
                     action: "write the journal of the upload".into(),
@@ -155,14 +156,14 @@ impl Upload {
         }
     }
 
-    /// Discards what an earlier run has sent, and its journal. Credentials that
-    /// may write are not always those that may discard; then the store's own
-    /// rules for unfinished uploads remove the parts.
+    /// Discards an earlier run's parts, and its journal. Credentials that permit
+    /// writing do not always permit discarding; the store's own rules for unfinished
+    /// uploads then remove the parts.
     pub(super) fn discard_unfinished(&self, entries: Entries) {
         let id = entries.upload.upload_id;
         let _ = self.session(id, None, BTreeMap::new()).discard();
         if let Some(path) = &self.journal_path {
-            // If it stays, the next run finds that its upload is gone.
+            // If the file remains, the next run finds that its upload no longer exists.
             let _ = fs::remove_file(path);
         }
     }
