@@ -51,7 +51,7 @@ FACTS = {
 }
 
 OTHERS = """\
-## What the others do better
+## Strengths of the others
 
 - **safetensors** needs no decoding: a file is mapped into memory and used in place, also by GPUs (GPUDirect Storage). \
 Every tool reads it.
@@ -67,7 +67,7 @@ up to 1 % smaller than zstn does by default, and quantised ones more ([figures](
 
 ## Not measured
 
-- **GGUF** stores BF16 weights as they are, so its size is that of safetensors. Its own types are quantised, which is \
+- **GGUF** stores BF16 weights as they are, so a file is as large as in safetensors. Its own types are quantised, which is \
 not lossless, and makes files several times smaller than any of the above.
 - **DFloat11** decodes on the GPU while a model runs, so that weights stay packed there. It needs one; its authors \
 state 70 % of the size for BF16, where zstn has 66 %.
@@ -237,7 +237,7 @@ def installed(name):
 
 def page(table, rounds):
     load = os.getloadavg()[0]
-    told = f"medians of {rounds} rounds in turn" if rounds > 1 else "one round"
+    told = f"medians of {rounds} alternating rounds" if rounds > 1 else "one round"
     busy = f" Other programs were running (load average {load:.0f}), so speeds are low and rough; the sizes are exact." if load > 2 else ""
     heads = ["way", "bytes", "of the original", "pack, MB/s", "unpack, MB/s", "ten rows of one tensor, bytes read"]
     heads += ["reads single tensors", "in a browser", "damage it finds"]
@@ -259,8 +259,8 @@ Speeds are MB of the original per second, in memory and on one thread, {told} (z
 cores. zstn computes and compares checksums and digests in that time. Measured on \
 {processor()}, {os.cpu_count()} cores: {versions()}.{busy} [More, and other checkpoints](benchmarks.md).
 
-Ten rows: what a reader has to fetch from a server to get them, with what it needs to find them; "in 3" is the number \
-of requests that `zstn get` sent. ZipNN and OpenZL have no file of many tensors, so theirs is one packed tensor. zTensor \
+Ten rows: the bytes that a reader fetches from a server, including the index; "in 3" is the number of requests that \
+`zstn get` sent. ZipNN and OpenZL have no file of many tensors, so the figure is for one packed tensor. zTensor \
 files were written by `zstn convert --zstd`.
 
 {OTHERS}"""
