@@ -1,5 +1,5 @@
-//! A checked little-endian cursor, the only code that reads integers from
-//! untrusted bytes.
+//! A checked little-endian cursor. Headers, tables and records of untrusted files are
+//! parsed with it; inner loops read integers from arrays of fixed length.
 
 use alloc::format;
 use alloc::vec;

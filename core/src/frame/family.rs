@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use super::info::FrameInfo;
 use super::numpy::NumPy;
-use super::{auto, chunked, lattice, palette, sparse, turbo, z4ai};
+use super::{chunked, lattice, palette, sparse, turbo, z4ai, zara};
 use crate::bytes;
 use crate::engine::Engine;
 use crate::{Error, Result, Rule};
@@ -247,7 +247,7 @@ families! {
     /// `ZPL1`: a buffer with few distinct values.
     Palette: palette, "ZPL1 (palette)";
     /// `ZARA`: z4ai's format for its higher efforts.
-    Auto: auto, "ZARA (auto)" if "standalone-frames";
+    Auto: zara, "ZARA (auto)" if "standalone-frames";
     /// `ZRT1`: the values inside a `ZSP1` frame.
     Turbo: turbo, "ZRT1 (turbo)";
     /// `ZXQ1`: values of a small grid times scales. Only files with extensions

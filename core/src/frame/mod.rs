@@ -11,8 +11,6 @@ use crate::engine::Engine;
 use crate::{Error, Result, Rule};
 
 #[doc(hidden)]
-pub mod auto;
-#[doc(hidden)]
 pub mod chunked;
 pub mod delta;
 pub mod difference;
@@ -35,6 +33,8 @@ mod stream;
 pub mod turbo;
 #[doc(hidden)]
 pub mod z4ai;
+#[doc(hidden)]
+pub mod zara;
 
 pub use edition::Edition;
 #[doc(hidden)]

@@ -6,7 +6,7 @@ use pyo3::types::PyBytes;
 use zstn::core::TensorRef;
 use zstn::core::dtype::Dtype;
 use zstn::core::engine::ZstdCoding;
-use zstn::core::frame::auto::{self, StreamCodec};
+use zstn::core::frame::zara::{self, StreamCodec};
 use zstn::core::frame::select::{self, EncodeOptions};
 use zstn::core::frame::{Families, Family, Frame, NumPy, describe};
 use zstn::core::frame::{chunked, palette, sparse, turbo};
@@ -224,15 +224,15 @@ pub fn compress_auto<'py>(
         _ => (19, Some(11)),
     };
     let format = format.and_then(|name| FloatFormat::by_name(name.as_bytes()));
-    let mut transforms = vec![auto::Transform::BytePlane(width.max(1))];
+    let mut transforms = vec![zara::Transform::BytePlane(width.max(1))];
     let mut codecs = vec![
         StreamCodec::Zstd(ZstdCoding::Search(level)),
         StreamCodec::Zstd(ZstdCoding::Long(level)),
     ];
     if let Some(quality) = brotli {
-        transforms.push(auto::Transform::Raw(width));
-        transforms.extend(format.map(auto::Transform::BitField));
-        transforms.extend(format.map(auto::Transform::BitPack));
+        transforms.push(zara::Transform::Raw(width));
+        transforms.extend(format.map(zara::Transform::BitField));
+        transforms.extend(format.map(zara::Transform::BitPack));
         codecs.push(StreamCodec::Rans);
         codecs.push(StreamCodec::BrotliBlocks {
             quality,
@@ -244,7 +244,7 @@ pub fn compress_auto<'py>(
     bytes(py, threads, borrows, move |engine| {
         let frames = transforms
             .into_iter()
-            .map(|transform| auto::encode(engine, data.as_slice(), transform, &codecs));
+            .map(|transform| zara::encode(engine, data.as_slice(), transform, &codecs));
         Ok(frames.min_by_key(Vec::len).unwrap_or_default())
     })
 }

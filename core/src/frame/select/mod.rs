@@ -17,7 +17,6 @@ use crate::dtype::Dtype;
 use crate::engine::PackEngine;
 use crate::frame::z4ai;
 
-mod auto;
 mod choice;
 mod effort;
 mod estimate;
@@ -28,6 +27,7 @@ mod repeats;
 mod sample;
 mod small;
 mod structured;
+mod zara;
 
 pub use choice::Choice;
 pub use effort::Effort;

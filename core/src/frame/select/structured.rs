@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use super::estimate::{SampleSpec, ZstdEstimate};
 use super::sample::Sample;
 use super::{
-    Effort, EncodeOptions, Ranking, SMALL_BYTES, auto, element_bytes, plane_choice, ranking, sample,
+    Effort, EncodeOptions, Ranking, SMALL_BYTES, element_bytes, plane_choice, ranking, sample, zara,
 };
 use crate::TensorRef;
 use crate::engine::{PackEngine, ZstdCoding};
@@ -67,7 +67,7 @@ pub fn smallest<E: PackEngine>(
     }
     let structured = palette_or_sparse(engine, bytes, ranking);
     let planes = other_planes(engine, bytes, ranking);
-    let auto = auto::smallest(engine, bytes, ranking);
+    let auto = zara::smallest(engine, bytes, ranking);
     let lattice = lattice(engine, tensor, ranking.options);
     // The first of equal lengths wins: planes decode fastest, brotli slowest.
     let frames = planes

@@ -7,7 +7,7 @@ use zstn::{Error, Output, Result, Tensor};
 use zstn_core::container::safetensors;
 use zstn_core::dtype::Dtype;
 
-use super::super::values;
+use super::super::elements;
 
 /// A file format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,7 +38,7 @@ impl Format {
 
     /// Refuses a dtype that the format cannot store.
     pub fn check(self, dtype: Dtype) -> Result<()> {
-        if self == Self::Npy && dtype != Dtype::Bf16 && values::numpy_name(dtype).is_none() {
+        if self == Self::Npy && dtype != Dtype::Bf16 && elements::numpy_name(dtype).is_none() {
             return Err(Error::Usage(format!(
                 "NumPy has no dtype for {dtype}; write .bin or .safetensors instead"
             )));
@@ -70,11 +70,11 @@ impl Format {
             Self::Raw => output.write(&tensor.bytes)?,
             Self::Npy if tensor.dtype == Dtype::Bf16 => {
                 output.write(&npy_head("<f4", &tensor.shape))?;
-                output.write(&values::widened(&tensor.bytes))?;
+                output.write(&elements::widened(&tensor.bytes))?;
             }
             Self::Npy => {
                 self.check(tensor.dtype)?;
-                let name = values::numpy_name(tensor.dtype).unwrap_or_default();
+                let name = elements::numpy_name(tensor.dtype).unwrap_or_default();
                 output.write(&npy_head(name, &tensor.shape))?;
                 output.write(&tensor.bytes)?;
             }

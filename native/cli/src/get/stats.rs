@@ -3,7 +3,7 @@
 use serde::{Serialize, Serializer};
 use zstn::Tensor;
 
-use super::super::values;
+use super::super::elements;
 
 /// Number of values that are shown.
 const FIRST: usize = 8;
@@ -32,7 +32,7 @@ impl Stats {
         if first.is_empty() {
             return None;
         }
-        let numbers = values::numbers(tensor)?.filter(|value| !value.is_nan());
+        let numbers = elements::numbers(tensor)?.filter(|value| !value.is_nan());
         let (mut min, mut max, mut sum, mut count) = (f64::INFINITY, f64::NEG_INFINITY, 0.0, 0.0);
         for value in numbers {
             min = min.min(value);
@@ -42,7 +42,7 @@ impl Stats {
         }
         let float = |value| (count > 0.0).then_some(Number::Float(value));
         let long = |pick: fn(Longs<'_>) -> Option<i128>| {
-            let integers = values::long_integers(tensor)?;
+            let integers = elements::long_integers(tensor)?;
             pick(integers).map(Number::Integer)
         };
         Some(Self {
@@ -69,10 +69,10 @@ impl Stats {
 type Longs<'a> = Box<dyn Iterator<Item = i128> + 'a>;
 
 fn first(tensor: &Tensor) -> Option<Vec<Number>> {
-    if let Some(integers) = values::long_integers(tensor) {
+    if let Some(integers) = elements::long_integers(tensor) {
         return Some(integers.take(FIRST).map(Number::Integer).collect());
     }
-    let numbers = values::numbers(tensor)?;
+    let numbers = elements::numbers(tensor)?;
     Some(numbers.take(FIRST).map(Number::Float).collect())
 }
 

@@ -19,8 +19,8 @@ use session::Session;
 mod completion;
 mod journal;
 mod options;
+mod resume;
 mod session;
-mod unfinished;
 
 pub use options::{UploadOptions, UploadReport, default_journal_folder};
 

@@ -7,7 +7,7 @@ mod round_trips;
 mod vectors;
 
 use zstn_core::engine::ZstdCoding;
-use zstn_core::frame::{auto, decompress};
+use zstn_core::frame::{decompress, zara};
 use zstn_core::pure::Pure;
 use zstn_core::transform::FloatFormat;
 
@@ -29,8 +29,8 @@ fn float(name: &str) -> FloatFormat {
     FloatFormat::by_name(name.as_bytes()).expect("a float format")
 }
 
-fn bit_pack(name: &str) -> auto::Transform {
-    auto::Transform::BitPack(float(name))
+fn bit_pack(name: &str) -> zara::Transform {
+    zara::Transform::BitPack(float(name))
 }
 
 fn comes_back(engine: &zstn::Engine, frame: &[u8], bytes: &[u8]) {

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use proptest::sample::select;
 use zstn_core::engine::ZstdCoding;
-use zstn_core::frame::auto::{self, StreamCodec};
+use zstn_core::frame::zara::{self, StreamCodec};
 use zstn_core::frame::{chunked, palette, sparse, turbo};
 use zstn_core::transform::FloatFormat;
 
@@ -195,13 +195,13 @@ fn palette_of(width: u8, index_bytes: u8) -> Encoding {
     )
 }
 
-fn auto_transforms() -> Vec<auto::Transform> {
+fn auto_transforms() -> Vec<zara::Transform> {
     let formats = ["bfloat16", "float16", "float32"]
         .map(|name| FloatFormat::by_name(name.as_bytes()).expect("a float format"));
-    let mut transforms = vec![auto::Transform::Raw(1), auto::Transform::Raw(4)];
-    transforms.extend([1, 2, 3, 4, 8, 16].map(auto::Transform::BytePlane));
-    transforms.extend(formats.map(auto::Transform::BitField));
-    transforms.extend(formats.map(auto::Transform::BitPack));
+    let mut transforms = vec![zara::Transform::Raw(1), zara::Transform::Raw(4)];
+    transforms.extend([1, 2, 3, 4, 8, 16].map(zara::Transform::BytePlane));
+    transforms.extend(formats.map(zara::Transform::BitField));
+    transforms.extend(formats.map(zara::Transform::BitPack));
     transforms
 }
 
@@ -224,14 +224,14 @@ fn codecs() -> [Vec<StreamCodec>; 7] {
     ]
 }
 
-fn auto(transform: auto::Transform, codecs: Vec<StreamCodec>) -> Encoding {
+fn auto(transform: zara::Transform, codecs: Vec<StreamCodec>) -> Encoding {
     let (name, item_bytes) = match transform {
-        auto::Transform::Raw(width) => (format!("raw {width}"), 1),
-        auto::Transform::BytePlane(width) => (format!("byte planes {width}"), width.into()),
-        auto::Transform::BitField(format) => {
+        zara::Transform::Raw(width) => (format!("raw {width}"), 1),
+        zara::Transform::BytePlane(width) => (format!("byte planes {width}"), width.into()),
+        zara::Transform::BitField(format) => {
             (format!("bit fields {}", format.name), format.item_bytes)
         }
-        auto::Transform::BitPack(format) => {
+        zara::Transform::BitPack(format) => {
             (format!("packed bits {}", format.name), format.item_bytes)
         }
     };
@@ -241,8 +241,8 @@ fn auto(transform: auto::Transform, codecs: Vec<StreamCodec>) -> Encoding {
         content::short_buffers(item_bytes, 300_000),
         move |buffer| {
             let bytes = buffer.bytes();
-            let frame = auto::encode(engine(), &bytes, transform, &codecs);
-            let stored = auto::encode(engine(), &bytes, transform, &[]);
+            let frame = zara::encode(engine(), &bytes, transform, &codecs);
+            let stored = zara::encode(engine(), &bytes, transform, &[]);
             Case {
                 forced: codecs.is_empty() || frame != stored,
                 ..Case::frame(bytes, frame)

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use super::Fault;
-use super::code::Code;
+use super::huffman_table::Code;
 use super::streams;
 use crate::bytes::index;
 

@@ -17,13 +17,13 @@ use super::block::{Blocks, Content};
 use crate::Error;
 use crate::bytes::index;
 
-mod code;
 mod flat;
+mod fse_distribution;
+mod huffman_table;
 mod literals;
 mod numbers;
 mod output;
 mod sequences;
-mod shares;
 mod streams;
 mod weights;
 

@@ -3,7 +3,7 @@
 
 use alloc::vec::Vec;
 
-use super::{Fault, shares};
+use super::{Fault, fse_distribution};
 use crate::entropy::zstd::fse;
 
 /// The numbers that a code represents: `base` plus the value of `more`
@@ -66,7 +66,7 @@ impl Number {
             }
             2 => {
                 let mut shares = [0; 53];
-                let (log, rest) = shares::read(bytes, self.max_codes, &mut shares)?;
+                let (log, rest) = fse_distribution::read(bytes, self.max_codes, &mut shares)?;
                 (self.table(&shares, log), rest)
             }
             _ => return Ok(bytes),

@@ -1,7 +1,7 @@
 //! Decodes streams of a Huffman code, which are read from their ends (RFC 8878,
 //! 4.2.2).
 
-use super::code::{Code, SEVERAL_BITS, SEVERAL_LEN, Several};
+use super::huffman_table::{Code, SEVERAL_BITS, SEVERAL_LEN, Several};
 use super::{Fault, flat};
 
 /// Number of lookups between two reads of input. The bits that they take, plus

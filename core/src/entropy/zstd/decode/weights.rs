@@ -2,7 +2,7 @@
 //! 4.2.1).
 
 use super::streams::Backwards;
-use super::{Fault, shares};
+use super::{Fault, fse_distribution};
 use crate::entropy::zstd::fse;
 
 /// Maximum length of a code in bits. RFC 8878 specifies 11; C zstd accepts 12.
@@ -77,7 +77,7 @@ impl Weights {
     /// the stream.
     fn decompress(&mut self, bytes: &[u8]) -> Result<(), Fault> {
         let mut shares = [0; MAX_VALUES[0]];
-        let (log, stream) = shares::read(bytes, &MAX_VALUES, &mut shares)?;
+        let (log, stream) = fse_distribution::read(bytes, &MAX_VALUES, &mut shares)?;
         let table = fse::states(&shares, log);
         let mut stream = Backwards::new(stream)?;
         let mut states = [0; 2];

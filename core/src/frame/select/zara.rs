@@ -8,8 +8,8 @@ use super::estimate::{Estimate, SampleSpec};
 use super::{Effort, EncodeOptions, Ranking, element_bytes};
 use crate::engine::{PackEngine, ZstdCoding};
 use crate::frame::Family;
-use crate::frame::auto::{self, StreamCodec};
 use crate::frame::z4ai;
+use crate::frame::zara::{self, StreamCodec};
 
 /// Brotli is tried if the smallest estimate is below this fraction of the
 /// stream. Above it, the gain is not worth slow encoding here and slow decoding
@@ -37,12 +37,12 @@ pub fn smallest<E: PackEngine>(engine: &E, tensor: &[u8], ranking: &Ranking) -> 
     let frames = ranking.close(tensor.len()).map(|recipe| {
         let transform = match recipe.transform {
             z4ai::Transform::Opaque => {
-                auto::Transform::Raw(element_bytes(ranking.dtype).unwrap_or(1))
+                zara::Transform::Raw(element_bytes(ranking.dtype).unwrap_or(1))
             }
-            z4ai::Transform::BytePlane(width) => auto::Transform::BytePlane(width),
-            z4ai::Transform::BitField(format) => auto::Transform::BitPack(format),
+            z4ai::Transform::BytePlane(width) => zara::Transform::BytePlane(width),
+            z4ai::Transform::BitField(format) => zara::Transform::BitPack(format),
         };
-        auto::encode_by(engine, tensor, transform, |stream| {
+        zara::encode_by(engine, tensor, transform, |stream| {
             stream_codecs(engine, stream)
         })
     });
