@@ -259,7 +259,7 @@ inBrowser("a file is packed against a base: a File, or an address on another ori
   );
   assert.deepEqual(got.digests, [expected, expected, expected]);
   assert.equal(got.tensor, sha256(changed));
-  assert.deepEqual([got.aborted.name, got.same, got.other.code], ["AbortError", [1, 2, 3], "malformed"]);
+  assert.deepEqual([got.aborted.name, got.same, got.other.code], ["AbortError", [1, 2, 3], "wrong_base"]);
   assert.deepEqual(complaints, []);
 });
 
