@@ -1,5 +1,5 @@
-//! The frame families other than `Z4AI`: golden vectors with both engines,
-//! worked examples, round trips of every encoder, damage.
+//! The frame families other than `Z4AI`: golden vectors with both engines, worked
+//! examples, round trips of every encoder, and damage.
 
 mod damage;
 mod examples;
