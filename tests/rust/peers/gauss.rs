@@ -1,8 +1,6 @@
-//! Codes and restores Gauss files for a comparison with gauss-compress, on one
-//! thread:
-//! `gauss encode IN.safetensors OUT.gauss COMPONENTS` or
-//! `gauss decode IN.gauss OUT.safetensors`. Prints the seconds from memory
-//! to memory.
+//! Encodes and decodes Gauss files on one thread, for comparison with gauss-compress:
+//! `gauss encode IN.safetensors OUT.gauss COMPONENTS` or `gauss decode IN.gauss
+//! OUT.safetensors`. Prints the seconds from memory to memory.
 
 use std::error::Error;
 use std::time::Instant;

@@ -2,7 +2,7 @@
 
 mod inputs;
 mod meanwhile;
-// The shell limits the length of files.
+// These tests limit file sizes with the shell's `ulimit`.
 #[cfg(unix)]
 mod outputs;
 pub(crate) mod scratch;
