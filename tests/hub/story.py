@@ -1,5 +1,5 @@
-"""Follows one model through all the ways in which a hub uses it: packed into a
-repository, loaded through the gateway, cloned with git-lfs, and read in part from C.
+"""Follows one model through a hub: it is packed into a repository, loaded through the
+gateway, cloned with git-lfs, and read in part from C.
 
 `cargo xtask hub-demo` prepares the programs and runs this script.
 """

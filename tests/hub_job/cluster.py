@@ -65,8 +65,8 @@ class Nodes:
 
 
 def kill_busy_worker() -> str:
-    """Kills a descendant of this process in which Ray works on a task. Returns its
-    title."""
+    """Kills a process of Ray that runs a task, among the descendants of this process.
+    Returns its title."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         for pid in _descendants(os.getpid()):

@@ -72,7 +72,7 @@ def _tensors(random: np.random.Generator, width: int) -> dict[str, np.ndarray]:
 def _tuned(
     random: np.random.Generator, base: dict[str, np.ndarray]
 ) -> dict[str, np.ndarray]:
-    """Returns a fine-tune, in which about 60 % of the matrices have small changes."""
+    """Returns a fine-tune with small changes in about 60 % of the matrices."""
     tuned = dict(base)
     for name, values in base.items():
         if values.ndim == 2 and random.random() < 0.6:

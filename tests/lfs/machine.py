@@ -93,7 +93,8 @@ class Case(unittest.TestCase):
         return Machine(folder, variables)
 
     def new_repository(self, machine, name="work"):
-        """Creates a repository with the remote, in which git-lfs manages large files."""
+        """Creates a repository with the remote, and lets git-lfs manage its large
+        files."""
         folder = machine.home / name
         machine.run(machine.home, "git", "init", "--quiet", folder)
         machine.run(folder, "git", "remote", "add", "origin", self.remote)

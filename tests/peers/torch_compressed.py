@@ -61,8 +61,8 @@ def same(read, truth, where):
 
 
 def pruned(random, shape, dtype, fours):
-    """A tensor of which half is zero, per group of four columns or at random, and some special
-    values."""
+    """A tensor whose elements are half zeros, per group of four columns or at random,
+    and include some special values."""
     tensor = torch.randn(shape, generator=random) * 20
     if fours:
         order = torch.rand(*shape[:-1], shape[-1] // 4, 4, generator=random).argsort(-1)

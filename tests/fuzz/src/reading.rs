@@ -28,7 +28,7 @@ pub fn read(model: &Model, files: &[&[u8]], checksums_count: bool) {
     }
 }
 
-/// Reads some rows, and compares them with those of the `whole` tensor.
+/// Reads some rows, and compares them with the `whole` tensor.
 fn read_rows(model: &Model, files: &[&[u8]], number: usize, whole: Option<&[u8]>) {
     let count = model.tensors()[number].shape.first().copied().unwrap_or(0);
     let table = model.block_table(number, &[]);

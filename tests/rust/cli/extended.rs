@@ -167,7 +167,7 @@ fn every_verb_reads_an_extended_delta() {
         ],
     );
     assert!(read("a") == read("b"));
-    // A chain, in which the delta is the base of another delta.
+    // A chain: the delta is the base of another delta.
     let arguments = ["pack", "base.safetensors", "-o", "back.z4dm", "--extended"];
     let bases = ["--base", "tuned.z4dm", "--base", "base.safetensors"];
     done(at, &[&arguments[..], &bases].concat());

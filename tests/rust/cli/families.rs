@@ -26,7 +26,7 @@ pub(super) fn say(folder: &Path, line: &str) -> String {
 }
 
 /// Creates a folder with a base and an unrelated checkpoint in `models`, a fine-tune of
-/// the base, and an unrelated file to pack.
+/// the base, and another unrelated checkpoint outside of `models`.
 pub(super) fn folder() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join("models")).unwrap();

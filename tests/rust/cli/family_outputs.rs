@@ -61,7 +61,7 @@ fn a_sketch_does_not_replace_what_it_is_made_of() {
     }
 }
 
-/// Creates a folder with two nearly equal checkpoints, each of which could be the base
+/// Creates a folder with two nearly equal checkpoints, so that each could be the base
 /// of the other.
 fn circle() -> TempDir {
     let folder = folder();

@@ -223,7 +223,8 @@ fn what_cannot_be_packed_is_copied_and_named() {
                 "a/pointer.safetensors",
             ],
         ),
-        // A name that occurs twice in a header; readers differ in which entry they use.
+        // A name that occurs twice in a header; readers disagree about the entry to
+        // use.
         (vec![("a/twice.safetensors", twice)], &["a/twice.zstn"], &[]),
         // Several files without an index.
         (

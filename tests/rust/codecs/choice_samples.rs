@@ -1,5 +1,5 @@
-//! Tensors for which a short sample is misleading: distant repetitions of whole
-//! elements, rows of zeros, and codes that differ between positions.
+//! Tensors with misleading short samples: distant repetitions of whole elements, rows
+//! of zeros, and codes that differ between positions.
 
 use zstn::Engine;
 use zstn_core::TensorRef;
@@ -73,7 +73,7 @@ fn values_that_repeat_far_apart_are_searched_in_whole_elements() {
     assert!(len <= whole + 16, "{len}, {whole} by a search");
 }
 
-/// The delta of a fine-tuned embedding, in which few rows have changed.
+/// The delta of a fine-tuned embedding with few changed rows.
 #[test]
 fn rows_of_zeros_get_a_sparse_frame() {
     let mut rng = Rng(43);

@@ -78,8 +78,8 @@ fn huffman(bytes: &[u8]) -> [Vec<u8>; 2] {
     [ours, theirs]
 }
 
-/// Returns `len` bytes with about `symbols` distinct values, of which smaller ones are
-/// more likely.
+/// Returns `len` bytes with about `symbols` distinct values; smaller values are more
+/// frequent.
 fn skewed(rng: &mut Rng, len: usize, symbols: u64, skew: u32) -> Vec<u8> {
     let one = |rng: &mut Rng| {
         let least = (0..=skew).map(|_| rng.next_u64() % symbols).min();

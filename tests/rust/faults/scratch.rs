@@ -1,4 +1,4 @@
-//! Small models of every format, and the folders in which cells of the table run.
+//! Small models of every format, and a separate folder for each run of the table.
 
 use std::collections::BTreeMap;
 use std::fs;

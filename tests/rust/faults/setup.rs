@@ -22,7 +22,7 @@ pub struct Setup {
     pub input: String,
     /// The output's name as messages show it.
     pub output: String,
-    /// The path at which the output appears, if it differs from the given one.
+    /// The path where the output appears, if it differs from the given one.
     pub lands: Option<PathBuf>,
     /// The thread that reads the pipe used as the output.
     pub received: Option<JoinHandle<Vec<u8>>>,

@@ -134,7 +134,7 @@ pub struct Fault {
     pub except: Vec<Exception>,
 }
 
-/// Verbs for which a fault has a different outcome.
+/// An exception: verbs with a different outcome of a fault.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Exception {

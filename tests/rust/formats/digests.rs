@@ -11,8 +11,8 @@ use zstn_tests::repository;
 /// Digests, keyed by the name of the case.
 pub type Digests = BTreeMap<String, String>;
 
-/// Compares digests at every effort with the ones in the vector file `name`, and checks
-/// that there are at least `min_cases`.
+/// Compares digests at every effort with the ones in the vector file `name`, which must
+/// contain at least `min_cases` cases.
 pub fn check(name: &str, min_cases: usize, digests_of: impl Fn(Effort) -> Digests) {
     let efforts = [
         ("fast", Effort::Fast),

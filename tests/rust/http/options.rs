@@ -87,7 +87,8 @@ struct Arguments<'a> {
     http: HttpOptions,
 }
 
-/// The name of a library function, its input, and a closure that calls it.
+/// The input, the other file that is read (empty if there is none), and a function that
+/// calls the library.
 type Case = (&'static str, &'static str, fn(Arguments) -> Result<()>);
 
 const PLAIN: &str = "old/m-1.safetensors";

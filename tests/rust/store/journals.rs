@@ -90,7 +90,7 @@ fn parts_that_an_announced_length_makes_too_short_are_discarded() {
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
-/// Returns folders in which no user can create files, not even the superuser.
+/// Returns paths of folders that no user can create, not even the superuser.
 fn unusable_folders(file: &Path) -> Vec<std::path::PathBuf> {
     fs::write(file, b"no folder").unwrap();
     let mut folders = vec![file.join("uploads")];

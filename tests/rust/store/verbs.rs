@@ -12,7 +12,7 @@ pub fn every_verb_reads_and_writes(bucket: &Bucket) {
     let local = machine.path().join("m.zstn");
     fs::write(machine.path().join("m.safetensors"), &original).unwrap();
     machine.done(&["pack", "m.safetensors"]);
-    // The bytes equal those of packing on disk.
+    // Packing in the store gives the same bytes as packing on disk.
     machine.done(&["pack", "at:a/m.safetensors", "-o", "at:a/m.zstn"]);
     assert!(machine.read("a/m.zstn") == fs::read(&local).unwrap());
     let listed = machine.done(&["ls", "at:a/m.zstn"]);

@@ -34,7 +34,7 @@ pub struct Asked {
     pub headers: Vec<(String, String)>,
 }
 
-/// What happens to the connection after an answer.
+/// How the server treats the connection after an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Then {
     /// The connection stays open for the next request.

@@ -133,8 +133,8 @@ unsafe fn metadata(model: *const zstn_model) {
     // SAFETY: the caller guarantees that `model` is a valid handle.
     let count = unsafe { zstn_model_metadata_count(model) };
     let entry = |number| {
-        // SAFETY: `zstn_metadata` consists of pointers and lengths, for which zeros are
-        // valid.
+        // SAFETY: `zstn_metadata` consists of pointers and lengths, and all-zero bytes
+        // are valid for both.
         let mut entry: zstn_metadata = unsafe { mem::zeroed() };
         call(|error| {
             // SAFETY: `model` is a valid handle, `entry` is a writable `zstn_metadata`,

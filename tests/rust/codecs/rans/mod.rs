@@ -65,8 +65,7 @@ fn native() -> zstn::Engine {
     zstn::Engine::new(2).expect("two threads")
 }
 
-/// Returns random bytes in which each value is about half as frequent as the previous
-/// one.
+/// Returns random bytes; each value is about half as frequent as the previous one.
 fn skewed(rng: &mut Rng, len: usize) -> Vec<u8> {
     (0..len)
         .map(|_| rng.next_u64().trailing_zeros().to_le_bytes()[0])

@@ -114,7 +114,7 @@ fn a_wrong_section_is_refused_where_it_is_used() {
         let none = |value: &mut Vec<u8>| value.clear();
         on_opening(&changed(tag, &none), Rule::ZstnIntegrity);
     }
-    // The third entry is that of `zeros`, because `tied` has none.
+    // The third entry belongs to `zeros`, because `tied` has none.
     for (tag, at, expected) in [
         ("FRMS", 2 * 8, Rule::ZstnFrameChecksum),
         ("TENS", 2 * 32, Rule::ZstnTensorDigest),

@@ -25,8 +25,8 @@ fn every_truncation_is_refused() {
     }
 }
 
-/// Flips each bit in turn: every eleventh one in the small tier, and only some bits of
-/// the padding.
+/// Flips single bits: all of them in the full tier, every eleventh one in the small
+/// tier, and only some in the padding.
 fn for_every_flip(file: &[u8], mut check: impl FnMut(&[u8], usize)) {
     let mut flipped = file.to_vec();
     for byte in 0..file.len() {

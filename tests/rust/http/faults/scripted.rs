@@ -96,8 +96,8 @@ fn waiting_has_an_end_even_if_every_attempt_brings_something() {
     assert_eq!(problem, None);
 }
 
-/// Returns the file format for which reading exceeds its overall time limit; `None` if
-/// no read does.
+/// Returns the first file format whose reading exceeds the overall time limit; `None`
+/// if none does.
 fn waits_that_have_no_end(idle: Duration) -> Option<String> {
     let mut options = options(idle);
     options.give_up_after = idle * 11 / 6;

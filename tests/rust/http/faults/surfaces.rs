@@ -1,5 +1,5 @@
-//! The ways in which the native library reads from a server. Adding a surface here runs
-//! all cases of the table with it.
+//! The read operations of the native library that the fault table covers. Adding a
+//! surface here runs all cases of the table with it.
 
 use zstn::source::{HttpOptions, Location};
 use zstn::{Effort, Engine, Error, PackOptions, Reader, Result, Sink};

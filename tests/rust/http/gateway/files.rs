@@ -147,7 +147,7 @@ fn a_difference_is_shown_as_it_is() {
     std::fs::write(at("tuned.safetensors"), shard("x", 2)).unwrap();
     let options = PackOptions::default().base(at("base.safetensors"));
     let engine = Engine::new(2).unwrap();
-    // The file name is that of a container without a base.
+    // The name has the extension of a container without a base.
     zstn::pack(&engine, at("tuned.safetensors"), at("delta.zstn"), &options).unwrap();
     let delta = std::fs::read(at("delta.zstn")).unwrap();
     let site = site_with(Options::default(), &[("delta.zstn", &delta)]);

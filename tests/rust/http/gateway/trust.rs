@@ -1,4 +1,4 @@
-//! What the gateway trusts: claims by clients, in paths, and in files.
+//! Which claims the gateway trusts: in requests, in paths, and in files.
 
 use serde_json::{Value, json};
 use zstn_core::container::zstn::{ContainerOptions, OriginalSha256};

@@ -15,7 +15,8 @@ fn below(rng: &mut Rng, end: usize) -> usize {
     index(rng.next_u64() % end as u64)
 }
 
-/// Returns tensors of every element width, about 2 MB each, with rows of 250 elements.
+/// Returns tensors of every element width, of 1 or 2 MB each, with rows of 250
+/// elements.
 fn tensors() -> Vec<(&'static str, usize, Vec<u8>)> {
     let mut rng = Rng(77);
     let bf16 = rng.bf16_weights(1_000_000);

@@ -79,8 +79,8 @@ fn a_table_of_another_frame_is_refused() {
     );
 }
 
-/// The forged tables have a valid checksum. They are refused or yield the correct
-/// bytes, and use no more memory than the input justifies.
+/// The forged tables have a valid checksum. They must be refused or yield the correct
+/// bytes, in memory that the input justifies.
 #[test]
 fn forged_tables_give_errors_or_the_right_bytes() {
     let (frame, tensor) = frame(300_000);

@@ -103,7 +103,7 @@ fn buffer_delta(effort: Effort) -> Encoding {
 struct Tensor {
     name: String,
     dtype: Dtype,
-    /// The dimensions, of which the last may be adjusted to whole bytes.
+    /// The dimensions; the last one may be adjusted to whole bytes.
     shape: Vec<usize>,
     content: Buffer,
     /// Whether the tensor has the bytes of the previous one, if both have the same

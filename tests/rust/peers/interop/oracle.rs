@@ -7,7 +7,8 @@ use std::io::{self, Read, Write};
 use crate::encoding::Case;
 
 /// A client of that process. Requests are written to standard output, and answers read
-/// from standard input. Both consist of 32-bit lengths, each followed by as many bytes.
+/// from standard input. Both consist of 32-bit lengths, each followed by bytes of that
+/// length.
 pub struct Oracle<R, W> {
     answers: R,
     requests: W,

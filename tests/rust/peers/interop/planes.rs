@@ -143,7 +143,7 @@ fn transforms() -> Vec<Transform> {
     [&[Transform::Opaque][..], &planes, &fields].concat()
 }
 
-/// Builds a frame in which plane `i` is coded by `codings[i mod len]`.
+/// Builds a frame and codes plane `i` with `codings[i mod len]`.
 fn assemble(bytes: Vec<u8>, transform: Transform, codings: &[Coding]) -> Case {
     let stored = Recipe {
         transform,

@@ -27,7 +27,7 @@ pub struct Answer {
     pub gzip: bool,
     /// Text that is appended to the body.
     pub append: String,
-    /// How the client can tell where the body ends.
+    /// How the end of the body is marked.
     pub framing: Framing,
     /// Shortens the body to this many bytes and announces that length.
     pub body_bytes: Option<usize>,
@@ -62,7 +62,7 @@ pub struct Sends {
     pub start: i64,
     /// Offset added to the end of the range.
     pub end: i64,
-    /// Start of the bytes sent; their number is that of the requested range.
+    /// Start of the bytes sent; the length stays that of the requested range.
     pub position: Option<usize>,
     /// Maximum number of bytes sent.
     pub at_most: Option<usize>,

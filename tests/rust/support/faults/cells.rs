@@ -1,5 +1,5 @@
-//! The cells of the fault table: each case with an operation, the time of the first
-//! fault and the number of faults.
+//! The cells of the fault table: each case with an operation, the request of the first
+//! fault, and how often faults happen.
 
 use serde::{Deserialize, Serialize};
 
@@ -88,7 +88,7 @@ pub enum Side {
 /// The operation, the request of the first fault, and how often faults happen.
 pub(super) type Moment = (Operation, Phase, Times);
 
-/// Returns the combinations in which a case can run.
+/// Returns the combinations that apply to a case.
 pub(super) fn moments(case: &Case) -> impl Iterator<Item = Moment> {
     use Operation::{Plain, Read, Resumable};
     use Phase::{Later, Opening};

@@ -1,5 +1,5 @@
-//! The protocol by which suites in other languages use the table and its servers: one
-//! JSON object per line, each answered by one line.
+//! The protocol that suites in other languages use to run the table and its servers:
+//! one JSON object per line, each answered by one line.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, Write};

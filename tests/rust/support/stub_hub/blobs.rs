@@ -47,7 +47,7 @@ impl Blobs {
         Ok(())
     }
 
-    /// Returns the path at which a file is stored, whether it exists or not.
+    /// Returns the path of a file, whether the file exists or not.
     pub(super) fn path(&self, sha256: &str) -> PathBuf {
         self.folder.join(sha256)
     }

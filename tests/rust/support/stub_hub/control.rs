@@ -1,4 +1,4 @@
-//! The `/_stub` API by which tests in other languages control a hub.
+//! The `/_stub` API, which lets tests in other languages control a hub.
 
 use std::collections::BTreeMap;
 
