@@ -120,7 +120,7 @@ class Case(unittest.TestCase):
 
 
 def digests(folder):
-    """Returns the SHA-256 of every file in a working tree."""
+    """Returns the SHA-256 of every file in a working tree, keyed by path."""
     return {
         path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in sorted(folder.rglob("*"))

@@ -68,7 +68,7 @@ class Folder(Store):
             else:
                 self.assertEqual(content, original)
         # git-lfs does not store the empty file.
-        self.assertEqual(len(stored), len(originals) - 2)  # nor .gitattributes
+        self.assertEqual(len(stored), len(originals) - 2)  # .gitattributes is not an LFS object
         self.assertEqual(packed, 13)
         enveloped = {originals[oid].name for oid in stored if self.is_enveloped(stored[oid])}
         self.assertEqual(enveloped, {"packed.bin", "magic.bin", "envelope.bin"})

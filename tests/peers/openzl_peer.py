@@ -101,7 +101,7 @@ def best(ext, raw, dtype):
         try:
             frame = coder.compress(raw)
         except RuntimeError:
-            continue  # the graph refuses these values, as tokenizing does where too many are different
+            continue  # the graph refuses these values; tokenizing refuses too many distinct ones
         if coder.decompress(frame).tobytes() != raw:
             raise AssertionError(f"OpenZL's {graph} changed a tensor")
         found.append(len(frame))

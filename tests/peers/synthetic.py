@@ -16,7 +16,7 @@ from corpus import SEED, bf16
 
 ROW = 1024
 DEVIATION = 0.02
-SPREAD = 0.4  # of the logarithm of a row's scale
+SPREAD = 0.4  # standard deviation of the logarithm of a row's scale
 ROWS_AT_A_TIME = 8192
 
 

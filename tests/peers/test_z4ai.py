@@ -88,7 +88,7 @@ class Vectors(Exchange):
                 load_official(original)
             except Exception as error:  # noqa: BLE001 - any refusal will do
                 if "safetensors" in type(error).__module__ or type(error).__name__ == "SafetensorError":
-                    continue  # not a safetensors file by the rules
+                    continue  # not a valid safetensors file
             with self.subTest(path.name):
                 self.both_ways(original)
             count += 1

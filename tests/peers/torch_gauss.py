@@ -98,7 +98,7 @@ class Case:
         started = time.perf_counter()
         restored = reader.decompress("w")
         seconds = time.perf_counter() - started
-        if self.dtype == "BF16":  # which it hands out in single precision
+        if self.dtype == "BF16":  # gauss-compress returns it in single precision
             bits = corpus.bf16(restored)
             restored = (bits.astype(np.uint32) << 16).view(np.float32)
         return seconds, restored.astype(np.float32).reshape(self.values.shape)

@@ -17,7 +17,7 @@ LAST_SYMBOL = 85
 
 
 def checksum(raw):
-    """The lower half of XXH3-64."""
+    """The checksum of a head or block: the lower half of XXH3-64."""
     return xxhash.xxh3_64_intdigest(raw) & 0xFFFFFFFF
 
 

@@ -69,7 +69,7 @@ class _Shape:
 
 
 def decode(raw):
-    """The bytes of the tensor."""
+    """The bytes of the tensor that a frame contains."""
     cursor = Cursor(raw)
     demand(cursor.take(4) == b"ZXQ1", "another magic")
     version, dtype_code, kind, flags = (cursor.u8() for _ in range(4))

@@ -26,7 +26,7 @@ use zstn_tests::rng::Rng;
 const TENSOR_BYTES: usize = 16 << 20;
 const STACK_BYTES: usize = 256 << 10;
 
-/// A pattern of reads.
+/// A pattern of range requests.
 struct Pattern {
     name: &'static str,
     /// Length of a range in bytes.

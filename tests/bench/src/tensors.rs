@@ -28,25 +28,25 @@ const ROW_SPREAD: f64 = 0.5;
 pub struct Float {
     /// Name of the dtype in safetensors.
     pub name: &'static str,
-    /// The dtype for the encoder's choice.
+    /// The dtype passed to the encoder's choice.
     pub dtype: Dtype,
-    /// The format for the transforms.
+    /// The bit layout passed to the transforms.
     pub format: FloatFormat,
 }
 
-/// bfloat16.
+/// The format bfloat16, with 8 exponent bits and 7 mantissa bits.
 pub const BF16: Float = Float {
     name: "BF16",
     dtype: Dtype::Bf16,
     format: BFLOAT16,
 };
-/// IEEE half precision.
+/// The IEEE 754 format binary16 (half precision).
 pub const F16: Float = Float {
     name: "F16",
     dtype: Dtype::F16,
     format: FLOAT16,
 };
-/// IEEE single precision.
+/// The IEEE 754 format binary32 (single precision).
 pub const F32: Float = Float {
     name: "F32",
     dtype: Dtype::F32,

@@ -1,4 +1,4 @@
-//! Deltas between checkpoints.
+//! Creating, listing and restoring deltas between checkpoints.
 
 use zstn_tests::command::{json, text, zstn};
 

@@ -1,4 +1,4 @@
-//! `zstn sketch` and `zstn pack --base auto`.
+//! Choosing a base from a family: `zstn sketch` and `zstn pack --base auto`.
 
 use std::path::{Path, PathBuf};
 #[cfg(target_os = "linux")]

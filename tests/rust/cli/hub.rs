@@ -23,7 +23,7 @@ fn zstn(home: &Path, hub: &Hub, variables: &[(&str, &str)], arguments: &[&str]) 
     }
     let out = command
         .env("HOME", home)
-        .env("USERPROFILE", home) // the same on Windows
+        .env("USERPROFILE", home) // home folder on Windows
         .env("HF_ENDPOINT", format!("{}/", hub.endpoint()))
         .envs(variables.iter().copied())
         .args(arguments)

@@ -53,7 +53,7 @@ fn a_killed_pack_leaves_nothing_under_the_final_name() {
         );
         std::thread::sleep(Duration::from_millis(2));
     }
-    child.kill().expect("killed"); // no handler is called
+    child.kill().expect("killed"); // SIGKILL, so that no handler runs
     child.wait().expect("ended");
     assert!(!folder.path().join("big.zstn").exists());
     assert!(

@@ -21,7 +21,7 @@ use crate::table::Verb;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Act {
-    // Inputs.
+    // Faults of inputs.
     Missing,
     Folder,
     Empty,
@@ -42,7 +42,7 @@ pub enum Act {
     TruncatedMeanwhile,
     OverwrittenMeanwhile,
     ReplacedMeanwhile,
-    // Outputs.
+    // Faults of outputs.
     Exists,
     Forced,
     IsFolder,
@@ -61,7 +61,7 @@ pub enum Act {
     FullDisk,
     FileLimit,
     OutputNotUnicode,
-    // Streams and the environment.
+    // Faults of streams and of the environment.
     FullStdout,
     BrokenStdout,
     ClosedStdout,
@@ -70,7 +70,7 @@ pub enum Act {
     FullStderr,
     NoTemporaryFolder,
     FullTemporaryFolder,
-    // The process.
+    // Faults of the process.
     Interrupt,
     Terminate,
     HangUp,
@@ -79,7 +79,7 @@ pub enum Act {
     // Very large inputs.
     ManyTensors,
     LongHeader,
-    // Servers.
+    // Faults of servers.
     PortTaken,
 }
 

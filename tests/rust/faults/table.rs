@@ -64,7 +64,7 @@ pub struct Verb {
     pub arguments: Vec<String>,
     /// The file that faults of inputs affect.
     pub input: Option<String>,
-    /// The name of the output.
+    /// The name of the output file, if the verb writes one.
     pub output: Option<String>,
     /// The name of the file used as standard input.
     pub stdin: Option<String>,
@@ -93,7 +93,6 @@ pub struct Group {
     pub name: String,
     /// The place that these faults affect.
     pub on: Place,
-    /// The faults.
     pub faults: Vec<Fault>,
 }
 
@@ -217,7 +216,6 @@ impl Fault {
 pub struct Expected<'t> {
     /// Name of the outcome.
     pub name: &'t str,
-    /// The outcome.
     pub outcome: &'t Outcome,
     /// Texts that the message must contain.
     pub says: &'t [String],

@@ -163,7 +163,7 @@ fn a_delta_is_the_base_of_the_next() {
         let back = files.unpack_delta("v3.z4dm", chain, "v3");
         assert!(back.unwrap() == files.read("v3"), "{chain:?}");
     }
-    // The same for the next generation.
+    // The next generation is packed against the longer chain.
     std::fs::write(files.at("v4"), tuned(&files.read("v3"), 1300)).unwrap();
     let chain = ["v3.z4dm", "v2.z4dm", "v1.zstn"];
     files.pack_delta("v4", &chain, "v4.z4dm");

@@ -1,4 +1,4 @@
-//! Reading objects.
+//! Reading, replacing and deleting objects.
 
 use zstn_store::{Error, Object, Upload, delete, exists, list, list_top, read_small};
 

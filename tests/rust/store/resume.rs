@@ -1,4 +1,4 @@
-//! Continuing uploads.
+//! Interrupted uploads are continued from their journals.
 
 use std::fs;
 use std::path::PathBuf;

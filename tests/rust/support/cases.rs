@@ -1,6 +1,6 @@
 //! Test vectors under `tests/vectors` and the manifests that describe them.
 
-#![allow(missing_docs)] // field names are those of the manifests
+#![allow(missing_docs)] // the fields are named as in the manifests
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -1,5 +1,5 @@
 //! A compressed-tensors model in memory: its configuration and its stored tensors.
-#![allow(missing_docs)] // small, and named after what they hold
+#![allow(missing_docs)] // the names of the few items state their content
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
 //! Builds `ZXD1` frames field by field, straight from docs/formats/zxd1.md. Readers
 //! must accept more combinations of fields than the encoder writes.
 
-#![allow(missing_docs)] // field names are those of the format
+#![allow(missing_docs)] // the fields are named as in the format description
 
 use half::bf16;
 use zstn_core::container::zstn::integrity::checksum;

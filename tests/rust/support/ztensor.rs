@@ -14,7 +14,7 @@ pub fn native() -> zstn::Engine {
     zstn::Engine::new(2).expect("two threads")
 }
 
-/// Reads a file of `tests/vectors/ztensor`.
+/// Returns the bytes of `tests/vectors/ztensor/name`.
 pub fn vector(name: &str) -> Vec<u8> {
     cases::read("ztensor", name)
 }

@@ -1,4 +1,4 @@
-//! Readers of a file behind callbacks.
+//! Reads a file through callbacks.
 
 use std::ffi::CStr;
 use std::ptr;

@@ -1,4 +1,4 @@
-//! Inputs that change after they were opened.
+//! Runs every operation on inputs that change after they were opened.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,4 +1,4 @@
-//! The faults of files and folders in `tests/faults/files.json`.
+//! Runs the faults of files and folders in `tests/faults/files.json`.
 
 mod inputs;
 mod meanwhile;

@@ -26,7 +26,7 @@ fn lfs(folder: &Path, arguments: &[&str]) -> Command {
         .current_dir(folder)
         .env("GIT_CEILING_DIRECTORIES", folder)
         .env("TMPDIR", folder)
-        .env("TMP", folder) // the same on Windows
+        .env("TMP", folder) // folder for temporary files on Windows
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());

@@ -36,7 +36,7 @@ fn a_pipe_gets_the_bytes_and_stays_a_pipe() {
     assert!(reader.join().unwrap() == original);
     assert!(pipe.metadata().unwrap().file_type().is_fifo());
 
-    // The same pipe as an input.
+    // The pipe also works as an input.
     let writer = std::thread::spawn({
         let (pipe, original) = (pipe.clone(), original.clone());
         move || fs::write(pipe, original).unwrap()

@@ -1,4 +1,4 @@
-//! The worked examples of the format description, byte for byte.
+//! Checks the worked examples in the format description byte for byte.
 
 use zstn_core::frame::{auto, chunked, decompress, palette, sparse, turbo};
 use zstn_core::pure::Pure;

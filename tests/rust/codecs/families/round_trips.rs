@@ -1,4 +1,4 @@
-//! The output of every encoder decodes to the same bytes.
+//! The output of every encoder decodes to the original bytes.
 
 use proptest::prelude::*;
 use zstn_core::engine::ZstdCoding;

@@ -1,4 +1,4 @@
-//! Weights in parts, in a module called `p`.
+//! Malformed weights in parts, in a module called `p`.
 
 use zstn_core::container::foreign::compressed_tensors::{
     Checkpoint, Config, Entry, Format, SparseWriter, Stored,

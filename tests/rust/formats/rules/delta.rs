@@ -1,4 +1,5 @@
-//! Deltas: their magic, and the trailers, which z4ai's deltas do not have.
+//! Malformed deltas: wrong magics, and invalid trailers, which z4ai's deltas do not
+//! have.
 
 use zstn_core::container::model_delta::{Base, ModelDelta, pack};
 use zstn_core::engine::Engine;

@@ -1,4 +1,4 @@
-//! Difference frames.
+//! Malformed difference frames.
 
 use zstn_core::Rule;
 use zstn_core::engine::Engine;

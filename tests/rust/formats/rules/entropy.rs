@@ -1,4 +1,4 @@
-//! Payloads of planes and streams.
+//! Malformed payloads of planes and streams.
 
 use zstn_core::Rule;
 use zstn_core::entropy::{rans, zstd};

@@ -1,4 +1,4 @@
-//! Single frames.
+//! Malformed standalone frames.
 
 use zstn_core::Rule;
 use zstn_core::engine::Engine;

@@ -1,4 +1,4 @@
-//! Gauss files.
+//! Malformed Gauss files.
 
 use zstn_core::Rule;
 use zstn_core::engine::Engine;

@@ -1,4 +1,4 @@
-//! Fields of low-rank predictions (docs/formats/zxd1.md 13.1).
+//! Invalid fields of low-rank predictions (docs/formats/zxd1.md 13.1).
 
 use zstn_core::Rule;
 use zstn_core::bytes::Cursor;

@@ -1,4 +1,4 @@
-//! safetensors files, and files that are not models.
+//! Malformed safetensors files, and files that are not models.
 
 use zstn_core::Rule;
 use zstn_core::container::zstn::pack;

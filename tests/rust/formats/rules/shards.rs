@@ -1,4 +1,4 @@
-//! Sharded checkpoints.
+//! Sharded checkpoints with an invalid index.
 
 use std::path::Path;
 

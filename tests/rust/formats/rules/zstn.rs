@@ -1,5 +1,5 @@
-//! ZSTN files: the index, and the integrity sections and block tables, which z4ai's
-//! vectors do not have.
+//! Malformed ZSTN files: the index, and the integrity sections and block tables, which
+//! z4ai's vectors do not have.
 
 use zstn_core::catalog::FileOpener;
 use zstn_core::container::zstn::ContainerOptions;

@@ -1,4 +1,4 @@
-//! zTensor files: cases that the vectors of version 2 do not cover.
+//! Malformed zTensor files that the vectors of version 2 do not cover.
 
 use zstn_core::Rule;
 use zstn_core::container::foreign::ztensor::{Entry, Layout, Writer};

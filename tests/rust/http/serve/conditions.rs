@@ -1,4 +1,5 @@
-//! Conditional requests.
+//! Conditional requests: `If-Match`, `If-None-Match`, `If-Modified-Since` and
+//! `If-Range`.
 
 use std::fs::File;
 use std::time::{Duration, SystemTime};

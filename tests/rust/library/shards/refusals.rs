@@ -32,7 +32,7 @@ fn an_index_that_is_not_true_is_refused_and_leaves_nothing() {
         unpack(&packed, &back).expect(to);
         assert!(read(&back) == files, "{to}");
     }
-    // The same with packed files.
+    // A packed index with wrong file names is refused in the same way.
     let (scratch, folder) = scratch(&model(false));
     let packed = scratch.path().join("packed");
     pack(&folder, &packed).unwrap();

@@ -52,7 +52,7 @@ pub struct Cell {
     pub kinds: Vec<Kind>,
     /// True if the cell ends only by a timeout.
     pub stalls: bool,
-    /// See [`Case::if_range`].
+    /// The expected `If-Range` header; see [`Case::if_range`].
     pub if_range: Option<String>,
     /// The expected outcome.
     pub expected: Expected,
@@ -63,7 +63,7 @@ pub struct Cell {
 pub struct Expected {
     /// Name of the outcome.
     pub name: String,
-    /// See [`Outcome::bytes`].
+    /// The version whose bytes are expected; see [`Outcome::bytes`].
     pub bytes: Option<String>,
     /// The expected error.
     pub failure: Option<Failure>,

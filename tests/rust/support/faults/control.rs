@@ -18,7 +18,7 @@ use crate::sha256;
 enum Command {
     /// Returns the cells of a suite and the digests of the served tensors.
     Cells(Side),
-    /// Starts a server.
+    /// Starts a server for a case, and returns its id and URL.
     Start {
         case: String,
         operation: Operation,
@@ -26,9 +26,9 @@ enum Command {
         times: Times,
         kind: Kind,
     },
-    /// Returns the requests that a server received.
+    /// Returns the requests that the server with this id received.
     Log(usize),
-    /// Stops a server.
+    /// Stops the server with this id.
     Stop(usize),
 }
 

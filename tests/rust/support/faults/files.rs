@@ -17,7 +17,7 @@ pub struct FileFaults {
     _about: serde_json::Value,
     /// Inputs that change after they were opened.
     pub inputs: Vec<InputFault>,
-    /// Outputs that cannot be written.
+    /// Outputs whose write must fail.
     pub outputs: Vec<OutputFault>,
     /// Changes to the output folder during a write.
     pub meanwhile: Vec<FolderFault>,
@@ -53,7 +53,7 @@ pub enum Act {
     Grow,
     /// Renames another file of the same length over it.
     Replace,
-    /// Removes its name.
+    /// Removes the file.
     Remove,
     /// Adds another hard link.
     Link,
@@ -68,7 +68,7 @@ pub struct OutputFault {
     /// Files that exist in the folder beforehand.
     #[serde(default)]
     pub files: Vec<String>,
-    /// The name to write to.
+    /// Name of the output to write.
     pub output: String,
     /// Limit on the size of any file, in blocks of 1024 bytes.
     pub limit_blocks: Option<u32>,

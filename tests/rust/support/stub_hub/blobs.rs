@@ -36,7 +36,7 @@ impl Blobs {
         })
     }
 
-    /// Removes all files.
+    /// Removes all stored files.
     pub(super) fn clear(&self) -> io::Result<()> {
         for entry in fs::read_dir(&self.folder)? {
             let path = entry?.path();

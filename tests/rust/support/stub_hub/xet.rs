@@ -32,7 +32,7 @@ const HAS_SHA256: u32 = 1 << 30;
 /// Validity of an access token.
 const TOKEN: Duration = Duration::from_secs(3600);
 
-/// The folder of a local store.
+/// A local Xet store, and a cache of its parsed shards.
 #[derive(Debug)]
 pub(super) struct Xet {
     folder: PathBuf,
