@@ -4,7 +4,7 @@ use zstn_tests::repository;
 
 #[rustfmt::skip]
 fn lines() -> zstn::Result<()> {
-// The block from the README starts here.
+// The block begins.
 use zstn::{Engine, Location, PackOptions, Reader};
 
 let engine = Engine::new(0)?; // a thread per core
@@ -17,7 +17,7 @@ let tensor = reader.read("wte.weight")?;
 println!("{} {:?}", tensor.dtype, tensor.shape);
 let rows = reader.read_rows("wte.weight", 1000..1010)?; // fetches the blocks that hold them
 println!("{:?}", rows.shape);
-// The block from the README ends here.
+// The block ends.
 Ok(())
 }
 
