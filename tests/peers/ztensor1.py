@@ -1,9 +1,10 @@
-"""Prints the tensors that ztensor 1.2 reads in a file, or writes a file with it: `ztensor1.py
-read|write FILE.zt`.
+"""Prints the tensors that ztensor 1.2 reads in a file, or writes a file with it.
 
-It is a separate process with that version first in the search path, because the tests themselves
-import version 0.1 and both are called `ztensor`. Prints the tensors as JSON: name to dtype, shape
-and bytes.
+    ztensor1.py read|write FILE.zt
+
+It is a separate process with that version first in the search path, because the tests
+themselves import version 0.1 and both are called `ztensor`. The output is JSON: name to
+dtype, shape and bytes.
 """
 
 import importlib.metadata

@@ -1,5 +1,5 @@
-//! The individual stages of packing and reading, on data from fixed seeds. `cargo
-//! bench` times them, and `cargo xtask instructions` counts their instructions.
+//! The individual stages of packing and reading, on data from fixed seeds. They are
+//! timed by `cargo bench`, and `cargo xtask instructions` counts their instructions.
 //!
 //! All stages run on the calling thread ([`OneThread`]) and use only the public API of
 //! the crates.

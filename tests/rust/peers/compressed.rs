@@ -1,6 +1,7 @@
 //! Converts models of compressed-tensors for comparison with the Python package:
-//! `compressed write DENSE.safetensors FOLDER FORMAT` or `compressed read FOLDER
-//! DENSE.safetensors`.
+//!
+//! - `compressed write DENSE.safetensors FOLDER FORMAT`
+//! - `compressed read FOLDER DENSE.safetensors`
 
 use std::error::Error;
 use std::path::Path;

@@ -288,8 +288,11 @@ fn the_folder_holds_nothing_else() {
     assert_eq!(found, expected.collect());
 }
 
-/// Writes the vectors. Run it with `cargo test -p zstn-tests --test codecs
-/// write_vectors -- --ignored`.
+/// Writes the vectors; to be run by hand:
+///
+/// ```sh
+/// cargo test -p zstn-tests --test codecs write_vectors -- --ignored
+/// ```
 #[test]
 #[ignore = "writes the vectors"]
 fn write_vectors() {

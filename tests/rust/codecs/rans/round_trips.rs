@@ -124,8 +124,11 @@ proptest! {
     }
 }
 
-/// Measures the speed. Run it with `cargo test -p zstn-tests --release --test codecs
-/// rans -- --ignored --nocapture`.
+/// Measures the speed; to be run by hand:
+///
+/// ```sh
+/// cargo test -p zstn-tests --release --test codecs rans -- --ignored --nocapture
+/// ```
 #[test]
 #[ignore = "a measurement"]
 fn speed() {
