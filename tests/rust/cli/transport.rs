@@ -160,7 +160,7 @@ fn one_set_of_certificates_for_every_kind_of_address() {
                 "{address} {options:?} {variables:?}: {said}"
             );
         }
-        // A variable that has no effect is named in the message.
+        // If the variable names a missing file, the message contains its path.
         let (status, said) = ls(&[], &[("SSL_CERT_FILE", "/missing")]);
         assert_eq!(status, Some(3), "{address}: {said}");
         assert!(said.contains("/missing"), "{address}: {said}");
@@ -230,7 +230,7 @@ fn proxies_receive_what_is_for_them() {
     let secure = format!("https://localhost:{tls}/m.safetensors");
     let tunnel = format!("CONNECT localhost:{tls} HTTP/1.1");
     for (address, variable, line) in [
-        // The proxy gets the whole URL, without the headers intended for the server.
+        // For an http address, the proxy gets the whole URL.
         (
             "http://h.example/m.safetensors?x=1",
             "http_proxy",

@@ -273,8 +273,8 @@ fn small_tensors_lose_nothing_for_not_being_tried_in_every_way() {
     }
 }
 
-/// Returns normally distributed values with one scale per row, rounded to `levels`
-/// levels on either side of zero, as bfloat16 or float32.
+/// Returns normally distributed values, rounded to `levels` equal steps on either side
+/// of zero, as bfloat16 or float32.
 fn quantised(rng: &mut Rng, levels: f64, rows: usize, dtype: Dtype) -> Vec<u8> {
     const ROW: usize = 384;
     let mut out = Vec::new();

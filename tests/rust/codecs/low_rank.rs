@@ -189,7 +189,7 @@ fn values_that_are_not_finite_come_back() {
     }
     let frame = merge.encode(&Pure);
     merge.assert_decodes(&frame);
-    // One of the two tensors consists of NaNs.
+    // Every element of the base is NaN.
     let nan = f32::NAN.to_le_bytes();
     merge
         .base

@@ -11,8 +11,8 @@ use zstn_tests::repository;
 /// Digests, keyed by the name of the case.
 pub type Digests = BTreeMap<String, String>;
 
-/// Compares digests at every effort with the ones in the vector file `name`, which must
-/// contain at least `min_cases` cases.
+/// Compares the digests at every effort with the ones in the vector file `name`.
+/// `digests_of` must return at least `min_cases` digests.
 pub fn check(name: &str, min_cases: usize, digests_of: impl Fn(Effort) -> Digests) {
     let efforts = [
         ("fast", Effort::Fast),

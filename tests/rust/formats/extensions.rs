@@ -102,7 +102,7 @@ fn without_a_smaller_extension_frame_the_option_changes_nothing() {
     let original = usual();
     let plain = pack(&Pure, &original, ContainerOptions::default()).expect("packs");
     assert!(pack(&Pure, &original, extended()).expect("packs") == plain);
-    // A base that lacks the changed tensors.
+    // A delta whose tensors are all equal to the base's has no extension frames either.
     let (base, target) = (usual(), usual());
     let base = Base::parse(&base).expect("a base");
     let pack = |options| model_delta::pack(&Pure, &target, &base, options).expect("packs");

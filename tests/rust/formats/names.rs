@@ -1,5 +1,5 @@
-//! Maps names of plain files and indices to packed ones, with the table that the tests
-//! of all languages share.
+//! The mapping between names of plain and packed files and indices, checked with the
+//! table that the tests of all languages share.
 
 use serde_json::Value;
 use zstn_core::catalog::{IndexName, Kind, renamed};

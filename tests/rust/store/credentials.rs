@@ -76,7 +76,8 @@ fn the_metadata_service_of_one_cloud_is_not_asked_for_another() {
         let variables = [
             ("AWS_METADATA_ENDPOINT", &*endpoint),
             ("AZURE_STORAGE_ACCOUNT_NAME", "account"),
-            // These are errors that follow the search for credentials.
+            // These values are invalid, which is reported after the search for
+            // credentials.
             ("AWS_SKIP_SIGNATURE", "perhaps"),
             ("AZURE_SKIP_SIGNATURE", "perhaps"),
             ("GOOGLE_SKIP_SIGNATURE", "perhaps"),

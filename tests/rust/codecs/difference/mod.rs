@@ -40,8 +40,8 @@ fn refusal(frame: &[u8], base: &[u8]) -> Error {
     decode(frame, base).expect_err("a damaged frame")
 }
 
-/// Returns little-endian weights and the same weights after training, in which each
-/// change is proportional to the scale of its row.
+/// Returns little-endian weights and the same weights after training. The magnitude of
+/// the changes differs between runs of 100 elements.
 fn trained(rng: &mut Rng, dtype: Dtype, count: usize, change: f64) -> (Vec<u8>, Vec<u8>) {
     let mut base = Vec::new();
     let mut current = Vec::new();

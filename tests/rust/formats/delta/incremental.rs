@@ -116,7 +116,8 @@ fn a_base_in_the_same_order_is_read_once_where_the_prefix_may_come_last() {
         let last = piecewise(&target, &base, options.prefix_last(true)).unwrap();
         assert_eq!(last.base_bytes, base.len() + read_again, "{names:?}");
         let first = piecewise(&target, &base, options).unwrap();
-        // The whole base, except for the first range, is read twice.
+        // The three shared tensors are read twice, except for the bytes in the first
+        // range.
         let twice = base.len() + 2_400_000;
         assert!((twice - (64 << 10)..=twice).contains(&first.base_bytes));
         assert!(first.delta == last.delta);

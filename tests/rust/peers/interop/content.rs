@@ -179,7 +179,8 @@ pub fn anchors() -> Vec<Buffer> {
     [0, 1, 5, 24_001].map(compressible).into()
 }
 
-/// Maximum length of random buffers in bytes: two planes longer than a block of 1 MiB.
+/// Maximum length of random buffers in bytes: two planes that are slightly longer than
+/// a block of 1 MiB.
 pub const MOST_BYTES: usize = (2 << 20) + 64;
 
 /// Generates lengths for elements of `item_bytes` bytes.

@@ -125,7 +125,7 @@ fn chunked(codings: &'static [ZstdCoding]) -> Encoding {
         .collect();
     let inputs = (1..=20u8, select(&[100u32, 1 << 16, 1 << 20][..])).prop_flat_map(
         |(width, chunk_bytes)| {
-            // This chunk length avoids thousands of chunks.
+            // The length is limited to avoid thousands of chunks.
             let most_bytes = chunk_bytes as usize * 50;
             let buffers = content::short_buffers(width.into(), most_bytes);
             (Just(width), Just(chunk_bytes), buffers)
