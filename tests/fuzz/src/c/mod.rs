@@ -39,8 +39,8 @@ const ANSWERS: [zstn_status; 7] = [
     ZSTN_ERROR_NOT_FOUND,
 ];
 
-/// Calls a function with memory for an error. The function must fill it if it fails,
-/// and leave it untouched if it succeeds.
+/// Calls a function with memory for an error, which is valid for writes during the
+/// call. The function must fill it if it fails, and leave it untouched if it succeeds.
 fn call(function: impl FnOnce(*mut zstn_error) -> zstn_status) -> Outcome<()> {
     const UNTOUCHED: zstn_error = zstn_error {
         code: 77,
@@ -68,7 +68,8 @@ struct Handle<T> {
 }
 
 impl<T> Handle<T> {
-    /// Calls a function that creates a handle, which must be null after an error.
+    /// Calls a function that creates a handle, which must be null after an error. Both
+    /// pointers that `make` receives are valid for writes during the call.
     fn new(
         free: unsafe extern "C" fn(*mut T),
         make: impl FnOnce(*mut *mut T, *mut zstn_error) -> zstn_status,

@@ -66,8 +66,9 @@ pub fn supply(
     })
 }
 
-/// Requests a list of ranges: first its length, then its entries with capacity for an
-/// extra one.
+/// Requests a list of ranges: first its length, with a null list, then its entries,
+/// with capacity for an extra one. The pointers that `ask` receives are valid for that
+/// number of entries during the call.
 pub fn ranges(
     ask: impl Fn(*mut zstn_range, *mut usize, *mut zstn_error) -> zstn_status,
 ) -> Outcome<Vec<zstn_range>> {
