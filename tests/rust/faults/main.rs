@@ -1,5 +1,6 @@
-//! Runs every verb of the command line under every fault in `tests/faults/verbs.json`,
-//! and checks the exit status, the message, the inputs, the outputs and leftover files.
+//! Runs every verb (subcommand) of the command line under every fault in
+//! `tests/faults/verbs.json`, and checks the exit status, the message, the inputs, the
+//! outputs and leftover files.
 //!
 //! All of these tests are in one program so that they share the results of undisturbed
 //! runs.

@@ -116,8 +116,8 @@ fn on_s3_an_answer_that_is_lost_is_no_race() {
     assert!(read.unwrap() == vec![2; PART_BYTES + 1]);
 }
 
-/// Starts a server with the object `there`. The answer to the request that creates the
-/// object is lost; `first` is the answer sent instead, or a closed connection.
+/// Starts a server with the object `there`, which loses its answer to the request that
+/// creates the object: `first` returns an error or closes the connection instead.
 fn loses_the_answer(there: &'static [u8], first: fn() -> Action) -> Proxy {
     let is_made = AtomicBool::new(false);
     Proxy::start("", move |request| {

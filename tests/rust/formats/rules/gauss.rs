@@ -29,8 +29,8 @@ fn coded(shards: u8, components: u8) -> Vec<u8> {
 pub fn cases(engine: &impl Engine) -> Vec<Case> {
     vec![
         (Rule::GaussShape, read_all(engine, &raw(&[u32::MAX; 3]))),
-        // The vectors for these two rules are shorter than their tensor count allows,
-        // which is detected first.
+        // The vectors for these two rules are too short for their tensor count, which
+        // readers detect first.
         (Rule::GaussShards, read_all(engine, &coded(0, 2))),
         (Rule::Truncated, read_all(engine, &coded(1, 255))),
     ]
