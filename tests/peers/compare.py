@@ -1,10 +1,11 @@
-"""Ways to store a checkpoint, next to each other: the tables of docs/comparison.md.
+"""Compares ways to store a checkpoint, and writes the tables of docs/comparison.md.
 
     ZSTN_BIN=target/release/zstn PYTHON tests/peers/compare.py [--write] [--rounds 3]
 
-PYTHON is that of `target/cache/peers`, which `cargo xtask setup` makes; OpenZL and ZipNN are compared where
-`cargo xtask sizes minilm-bf16` has installed them. One checkpoint, one thread, rounds in turn; a few minutes, most of
-them for zstd −19 and xz. What a reader of ten rows fetches is counted by a server.
+PYTHON is the interpreter in `target/cache/peers`, which `cargo xtask setup` creates. OpenZL and
+ZipNN are included if `cargo xtask sizes minilm-bf16` has installed them. The comparison uses one
+checkpoint, one thread and alternating rounds. It takes a few minutes, most of them for zstd −19
+and xz. A server counts the bytes fetched to read ten rows.
 """
 
 import argparse
@@ -33,10 +34,11 @@ MODEL = "minilm-bf16"
 TENSOR = "embeddings.word_embeddings.weight"
 ROWS = (10_000, 10_010)
 PAGE = pathlib.Path(__file__).parents[2] / "docs/comparison.md"
-# Ways that take seconds for a megabyte are run once.
+# Ways that take seconds per megabyte are run only once.
 SLOW = ("zstd −19", "xz −6")
 
-# Way -> reads single tensors, in a browser, what of damage is found.
+# Way -> whether it reads single tensors, whether it works in a browser, and which damage it
+# detects.
 FACTS = {
     "safetensors": ("yes, and rows", "yes", "nothing"),
     "zstn": ("yes, and rows", "yes", "all of it"),
@@ -77,7 +79,7 @@ whose bytes are all new. zstn saves both where it knows the [base](families.md).
 
 
 class Server:
-    """`zstn serve`, whose log says how many bytes each request was answered with."""
+    """A running `zstn serve`, whose log states the length of every response."""
 
     def __init__(self, folder):
         command = [ZSTN, "serve", folder, "--port", "0", "--json"]
@@ -85,10 +87,10 @@ class Server:
         self.url = json.loads(self._process.stdout.readline())["url"]
 
     def fetched(self, name):
-        """Bytes and requests of reading ten rows of a tensor from the file called `name`."""
+        """The bytes and requests for reading ten rows of a tensor from the file called `name`."""
         options = ["--rows", f"{ROWS[0]}:{ROWS[1]}", "--summary", "--json"]
         subprocess.run([ZSTN, "get", self.url + name, TENSOR, *options], check=True, capture_output=True)
-        # What has been answered by now is in the log before the answer to this.
+        # All earlier responses are in the log before this one.
         subprocess.run([ZSTN, "info", self.url + "no-such-file.zstn"], capture_output=True)
         count = total = 0
         while (line := json.loads(self._process.stdout.readline())).get("path") != "/no-such-file.zstn":
@@ -121,7 +123,7 @@ def by_xz(original):
 
 
 def timed_ways(path, original):
-    """Way -> function that gives (bytes, seconds to pack, seconds to unpack)."""
+    """Way -> function that returns (bytes, seconds to pack, seconds to unpack)."""
     ways = {
         "zstn": functools.partial(by_zstn, path, 1, "balanced"),
         "zstn, effort fast": functools.partial(by_zstn, path, 1, "fast"),
@@ -147,7 +149,7 @@ def measure(ways, rounds):
 
 
 def one_tensor(original, name):
-    """A checkpoint of one of its tensors."""
+    """A checkpoint that contains one tensor of `original`."""
     header, data = corpus.split(original)
     entry = header[name]
     raw = data[slice(*entry["data_offsets"])]
@@ -156,7 +158,7 @@ def one_tensor(original, name):
 
 
 def fetched(folder, original, found):
-    """Way -> (bytes, requests) of ten rows; requests are None where no reader by ranges was run."""
+    """Way -> (bytes, requests) for ten rows; requests are None if no reader by ranges was run."""
     path = folder / "m.safetensors"
     run("pack", path, "-o", folder / "zstn.zstn")
     run("pack", path, "-o", folder / "fast.zstn", "--effort", "fast")

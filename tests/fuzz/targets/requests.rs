@@ -1,5 +1,5 @@
-//! Requests to the gateway: no path leads to another place than the one that was
-//! checked, and heads of answers about ranges agree with themselves.
+//! Sends requests to the gateway: no path leads to a location other than the checked
+//! one, and the headers of range responses are consistent.
 
 #![no_main]
 

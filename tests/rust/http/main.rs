@@ -1,4 +1,5 @@
-//! Reading over HTTP, and `zstn serve`.
+//! Reading over HTTP, and the servers `zstn serve`, `zstn view`, `zstn gateway` and
+//! `zstn worker`.
 
 mod faults;
 mod gateway;

@@ -1,4 +1,4 @@
-//! Damaged frames, and frames where they do not belong.
+//! Damaged frames, and frames in places where their family is not allowed.
 
 use zstn_core::engine::ZstdCoding;
 use zstn_core::frame::zara::StreamCodec;
@@ -13,7 +13,7 @@ use zstn_tests::tier::stepped;
 
 use super::{CODINGS, bit_pack, example, native};
 
-/// A small frame of every family, with every method that the family has.
+/// Returns small frames of every family with every method that the family has.
 fn small_frames() -> Vec<Vec<u8>> {
     let engine = native();
     let mut bytes = example().repeat(12);
@@ -79,7 +79,7 @@ fn every_bit_flip_gives_an_error_or_as_many_bytes() {
                 decompress(&native, &flipped, 1 << 20),
             ];
             for bytes in results.into_iter().flatten() {
-                // Widths and tails have no checksum.
+                // No checksum covers widths and tails.
                 assert!(bytes.len() <= truth.len() * 8, "bit {bit}");
             }
             flipped[bit / 8] ^= 1 << (bit % 8);

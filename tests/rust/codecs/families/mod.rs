@@ -1,5 +1,5 @@
-//! The frame families other than `Z4AI`: golden vectors with both engines,
-//! worked examples, round trips of every encoder, damage.
+//! The frame families other than `Z4AI`: golden vectors with both engines, worked
+//! examples, round trips of every encoder, and damage.
 
 mod damage;
 mod examples;
@@ -17,7 +17,7 @@ fn native() -> zstn::Engine {
     zstn::Engine::new(2).expect("two threads")
 }
 
-/// The input of the worked examples: ten elements and a byte.
+/// Returns the input of the worked examples: ten elements and an extra byte.
 fn example() -> Vec<u8> {
     let words = [0u16, 0x3F80, 0, 0, 0xBF80, 0x3F80, 0, 0x1234, 0x8000, 0];
     let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();

@@ -1,4 +1,4 @@
-//! The output of every encoder decodes to the same bytes.
+//! The output of every encoder decodes to the original bytes.
 
 use proptest::prelude::*;
 use zstn_core::engine::ZstdCoding;
@@ -8,7 +8,7 @@ use zstn_tests::rng::Rng;
 
 use super::{CODINGS, bit_pack, comes_back, float, native};
 
-/// Returns zeros, few values, weights or noise.
+/// Generates zeros, few distinct values, weights or noise.
 fn data() -> impl Strategy<Value = Vec<u8>> {
     (any::<u64>(), 0usize..6000, 0..5).prop_map(|(seed, len, kind)| {
         let mut rng = Rng(seed);
@@ -85,7 +85,7 @@ proptest! {
             StreamCodec::Brotli(9),
             StreamCodec::BrotliBlocks { quality: 5, block_bytes: 700 },
         ];
-        // Each alone, all, none.
+        // One codec alone, all codecs, or none.
         let codecs = match choice {
             0..4 => &codecs[choice..=choice],
             4 => &codecs[..],

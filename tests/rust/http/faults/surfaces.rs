@@ -1,5 +1,5 @@
-//! The ways in which the native library reads from a server. A new source gets
-//! all cases of the table by a line here.
+//! The read operations of the native library that the fault table covers. Adding a
+//! surface here runs all cases of the table with it.
 
 use zstn::source::{HttpOptions, Location};
 use zstn::{Effort, Engine, Error, PackOptions, Reader, Result, Sink};
@@ -8,17 +8,18 @@ use zstn_core::pure::Pure;
 use zstn_tests::faults::Operation;
 use zstn_tests::faults::model::{ROW_BYTES, ROWS, tensor};
 
-/// One way of reading.
+/// A way to read from a server.
 pub(super) struct Surface {
     pub(super) name: &'static str,
-    /// Which cells concern it.
+    /// The operations that this surface performs.
     pub(super) operations: &'static [Operation],
-    /// Reads from an address.
+    /// Reads from a URL.
     pub(super) read: fn(&str, &HttpOptions) -> Result<Vec<u8>>,
-    /// True if it downloads a file whose server does not answer ranges as it
-    /// should: an error of the table may then be another one, or the right bytes.
+    /// True if the surface falls back to downloading the whole file when a server does
+    /// not answer ranges correctly. Cells that expect an error may then have another
+    /// error or the correct bytes.
     pub(super) has_another_way: bool,
-    /// Returns the right result, out of a plain file and the file as it is served.
+    /// Computes the correct result from the plain file and the served file.
     pub(super) truth: fn(plain: &[u8], served: &[u8]) -> Vec<u8>,
 }
 
@@ -55,7 +56,7 @@ pub(super) const SURFACES: &[Surface] = &[
                 &options,
             );
             match packing {
-                // It came whole, since it was recognised.
+                // The packed file was downloaded completely before it was recognised.
                 Err(Error::Usage(text)) if text.ends_with("is packed already") => Ok(Vec::new()),
                 packing => packing.map(|_| packed),
             }

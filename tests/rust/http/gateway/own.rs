@@ -1,4 +1,4 @@
-//! Health, figures, access and the end.
+//! Health checks, metrics, access control and shutdown of the gateway.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -64,8 +64,8 @@ fn names_and_origins_are_those_that_are_allowed() {
     assert!(methods.contains("POST"), "{methods}");
 }
 
-/// Clients that read nothing keep no others from the gateway, and its health is answered
-/// at once.
+/// Clients that do not read their answers do not block other clients, and health checks
+/// are answered immediately.
 #[test]
 fn stalled_clients_keep_nobody_out() {
     let folder = tempfile::tempdir().unwrap();
@@ -102,7 +102,7 @@ fn stalled_clients_keep_nobody_out() {
     assert_eq!(answer.body, b"bytes");
 }
 
-/// Answers under way are completed.
+/// Answers in progress are completed.
 #[test]
 fn stopping_waits_for_answers() {
     let site = site();
