@@ -2,14 +2,14 @@
 
 use std::borrow::Cow;
 use std::iter;
-use std::ops::Range;
 use std::ptr;
 use std::slice;
 
+use zstn_core::ErrorKind;
 use zstn_core::model::StoredPart;
 
 use super::Reader;
-use crate::source::{Source, read_parts};
+use crate::source::{Source, Wanted, read_wanted};
 use crate::{Engine, Error, Result};
 
 /// A tensor that has been read and is not decoded yet.
@@ -57,7 +57,29 @@ impl Reader {
         let parts: Vec<&[u8]> = parts.iter().map(|part| &**part).collect();
         let decoded = self.model().decode_into(engine, number, &parts, base, out);
         self.check_unchanged(&self.tensors()[number].parts)?;
-        decoded.map_err(Error::place(self.name()))
+        decoded.map_err(|error| self.undecodable(number, error))
+    }
+
+    /// Returns the stored parts of a tensor. Whether they are compared with checksums
+    /// when they are decoded is a matter of the files.
+    pub(super) fn wanted(&self, number: usize) -> impl Iterator<Item = Wanted<'_>> {
+        let parts = self.tensors()[number].parts.iter();
+        parts.map(|part| Wanted {
+            source: self.source(part),
+            range: part.stored.clone(),
+            is_compared: self.model().files()[part.file].is_covered(),
+        })
+    }
+
+    /// Returns the error for a tensor that could not be decoded: if servers have
+    /// answered with other validators, the file was probably changed.
+    fn undecodable(&self, number: usize, error: zstn_core::Error) -> Error {
+        let mut sources = self.tensors()[number].parts.iter().map(|p| self.source(p));
+        let change = match error.kind() {
+            ErrorKind::Malformed => sources.find_map(Source::other_version),
+            _ => None,
+        };
+        change.unwrap_or_else(|| Error::place(self.name())(error))
     }
 
     pub(super) fn source(&self, part: &StoredPart) -> &dyn Source {
@@ -81,7 +103,7 @@ impl Reader {
         }
         let all = iter::once(&tensor).chain(&bases);
         let wanted: Vec<_> = all.flat_map(Fetched::wanted).collect();
-        let mut read = read_parts(&wanted)?.into_iter();
+        let mut read = read_wanted(&wanted)?.into_iter();
         for tensor in iter::once(&mut tensor).chain(&mut bases) {
             let count = tensor.wanted().count();
             tensor.parts = read.by_ref().take(count).collect();
@@ -122,10 +144,8 @@ impl<'a> Fetched<'a> {
     }
 
     /// Returns where its parts are.
-    fn wanted(&self) -> impl Iterator<Item = (&'a dyn Source, Range<u64>)> + use<'a> {
-        let reader = self.reader;
-        let parts = reader.tensors()[self.number].parts.iter();
-        parts.map(move |part| (reader.source(part), part.stored.clone()))
+    fn wanted(&self) -> impl Iterator<Item = Wanted<'a>> + use<'a> {
+        self.reader.wanted(self.number)
     }
 
     /// Decodes the tensor; `base` is the decoded tensor of the base.
@@ -136,7 +156,7 @@ impl<'a> Fetched<'a> {
         let decoded = model.decode(engine, self.number, &parts, base.as_deref());
         reader.check_unchanged(&reader.tensors()[self.number].parts)?;
         // A part that is stored plain becomes the result without a copy.
-        let own = match decoded.map_err(Error::place(reader.name()))? {
+        let own = match decoded.map_err(|error| reader.undecodable(self.number, error))? {
             Cow::Owned(bytes) => return Ok(bytes),
             Cow::Borrowed(bytes) => match parts.iter().position(|part| ptr::eq(*part, bytes)) {
                 Some(part) => part,

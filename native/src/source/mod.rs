@@ -39,7 +39,7 @@ pub use hub::offline;
 pub use input::Input;
 pub use local::Local;
 pub use location::Location;
-pub(crate) use parts::read_parts;
+pub(crate) use parts::{Wanted, read_parts, read_wanted};
 pub use scheme::is_server;
 pub use scheme::is_store;
 pub use version::FileId;
@@ -82,6 +82,24 @@ pub trait Source: Send + Sync {
     fn read_ranges(&self, ranges: &[Range<u64>]) -> Result<Vec<Cow<'_, [u8]>>> {
         let reads = ranges.iter().map(|range| self.read(range.clone()));
         reads.collect()
+    }
+
+    /// Reads `ranges` like [`Source::read_ranges`], for a caller that compares all of
+    /// these bytes with checksums before it uses any of them. Several servers behind
+    /// one address may give one file different validators (`ETag`, `Last-Modified`),
+    /// so other ones than those of the first answer are then no error, and
+    /// [`Source::other_version`] returns them. By default there is no difference.
+    #[doc(hidden)]
+    fn read_compared(&self, ranges: &[Range<u64>]) -> Result<Vec<Cow<'_, [u8]>>> {
+        self.read_ranges(ranges)
+    }
+
+    /// Returns the [`Error::Changed`] for bytes of [`Source::read_compared`] that do not
+    /// have their checksums, if some came with other validators. From then on all other
+    /// reads fail.
+    #[doc(hidden)]
+    fn other_version(&self) -> Option<Error> {
+        None
     }
 
     /// Returns the address of the version of the file that is read, where the one
@@ -146,6 +164,14 @@ impl<T: Source + ?Sized> Source for std::sync::Arc<T> {
 
     fn read_ranges(&self, ranges: &[Range<u64>]) -> Result<Vec<Cow<'_, [u8]>>> {
         (**self).read_ranges(ranges)
+    }
+
+    fn read_compared(&self, ranges: &[Range<u64>]) -> Result<Vec<Cow<'_, [u8]>>> {
+        (**self).read_compared(ranges)
+    }
+
+    fn other_version(&self) -> Option<Error> {
+        (**self).other_version()
     }
 
     fn pinned_location(&self) -> Option<Location> {

@@ -155,6 +155,9 @@ struct Whole<'a> {
     /// True if the first byte is requested as a range, since only an answer to
     /// a range says how long the file is.
     by_range: bool,
+    /// True if the rest of the file was once that of another version. The file is
+    /// then fetched from its start, once: a file that keeps changing is an error.
+    has_begun_again: bool,
 }
 
 impl<'a> Whole<'a> {
@@ -166,6 +169,7 @@ impl<'a> Whole<'a> {
             version: Validators::default(),
             total: None,
             by_range: false,
+            has_begun_again: false,
         }
     }
 
@@ -223,9 +227,7 @@ impl<'a> Whole<'a> {
             // The whole file instead of the rest: ranges are ignored, or the
             // file is another one.
             let compared = self.version.if_range().is_some();
-            if !self.version.match_those_of(&version, !compared) {
-                return Err(client.changed("").into());
-            }
+            self.check(&version, !compared)?;
             sink.restart()?;
         }
         self.version = version;
@@ -270,8 +272,9 @@ impl<'a> Whole<'a> {
         let version = Validators::of(&answer.headers);
         if start > 0 {
             let compared = self.version.if_range().is_some();
-            if !self.version.match_those_of(&version, compared) {
-                return Err(client.changed("").into());
+            if !self.check(&version, compared)? {
+                sink.restart()?;
+                return Ok(None);
             }
         } else {
             self.version = version;
@@ -297,6 +300,18 @@ impl<'a> Whole<'a> {
         let expected = Expected::Exactly(sent.end - sent.start);
         receive(client, answer, expected, sink, progress)?;
         Ok((sink.len_bytes() == total).then_some(Fetched::All))
+    }
+
+    /// Returns whether an answer belongs to the version whose bytes are kept; the
+    /// second answer that does not is an error.
+    fn check(&mut self, version: &Validators, by_server: bool) -> Result<bool> {
+        let is_same = self.version.match_those_of(version, by_server);
+        if !is_same && self.has_begun_again {
+            let difference = self.version.difference(version);
+            return Err(self.client.changed(format!(" ({difference})")));
+        }
+        self.has_begun_again |= !is_same;
+        Ok(is_same)
     }
 
     /// Returns what to expect of a file of `len` bytes; `None` if that is too
