@@ -1,6 +1,6 @@
 //! The command line `zstn`.
 
-// They panic where the pipe is closed; `cli::say` and `cli::stdout` do not.
+// These macros panic if the pipe is closed; `cli::say` and `cli::stdout` do not.
 #![deny(clippy::print_stderr, clippy::print_stdout)]
 
 use std::process::ExitCode;

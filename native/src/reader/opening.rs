@@ -1,4 +1,4 @@
-//! Opening the files of a model.
+//! Builds a model from its opened files.
 
 use zstn_core::catalog::FileCatalog;
 use zstn_core::container::safetensors::ShardIndex;
@@ -7,8 +7,9 @@ use zstn_core::model::{Model, ModelBuilder, Verify};
 use crate::source::{Source, read_parts};
 use crate::{Engine, Error, Result};
 
-/// Returns the model called `name` in messages, whose files are `sources` with
-/// these `catalogs` and may have an index. `config` looks for its `config.json`.
+/// Returns the model whose files are `sources` with these `catalogs` and an optional
+/// shard index. `name` is the model's name in error messages, and `config` looks for
+/// its `config.json`.
 pub fn open_model(
     engine: &Engine,
     name: &str,
