@@ -136,7 +136,7 @@ unsafe impl GlobalAlloc for HugePageAllocator {
 
     unsafe fn realloc(&self, buffer: *mut u8, layout: Layout, len_bytes: usize) -> *mut u8 {
         // SAFETY: the caller of `realloc` guarantees that the length, rounded up to the
-        // alignment, does not overflow `isize`; the alignment is that of a valid
+        // alignment, does not overflow `isize`; it keeps the alignment of a valid
         // layout.
         let new = unsafe { Layout::from_size_align_unchecked(len_bytes, layout.align()) };
         if !is_mapped(layout) && !is_mapped(new) {
