@@ -3,7 +3,7 @@
 //! such a buffer is touched once, and the page faults of 4 KiB pages took a fifth of
 //! the time of unpacking, and half the time of loading a model into Python.
 
-#![allow(unsafe_code)] // An allocator cannot be written without, nor the calls.
+#![allow(unsafe_code)] // `GlobalAlloc` and the system calls are unsafe.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::ptr;

@@ -83,7 +83,7 @@ fn verify_records(
     let expected = Original::new(input, original, delta.header());
     expected.check_header(delta.original_len_bytes())?;
     if !delta.overlapping().is_empty() {
-        // Only the restored file shows whether tensors that share bytes are consistent.
+        // Tensors that share bytes can only be compared in the restored file.
         checked.restore(engine, &Output::temporary()?, memory_bytes, &())?;
     }
     checked.decode(engine, memory_bytes, progress, |span, bytes| {

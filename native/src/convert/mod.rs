@@ -245,7 +245,7 @@ fn check(input: &Input, output: &Path, target: &Target) -> Result<()> {
 }
 
 /// Refuses to write to the address of an input, or into the folder of an input index,
-/// because the input's files are there.
+/// which contains the input's files.
 fn refuse_address(input: &Input, output: &str) -> Result<()> {
     let Some(input @ Location::Url(url)) = input.location() else {
         return Ok(());

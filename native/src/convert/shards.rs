@@ -21,7 +21,7 @@ pub struct Naming {
 }
 
 impl Naming {
-    /// Returns the naming for the index `path`; `None` if its name is not that of an
+    /// Returns the naming for the index `path`; `None` if it is not named like an
     /// index.
     pub fn of_index(path: &Path) -> Result<Option<Self>> {
         let name = path.file_name().unwrap_or_default();

@@ -129,7 +129,7 @@ fn is_equal(one: &Location, other: &Location) -> bool {
 }
 
 /// Returns the location without the endings in which the forms of a checkpoint differ.
-/// For a path, this is done for the path as given and with all links followed.
+/// A path gives two results: the path as given, and the path with all links followed.
 fn stems(location: &Location) -> Vec<Location> {
     match location {
         Location::Pipe(_) | Location::Stdin => Vec::new(),

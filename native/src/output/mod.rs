@@ -335,7 +335,7 @@ impl<'a> Output<'a> {
         Local::of_file(name, self.backing.file())
     }
 
-    /// Returns a reader of the bytes of `range`, none of which may be final.
+    /// Returns a reader of the bytes of `range`, which must not include final bytes.
     pub(crate) fn part(&self, range: Range<u64>) -> Result<Local> {
         let range = self.backing.position(range.start)..self.backing.position(range.end);
         Local::of_range(self.name.clone(), self.backing.file(), range)

@@ -44,7 +44,7 @@ impl<'a> Publication<'a> {
         })
     }
 
-    /// Returns the local path at which the result is to be made.
+    /// Returns the local path for making the result.
     pub(crate) fn path(&self) -> PathBuf {
         self.staging.path(&self.name)
     }

@@ -92,7 +92,7 @@ pub(crate) fn check_inputs<'a>(
     mut inputs: impl Iterator<Item = &'a dyn Source>,
 ) -> Result<()> {
     let Ok(id) = FileId::of_path(output) else {
-        return Ok(()); // there is nothing yet
+        return Ok(()); // no file exists there
     };
     if inputs.any(|input| input.file_ids().contains(&id)) {
         return Err(being_read(output.display()));

@@ -8,7 +8,7 @@ use super::{Context, Shard, Shards};
 use crate::Result;
 use crate::delta::BaseFile;
 
-/// For every base in a chain, its shards that correspond to the shards of a checkpoint.
+/// The shards of every base in a chain that correspond to the shards of a checkpoint.
 pub(super) struct Bases {
     chain: Vec<Vec<Shard>>,
 }

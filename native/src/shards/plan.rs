@@ -306,7 +306,7 @@ fn mode_at(location: Option<&Location>) -> Mode {
     }
 }
 
-/// Returns whether the name of a file looks like that of a packed file.
+/// Returns whether a file is named like a packed file.
 fn is_packed(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str());
     name.is_some_and(|name| {

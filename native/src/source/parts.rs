@@ -1,4 +1,4 @@
-//! Ranges of one or several sources.
+//! Reads ranges of one or several sources.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -8,12 +8,12 @@ use super::Source;
 use super::parallel::{self, READS_AT_ONCE};
 use crate::Result;
 
-/// Reads every range of its source and returns the bytes in the same order.
-/// Each source is called once, with all of its ranges; remote sources are read
-/// at the same time. Nothing is read for an empty range.
+/// Reads every range from its source and returns the bytes in the same order. Each
+/// source is called once with all of its ranges, and remote sources are read at the
+/// same time. Empty ranges are not read.
 ///
 /// # Errors
-/// Those of the sources; a source that returns other numbers of bytes than were
+/// The errors of the sources; a source that returns other numbers of bytes than
 /// requested.
 pub fn read_parts<'a>(wanted: &[(&'a dyn Source, Range<u64>)]) -> Result<Vec<Cow<'a, [u8]>>> {
     let mut groups: Vec<(&dyn Source, Vec<usize>)> = Vec::new();
@@ -21,7 +21,7 @@ pub fn read_parts<'a>(wanted: &[(&'a dyn Source, Range<u64>)]) -> Result<Vec<Cow
         if range.is_empty() {
             continue;
         }
-        // Values without a size may share an address.
+        // Zero-sized values may share an address.
         let is_same = |group| size_of_val(source) > 0 && ptr::addr_eq(group, source);
         match groups.iter_mut().find(|(group, _)| is_same(*group)) {
             Some((_, numbers)) => numbers.push(number),
@@ -46,7 +46,7 @@ pub fn read_parts<'a>(wanted: &[(&'a dyn Source, Range<u64>)]) -> Result<Vec<Cow
     Ok(parts)
 }
 
-/// Refuses `bytes` that do not have the lengths of `ranges`.
+/// Refuses `bytes` whose lengths differ from those of `ranges`.
 fn check(source: &dyn Source, ranges: &[Range<u64>], bytes: &[Cow<'_, [u8]>]) -> Result<()> {
     let is_right = |(range, bytes): (&Range<u64>, &Cow<'_, [u8]>)| {
         range.end.checked_sub(range.start) == Some(bytes.len() as u64)

@@ -1,4 +1,4 @@
-//! Objects in a store such as S3, by the crate `zstn-store`.
+//! Objects in a store such as S3, accessed with the crate `zstn-store`.
 
 #[cfg(all(feature = "store", any(feature = "manifest", feature = "serve")))]
 pub(crate) use linked::list;
@@ -21,7 +21,7 @@ mod linked {
     use crate::source::{HttpOptions, Source, check_inside, merged};
     use crate::{Error, Result};
 
-    /// An object, whose version is that of its opening.
+    /// An object in the version that it had when it was opened.
     struct Stored {
         name: String,
         object: Object,
@@ -32,7 +32,7 @@ mod linked {
         Ok(Box::new(stored(url, http)?))
     }
 
-    /// Opens the object at `url`. Returns it with its entity tag, if it has one.
+    /// Opens the object at `url`. Also returns its entity tag, if it has one.
     #[cfg(feature = "serve")]
     pub(crate) fn open_tagged(
         url: &str,
@@ -52,7 +52,8 @@ mod linked {
         })
     }
 
-    /// Reads a small object. One of more than `max_bytes` is the error `too_long`.
+    /// Reads a small object. An object of more than `max_bytes` is refused with the
+    /// error `too_long`.
     pub(crate) fn read_small(
         url: &str,
         http: &HttpOptions,
@@ -67,28 +68,28 @@ mod linked {
         }
     }
 
-    /// Returns the objects directly in the folder at `url`.
+    /// Lists the objects directly in the folder at `url`.
     pub(crate) fn list_top(url: &str, http: &HttpOptions) -> Result<Vec<ListedObject>> {
         Ok(zstn_store::list_top(&address(url)?, &options(http))?)
     }
 
-    /// Returns the objects below the folder at `url`, at any depth.
+    /// Lists the objects below the folder at `url`, at any depth.
     #[cfg(any(feature = "manifest", feature = "serve"))]
     pub(crate) fn list(url: &str, http: &HttpOptions) -> Result<Vec<ListedObject>> {
         Ok(zstn_store::list(&address(url)?, &options(http))?)
     }
 
-    /// Returns whether there is an object at `url`.
+    /// Returns whether an object exists at `url`.
     pub(crate) fn exists(url: &str, http: &HttpOptions) -> Result<bool> {
         Ok(zstn_store::exists(&address(url)?, &options(http))?)
     }
 
-    /// Deletes the object at `url`, if there is one.
+    /// Deletes the object at `url`, if it exists.
     pub(crate) fn delete(url: &str, http: &HttpOptions) -> Result<()> {
         Ok(zstn_store::delete(&address(url)?, &options(http))?)
     }
 
-    /// Returns the time limits and retries of `http` for a store.
+    /// Converts the time limits, retries and observer of `http` to options for stores.
     pub(crate) fn options(http: &HttpOptions) -> StoreOptions {
         let mut options = StoreOptions::default();
         options.limits.retries = http.retries as usize;
@@ -134,7 +135,7 @@ mod linked {
         fn from(error: zstn_store::Error) -> Self {
             use zstn_store::Error as Store;
             let text = error.to_string();
-            // What follows the address in the sentence.
+            // Returns the message without the address at its start.
             let detail = |url: &str| match text.strip_prefix(url) {
                 Some(rest) => rest.trim_start_matches(": ").to_owned(),
                 None => text.clone(),
@@ -203,7 +204,8 @@ mod missing {
         Err(error(url))
     }
 
-    /// Returns the error for an address in an object store.
+    /// Returns the error for an address in an object store, which this build cannot
+    /// read.
     fn error(url: &str) -> Error {
         Error::Usage(format!(
             "{url} is in an object store, and this program was built without object stores; use a \

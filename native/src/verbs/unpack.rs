@@ -37,7 +37,7 @@ impl<'a> UnpackOptions<'a> {
     }
 
     /// Sets the approximate limit for memory in bytes; a single tensor may exceed it.
-    /// By default there is no limit, and every thread decodes a tensor.
+    /// The default is no limit: every thread decodes a tensor.
     pub fn memory_bytes(mut self, memory_bytes: u64) -> Self {
         self.memory_bytes = memory_bytes;
         self

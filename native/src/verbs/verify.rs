@@ -59,7 +59,7 @@ impl<'a> VerifyOptions<'a> {
     }
 
     /// Sets the approximate limit for memory in bytes; a single tensor may exceed it.
-    /// By default there is no limit, and every thread decodes a tensor.
+    /// The default is no limit: every thread decodes a tensor.
     pub fn memory_bytes(mut self, memory_bytes: u64) -> Self {
         self.memory_bytes = memory_bytes;
         self
@@ -139,7 +139,7 @@ impl Work<'_> {
         }
         let http = &self.options.http;
         let input = &input.rewindable(http)?;
-        // Only a packed file is fetched completely.
+        // A packed file is fetched completely; other files are read by range.
         match is_packed(&*input.open(http)?)? {
             true => self.file(input),
             false => self.model(input),
