@@ -77,8 +77,8 @@ impl Write for Filter<'_, '_> {
     }
 }
 
-/// Returns a length like `90.9 MB`, with at least three digits from 1 kB upwards. 1 MB
-/// is 10^6 bytes.
+/// Returns a length like `90.9 MB`, with three digits from 1 kB upwards. 1 MB is 10^6
+/// bytes.
 #[must_use]
 pub fn size(bytes: u64) -> String {
     const UNITS: [&str; 7] = ["B", "kB", "MB", "GB", "TB", "PB", "EB"];

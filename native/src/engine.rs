@@ -241,8 +241,8 @@ impl core_engine::PackEngine for Engine {
 }
 
 /// Returns zstd's window log; 0 selects the default of the compression level. The
-/// window may not exceed the limit that readers accept, and for long-distance matching
-/// it has to cover the whole input.
+/// window never exceeds the limit that readers accept; for long-distance matching, it
+/// covers the whole input up to that limit.
 fn window_log(len: usize, is_long: bool) -> u32 {
     if is_long || len as u64 > ZSTD_WINDOW_BYTES {
         len.next_power_of_two()

@@ -10,7 +10,7 @@ use zstn_core::catalog::Kind;
 pub struct PackReport {
     /// The files that were packed, sorted by name.
     pub files: Vec<PackedFile>,
-    /// The other files of the output folder, if a folder was packed.
+    /// The other files of the output folder, if the result is a folder.
     pub folder: Option<FolderReport>,
 }
 
@@ -100,7 +100,7 @@ pub struct FolderReport {
 pub struct UnpackReport {
     /// The files that were restored, sorted by name.
     pub files: Vec<UnpackedFile>,
-    /// The other files of the output folder, if a folder was unpacked.
+    /// The other files of the output folder, if the result is a folder.
     pub folder: Option<FolderReport>,
 }
 

@@ -37,7 +37,7 @@ enum Way {
     InPlace,
     /// Its stored parts are read first and then decoded.
     Parts,
-    /// It is read separately, because it also takes tensors of a base.
+    /// It is read separately, because it also requires tensors of a base.
     WithBase,
 }
 

@@ -43,9 +43,10 @@ pub(crate) enum Begun {
 
 impl Arriving {
     /// Reads the header of `feed`. If the file cannot be processed while it arrives
-    /// ([`Begun::Whole`]), copies the whole file and calls `progress` with the number of
-    /// bytes that have arrived and the length, if it is known. Before that, `check`
-    /// receives the first bytes and, if it is known, the length, and may refuse the file.
+    /// ([`Begun::Whole`]), copies the whole file and calls `progress` with the number
+    /// of bytes that have arrived and the length, if it is known. Before that, `check`
+    /// receives the first bytes and, if it is known, the length, and may refuse the
+    /// file.
     pub(crate) fn begin(
         feed: Feed,
         check: impl FnOnce(&Local, Option<u64>) -> Result<()>,

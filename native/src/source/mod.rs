@@ -110,8 +110,8 @@ pub trait Source: Send + Sync {
 
     /// Returns whether all reads are certain to return bytes of one version of the
     /// file, or an error. The default is `true`; a server whose responses do not state
-    /// their version returns `false`. If all of such a file is needed, it is read by a
-    /// single request.
+    /// their version returns `false`. A file at such an address is downloaded in one
+    /// response if all of it is needed.
     fn is_one_version(&self) -> bool {
         true
     }
