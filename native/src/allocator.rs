@@ -33,11 +33,12 @@ const MIN_BYTES: usize = HUGE_PAGE_BYTES;
 /// thousands of blocks, and mapping their pages afresh took a tenth of its time.
 #[cfg(target_env = "gnu")]
 pub fn retain_freed() {
-    /// The freed memory that each arena, of which a thread has one, may retain.
+    /// The amount of freed memory that an arena of the allocator may retain; usually
+    /// each thread has an arena.
     const RETAINED_BYTES: i32 = 32 << 20;
     let min_bytes = i32::try_from(MIN_BYTES).unwrap_or(i32::MAX);
-    // SAFETY: `mallopt` takes two integers and dereferences no memory of ours. A value
-    // that it rejects changes nothing.
+    // SAFETY: `mallopt` takes two integers and accesses no memory of this program. A
+    // value that it rejects changes nothing.
     unsafe {
         libc::mallopt(libc::M_MMAP_THRESHOLD, min_bytes);
         libc::mallopt(libc::M_TRIM_THRESHOLD, RETAINED_BYTES);
@@ -136,7 +137,7 @@ unsafe impl GlobalAlloc for HugePageAllocator {
 
     unsafe fn realloc(&self, buffer: *mut u8, layout: Layout, len_bytes: usize) -> *mut u8 {
         // SAFETY: the caller of `realloc` guarantees that the length, rounded up to the
-        // alignment, does not overflow `isize`; it keeps the alignment of a valid
+        // alignment, does not overflow `isize`. The alignment is taken from a valid
         // layout.
         let new = unsafe { Layout::from_size_align_unchecked(len_bytes, layout.align()) };
         if !is_mapped(layout) && !is_mapped(new) {

@@ -78,7 +78,7 @@ impl Listed {
     }
 }
 
-/// Describes a tensor that was read from a model by its storage format.
+/// Describes a tensor that was read from a model, with the name of its storage format.
 pub(crate) fn read<'a>(reader: &Reader, tensor: &'a model::Tensor) -> FinishedTensor<'a> {
     let model = reader.model();
     let storage = match tensor.alias_of {

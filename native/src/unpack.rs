@@ -30,7 +30,7 @@ pub(crate) fn unpack_file(
 }
 
 /// Publishes the output if `restored` is the number of restored bytes; otherwise
-/// discards it and returns the error.
+/// abandons the output and returns the error.
 pub(crate) fn finish(
     input: &Local,
     mut output: Output,

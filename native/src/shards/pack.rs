@@ -16,8 +16,8 @@ use crate::{Engine, Error, Result};
 /// the same folder (docs/formats/sharded.md 3). If the input is a folder, its other
 /// files are copied; if it is an index, `config.json` is.
 ///
-/// Files in subfolders that cannot be packed, such as an index that could not be
-/// restored, are copied like the other files.
+/// A file in the folder that cannot be packed, such as an index that could not be
+/// restored, is copied like the other files.
 ///
 /// # Errors
 /// An index named by the caller that could not be restored; a base with other shards; a

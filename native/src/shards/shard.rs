@@ -20,8 +20,8 @@ use crate::{Error, Result};
 pub struct Index {
     /// Name of the index file.
     pub name: String,
-    /// The location it was read from, with the version in the address if the version
-    /// has its own address.
+    /// The location that the index was read from. If this version of the file has its
+    /// own address, it is that address.
     pub location: Location,
     /// The bytes of the index file.
     pub text: Vec<u8>,

@@ -1,5 +1,5 @@
-//! Determines how an address is read from its scheme; no other module interprets
-//! schemes.
+//! Determines from the scheme of an address how the address is read; no other module
+//! decides that.
 
 use std::path::PathBuf;
 
