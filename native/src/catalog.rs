@@ -1,11 +1,11 @@
-//! The catalog of a file, read from its source.
+//! Reads the catalog of a file from its source.
 
 use zstn_core::catalog::{FileCatalog, FileOpener};
 
 use crate::source::{Source, read_parts};
 use crate::{Engine, Error, Result};
 
-/// Reads what the catalog of `source` needs.
+/// Reads the parts of `source` that its catalog requires, and returns the catalog.
 pub fn open_catalog(engine: &Engine, source: &dyn Source) -> Result<FileCatalog> {
     let refuse = Error::place(source.name());
     let len = source.len_bytes();

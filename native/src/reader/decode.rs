@@ -1,4 +1,4 @@
-//! Reading and decoding one tensor.
+//! Reads and decodes single tensors.
 
 use std::borrow::Cow;
 use std::iter;
@@ -12,11 +12,11 @@ use super::Reader;
 use crate::source::{Source, read_parts};
 use crate::{Engine, Error, Result};
 
-/// A tensor that has been read and is not decoded yet.
+/// A tensor whose stored parts have been read but not decoded.
 struct Fetched<'a> {
     reader: &'a Reader,
     number: usize,
-    /// Its stored parts.
+    /// The bytes of its stored parts.
     parts: Vec<Cow<'a, [u8]>>,
 }
 
@@ -44,8 +44,8 @@ impl Reader {
         self.decode_parts(engine, number, &fetched.parts, base.as_deref(), out)
     }
 
-    /// Decodes a tensor from its stored parts, and from the decoded tensor of
-    /// the base if it takes that.
+    /// Decodes a tensor from its stored parts and, if it requires a base, from the
+    /// decoded tensor of the base.
     pub(super) fn decode_parts(
         &self,
         engine: &Engine,
@@ -64,9 +64,9 @@ impl Reader {
         &*self.sources()[part.file]
     }
 
-    /// Reads a tensor, and decodes the tensor of the base that it needs, if any.
-    /// The stored parts of both, and of those of further bases, are read at the
-    /// same time.
+    /// Reads the stored parts of a tensor, and decodes the tensor of the base that it
+    /// requires, if any. The parts of both, and of further bases, are read at the same
+    /// time.
     fn fetch(&self, engine: &Engine, number: usize) -> Result<(Fetched<'_>, Option<Vec<u8>>)> {
         let mut tensor = Fetched {
             reader: self,
@@ -93,8 +93,8 @@ impl Reader {
         Ok((tensor, decoded))
     }
 
-    /// Refuses what was read of `parts` if somebody wrote to one of their files
-    /// since it was opened: bytes of two versions may have met.
+    /// Returns an error if a file of `parts` was written to after it was opened, since
+    /// the bytes that were read may come from two versions.
     pub(super) fn check_unchanged(&self, parts: &[StoredPart]) -> Result<()> {
         let mut sources = parts.iter().map(|part| self.source(part));
         sources.try_for_each(Source::check_unchanged)
@@ -102,8 +102,8 @@ impl Reader {
 }
 
 impl<'a> Fetched<'a> {
-    /// Returns the tensor of the base that this one is decoded with, not read
-    /// yet.
+    /// Returns the tensor of the base that this tensor requires. Its parts have not
+    /// been read.
     fn base(&self) -> Result<Option<Self>> {
         let tensor = &self.reader.tensors()[self.number];
         let name = &tensor.name;
@@ -121,7 +121,7 @@ impl<'a> Fetched<'a> {
         }
     }
 
-    /// Returns where its parts are.
+    /// Returns the ranges of its stored parts.
     fn wanted(&self) -> impl Iterator<Item = (&'a dyn Source, Range<u64>)> + use<'a> {
         let reader = self.reader;
         let parts = reader.tensors()[self.number].parts.iter();
@@ -135,7 +135,8 @@ impl<'a> Fetched<'a> {
         let model = reader.model();
         let decoded = model.decode(engine, self.number, &parts, base.as_deref());
         reader.check_unchanged(&reader.tensors()[self.number].parts)?;
-        // A part that is stored plain becomes the result without a copy.
+        // If the result is one of the parts, because that part is stored plain, it is
+        // not copied.
         let own = match decoded.map_err(Error::place(reader.name()))? {
             Cow::Owned(bytes) => return Ok(bytes),
             Cow::Borrowed(bytes) => match parts.iter().position(|part| ptr::eq(*part, bytes)) {

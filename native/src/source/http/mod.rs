@@ -1,4 +1,4 @@
-//! Files on web servers, read by ranges or whole.
+//! Files on web servers, read by range or as a whole.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -46,19 +46,19 @@ pub(super) use whole::download;
 pub(super) use whole::small;
 pub(super) use whole::without_ranges;
 
-/// A file at an http(s) address, or in a hub (`hf://`). Its first bytes are read
-/// on opening, since that is how its length and version are learnt. Every later
-/// answer is compared with these, and holds exactly the bytes asked for or is
-/// refused.
+/// A file at an http(s) address, or in a hub (`hf://`). Opening it reads its first
+/// bytes, because that response states its length and version. Every later response is
+/// compared with these, and is refused unless it contains exactly the requested bytes.
 ///
-/// [`Source::read_ranges`] makes up to 8 requests at the same time. Ranges with
-/// at most 64 KiB between them become one request of at most 16 MiB.
+/// [`Source::read_ranges`] sends up to 8 requests at the same time. Ranges with at most
+/// 64 KiB between them are merged into one request of at most 16 MiB.
 #[derive(Debug)]
 pub struct Remote {
     client: Client,
     len_bytes: u64,
     version: Validators,
-    /// The bytes read on opening, handed out once.
+    /// The bytes that were read on opening. The first read of exactly these bytes takes
+    /// them.
     head: Mutex<Option<Vec<u8>>>,
     /// True if the server answers `If-Range` with the whole file although it is the
     /// same version. Ranges are then requested without that condition, and each
@@ -67,8 +67,8 @@ pub struct Remote {
 }
 
 impl Remote {
-    /// Reads the first `head_len_bytes` bytes of the file at `url` and learns
-    /// its length from the answer.
+    /// Opens the file at `url`. Reads its first `head_len_bytes` bytes, and takes its
+    /// length from the response.
     pub fn open(url: &str, head_len_bytes: u64, options: &HttpOptions) -> Result<Self> {
         let client = Client::new(url, options)?;
         Self::begin(client, head_len_bytes)?.map_err(|client| ranges::ignored(&client))
@@ -118,26 +118,26 @@ impl Remote {
         }))
     }
 
-    /// Requests made so far, those made again included.
+    /// Returns the number of requests so far, including retries.
     #[must_use]
     pub fn requests(&self) -> u64 {
         self.client.requests()
     }
 
-    /// Body bytes fetched so far.
+    /// Returns the number of body bytes fetched so far.
     #[must_use]
     pub fn fetched_bytes(&self) -> u64 {
         self.client.received_bytes()
     }
 
-    /// Adds what `bytes` lacks of `range`.
+    /// Fetches the rest of `range`, of which `bytes` contains the beginning.
     fn fill(&self, bytes: &mut Vec<u8>, range: Range<u64>) -> Result<()> {
         if bytes.len() as u64 == range.end - range.start {
             return Ok(());
         }
         retrying(self.client.options(), |progress| {
-            // Only where a changed file would be noticed may the parts of two
-            // answers be put together.
+            // Parts of two responses may only be joined if a change of the file would
+            // be noticed.
             if !self.version.exist() {
                 bytes.clear();
             }
@@ -155,8 +155,8 @@ impl Remote {
         })
     }
 
-    /// Makes one request for `rest` and appends what the server sends of it,
-    /// which may be less.
+    /// Sends one request for `rest` and appends the bytes that the server sends, which
+    /// may be fewer.
     fn ask(
         &self,
         bytes: &mut Vec<u8>,
@@ -177,8 +177,8 @@ impl Remote {
                     return Err(client.changed(self.version.difference(&version)).into());
                 }
             }
-            // With If-Range the whole file means that it is another one,
-            // unless it says otherwise.
+            // The whole file in reply to `If-Range` means that the file has changed,
+            // unless its validators show otherwise.
             StatusCode::OK if !self.version.match_those_of(&version, !compared) => {
                 return Err(client.changed(self.version.difference(&version)).into());
             }
