@@ -28,6 +28,14 @@ impl Catalog {
         wants_config(core::slice::from_ref(&self.0))
     }
 
+    /// Returns whether the file has checksums of everything that opening and decoding
+    /// read, which are compared.
+    #[wasm_bindgen(js_name = isCovered)]
+    #[must_use]
+    pub fn is_covered(&self) -> bool {
+        self.0.is_covered()
+    }
+
     /// Returns whether comparing what is read, with digests if `full`, takes the
     /// module with all formats.
     #[wasm_bindgen(js_name = isVerifyLeftOut)]

@@ -1,5 +1,6 @@
 /** Building a model in the WebAssembly core from its opened files. Weights in parts need `config.json`, and sometimes a few small tensors. */
 
+import { otherVersion } from "./compared-source.js";
 import { totalBytes, readRanges, parseRanges } from "./byte-ranges.js";
 import { catalogIn } from "./catalog.js";
 import type { CoreInstance, CoreModel } from "./core.js";
@@ -39,7 +40,14 @@ export async function assemble(
     const parts = await readRanges(sources, reads, options);
     for (const [i, { file, offset }] of reads.entries()) core.call(() => assembly.supply(file, offset, parts[i]!));
     finished = true;
-    return [core, core.call(() => assembly.finish(full))];
+    const model = core.call(() => assembly.finish(full));
+    // Wrong bytes of a small tensor make the weight unreadable that they belong to.
+    const changed = reads.length > 0 && otherVersion(sources);
+    if (changed && core.call(() => model.describe())[4].length > 0) {
+      core.free(model);
+      throw changed;
+    }
+    return [core, model];
   } finally {
     if (!finished) core.free(assembly);
   }

@@ -1,6 +1,7 @@
 /** Opening one file with the WebAssembly core: from a source to the catalog of its contents. */
 
 import type { CoreCatalog, CoreInstance } from "./core.js";
+import { ComparedSource, otherVersion } from "./compared-source.js";
 import { loadCore, loadFormats } from "./core-loaders.js";
 import type { CoreFile, ReadFile, Supplied } from "./opened-file.js";
 import { totalBytes, readRanges } from "./byte-ranges.js";
@@ -12,24 +13,39 @@ import type { StoredPart } from "./tensor.js";
 const FOR_FORMATS = /^(ZSTN\x04|Z4DM|ZTEN|\x89ZT2|GAUSS00)/;
 
 /** Reads what the core asks for until it knows every tensor. */
-export async function openFile(source: Source, sizeBytes: number, head: Uint8Array, options: ReadOptions, meter: ProgressMeter): Promise<CoreFile> {
+export async function openFile(given: Source, sizeBytes: number, head: Uint8Array, options: ReadOptions, meter: ProgressMeter): Promise<CoreFile> {
   const core = await (FOR_FORMATS.test(String.fromCharCode(...head.subarray(0, 8))) ? loadFormats() : loadCore());
   const supplied: Supplied[] = [];
   const opening = core.call(({ Opening }) => new Opening(sizeBytes, head));
+  const source = new ComparedSource(given);
+  // Parts of two versions may break any rule.
+  const call = <T>(work: () => T): T => {
+    try {
+      return core.call(work);
+    } catch (error) {
+      throw otherVersion([source]) ?? error;
+    }
+  };
   let finished = false;
   try {
     // This ends: in each round the core needs less.
     for (;;) {
-      const ranges = pairs(core.call(() => opening.needs()));
+      const ranges = pairs(call(() => opening.needs()));
       if (ranges.length === 0) {
         finished = true;
-        return { source, sizeBytes, core, catalog: core.call(() => opening.finish()), head, supplied };
+        const catalog = call(() => opening.finish());
+        const isCovered = core.call(() => catalog.isCovered());
+        if (!isCovered && source.change) {
+          core.free(catalog);
+          throw source.change;
+        }
+        return { source: isCovered ? source : given, sizeBytes, core, catalog, head, supplied };
       }
       meter.expectMore(totalBytes(ranges));
       const parts = await readRanges([source], ranges, options);
       for (const [i, bytes] of parts.entries()) {
         const { offset } = ranges[i]!;
-        core.call(() => opening.supply(offset, bytes));
+        call(() => opening.supply(offset, bytes));
         supplied.push({ offset, bytes });
       }
     }

@@ -18,6 +18,8 @@ export interface CoreOpening {
 export interface CoreCatalog {
   /** Returns whether the model's `config.json` may describe its tensors. */
   wantsConfig(): boolean;
+  /** Returns whether the file has checksums of everything that opening and decoding read, which are compared. */
+  isCovered(): boolean;
   /** Returns whether comparing what is read, with digests if `full`, takes the module with all formats. */
   isVerifyLeftOut(full: boolean): boolean;
   free(): void;

@@ -280,7 +280,7 @@ export class Model {
       const core = this.#core;
       if (core instanceof PlainModel) return core.read(info, { signal, onBytes: meter.arrived }, into);
       const { decoder } = this.#decoding!;
-      const target = { instance: this.#instance as CoreInstance, model: core, index: this.#indices.get(info.name)!, info };
+      const target = { instance: this.#instance as CoreInstance, model: core, index: this.#indices.get(info.name)!, info, sources: this.#sources };
       decoder.warmUp(target);
       const base = info.base && this.#base;
       const readOwn = readRanges(this.#sources, info.parts, { signal, onBytes: meter.arrived });

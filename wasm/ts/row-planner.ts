@@ -1,5 +1,6 @@
 /** Reading some rows of packed tensors: what to fetch, and decoding it. */
 
+import { uncompared } from "./compared-source.js";
 import { readRanges, parseRanges, totalBytes } from "./byte-ranges.js";
 import type { CoreModel, CoreRows, ModelInstance } from "./core.js";
 import type { ProgressMeter } from "./progress.js";
@@ -33,7 +34,7 @@ export class RowPlanner {
   constructor(instance: ModelInstance, core: CoreModel, sources: readonly Source[]) {
     this.#instance = instance;
     this.#core = core;
-    this.#sources = sources;
+    this.#sources = uncompared(sources);
   }
 
   /** Returns a plan, which the caller frees. Reads the tensor's block table if necessary. */

@@ -1,5 +1,6 @@
 /** Statistics of tensors that were stored when a file was packed (docs/formats/zstn-integrity.md 7). */
 
+import { uncompared } from "./compared-source.js";
 import { readRanges } from "./byte-ranges.js";
 import type { CoreInstance, CoreModel } from "./core.js";
 import { toFloat32, typedArray } from "./dtype.js";
@@ -67,7 +68,7 @@ export class StoredStatistics {
 
   constructor(instance: CoreInstance, core: CoreModel, sources: readonly Source[], tensors: ReadonlyMap<string, TensorInfo>) {
     this.#instance = instance;
-    this.#sources = sources;
+    this.#sources = uncompared(sources);
     this.#tensors = tensors;
     const all = new Map<string, TensorStatistics>();
     let any = false;

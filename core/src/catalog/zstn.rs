@@ -286,6 +286,15 @@ impl FileCatalog {
             .is_some_and(|integrity| integrity.is_left_out(verify))
     }
 
+    /// Returns whether everything that this catalog was made from has been compared
+    /// with checksums in the file, and every tensor will be when it is decoded. Bytes
+    /// that are not all from one version of the file are then refused; rows of a
+    /// tensor are not covered, since nothing ties its block table to this catalog.
+    #[must_use]
+    pub fn is_covered(&self) -> bool {
+        self.integrity().is_some_and(Integrity::covers_file)
+    }
+
     /// Returns the integrity section of a ZSTN file
     /// (docs/formats/zstn-integrity.md); files written by z4ai have none.
     #[must_use]

@@ -3,7 +3,6 @@
 use std::borrow::Cow;
 use std::io;
 use std::mem;
-use std::ops::Range;
 use std::sync::mpsc;
 use std::thread;
 
@@ -13,7 +12,7 @@ use zstn_core::model::StoredPart;
 
 use super::Reader;
 use crate::progress::Progress;
-use crate::source::{Source, read_parts};
+use crate::source::{Source, Wanted, read_wanted};
 use crate::{Error, Result};
 
 /// The stored bytes of remote tensors that are fetched at the same time. Two such
@@ -182,7 +181,7 @@ impl Reader {
             let receiver = receiver;
             let fetch = move || {
                 for wanted in &plan {
-                    let parts = read_parts(wanted);
+                    let parts = read_wanted(wanted);
                     let has_failed = parts.is_err();
                     // No window is received after an error.
                     if sender.send(parts).is_err() || has_failed {
@@ -205,10 +204,9 @@ impl Reader {
     }
 
     /// Returns the ranges of a tensor that are fetched together with its window.
-    fn fetched(&self, job: &Job<'_>) -> impl Iterator<Item = (&dyn Source, Range<u64>)> {
-        let parts = self.tensors()[job.number].parts.iter();
-        let parts = parts.filter(|_| job.way == Way::Parts);
-        parts.map(|part| (self.source(part), part.stored.clone()))
+    fn fetched(&self, job: &Job<'_>) -> impl Iterator<Item = Wanted<'_>> {
+        let is_fetched = job.way == Way::Parts;
+        self.wanted(job.number).filter(move |_| is_fetched)
     }
 
     fn decode_window(

@@ -2,14 +2,14 @@
 
 use std::borrow::Cow;
 use std::iter;
-use std::ops::Range;
 use std::ptr;
 use std::slice;
 
+use zstn_core::ErrorKind;
 use zstn_core::model::StoredPart;
 
 use super::Reader;
-use crate::source::{Source, read_parts};
+use crate::source::{Source, Wanted, read_wanted};
 use crate::{Engine, Error, Result};
 
 /// A tensor whose stored parts have been read but not decoded.
@@ -57,7 +57,30 @@ impl Reader {
         let parts: Vec<&[u8]> = parts.iter().map(|part| &**part).collect();
         let decoded = self.model().decode_into(engine, number, &parts, base, out);
         self.check_unchanged(&self.tensors()[number].parts)?;
-        decoded.map_err(Error::place(self.name()))
+        decoded.map_err(|error| self.undecodable(number, error))
+    }
+
+    /// Returns the ranges of the stored parts of a tensor. The file of each part
+    /// determines whether decoding compares its bytes with checksums.
+    pub(super) fn wanted(&self, number: usize) -> impl Iterator<Item = Wanted<'_>> {
+        let parts = self.tensors()[number].parts.iter();
+        parts.map(|part| Wanted {
+            source: self.source(part),
+            range: part.stored.clone(),
+            is_compared: self.model().files()[part.file].is_covered(),
+        })
+    }
+
+    /// Returns the error for a tensor that could not be decoded. If servers have
+    /// responded with different validators, this is an [`Error::Changed`]: the file was
+    /// probably changed.
+    fn undecodable(&self, number: usize, error: zstn_core::Error) -> Error {
+        let mut sources = self.tensors()[number].parts.iter().map(|p| self.source(p));
+        let change = match error.kind() {
+            ErrorKind::Malformed => sources.find_map(Source::other_version),
+            _ => None,
+        };
+        change.unwrap_or_else(|| Error::place(self.name())(error))
     }
 
     pub(super) fn source(&self, part: &StoredPart) -> &dyn Source {
@@ -81,7 +104,7 @@ impl Reader {
         }
         let all = iter::once(&tensor).chain(&bases);
         let wanted: Vec<_> = all.flat_map(Fetched::wanted).collect();
-        let mut read = read_parts(&wanted)?.into_iter();
+        let mut read = read_wanted(&wanted)?.into_iter();
         for tensor in iter::once(&mut tensor).chain(&mut bases) {
             let count = tensor.wanted().count();
             tensor.parts = read.by_ref().take(count).collect();
@@ -122,10 +145,8 @@ impl<'a> Fetched<'a> {
     }
 
     /// Returns the ranges of its stored parts.
-    fn wanted(&self) -> impl Iterator<Item = (&'a dyn Source, Range<u64>)> + use<'a> {
-        let reader = self.reader;
-        let parts = reader.tensors()[self.number].parts.iter();
-        parts.map(move |part| (reader.source(part), part.stored.clone()))
+    fn wanted(&self) -> impl Iterator<Item = Wanted<'a>> + use<'a> {
+        self.reader.wanted(self.number)
     }
 
     /// Decodes the tensor; `base` is the decoded tensor of the base.
@@ -137,7 +158,7 @@ impl<'a> Fetched<'a> {
         reader.check_unchanged(&reader.tensors()[self.number].parts)?;
         // If the result is one of the parts, because that part is stored plain, it is
         // not copied.
-        let own = match decoded.map_err(Error::place(reader.name()))? {
+        let own = match decoded.map_err(|error| reader.undecodable(self.number, error))? {
             Cow::Owned(bytes) => return Ok(bytes),
             Cow::Borrowed(bytes) => match parts.iter().position(|part| ptr::eq(*part, bytes)) {
                 Some(part) => part,

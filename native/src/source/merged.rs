@@ -16,13 +16,14 @@ const MAX_GAP_BYTES: u64 = 64 << 10;
 const MAX_MERGED_BYTES: u64 = 16 << 20;
 
 /// Reads `ranges` of a remote `source`. Ranges that are close together are read by one
-/// [`Source::read`], and several of these reads run at the same time.
+/// call of `read`, and several of these calls run at the same time.
 ///
 /// # Errors
 /// The errors of the source; a range that is not inside it.
 pub(super) fn read<'a>(
-    source: &'a dyn Source,
+    source: &dyn Source,
     ranges: &[Range<u64>],
+    read: impl Fn(Range<u64>) -> Result<Cow<'a, [u8]>> + Sync,
 ) -> Result<Vec<Cow<'a, [u8]>>> {
     for range in ranges {
         check_inside(source, range)?;
@@ -30,7 +31,7 @@ pub(super) fn read<'a>(
     let merged = merge(ranges, MAX_GAP_BYTES, MAX_MERGED_BYTES);
     let read = parallel::run(merged.len(), READS_AT_ONCE, |number| {
         let merged = &merged[number];
-        let bytes = source.read(merged.range.clone())?;
+        let bytes = read(merged.range.clone())?;
         if let [read] = merged.reads[..] {
             return Ok(vec![(read, bytes)]);
         }

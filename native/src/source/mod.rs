@@ -41,7 +41,7 @@ pub(crate) use hub::offline;
 pub use input::Input;
 pub use local::Local;
 pub use location::Location;
-pub(crate) use parts::read_parts;
+pub(crate) use parts::{Wanted, read_parts, read_wanted};
 pub(crate) use scheme::is_server;
 #[cfg(feature = "store")]
 pub(crate) use scheme::is_store;
@@ -85,6 +85,26 @@ pub trait Source: Send + Sync {
     fn read_ranges(&self, ranges: &[Range<u64>]) -> Result<Vec<Cow<'_, [u8]>>> {
         let reads = ranges.iter().map(|range| self.read(range.clone()));
         reads.collect()
+    }
+
+    /// Reads `ranges` like [`Source::read_ranges`], for a caller that compares all of
+    /// these bytes with checksums before it uses them. Several servers behind one
+    /// address may give one file different validators (`ETag`, `Last-Modified`). Here,
+    /// validators that differ from those of the first response are not an error;
+    /// [`Source::other_version`] reports them. The default implementation calls
+    /// [`Source::read_ranges`].
+    #[doc(hidden)]
+    fn read_compared(&self, ranges: &[Range<u64>]) -> Result<Vec<Cow<'_, [u8]>>> {
+        self.read_ranges(ranges)
+    }
+
+    /// Returns the [`Error::Changed`] to report if bytes of [`Source::read_compared`]
+    /// do not match their checksums; `None` if all of them came with the same
+    /// validators. Once it returns an error, all reads that are not compared with
+    /// checksums fail. The default is `None`.
+    #[doc(hidden)]
+    fn other_version(&self) -> Option<Error> {
+        None
     }
 
     /// Returns an address that always refers to the version of the file that is read,
@@ -149,6 +169,14 @@ impl<T: Source + ?Sized> Source for std::sync::Arc<T> {
 
     fn read_ranges(&self, ranges: &[Range<u64>]) -> Result<Vec<Cow<'_, [u8]>>> {
         (**self).read_ranges(ranges)
+    }
+
+    fn read_compared(&self, ranges: &[Range<u64>]) -> Result<Vec<Cow<'_, [u8]>>> {
+        (**self).read_compared(ranges)
+    }
+
+    fn other_version(&self) -> Option<Error> {
+        (**self).other_version()
     }
 
     fn pinned_location(&self) -> Option<Location> {

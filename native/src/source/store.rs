@@ -123,7 +123,7 @@ mod linked {
         }
 
         fn read_ranges(&self, ranges: &[Range<u64>]) -> Result<Vec<Cow<'_, [u8]>>> {
-            merged::read(self, ranges)
+            merged::read(self, ranges, |range| self.read(range))
         }
 
         fn is_remote(&self) -> bool {

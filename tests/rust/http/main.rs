@@ -8,6 +8,7 @@ mod options;
 mod put;
 mod ranges;
 mod reading;
+mod replicas;
 mod secrets;
 mod serve;
 mod without_ranges;

@@ -1,6 +1,7 @@
 /** The interface between a model and the code that decodes its tensors. */
 
 import type { CoreInstance, CoreModel } from "../core.js";
+import type { Source } from "../source/source.js";
 import { toTransferable } from "../source/ownership.js";
 import type { TensorInfo } from "../tensor.js";
 
@@ -12,6 +13,8 @@ export interface DecodeTarget {
   /** Index of the tensor in the model. */
   index: number;
   info: TensorInfo;
+  /** The sources of the model. */
+  sources: readonly Source[];
 }
 
 /** A tensor to decode, with its stored bytes. */

@@ -4,7 +4,9 @@ import { checkOptions } from "../known-options.js";
 import type { OptionNames } from "../known-options.js";
 import { UnsupportedError } from "../errors.js";
 import { platform } from "../platform.js";
+import { undecodable } from "../compared-source.js";
 import { inline } from "./decoder.js";
+import type { Decoder } from "./decoder.js";
 import { WorkerPool } from "./pool.js";
 import type { Decoding, WorkerPoolOptions } from "./pool.js";
 
@@ -20,6 +22,15 @@ export function workerPool(options: WorkerPoolOptions = {}): WorkerPool {
 
 /** Returns the decoder for the option `workers` of `open`. */
 export function decodingOf(workers: number | WorkerPool | undefined): Decoding {
+  const { decoder, ownPool } = poolOf(workers);
+  const explained: Decoder = {
+    decode: (request) => decoder.decode(request).catch((error: unknown) => undecodable(error, request.sources)),
+    warmUp: (target) => decoder.warmUp(target),
+  };
+  return { decoder: explained, ...(ownPool && { ownPool }) };
+}
+
+function poolOf(workers: number | WorkerPool | undefined): Decoding {
   if (workers instanceof WorkerPool) return { decoder: workers };
   if (workers === 0 || (workers === undefined && (!platform.startWorker || platform.avoidsWorkers?.()))) return { decoder: inline };
   if (workers === undefined) return { decoder: (sharedPool ??= workerPool()) };

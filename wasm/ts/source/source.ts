@@ -8,6 +8,8 @@ export interface ReadOptions {
   onBytes?: (bytes: number) => void;
   /** Called with the number of bytes to come where it differs from the length asked for: when a file has to be read whole. */
   onTotal?: (bytes: number) => void;
+  /** @internal Called with the error for an answer of another version, whose bytes are then returned: the caller compares all of them with checksums. Without it the read fails. */
+  onOtherVersion?: (error: Error) => void;
 }
 
 /** A file that is read by ranges. Pass your own implementation to `open` to read from anywhere. */

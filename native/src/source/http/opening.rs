@@ -84,8 +84,10 @@ pub(super) fn ask_len(
     client.refuse_encoded(&answer)?;
     match answer.framing {
         Framing::Length(len) if answer.status == StatusCode::OK => {
-            if !version.match_those_of(&Validators::of(&answer.headers), true) {
-                return Err(client.changed("").into());
+            let answered = Validators::of(&answer.headers);
+            if !version.match_those_of(&answered, true) {
+                let difference = version.difference(&answered);
+                return Err(ranges::other_version(client, &difference).into());
             }
             Ok(len)
         }

@@ -46,6 +46,24 @@ pub(super) fn other_length(client: &Client, was: u64, is: u64) -> Error {
     client.changed(format!(", from {was} to {is} bytes"))
 }
 
+/// Returns the error for bytes of another version that are not compared with checksums.
+/// `difference` is the result of
+/// [`Validators::difference`](super::validator::Validators::difference).
+pub(super) fn other_version(client: &Client, difference: &str) -> Error {
+    client.changed(format!(
+        " ({difference}, and these bytes are not compared with checksums; if several servers \
+         answer for this address, download the file first)"
+    ))
+}
+
+/// Returns the error for bytes of another version that do not match the checksums in
+/// the file.
+pub(super) fn not_its_checksums(client: &Client, difference: &str) -> Error {
+    client.changed(format!(
+        " ({difference}, and the bytes do not have the checksums in the file)"
+    ))
+}
+
 pub(super) fn unknown_length(client: &Client) -> Error {
     client.problem("the server does not say how long the file is")
 }

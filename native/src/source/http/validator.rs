@@ -62,27 +62,20 @@ impl Validators {
         compared_by_server || !self.exist()
     }
 
-    /// Describes how the validators of a response differ, for a message about a changed
-    /// file.
+    /// Describes how the validators of a response differ, as part of a sentence.
     pub(super) fn difference(&self, answered: &Self) -> String {
-        let pair = match (&self.etag, &answered.etag) {
-            (Some(ours), Some(theirs)) => Some(("ETag", ours, theirs)),
-            _ => self
-                .last_modified
-                .as_ref()
-                .zip(answered.last_modified.as_ref())
-                .map(|(ours, theirs)| ("Last-Modified", ours, theirs)),
+        let text = |value: &Option<HeaderValue>| match value {
+            Some(value) => String::from_utf8_lossy(value.as_bytes()).into_owned(),
+            None => "none".into(),
         };
-        let Some((name, ours, theirs)) = pair.filter(|(_, ours, theirs)| ours != theirs) else {
-            return String::new();
+        let has_dates = self.last_modified.is_some() && answered.last_modified.is_some();
+        let by_date = self.etag.is_none() || answered.etag.is_none() && has_dates;
+        let (name, validator): (_, fn(&Self) -> &Option<HeaderValue>) = match by_date {
+            true => ("Last-Modified", |of| &of.last_modified),
+            false => ("ETag", |of| &of.etag),
         };
-        let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
-        format!(
-            " ({name} {} instead of {}; if several servers answer for this address and name one \
-             file differently, download it first)",
-            text(theirs),
-            text(ours)
-        )
+        let (theirs, ours) = (text(validator(answered)), text(validator(self)));
+        format!("{name} {theirs} instead of {ours}")
     }
 }
 
@@ -143,6 +136,32 @@ mod tests {
             let found = validators(headers);
             let value = found.if_range().map(|value| value.to_str().unwrap());
             assert_eq!(value, expected, "{headers:?}");
+        }
+    }
+
+    #[test]
+    fn the_validators_that_differ_are_named() {
+        use header::{ETAG, LAST_MODIFIED};
+        let (monday, tuesday) = ("Mon, 01 Jan 2024", "Tue, 02 Jan 2024");
+        for (first, later, expected) in [
+            (
+                &[(ETAG, "\"1\""), (LAST_MODIFIED, monday)][..],
+                &[(ETAG, "W/\"1\""), (LAST_MODIFIED, tuesday)][..],
+                "ETag W/\"1\" instead of \"1\"",
+            ),
+            (&[(ETAG, "\"1\"")], &[], "ETag none instead of \"1\""),
+            (
+                &[(ETAG, "\"1\""), (LAST_MODIFIED, monday)],
+                &[(LAST_MODIFIED, tuesday)],
+                "Last-Modified Tue, 02 Jan 2024 instead of Mon, 01 Jan 2024",
+            ),
+            (
+                &[(LAST_MODIFIED, monday)],
+                &[(ETAG, "\"1\"")],
+                "Last-Modified none instead of Mon, 01 Jan 2024",
+            ),
+        ] {
+            assert_eq!(validators(first).difference(&validators(later)), expected);
         }
     }
 

@@ -158,6 +158,10 @@ struct Whole<'a> {
     /// True if the file is requested as a range from the first byte, because a server
     /// that does not announce its length may state it in the response to a range.
     by_range: bool,
+    /// True once the rest of the file came from another version and the file was
+    /// fetched again from its start. This is done only once: a file that keeps changing
+    /// is an error.
+    has_begun_again: bool,
 }
 
 impl<'a> Whole<'a> {
@@ -169,6 +173,7 @@ impl<'a> Whole<'a> {
             version: Validators::default(),
             total: None,
             by_range: false,
+            has_begun_again: false,
         }
     }
 
@@ -226,9 +231,7 @@ impl<'a> Whole<'a> {
             // The server sent the whole file instead of the rest: it ignores ranges, or
             // the file has changed.
             let compared = self.version.if_range().is_some();
-            if !self.version.match_those_of(&version, !compared) {
-                return Err(client.changed("").into());
-            }
+            self.check(&version, !compared)?;
             sink.restart()?;
         }
         self.version = version;
@@ -274,8 +277,9 @@ impl<'a> Whole<'a> {
         let version = Validators::of(&answer.headers);
         if start > 0 {
             let compared = self.version.if_range().is_some();
-            if !self.version.match_those_of(&version, compared) {
-                return Err(client.changed("").into());
+            if !self.check(&version, compared)? {
+                sink.restart()?;
+                return Ok(None);
             }
         } else {
             self.version = version;
@@ -301,6 +305,18 @@ impl<'a> Whole<'a> {
         let expected = Expected::Exactly(sent.end - sent.start);
         receive(client, answer, expected, sink, progress)?;
         Ok((sink.len_bytes() == total).then_some(Fetched::All))
+    }
+
+    /// Returns whether a response belongs to the version whose bytes have been
+    /// received. The second response that does not is an error.
+    fn check(&mut self, version: &Validators, by_server: bool) -> Result<bool> {
+        let is_same = self.version.match_those_of(version, by_server);
+        if !is_same && self.has_begun_again {
+            let difference = self.version.difference(version);
+            return Err(self.client.changed(format!(" ({difference})")));
+        }
+        self.has_begun_again |= !is_same;
+        Ok(is_same)
     }
 
     /// Returns the expected length of a body with the whole file, which has `len`

@@ -34,7 +34,8 @@ export function cachedSource(source: Source, cache: ByteCache, keyOf: () => stri
       }
       // A view is not transferable: the cache keeps these bytes, too.
       const bytes = (await source.read(offset, length, options)).subarray();
-      await abortable(cache.put(key, offset, bytes).catch(() => {}), signal);
+      // They may have turned out to be of another version.
+      if (keyOf() === key) await abortable(cache.put(key, offset, bytes).catch(() => {}), signal);
       return bytes;
     },
   };

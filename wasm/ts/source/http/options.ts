@@ -2,6 +2,7 @@
 
 import { InvalidInputError } from "../../errors.js";
 import type { ByteCache } from "../cache/byte-cache.js";
+import { HTTP_OPTIONS } from "../../known-options.js";
 import { memoryCache } from "../cache/memory.js";
 import { atLeast } from "../option.js";
 import { DEFAULT_RETRIES } from "../retry.js";
@@ -77,18 +78,8 @@ export function cacheOf(bytes: number): ByteCache {
 
 /** Returns the options for a file that belongs to another one. Secrets are kept only if both have the same origin. */
 export function optionsForRelatedFile(options: HttpOptions, sameOrigin: boolean): HttpOptions {
-  const { headers, token, fetch, retries, idleTimeoutMs, giveUpAfterMs, maxFullDownloadBytes, cache, endpoint } = options;
-  const secrets = { ...(headers && { headers }), ...(token !== undefined && { token }) };
-  return {
-    ...(sameOrigin && secrets),
-    ...(fetch && { fetch }),
-    ...(retries !== undefined && { retries }),
-    ...(idleTimeoutMs !== undefined && { idleTimeoutMs }),
-    ...(giveUpAfterMs !== undefined && { giveUpAfterMs }),
-    ...(maxFullDownloadBytes !== undefined && { maxFullDownloadBytes }),
-    ...(cache !== undefined && { cache }),
-    ...(endpoint !== undefined && { endpoint }),
-  };
+  const isKept = ([name, value]: [string, unknown]) => name in HTTP_OPTIONS && value !== undefined && (sameOrigin || !/^(headers|token)$/.test(name));
+  return Object.fromEntries(Object.entries(options).filter(isKept));
 }
 
 function headersOf({ headers, token }: HttpOptions): Headers {

@@ -6,6 +6,8 @@ import type { ContentRange } from "./content-range.js";
 import { shortened, statusMessage } from "./message.js";
 import { headersMayBeHidden } from "../environment.js";
 import { parseRetryAfter } from "./retry-after.js";
+import { difference } from "./validator.js";
+import type { Validators } from "./validator.js";
 
 /** How many times in a row a server may send less than was asked for. Parts that halve with every answer get through; single bytes do not. */
 const MAX_SHORT_RESPONSES = 64;
@@ -73,7 +75,12 @@ export class ResponseCheck {
     return this.noRanges('does not say how large the file is. For use from web pages it should send "Access-Control-Expose-Headers: Content-Range".');
   }
 
-  changed(how = ""): SourceChangedError {
+  /** Returns the error for an answer with other validators. */
+  other(pinned: Validators, answered: Validators): SourceChangedError {
+    return this.changed(`: ${difference(pinned, answered)}; if several servers answer, download it first`);
+  }
+
+  changed(how: string): SourceChangedError {
     return new SourceChangedError(`The file at ${shortened(this.#url)} was changed while it was being read${how}. Open it again.`);
   }
 }

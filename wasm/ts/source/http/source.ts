@@ -5,7 +5,7 @@
 
 import { NetworkError } from "../../errors.js";
 import { ResponseCheck, isEmptyFile } from "./response-check.js";
-import { readBody } from "./body.js";
+import { declaredBytes, readBody } from "./body.js";
 import type { Clock } from "../clock.js";
 import { markTransferable } from "../ownership.js";
 import { shortened } from "./message.js";
@@ -45,6 +45,8 @@ interface Pinned extends FirstResponse {
   kept: Uint8Array;
   /** Whether the bytes of the head were reported when they arrived. */
   announced: boolean;
+  /** Identifies the version, unless an answer of another one has been accepted. */
+  version: string | undefined;
 }
 
 export class HttpSource implements Source {
@@ -66,7 +68,7 @@ export class HttpSource implements Source {
 
   /** Identifies this version of the file, where the server sends a strong ETag. */
   get version(): string | undefined {
-    return this.#pinned && strongEtag(this.#pinned.validators);
+    return this.#pinned?.version;
   }
 
   /** Returns whether a read will be answered from memory. */
@@ -85,7 +87,7 @@ export class HttpSource implements Source {
       return bytes;
     }
     const buffer = new ReceiveBuffer(options.onBytes);
-    await this.#fill(pinned, offset, length, buffer, options.signal);
+    await this.#fill(pinned, offset, length, buffer, options);
     return markTransferable(buffer.bytes);
   }
 
@@ -107,10 +109,10 @@ export class HttpSource implements Source {
     );
     // Content-Range is hidden from a web page unless the server exposes it; Content-Length never is.
     const sizeBytes = first.sizeBytes ?? (await this.#retrying(buffer, signal, (idle) => this.#askSize(first.validators, signal, idle)));
-    const pinned = { ...first, sizeBytes, kept: buffer.bytes, announced: options.onBytes !== undefined };
+    const pinned = { ...first, sizeBytes, version: strongEtag(first.validators), kept: buffer.bytes, announced: options.onBytes !== undefined };
     const headBytes = Math.min(sizeBytes, HEAD_BYTES);
     if (buffer.filledBytes < headBytes) {
-      await this.#fill(pinned, 0, headBytes, buffer, signal);
+      await this.#fill(pinned, 0, headBytes, buffer, options);
       pinned.kept = buffer.bytes;
     }
     return pinned;
@@ -138,17 +140,16 @@ export class HttpSource implements Source {
   async #readWhole(pending: PendingResponse, buffer: ReceiveBuffer, options: ReadOptions): Promise<number> {
     const { response } = pending;
     this.#check.refuseEncoded(response);
-    const length = response.headers.get("content-length") ?? "";
+    const maxBytes = declaredBytes(pending, Number.NaN);
     const { maxFullDownloadBytes } = this.#options;
     // Without a length a truncated file would look complete.
-    if (!/^\d+$/.test(length) || Number(length) > maxFullDownloadBytes) {
+    if (!(maxBytes <= maxFullDownloadBytes)) {
       throw this.#check.noRanges(
-        `does not support range requests: it would send the whole file instead of a part, ${length === "" ? "without saying how long it is" : `${length} bytes`}. ` +
+        `does not support range requests: it would send the whole file instead of a part, ${maxBytes >= 0 ? `${maxBytes} bytes` : "without saying how long it is"}. ` +
           `Up to ${maxFullDownloadBytes} bytes would be read whole (option \`maxFullDownloadBytes\`). ` +
           "Use a server that does, or download the file and open it locally.",
       );
     }
-    const maxBytes = Number(length);
     options.onTotal?.(maxBytes);
     buffer.begin(maxBytes);
     await readBody(pending, buffer, { maxBytes, exact: true, what: shortened(this.#client.url) });
@@ -158,27 +159,29 @@ export class HttpSource implements Source {
   async #askSize(validators: Validators, signal: AbortSignal | undefined, idle: IdleTimeout): Promise<number> {
     // Browsers set this header themselves and ignore it here.
     const headers: Record<string, string> = isBrowser() ? {} : { "Accept-Encoding": "identity" };
-    return this.#client.request("HEAD", headers, { signal, idle }, async ({ response }) => {
+    return this.#client.request("HEAD", headers, { signal, idle }, async (pending) => {
+      const { response } = pending;
       if (!response.ok) {
         const error = this.#check.statusError(response);
         throw mayPass(error, true) ? error : this.#check.unknownSize(); // signed addresses are often for GET alone
       }
       this.#check.refuseEncoded(response);
-      if (!sameVersion(validators, validatorsOf(response), true)) throw this.#check.changed();
-      const length = response.headers.get("content-length") ?? "";
-      if (/^\d+$/.test(length)) return Number(length);
-      throw this.#check.unknownSize();
+      const answered = validatorsOf(response);
+      if (!sameVersion(validators, answered, true)) throw this.#check.other(validators, answered);
+      const sizeBytes = declaredBytes(pending, -1);
+      if (sizeBytes < 0) throw this.#check.unknownSize();
+      return sizeBytes;
     });
   }
 
   /** Fills `buffer` with a range, in as many responses as the server splits it into. */
-  async #fill(pinned: Pinned, offset: number, length: number, buffer: ReceiveBuffer, signal: AbortSignal | undefined): Promise<void> {
-    await this.#retrying(buffer, signal, async (idle) => {
+  async #fill(pinned: Pinned, offset: number, length: number, buffer: ReceiveBuffer, options: ReadOptions): Promise<void> {
+    await this.#retrying(buffer, options.signal, async (idle) => {
       // Only where a changed file would be noticed may the parts of two responses be joined.
       if (!canDistinguishVersions(pinned.validators)) buffer.begin(0);
       const countShort = this.#check.countShortResponses();
       for (;;) {
-        await this.#ask(pinned, offset, length, buffer, { signal, idle });
+        await this.#ask(pinned, offset, length, buffer, options, idle);
         if (buffer.filledBytes === length) return;
         countShort();
       }
@@ -186,20 +189,20 @@ export class HttpSource implements Source {
   }
 
   /** Makes one request for the rest of a range, and appends what the server sends of it. */
-  async #ask(pinned: Pinned, offset: number, length: number, buffer: ReceiveBuffer, limits: { signal: AbortSignal | undefined; idle: IdleTimeout }): Promise<void> {
+  async #ask(pinned: Pinned, offset: number, length: number, buffer: ReceiveBuffer, { signal, onOtherVersion }: ReadOptions, idle: IdleTimeout): Promise<void> {
     const first = offset + buffer.filledBytes;
     const restBytes = offset + length - first;
     const headers: Record<string, string> = { Range: `bytes=${first}-${offset + length - 1}` };
     if (pinned.ifRange !== undefined) headers["If-Range"] = pinned.ifRange;
-    await this.#client.request("GET", headers, limits, async (pending) => {
+    await this.#client.request("GET", headers, { signal, idle }, async (pending) => {
       const { response } = pending;
-      if (!this.#checkResponse(response, pinned)) {
+      if (!this.#checkResponse(response, pinned, onOtherVersion)) {
         await response.body?.cancel();
         return;
       }
       const range = this.#check.contentRange(response);
       if (range?.sizeBytes !== undefined && range.sizeBytes !== pinned.sizeBytes) {
-        throw this.#check.changed(`: it had ${pinned.sizeBytes} bytes, now it has ${range.sizeBytes}`);
+        throw this.#check.changed(`: ${range.sizeBytes} bytes instead of ${pinned.sizeBytes}`);
       }
       const sentBytes = range ? this.#check.sentBytes(range, first, restBytes) : restBytes;
       if (sentBytes < restBytes && !canDistinguishVersions(pinned.validators)) throw this.#check.notJoinable();
@@ -211,26 +214,24 @@ export class HttpSource implements Source {
   }
 
   /** Checks status and version of a response to a later request. Returns `false` if it has to be made again without `If-Range`. */
-  #checkResponse(response: Response, pinned: Pinned): boolean {
-    const answered = validatorsOf(response);
+  #checkResponse(response: Response, pinned: Pinned, onOtherVersion: ReadOptions["onOtherVersion"]): boolean {
+    const { status } = response;
+    if (status === 416) throw this.#check.changed(" and has become shorter");
+    const isPart = status === 206;
+    if (!isPart && status !== 200) throw this.#check.statusError(response);
     const comparedByServer = pinned.ifRange !== undefined;
-    if (response.status === 206) {
-      if (!sameVersion(pinned.validators, answered, comparedByServer)) throw this.#check.changed();
-      this.#check.refuseEncoded(response);
-      return true;
+    // With If-Range the whole file means that it is another one, unless it says otherwise.
+    const answered = validatorsOf(response);
+    if (!sameVersion(pinned.validators, answered, comparedByServer === isPart)) {
+      const error = this.#check.other(pinned.validators, answered);
+      if (!onOtherVersion) throw error;
+      pinned.version = undefined;
+      onOtherVersion(error);
     }
-    if (response.status === 200) {
-      // With If-Range the whole file means that it is another one, unless it says otherwise.
-      if (!sameVersion(pinned.validators, answered, !comparedByServer)) throw this.#check.changed();
-      if (comparedByServer) {
-        // The server misreads the condition. From now on every answer's version is compared here alone.
-        pinned.ifRange = undefined;
-        return false;
-      }
-      throw this.#check.noRanges("sent the whole file instead of a part, although it sent a part before. Try again later.");
-    }
-    if (response.status === 416) throw this.#check.changed(" and has become shorter");
-    throw this.#check.statusError(response);
+    if (isPart) this.#check.refuseEncoded(response);
+    else if (comparedByServer) pinned.ifRange = undefined; // The server misreads the condition, or has another version: every answer's version is compared here alone from now on.
+    else throw this.#check.noRanges("sent the whole file instead of a part, although it sent a part before. Try again later.");
+    return isPart;
   }
 
   #words(offset: number, length: number): string {

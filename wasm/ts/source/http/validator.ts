@@ -45,5 +45,10 @@ export function sameVersion(pinned: Validators, received: Validators, comparedBy
   return comparedByServer || !canDistinguishVersions(pinned);
 }
 
+/** Describes how the validators of an answer differ, as part of a sentence. */
+export function difference(pinned: Validators, received: Validators): string {
+  return `${received.etag ?? received.lastModified} instead of ${pinned.etag ?? pinned.lastModified}`;
+}
+
 /** Returns an ETag without what some servers append to it when they might compress the file. A file that comes compressed is refused in any case. */
 const withoutCoding = (etag: string): string => etag.replace(/(?:--gzip|-gzip|;gzip|-br|-zstd)"$/, '"');

@@ -9,16 +9,16 @@ export class SharedRead {
   settled = false;
   /** Called once when the read has succeeded, failed or been aborted. */
   onSettled: () => void = () => {};
-  readonly #options: ReadOptions;
+  readonly options: ReadOptions;
   readonly #resolve: (bytes: Uint8Array) => void;
   readonly #reject: (error: unknown) => void;
-  readonly #aborted = () => this.fail(this.#options.signal!.reason);
+  readonly #aborted = () => this.fail(this.options.signal!.reason);
   #announcedBytes = 0;
 
   constructor(offset: number, length: number, options: ReadOptions) {
     this.begin = offset;
     this.end = offset + length;
-    this.#options = options;
+    this.options = options;
     let settle: [(bytes: Uint8Array) => void, (error: unknown) => void];
     this.promise = new Promise((resolve, reject) => (settle = [resolve, reject]));
     [this.#resolve, this.#reject] = settle!;
@@ -45,7 +45,7 @@ export class SharedRead {
     if (this.settled || bytes <= 0) return;
     this.#announcedBytes += bytes;
     try {
-      this.#options.onBytes?.(bytes);
+      this.options.onBytes?.(bytes);
     } catch (error) {
       this.fail(error); // the fault of this caller alone
     }
@@ -54,7 +54,7 @@ export class SharedRead {
   #settle(how: () => void): void {
     if (this.settled) return;
     this.settled = true;
-    this.#options.signal?.removeEventListener("abort", this.#aborted);
+    this.options.signal?.removeEventListener("abort", this.#aborted);
     how();
     this.onSettled();
   }

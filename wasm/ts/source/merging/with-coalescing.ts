@@ -62,7 +62,7 @@ async function fetchRange(source: Source, { begin, end, reads }: MergedRange<Sha
     position += bytes;
   };
   try {
-    const bytes = await source.read(begin, end - begin, { signal: stop.signal, onBytes });
+    const bytes = await source.read(begin, end - begin, { ...reads[0]!.options, signal: stop.signal, onBytes });
     isRunning = false;
     for (const read of reads) {
       // A copy: a view would keep the bytes of the whole range alive.

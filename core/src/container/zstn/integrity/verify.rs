@@ -38,6 +38,9 @@ pub enum Verify {
 /// An integrity section that matches its index.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Integrity {
+    /// Whether the section has checksums of the header and the index.
+    #[serde(skip)]
+    has_head: bool,
     file: Option<FileDigest>,
     frames: Option<Vec<u64>>,
     tensors: Option<Vec<Digest>>,
@@ -138,6 +141,7 @@ impl Section {
             return Err(unexplained(bands));
         }
         Ok(Integrity {
+            has_head: self.head.is_some(),
             tables,
             statistics: self.statistics.map(|bytes| Record { bytes, bands }),
             file: self.file,
@@ -251,6 +255,13 @@ impl Integrity {
         self.frames.is_some() && self.tensors.is_some()
     }
 
+    /// Returns whether checksums of 64 bits or more, all of them in one section with a
+    /// checksum of its own, cover the header, the index and every stored frame.
+    #[must_use]
+    pub fn covers_file(&self) -> bool {
+        self.has_head && self.frames.is_some()
+    }
+
     /// Returns the number of the frame that record `number` has or shares.
     fn entry(&self, number: usize) -> Result<usize> {
         let entry = self.entries.get(number).copied();
@@ -265,6 +276,7 @@ impl Integrity {
     pub(crate) fn project(&self, number: usize) -> Self {
         let entry = self.entries[number];
         Self {
+            has_head: self.has_head,
             file: None,
             frames: self.frames.as_ref().map(|all| [all[entry]].into()),
             tensors: self.tensors.as_ref().map(|all| [all[entry]].into()),
