@@ -1,33 +1,34 @@
-//! The catalog of a file, read from its source.
+//! Reads the catalog of a file from its source.
 
 use zstn_core::catalog::{FileCatalog, FileOpener};
 
 use crate::source::{Source, Wanted, read_wanted};
 use crate::{Engine, Error, Result};
 
-/// Reads what the catalog of `source` needs.
+/// Reads the parts of `source` that its catalog requires, and returns the catalog.
 ///
-/// Servers behind one address may answer with different validators (`ETag`,
-/// `Last-Modified`). Their answers may still be used, and no bytes of two versions of
-/// the file are ever put together:
+/// Several servers behind one address may respond with different validators (`ETag`,
+/// `Last-Modified`). Their responses can still be used, without ever combining bytes of
+/// two versions of the file:
 ///
-/// - The catalog of a mixture is only returned if [`FileCatalog::is_covered`]: header
-///   and index have the checksums in the integrity section, and the section has its
-///   own, so that all three belong together, whichever answers they came in.
-/// - Every tensor read by that catalog has its checksum in that section, which is
-///   compared with the stored bytes before the tensor is returned
+/// - A catalog from such responses is only returned if [`FileCatalog::is_covered`]: the
+///   header and the index match their checksums in the integrity section, and that
+///   section matches its own, so all three belong together.
+/// - Every tensor that is read with this catalog has its checksum in that section. The
+///   stored bytes are compared with it before the tensor is returned
 ///   ([`Source::read_compared`]).
-/// - All other reads of such a source are errors ([`Source::other_version`]).
+/// - All other reads of such a source fail ([`Source::other_version`]).
 ///
 /// # Errors
-/// A file that is refused or cannot be read; [`Error::Changed`] if the answers are of
-/// several versions and are not covered by checksums, or do not have them.
+/// A file that is refused or cannot be read; [`Error::Changed`] if the responses have
+/// different validators and the catalog is not covered by checksums, or does not match
+/// them.
 pub fn open_catalog(engine: &Engine, source: &dyn Source) -> Result<FileCatalog> {
     let opened = open(engine, source);
     match (opened, source.other_version()) {
         (Ok(catalog), Some(_)) if catalog.is_covered() => Ok(catalog),
         (Ok(_), Some(change)) => Err(change),
-        // Parts of two versions may break any rule.
+        // Bytes of two versions may break any rule.
         (Err(Error::Format { .. }), Some(change)) => Err(change),
         (opened, _) => opened,
     }

@@ -1,4 +1,4 @@
-//! Locks that end with the process, however it ends.
+//! File locks that the system releases when the process ends, however it ends.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -6,15 +6,15 @@ use std::path::Path;
 
 use zstn::{Error, Result};
 
-/// An exclusive lock on a file, which stays. The system releases it when the process
-/// ends, also if that is killed.
+/// An exclusive lock on a file, which is not removed afterwards. The system releases
+/// the lock when the process ends, even if it is killed.
 #[derive(Debug)]
 pub(crate) struct Lock {
     _file: File,
 }
 
 impl Lock {
-    /// Takes the lock. Returns `None` if somebody else holds it.
+    /// Takes the lock. Returns `None` if another process or handle holds it.
     pub(crate) fn take(path: &Path) -> Result<Option<Self>> {
         let taken = open_locked(path).map_err(Error::file("lock", path))?;
         Ok(taken.map(|file| Self { _file: file }))

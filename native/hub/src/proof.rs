@@ -1,12 +1,13 @@
-//! The proof that a packed file restores its original.
+//! Proves that a packed file restores its original.
 //!
 //! An original is only removed, and work on it is only reported as done, after the
-//! packed bytes have been decoded in full and the SHA-256 of the result equals the one
-//! that the owner of the original lists. A digest that the packed file itself records
-//! proves nothing: whoever wrote the file wrote the digest too. `hf zstn
-//! push` calls [`check_restores`] through the Python package. The worker, jobs and git-lfs
-//! compare the digest of the restored bytes themselves, which this module computes. Behind a
-//! git-lfs server, objects cannot be read back: the server has to check them.
+//! packed bytes have been decoded in full and the SHA-256 of the result equals the
+//! digest that the owner of the original lists. A digest that the packed file itself
+//! records proves nothing: the writer of the file also wrote the digest. `hf zstn push`
+//! calls [`check_restores`] through the Python package. The worker, jobs and git-lfs
+//! call the functions here that compute the SHA-256 of the restored bytes, and compare
+//! it themselves. Objects behind a git-lfs server cannot be read back: the server has
+//! to check them.
 
 use std::io::{self, Write};
 
@@ -16,10 +17,10 @@ use zstn::internals::Staging;
 use zstn::source::{HttpOptions, Input};
 use zstn::{Engine, Error, Location, Output, Progress, Result, Sink, UnpackOptions};
 
-/// Bytes that are read at a time.
+/// The number of bytes that are read at a time.
 const PIECE_BYTES: u64 = 8 << 20;
 
-/// A packed file where it is stored.
+/// The location of a packed file, with the options for reading it.
 #[derive(Debug, Clone)]
 #[must_use]
 pub struct StoredFile {
@@ -31,7 +32,7 @@ pub struct StoredFile {
 }
 
 impl StoredFile {
-    /// Names the location of a packed file.
+    /// Refers to a packed file at `location`.
     pub fn new(location: impl Into<Location>) -> Self {
         Self {
             location: location.into(),
@@ -42,27 +43,27 @@ impl StoredFile {
         }
     }
 
-    /// Sets the SHA-256 in lower-case hex that its store lists for the packed bytes.
-    /// Other bytes are refused.
+    /// Sets the SHA-256, in lower-case hex, that the store lists for the packed bytes.
+    /// Bytes with another digest are refused.
     pub fn sha256(mut self, sha256: impl Into<String>) -> Self {
         self.sha256 = Some(sha256.into());
         self
     }
 
-    /// Adds a base of a delta. Where the base is a delta, the next call adds the base
-    /// of that one, and so on.
+    /// Adds a base of a delta. If the base is a delta itself, the next call adds the
+    /// base's own base, and so on.
     pub fn base(mut self, base: impl Into<Location>) -> Self {
         self.bases.push(base.into());
         self
     }
 
-    /// Sets time limits, retries and headers for the addresses that are read.
+    /// Sets time limits, retries and headers for requests to addresses.
     pub fn http(mut self, http: HttpOptions) -> Self {
         self.http = http;
         self
     }
 
-    /// Sets the memory to stay within, roughly, in bytes.
+    /// Sets the approximate limit for memory, in bytes.
     pub fn memory_bytes(mut self, memory_bytes: u64) -> Self {
         self.memory_bytes = Some(memory_bytes);
         self
@@ -70,15 +71,15 @@ impl StoredFile {
 }
 
 /// Checks that a stored file restores the original with this SHA-256 (in lower-case
-/// hex). The original may be removed if this returns `Ok`, and must stay otherwise.
+/// hex). The original may be removed if this returns `Ok`, and must be kept otherwise.
 ///
-/// All packed bytes are read from the store, and all of them are decoded. Bytes from
-/// elsewhere than this machine are copied into the folder for temporary files first.
+/// All packed bytes are read from the store and decoded. Bytes that are not in a local
+/// file are first copied into the folder for temporary files.
 ///
 /// # Errors
-/// The reason for which the original stays: [`Error::Differs`] for packed bytes with
-/// another SHA-256 than the store lists, and for restored bytes with another SHA-256
-/// than the original; everything that [`unpack`](zstn::unpack()) refuses; a store that
+/// The reason why the original must be kept: [`Error::Differs`] for packed bytes whose
+/// SHA-256 is not the one that the store lists, and for restored bytes whose SHA-256 is
+/// not that of the original; every error of [`unpack`](crate::unpack()); a store that
 /// cannot be read.
 pub fn check_restores(
     engine: &Engine,
@@ -99,11 +100,11 @@ pub fn check_restores(
     })
 }
 
-/// Returns the SHA-256 of the file that a stored one restores, in lower-case hex. All
+/// Returns the SHA-256 of the file that a stored file restores, in lower-case hex. All
 /// packed bytes are read and decoded.
 ///
 /// # Errors
-/// The errors of [`check_restores`], except for other restored bytes.
+/// The errors of [`check_restores`], except the one for other restored bytes.
 pub fn restored_sha256(
     engine: &Engine,
     stored: &StoredFile,
@@ -151,8 +152,8 @@ pub(crate) fn restored(
     Ok(hex(&digest.0.finalize()))
 }
 
-/// Reads the bytes of `location` from start to end into a new file at `path`. Returns
-/// their number and their SHA-256 in lower-case hex.
+/// Copies all bytes of `location` into a new file at `path`. Returns the number of
+/// bytes and their SHA-256 in lower-case hex.
 pub(crate) fn copy(
     location: &Location,
     http: &HttpOptions,
@@ -164,8 +165,8 @@ pub(crate) fn copy(
     Ok(copied)
 }
 
-/// Passes the bytes of `location` to `each`, from start to end. Returns their number
-/// and their SHA-256 in lower-case hex.
+/// Passes the bytes of `location` to `each` in order. Returns the number of bytes and
+/// their SHA-256 in lower-case hex.
 pub(crate) fn stream(
     location: &Location,
     http: &HttpOptions,
@@ -190,7 +191,8 @@ fn input_name(copies: &Staging) -> String {
     copies.path("packed").display().to_string()
 }
 
-/// Names the store's file instead of its temporary copy in an error.
+/// Replaces the name of the temporary copy in an error with the name of the store's
+/// file.
 fn at(error: Error, copy: &str, stored: &StoredFile) -> Error {
     match error {
         Error::Format { place, source } if place == copy => Error::Format {
@@ -201,12 +203,12 @@ fn at(error: Error, copy: &str, stored: &StoredFile) -> Error {
     }
 }
 
-/// Returns bytes in lower-case hex.
+/// Formats bytes in lower-case hex.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// A writer that keeps the SHA-256 alone.
+/// A writer that computes the SHA-256 of its input and discards the bytes.
 #[derive(Default)]
 struct Digested(Sha256);
 

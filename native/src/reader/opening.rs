@@ -1,4 +1,4 @@
-//! Opening the files of a model.
+//! Builds a model from its opened files.
 
 use zstn_core::catalog::FileCatalog;
 use zstn_core::container::safetensors::ShardIndex;
@@ -7,8 +7,9 @@ use zstn_core::model::{Model, ModelBuilder, Verify};
 use crate::source::{Source, Wanted, read_wanted};
 use crate::{Engine, Error, Result};
 
-/// Returns the model called `name` in messages, whose files are `sources` with
-/// these `catalogs` and may have an index. `config` looks for its `config.json`.
+/// Returns the model whose files are `sources` with these `catalogs` and an optional
+/// shard index. `name` is the model's name in error messages, and `config` looks for
+/// its `config.json`.
 pub fn open_model(
     engine: &Engine,
     name: &str,
@@ -33,7 +34,8 @@ pub fn open_model(
         builder.supply(*file, range.start, &bytes);
     }
     let model = builder.verify(verify).finish(engine).map_err(&refuse)?;
-    // Wrong bytes of a small tensor make the weight unreadable that they belong to.
+    // A weight may be unreadable because the bytes of one of its small tensors came
+    // from another version.
     match sources.iter().find_map(|source| source.other_version()) {
         Some(change) if !needs.is_empty() && model.refused().next().is_some() => Err(change),
         _ => Ok(model),

@@ -1,5 +1,5 @@
-//! A checkpoint in several files: an index and the shards next to it, or what
-//! lies in a folder (docs/formats/sharded.md).
+//! Sharded checkpoints: an index with its shards in the same folder, or the checkpoints
+//! in a folder (docs/formats/sharded.md).
 
 mod bases;
 mod checkpoint;

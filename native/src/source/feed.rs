@@ -1,4 +1,4 @@
-//! Bytes that come once, from the first to the last.
+//! Bytes that can be read once, in order.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -8,15 +8,15 @@ use super::{FileId, Local, Source, parallel, read_parts};
 use crate::output::temporary;
 use crate::{Error, Result};
 
-/// The bytes of a stream that are read at a time.
+/// The number of bytes that are read from a stream at a time.
 const STREAM_PIECE_BYTES: usize = 1 << 20;
 
-/// The bytes of a source that one read is for, and the number of reads that are
-/// made at a time where reads wait for another machine.
+/// The length of one read from a source, and the number of such reads that are made at
+/// the same time if the source is remote.
 const READ_BYTES: u64 = 4 << 20;
 const READS: usize = 4;
 
-/// Bytes that come once: from a stream, or from a source read to its end.
+/// Bytes that are read once and in order, from a stream or from a whole source.
 pub enum Feed {
     /// A stream, which is read once.
     Stream {
@@ -59,7 +59,7 @@ impl Feed {
         }
     }
 
-    /// Returns the length of the whole, in bytes, if that is known.
+    /// Returns the total length in bytes, if it is known.
     pub fn len_bytes(&self) -> Option<u64> {
         match self {
             Self::Stream { .. } => None,
@@ -75,7 +75,7 @@ impl Feed {
         }
     }
 
-    /// Appends the next bytes to `out`; none at the end.
+    /// Appends the next bytes to `out`; appends none at the end.
     pub fn read(&mut self, out: &mut Vec<u8>) -> Result<()> {
         match self {
             Self::Stream { name, from } => {
@@ -88,7 +88,8 @@ impl Feed {
                 let at_once = if source.is_remote() { READS } else { 1 };
                 let parts = parallel::run(READS, at_once, |read| {
                     let range = at(read)..at(read + 1);
-                    // Alone, so that they are not merged into one request.
+                    // Separate calls, so that the ranges are not merged into one
+                    // request.
                     read_parts(&[(&**source, range)])
                 })?;
                 for bytes in parts.iter().flatten() {
@@ -101,8 +102,8 @@ impl Feed {
         Ok(())
     }
 
-    /// Returns [`Error::Changed`] if the bytes may not be those of one version
-    /// of a file.
+    /// Returns [`Error::Changed`] if the bytes may come from different versions of a
+    /// file.
     pub fn check_unchanged(&self) -> Result<()> {
         match self {
             Self::Stream { .. } => Ok(()),
@@ -110,9 +111,9 @@ impl Feed {
         }
     }
 
-    /// Copies the rest to the end of `file`, which holds `so_far` bytes already,
-    /// and returns all of it. `progress` is called with the bytes that are there
-    /// and, if known, the length.
+    /// Appends the remaining bytes to `file`, which already contains the first `so_far`
+    /// bytes, and returns the complete copy. `progress` is called with the number of
+    /// bytes copied and the total length, if it is known.
     pub fn copy(
         &mut self,
         mut file: File,

@@ -1,4 +1,4 @@
-//! Ranges of one or several sources.
+//! Reads ranges of one or several sources.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -8,17 +8,17 @@ use super::Source;
 use super::parallel::{self, READS_AT_ONCE};
 use crate::Result;
 
-/// A range to read.
+/// A range of a source to read.
 pub struct Wanted<'a> {
     pub source: &'a dyn Source,
     pub range: Range<u64>,
-    /// Whether the caller compares all of its bytes with checksums, as
+    /// True if the caller compares all bytes of the range with checksums, as
     /// [`Source::read_compared`] requires.
     pub is_compared: bool,
 }
 
-/// Reads every range of its source like [`read_wanted`]; none of them is compared with
-/// checksums.
+/// Reads every range from its source like [`read_wanted`]; the bytes are not compared
+/// with checksums.
 pub fn read_parts<'a>(wanted: &[(&'a dyn Source, Range<u64>)]) -> Result<Vec<Cow<'a, [u8]>>> {
     let wanted = wanted.iter().map(|(source, range)| Wanted {
         source: *source,
@@ -28,13 +28,12 @@ pub fn read_parts<'a>(wanted: &[(&'a dyn Source, Range<u64>)]) -> Result<Vec<Cow
     read_wanted(&wanted.collect::<Vec<_>>())
 }
 
-/// Reads every range of its source and returns the bytes in the same order.
-/// Each source is called once, with all of its ranges, or once for those that are
-/// compared and once for the others; remote sources are read at the same time.
-/// Nothing is read for an empty range.
+/// Reads every range from its source and returns the bytes in the same order. Each
+/// source is called once for all ranges that are compared and once for all others, and
+/// remote sources are read at the same time. Empty ranges are not read.
 ///
 /// # Errors
-/// Those of the sources; a source that returns other numbers of bytes than were
+/// The errors of the sources; a source that returns other numbers of bytes than
 /// requested.
 pub fn read_wanted<'a>(wanted: &[Wanted<'a>]) -> Result<Vec<Cow<'a, [u8]>>> {
     let mut groups: Vec<(&Wanted<'a>, Vec<usize>)> = Vec::new();
@@ -42,7 +41,7 @@ pub fn read_wanted<'a>(wanted: &[Wanted<'a>]) -> Result<Vec<Cow<'a, [u8]>>> {
         if one.range.is_empty() {
             continue;
         }
-        // Values without a size may share an address.
+        // Zero-sized values may share an address.
         let is_same = |group: &Wanted| {
             size_of_val(one.source) > 0
                 && ptr::addr_eq(group.source, one.source)
@@ -74,7 +73,7 @@ pub fn read_wanted<'a>(wanted: &[Wanted<'a>]) -> Result<Vec<Cow<'a, [u8]>>> {
     Ok(parts)
 }
 
-/// Refuses `bytes` that do not have the lengths of `ranges`.
+/// Refuses `bytes` whose lengths differ from those of `ranges`.
 fn check(source: &dyn Source, ranges: &[Range<u64>], bytes: &[Cow<'_, [u8]>]) -> Result<()> {
     let is_right = |(range, bytes): (&Range<u64>, &Cow<'_, [u8]>)| {
         range.end.checked_sub(range.start) == Some(bytes.len() as u64)

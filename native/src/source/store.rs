@@ -1,4 +1,4 @@
-//! Objects in a store such as S3, by the crate `zstn-store`.
+//! Objects in a store such as S3, accessed with the crate `zstn-store`.
 
 #[cfg(feature = "store")]
 pub use linked::{address, delete, exists, list, list_top, open_tagged};
@@ -17,7 +17,7 @@ mod linked {
     use crate::source::{HttpOptions, Source, check_inside, merged};
     use crate::{Error, Result};
 
-    /// An object, whose version is that of its opening.
+    /// An object in the version that it had when it was opened.
     struct Stored {
         name: String,
         object: Object,
@@ -28,7 +28,7 @@ mod linked {
         Ok(Box::new(stored(url, http)?))
     }
 
-    /// Opens the object at `url`. Returns it with its entity tag, if it has one.
+    /// Opens the object at `url`. Also returns its entity tag, if it has one.
     pub fn open_tagged(url: &str, http: &HttpOptions) -> Result<(Box<dyn Source>, Option<String>)> {
         let stored = stored(url, http)?;
         let tag = stored.object.e_tag().map(Into::into);
@@ -44,7 +44,8 @@ mod linked {
         })
     }
 
-    /// Reads a small object. One of more than `max_bytes` is the error `too_long`.
+    /// Reads a small object. An object of more than `max_bytes` is refused with the
+    /// error `too_long`.
     pub(crate) fn read_small(
         url: &str,
         http: &HttpOptions,
@@ -59,27 +60,27 @@ mod linked {
         }
     }
 
-    /// Returns the objects directly in the folder at `url`.
+    /// Lists the objects directly in the folder at `url`.
     pub fn list_top(url: &str, http: &HttpOptions) -> Result<Vec<ListedObject>> {
         Ok(zstn_store::list_top(&address(url)?, &options(http))?)
     }
 
-    /// Returns the objects below the folder at `url`, at any depth.
+    /// Lists the objects below the folder at `url`, at any depth.
     pub fn list(url: &str, http: &HttpOptions) -> Result<Vec<ListedObject>> {
         Ok(zstn_store::list(&address(url)?, &options(http))?)
     }
 
-    /// Returns whether there is an object at `url`.
+    /// Returns whether an object exists at `url`.
     pub fn exists(url: &str, http: &HttpOptions) -> Result<bool> {
         Ok(zstn_store::exists(&address(url)?, &options(http))?)
     }
 
-    /// Deletes the object at `url`, if there is one.
+    /// Deletes the object at `url`, if it exists.
     pub fn delete(url: &str, http: &HttpOptions) -> Result<()> {
         Ok(zstn_store::delete(&address(url)?, &options(http))?)
     }
 
-    /// Returns the time limits and retries of `http` for a store.
+    /// Converts the time limits, retries and observer of `http` to options for stores.
     pub(crate) fn options(http: &HttpOptions) -> StoreOptions {
         let mut options = StoreOptions::default();
         options.limits.retries = http.retries as usize;
@@ -126,7 +127,7 @@ mod linked {
         fn from(error: zstn_store::Error) -> Self {
             use zstn_store::Error as Store;
             let text = error.to_string();
-            // What follows the address in the sentence.
+            // Returns the message without the address at its start.
             let detail = |url: &str| match text.strip_prefix(url) {
                 Some(rest) => rest.trim_start_matches(": ").to_owned(),
                 None => text.clone(),
@@ -187,7 +188,8 @@ mod missing {
         Err(error(url))
     }
 
-    /// Returns the error for an address in an object store.
+    /// Returns the error for an address in an object store, which this build cannot
+    /// read.
     fn error(url: &str) -> Error {
         Error::Usage(format!(
             "{url} is in an object store, and this program was built without object stores; use a \

@@ -1,4 +1,4 @@
-//! Files on web servers, read by ranges or whole.
+//! Files on web servers, read by range or as a whole.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -45,34 +45,36 @@ pub(super) use whole::download;
 pub(super) use whole::small;
 pub(super) use whole::without_ranges;
 
-/// A file at an http(s) address, or in a hub (`hf://`). Its first bytes are read
-/// on opening, since that is how its length and version are learnt. Every later
-/// answer is compared with these, and holds exactly the bytes asked for or is
-/// refused.
+/// A file at an http(s) address, or in a hub (`hf://`). Opening it reads its first
+/// bytes, because that response states its length and version. Every later response is
+/// compared with these, and is refused unless it contains exactly the requested bytes.
+/// Bytes of another version are only accepted if the caller compares them with
+/// checksums.
 ///
-/// [`Source::read_ranges`] makes up to 8 requests at the same time. Ranges with
-/// at most 64 KiB between them become one request of at most 16 MiB.
+/// [`Source::read_ranges`] sends up to 8 requests at the same time. Ranges with at most
+/// 64 KiB between them are merged into one request of at most 16 MiB.
 #[derive(Debug)]
 pub struct Remote {
     client: Client,
     len_bytes: u64,
     version: Validators,
-    /// The bytes read on opening, handed out once.
+    /// The bytes that were read on opening. The first read of exactly these bytes takes
+    /// them.
     head: Mutex<Option<Vec<u8>>>,
     /// True if the server answers `If-Range` with the whole file although it is the
     /// same version. Ranges are then requested without that condition, and each
     /// answer's validators are compared here.
     misreads_conditions: AtomicBool,
-    /// The first validators that differed from those of the opening, in an answer whose
-    /// bytes a caller compares with checksums: how they differed. Such bytes may have
-    /// become part of the catalog by which the file is read, so bytes that nobody
-    /// compares are not read any more.
+    /// How the validators of a response first differed from those of the opening,
+    /// although its bytes were accepted because the caller compares them with
+    /// checksums. Such bytes may be part of the catalog by which the file is read, so
+    /// all reads that are not compared with checksums fail from then on.
     other: OnceLock<String>,
 }
 
 impl Remote {
-    /// Reads the first `head_len_bytes` bytes of the file at `url` and learns
-    /// its length from the answer.
+    /// Opens the file at `url`. Reads its first `head_len_bytes` bytes, and takes its
+    /// length from the response.
     pub fn open(url: &str, head_len_bytes: u64, options: &HttpOptions) -> Result<Self> {
         let client = Client::new(url, options)?;
         Self::begin(client, head_len_bytes)?.map_err(|client| ranges::ignored(&client))
@@ -123,20 +125,20 @@ impl Remote {
         }))
     }
 
-    /// Requests made so far, those made again included.
+    /// Returns the number of requests so far, including retries.
     #[must_use]
     pub fn requests(&self) -> u64 {
         self.client.requests()
     }
 
-    /// Body bytes fetched so far.
+    /// Returns the number of body bytes fetched so far.
     #[must_use]
     pub fn fetched_bytes(&self) -> u64 {
         self.client.received_bytes()
     }
 
-    /// Adds what `bytes` lacks of `range`. With `is_compared`, they may come from
-    /// another version ([`Source::read_compared`]).
+    /// Fetches the rest of `range`; `bytes` contains its beginning. If `is_compared` is
+    /// true, the rest may come from another version ([`Source::read_compared`]).
     fn fill(&self, bytes: &mut Vec<u8>, range: Range<u64>, is_compared: bool) -> Result<()> {
         if bytes.len() as u64 == range.end - range.start {
             return Ok(());
@@ -145,8 +147,8 @@ impl Remote {
             return Err(ranges::other_version(&self.client, difference));
         }
         retrying(self.client.options(), |progress| {
-            // Only where a changed file would be noticed may the parts of two
-            // answers be put together.
+            // Parts of two responses may only be joined if a change of the file would
+            // be noticed.
             if !self.version.exist() {
                 bytes.clear();
             }
@@ -164,8 +166,8 @@ impl Remote {
         })
     }
 
-    /// Makes one request for `rest` and appends what the server sends of it,
-    /// which may be less.
+    /// Sends one request for `rest` and appends the bytes that the server sends, which
+    /// may be fewer.
     fn ask(
         &self,
         bytes: &mut Vec<u8>,
@@ -183,8 +185,8 @@ impl Remote {
         let by_server = condition.is_some();
         match answer.status {
             StatusCode::PARTIAL_CONTENT => self.check(&version, by_server, is_compared)?,
-            // With If-Range the whole file means that it is another one,
-            // unless it says otherwise.
+            // The whole file in reply to `If-Range` means that the file has changed,
+            // unless its validators show otherwise.
             StatusCode::OK if by_server => {
                 self.check(&version, false, is_compared)?;
                 self.misreads_conditions.store(true, Relaxed);
@@ -217,8 +219,9 @@ impl Remote {
         Ok(())
     }
 
-    /// Refuses an answer of another version, unless its bytes are compared with
-    /// checksums. `by_server` says that the server has compared its version (`If-Range`).
+    /// Refuses a response of another version, unless its bytes are compared with
+    /// checksums. `by_server` is true if the server has compared the version itself
+    /// (`If-Range`).
     fn check(&self, version: &Validators, by_server: bool, is_compared: bool) -> Result<()> {
         if self.version.match_those_of(version, by_server) {
             return Ok(());
