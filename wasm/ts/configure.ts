@@ -5,7 +5,7 @@ import type { OptionNames } from "./known-options.js";
 import { InvalidInputError } from "./errors.js";
 import type { CoreInput } from "./wasm-input.js";
 
-/** Replacements for the WebAssembly modules of this package. */
+/** Sources of the WebAssembly modules of this package: the URL, the bytes or the compiled module of each. */
 export interface WasmFiles {
   /** `zstn/zstn_wasm_bg.wasm`, loaded by `open` for packed files. */
   reader?: CoreInput;
