@@ -3,14 +3,14 @@
  * 16-bit NaNs keep their payload; all 8-bit NaNs become the same NaN.
  */
 
-/** Converts as many elements as `out` has, from `bits[begin]` on. bfloat16 is the upper half of a 32-bit float. */
+/** Fills `out` with the converted elements from `bits[begin]` on. bfloat16 is the upper half of a 32-bit float. */
 export function bfloat16ToFloat32(bits: Uint16Array, begin: number, out: Float32Array): void {
   const outBits = new Uint32Array(out.buffer, out.byteOffset, out.length);
   for (let i = 0; i < out.length; i++) outBits[i] = bits[begin + i]! << 16;
 }
 
 /**
- * Converts as many elements as `out` has, from `bits[begin]` on. IEEE 754 binary16 has 1 sign, 5 exponent and 10
+ * Fills `out` with the converted elements from `bits[begin]` on. IEEE 754 binary16 has 1 sign, 5 exponent and 10
  * mantissa bits.
  */
 export function float16ToFloat32(bits: Uint16Array, begin: number, out: Float32Array): void {
@@ -74,7 +74,7 @@ export type Float8Dtype = keyof typeof SMALL_FLOATS | "F8_E8M0";
 
 const tables = new Map<Float8Dtype, Float32Array>();
 
-/** Converts as many elements as `out` has, from `bytes[begin]` on. */
+/** Fills `out` with the converted elements from `bytes[begin]` on. */
 export function float8ToFloat32(dtype: Float8Dtype, bytes: Uint8Array, begin: number, out: Float32Array): void {
   let table = tables.get(dtype);
   if (!table) {
