@@ -21,7 +21,7 @@ export async function openFile(source: Source, sizeBytes: number, head: Uint8Arr
   const opening = core.call(({ Opening }) => new Opening(sizeBytes, head));
   let finished = false;
   try {
-    // The loop ends because every round supplies all the ranges that the core still needed.
+    // Every round supplies all the requested ranges, so the core makes progress and the loop ends.
     for (;;) {
       const ranges = pairs(core.call(() => opening.needs()));
       if (ranges.length === 0) {
