@@ -42,10 +42,10 @@ pub fn bands_checksum(bands: &[u8]) -> u32 {
 #[wasm_bindgen]
 impl Model {
     /// Returns the description of the model as `[kind, originalBytes, text, numbers,
-    /// refused]`. `text` and `numbers` are those of [`Description`]. `originalBytes` is
-    /// the total length of the safetensors files that the model is or was packed from, or
-    /// the total length of its tensors if there were no such files. `refused` contains
-    /// the errors of the tensors that cannot be read.
+    /// refused]`. [`Description`] documents `text` and `numbers`. `originalBytes` is the
+    /// total length of the safetensors files that the model is or was packed from, or the
+    /// total length of its tensors if there were no such files. `refused` contains the
+    /// errors of the tensors that cannot be read.
     pub fn describe(&self) -> Result<Array, JsValue> {
         let description = Description::new(&self.0).map_err(|e| to_js_error(&e))?;
         let refused = self.0.refused();

@@ -143,11 +143,11 @@ export class Model {
   }
 
   /**
-   * Returns statistics that were stored when the file was packed. Without `name`, returns those of all tensors, without
-   * reading any bytes; with `name`, those of one tensor and of its bands of rows. Resolves to `undefined` for models
-   * and tensors without statistics: formats other than ZSTN, files packed without them, tensors without elements, the
-   * dtypes `F4`, `F6_E2M3`, `F6_E3M2` and `C64`, weights that are stored in parts, and shards with tensors that the
-   * index assigns to another shard.
+   * Returns statistics that were stored when the file was packed. Without `name`, they cover all tensors, and no bytes
+   * are read; with `name`, they cover one tensor and its bands of rows. Resolves to `undefined` for models and tensors
+   * without statistics: formats other than ZSTN, files packed without them, tensors without elements, the dtypes `F4`,
+   * `F6_E2M3`, `F6_E3M2` and `C64`, weights that are stored in parts, and shards with tensors that the index assigns to
+   * another shard.
    */
   statistics(): Promise<ReadonlyMap<string, TensorStatistics> | undefined>;
   statistics(name: string, options?: StatisticsOptions): Promise<TensorStatistics | undefined>;

@@ -1,6 +1,6 @@
 /**
- * Builds the README's code for pages with Vite in a new project and runs it in Chromium. Only the address is replaced,
- * by that of a local server.
+ * Builds the README's code for pages with Vite in a new project and runs it in Chromium. The only replacement is the
+ * address, which becomes the address of a local server.
  */
 
 import assert from "node:assert/strict";

@@ -1,4 +1,4 @@
-/** The responses of a service worker, tested without one: they are those of a file server for the unpacked file. */
+/** The responses of a service worker, tested without one, through the file server that produces them. */
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";

@@ -1,6 +1,6 @@
 /**
- * Runs the code of docs/npm/hand-off.md and docs/npm/hub.md unchanged, with the real libraries. Only the address is
- * replaced, by that of a local hub.
+ * Runs the code of docs/npm/hand-off.md and docs/npm/hub.md with the real libraries. The only replacement is the
+ * address, which becomes the address of a local hub.
  */
 
 import assert from "node:assert/strict";

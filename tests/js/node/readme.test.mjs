@@ -1,4 +1,4 @@
-/** Runs the code of the documentation unchanged. Only the address is replaced, by that of a local server. */
+/** Runs the code of the documentation. The only replacement is the address, which becomes the address of a local server. */
 
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";

@@ -8,7 +8,7 @@ import { InvalidInputError } from "../errors.js";
 /** The default hub, which names without an address refer to. */
 export const HUGGING_FACE = "https://huggingface.co";
 
-/** The type of a repository: what it contains. */
+/** The type of a repository, by its contents. */
 export type RepositoryKind = "models" | "datasets" | "spaces" | "kernels";
 
 /** A repository of a hub, or a file or folder in it. */

@@ -6,7 +6,7 @@ import type { HubAddress } from "./address.js";
 /** The reason that a hub refused a request. */
 export type HubRefusal = "gated" | "credentials" | "disabled" | "forbidden" | "repository" | "revision" | "file";
 
-/** The hub refused a request; `reason` is the reason. Its `code` is that of an `HttpError`, `"http"`. */
+/** The hub refused a request; `reason` is the reason. Its `code` is `"http"`, as for every `HttpError`. */
 export class HubError extends HttpError {
   override name = "HubError";
   /**

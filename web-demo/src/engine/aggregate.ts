@@ -35,7 +35,7 @@ export interface Aggregate {
    */
   readonly rowMarks: Uint8Array<ArrayBuffer>;
   readonly columnMarks: Uint8Array<ArrayBuffer>;
-  /** For each line of pixels, 1 if its level is that of its bands because too few of its rows were read. */
+  /** For each line of pixels, 1 if it shows the level of its bands because too few of its rows were read. */
   readonly isBanded: Uint8Array<ArrayBuffer>;
 }
 

@@ -40,8 +40,8 @@ export class ValueStats {
   min = Number.POSITIVE_INFINITY;
   max = Number.NEGATIVE_INFINITY;
   /**
-   * The unit: `#mean` and `#spread`, the sum of the squared distances from the mean, are those of the values divided by
-   * this power of two.
+   * The power of two that values are divided by before they enter `#mean` and `#spread`, the sum of the squared
+   * distances from the mean.
    */
   #unit = 1;
   #mean = 0;

@@ -17,7 +17,7 @@ export interface ExpressionResult {
   /** The tensors whose names match; empty while the worker runs. */
   readonly found: ReadonlySet<TensorInfo>;
   readonly isRunning?: boolean;
-  /** The reason that there is no result. */
+  /** The reason for a missing result. */
   readonly problem?: string;
 }
 

@@ -11,7 +11,7 @@ export interface Leaf {
 
 export interface Branch {
   readonly kind: "module";
-  /** The name components that all nodes below share, without those of the parent. */
+  /** The name components that all nodes below share, without the components of the parent. */
   readonly label: string;
   /** The common prefix of all names below. */
   readonly path: string;

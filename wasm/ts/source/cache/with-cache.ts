@@ -6,7 +6,7 @@ import type { ReadOptions, Source } from "../source.js";
 
 /**
  * Returns `source` with reads answered by `cache` where possible. `key` identifies the file and its version: bytes
- * cached under this key are assumed to be those of the file. A persistent cache needs a key that no other file ever
+ * cached under this key are assumed to belong to this version. A persistent cache needs a key that no other file ever
  * has, such as the file's address and a digest.
  */
 export function withCache(source: Source, cache: ByteCache, key: string): Source {

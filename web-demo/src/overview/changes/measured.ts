@@ -75,7 +75,7 @@ export class MeasuredChanges {
     return this.of(tensor)?.exact !== true && this.verdict(tensor) === "same";
   }
 
-  /** Returns whether no more values of a tensor need to be read. */
+  /** Returns whether a tensor needs no further reads. */
   isSettled(tensor: TensorInfo): boolean {
     return this.of(tensor)?.exact === true || this.verdict(tensor) === "same";
   }
