@@ -1,6 +1,6 @@
 /**
- * A file on a web server, read with range requests. The first request asks for the head of the file, and its
- * response also gives size and version, so that opening costs no extra request.
+ * A file on a web server, read with range requests. The first request reads the head of the file, and its response also
+ * contains the size and the version, so opening needs no extra request.
  */
 
 import { NetworkError } from "../../errors.js";
@@ -20,22 +20,22 @@ import type { Validators } from "./validator.js";
 import type { HttpClient } from "./client.js";
 import type { PendingResponse } from "./pending-response.js";
 
-/** Length of the first read, in bytes: enough to recognise any format, and to hold most headers. */
+/** The length of the first read, in bytes: enough to recognise any format, and to contain most headers. */
 const HEAD_BYTES = 32768;
 
 export interface HttpSourceOptions extends RetryLimits {
-  /** The longest file that is read whole if its server does not support ranges, in bytes. */
+  /** The longest file that is read as a whole if its server does not support ranges, in bytes. */
   maxFullDownloadBytes: number;
   clock: Clock;
   onRetry: () => void;
 }
 
-/** What the first response says. */
+/** The properties of the file in the first response. */
 interface FirstResponse {
-  /** Size of the file, in bytes, where the response says it. */
+  /** Size of the file, in bytes; `undefined` if the response does not contain it. */
   sizeBytes: number | undefined;
   validators: Validators;
-  /** The value of `If-Range` for later requests, where it helps and costs nothing. */
+  /** The value of `If-Range` for later requests; `undefined` if it would not help or would need a preflight request. */
   ifRange: string | undefined;
 }
 
@@ -81,7 +81,7 @@ export class HttpSource implements Source {
     if (this.holds(offset, length)) {
       const bytes = pinned.kept.subarray(offset, offset + length);
       if (offset > 0 || !pinned.announced) options.onBytes?.(length);
-      if (!isWhole(pinned)) pinned.kept = new Uint8Array(0); // read once, as opening does
+      if (!isWhole(pinned)) pinned.kept = new Uint8Array(0); // opening reads the head only once
       return bytes;
     }
     const buffer = new ReceiveBuffer(options.onBytes);
@@ -105,7 +105,7 @@ export class HttpSource implements Source {
     const first = await this.#retrying(buffer, signal, (idle) =>
       this.#client.request("GET", headers, { signal, idle }, (pending) => this.#readFirstResponse(pending, buffer, options)),
     );
-    // Content-Range is hidden from a web page unless the server exposes it; Content-Length never is.
+    // Content-Range is hidden from a web page unless the server exposes it. Content-Length is always visible.
     const sizeBytes = first.sizeBytes ?? (await this.#retrying(buffer, signal, (idle) => this.#askSize(first.validators, signal, idle)));
     const pinned = { ...first, sizeBytes, kept: buffer.bytes, announced: options.onBytes !== undefined };
     const headBytes = Math.min(sizeBytes, HEAD_BYTES);
@@ -119,7 +119,7 @@ export class HttpSource implements Source {
   async #readFirstResponse(pending: PendingResponse, buffer: ReceiveBuffer, options: ReadOptions): Promise<FirstResponse> {
     const { response } = pending;
     const validators = validatorsOf(response);
-    // This header costs a preflight where the response is cross-origin, even after a redirect.
+    // This header needs a preflight request if the response is cross-origin, even after a redirect.
     const ifRange = !isBrowser() || response.type === "basic" ? ifRangeOf(validators) : undefined;
     if (isEmptyFile(response)) return { sizeBytes: 0, validators, ifRange };
     if (response.status === 200) return { sizeBytes: await this.#readWhole(pending, buffer, options), validators, ifRange };
@@ -134,13 +134,13 @@ export class HttpSource implements Source {
     return { sizeBytes: range?.sizeBytes, validators, ifRange };
   }
 
-  /** Reads the file from a server that sends nothing less, if it is small enough, and returns its size. */
+  /** Reads the whole file from a server without range support, if it is small enough, and returns its size. */
   async #readWhole(pending: PendingResponse, buffer: ReceiveBuffer, options: ReadOptions): Promise<number> {
     const { response } = pending;
     this.#check.refuseEncoded(response);
     const length = response.headers.get("content-length") ?? "";
     const { maxFullDownloadBytes } = this.#options;
-    // Without a length a truncated file would look complete.
+    // Without a length, a truncated file would look complete.
     if (!/^\d+$/.test(length) || Number(length) > maxFullDownloadBytes) {
       throw this.#check.noRanges(
         `does not support range requests: it would send the whole file instead of a part, ${length === "" ? "without saying how long it is" : `${length} bytes`}. ` +
@@ -161,7 +161,7 @@ export class HttpSource implements Source {
     return this.#client.request("HEAD", headers, { signal, idle }, async ({ response }) => {
       if (!response.ok) {
         const error = this.#check.statusError(response);
-        throw mayPass(error, true) ? error : this.#check.unknownSize(); // signed addresses are often for GET alone
+        throw mayPass(error, true) ? error : this.#check.unknownSize(); // signed URLs are often valid for GET only
       }
       this.#check.refuseEncoded(response);
       if (!sameVersion(validators, validatorsOf(response), true)) throw this.#check.changed();
