@@ -29,8 +29,8 @@ impl Catalog {
         wants_config(core::slice::from_ref(&self.0))
     }
 
-    /// Returns whether only the module with all formats can verify the tensors of this
-    /// file; with `full`, verification includes digests.
+    /// Returns whether comparing what is read, with digests if `full`, takes the
+    /// module with all formats.
     #[wasm_bindgen(js_name = isVerifyLeftOut)]
     #[must_use]
     pub fn is_verify_left_out(&self, full: bool) -> bool {

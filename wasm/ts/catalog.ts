@@ -14,7 +14,7 @@ import type { StoredPart } from "./tensor.js";
  */
 const FOR_FORMATS = /^(ZSTN\x04|Z4DM|ZTEN|\x89ZT2|GAUSS00)/;
 
-/** Reads the ranges that the core requests until it can list every tensor. */
+/** Reads what the core asks for until it knows every tensor. */
 export async function openFile(source: Source, sizeBytes: number, head: Uint8Array, options: ReadOptions, meter: ProgressMeter): Promise<CoreFile> {
   const core = await (FOR_FORMATS.test(String.fromCharCode(...head.subarray(0, 8))) ? loadFormats() : loadCore());
   const supplied: Supplied[] = [];

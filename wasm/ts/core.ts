@@ -18,10 +18,7 @@ export interface CoreOpening {
 export interface CoreCatalog {
   /** Returns whether the model's `config.json` may describe its tensors. */
   wantsConfig(): boolean;
-  /**
-   * Returns whether only the module with all formats can verify the tensors of this file; with `full`, verification
-   * includes digests.
-   */
+  /** Returns whether comparing what is read, with digests if `full`, takes the module with all formats. */
   isVerifyLeftOut(full: boolean): boolean;
   free(): void;
 }

@@ -63,7 +63,7 @@ async function next(reader: ReadableStreamDefaultReader<Uint8Array> | undefined,
   }
 }
 
-/** Returns the declared length of the body, in bytes; `otherwise` if none is declared. */
+/** Returns the declared length of the body, or `otherwise`. */
 function declaredBytes({ response }: PendingResponse, otherwise: number): number {
   const declared = response.headers.get("content-length") ?? "";
   return /^\d+$/.test(declared) ? Number(declared) : otherwise;

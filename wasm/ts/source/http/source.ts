@@ -140,7 +140,7 @@ export class HttpSource implements Source {
     this.#check.refuseEncoded(response);
     const length = response.headers.get("content-length") ?? "";
     const { maxFullDownloadBytes } = this.#options;
-    // Without a length, a truncated file would look complete.
+    // Without a length a truncated file would look complete.
     if (!/^\d+$/.test(length) || Number(length) > maxFullDownloadBytes) {
       throw this.#check.noRanges(
         `does not support range requests: it would send the whole file instead of a part, ${length === "" ? "without saying how long it is" : `${length} bytes`}. ` +

@@ -52,8 +52,5 @@ export function sameVersion(pinned: Validators, received: Validators, comparedBy
   return comparedByServer || !canDistinguishVersions(pinned);
 }
 
-/**
- * Returns an ETag without the suffix that some servers append if they might compress the file. A compressed response is
- * rejected in any case.
- */
+/** Returns an ETag without what some servers append to it when they might compress the file. A file that comes compressed is refused in any case. */
 const withoutCoding = (etag: string): string => etag.replace(/(?:--gzip|-gzip|;gzip|-br|-zstd)"$/, '"');
