@@ -1,10 +1,12 @@
 /**
- * Packed files on servers that answer for one address and give one file different validators (`ETag`, `Last-Modified`).
+ * Packed files at an address that several servers answer for, with different validators (`ETag`, `Last-Modified`) for
+ * the same file.
  *
- * Their answers may be used where checksums decide, and no bytes of two versions of the file are ever put together:
- * - The catalog of a mixture is only used if it `isCovered`: header and index then have the checksums in the integrity
- *   section, and the section has its own, so that all three belong together, whichever answers they came in.
- * - Every tensor read by that catalog has its checksum in that section, which the core compares with the stored bytes.
+ * Responses of different versions may be combined only if checksums verify the bytes:
+ * - The catalog of a mixture is only used if it `isCovered`: the integrity section then has checksums of the header and
+ * the index, and one of itself, so that all three belong together, regardless of the responses that they came in.
+ * - Every tensor that is read through this catalog has a checksum in that section, which the core compares with the
+ * stored bytes.
  * - All other reads of such a file fail.
  */
 
@@ -21,7 +23,7 @@ export class ComparedSource implements Source {
     this.#source = source;
   }
 
-  /** The error for an answer of another version; `undefined` if there was none. */
+  /** The error for a response of another version; `undefined` if there was none. */
   get change(): Error | undefined {
     return this.#change;
   }
@@ -30,11 +32,14 @@ export class ComparedSource implements Source {
     return this.#source.version;
   }
 
-  /** The same file for reads of bytes that nothing compares. */
+  /**
+   * The same file, for reads whose bytes are not compared with checksums. Such a read fails after a response of another
+   * version.
+   */
   get uncompared(): Source {
     return {
       size: (options) => this.#source.size(options),
-      // Reads that may be merged all have the same options.
+      // Reads can only be merged if they all have the same options.
       read: async (offset, length, options) => {
         if (this.#change) throw this.#change;
         const bytes = await this.read(offset, length, options);
@@ -53,12 +58,15 @@ export class ComparedSource implements Source {
   }
 }
 
-/** Returns sources for reads of bytes that nothing compares. */
+/** Returns the sources for reads whose bytes are not compared with checksums. */
 export function uncompared(sources: readonly Source[]): Source[] {
   return sources.map((source) => (source instanceof ComparedSource ? source.uncompared : source));
 }
 
-/** Returns the error for bytes of `sources` that do not have their checksums, if an answer was of another version. */
+/**
+ * Returns the error for bytes of `sources` that do not match their checksums, if a response was of another version;
+ * `undefined` otherwise.
+ */
 export function otherVersion(sources: readonly Source[]): Error | undefined {
   for (const source of sources) {
     const change = source instanceof ComparedSource ? source.change : undefined;
@@ -67,7 +75,10 @@ export function otherVersion(sources: readonly Source[]): Error | undefined {
   return undefined;
 }
 
-/** Throws the error of decoding a tensor of a model with these sources, or the one that explains it. */
+/**
+ * Rethrows the error of decoding a tensor from these sources. If responses of another version explain it, throws that
+ * error instead.
+ */
 export function undecodable(error: unknown, sources: readonly Source[]): never {
   throw (hasCode<FormatError>(error, "malformed") && otherVersion(sources)) || error;
 }

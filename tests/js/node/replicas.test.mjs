@@ -1,4 +1,4 @@
-/** Servers behind one address that give one file different validators. */
+/** Several servers at one address that give the same file different validators. */
 
 import assert from "node:assert/strict";
 import { before, test } from "node:test";
@@ -6,7 +6,7 @@ import { memoryCache, open, pack } from "zstn";
 import { safetensors } from "../support/checkpoint.mjs";
 import { answer, pattern, startFaultServer } from "../support/fault-server.mjs";
 
-/** The validators of the answer to a request of that number. */
+/** Returns the validators of the response to the request with this number. */
 const VALIDATORS = {
   "strong ETags": (number) => ({ etag: `"${number}"` }),
   "weak ETags": (number) => ({ etag: `W/"${number}"` }),
@@ -18,7 +18,7 @@ const OTHER_BYTES = / instead of .*The bytes do not have the checksums in the fi
 
 let plain;
 let packed;
-/** Long enough to be stored in blocks that are read by themselves. */
+/** A tensor long enough to be stored in blocks that can be read separately. */
 const x = pattern(1 << 20, 7).map((byte, i) => (i % 2 ? 56 + (byte & 3) : byte));
 const y = Uint8Array.from({ length: 10_000 }, (_, i) => i >> 4);
 

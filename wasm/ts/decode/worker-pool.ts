@@ -1,4 +1,4 @@
-/** Creating pools of workers, and choosing what decodes the tensors of a model. */
+/** Creates pools of workers, and chooses the decoder of a model. */
 
 import { checkOptions } from "../known-options.js";
 import type { OptionNames } from "../known-options.js";
@@ -12,7 +12,10 @@ import type { Decoding, WorkerPoolOptions } from "./pool.js";
 
 let sharedPool: WorkerPool | undefined;
 
-/** Creates a pool of decoding workers, for the option `workers` of one or more models. They start when they are needed. */
+/**
+ * Creates a pool of decoding workers, for the option `workers` of one or more models. Workers start on demand. Throws
+ * an `UnsupportedError` in a runtime without workers, and an `InvalidInputError` for an invalid option.
+ */
 export function workerPool(options: WorkerPoolOptions = {}): WorkerPool {
   checkOptions("workerPool()", options, { size: 1, minBytes: 1 } satisfies OptionNames<WorkerPoolOptions>);
   const { startWorker } = platform;

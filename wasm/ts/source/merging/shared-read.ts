@@ -1,4 +1,4 @@
-/** A read that shares a request with others. */
+/** A read that shares a request with other reads. */
 
 import type { ReadOptions } from "../source.js";
 
@@ -27,13 +27,13 @@ export class SharedRead {
     else signal?.addEventListener("abort", this.#aborted, { once: true });
   }
 
-  /** Reports that bytes `begin` to `end` of the file have arrived for the shared request. */
+  /** Reports that bytes `begin` to `end` of the file have arrived for the shared request. `end` is exclusive. */
   arrived(begin: number, end: number): void {
     this.#announce(Math.min(end, this.end) - Math.max(begin, this.begin));
   }
 
   succeed(bytes: Uint8Array): void {
-    this.#announce(this.end - this.begin - this.#announcedBytes); // a source need not report progress
+    this.#announce(this.end - this.begin - this.#announcedBytes); // sources need not report progress
     this.#settle(() => this.#resolve(bytes));
   }
 
@@ -47,7 +47,7 @@ export class SharedRead {
     try {
       this.options.onBytes?.(bytes);
     } catch (error) {
-      this.fail(error); // the fault of this caller alone
+      this.fail(error); // the other reads of the request must not fail because of this caller
     }
   }
 
