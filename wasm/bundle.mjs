@@ -1,4 +1,7 @@
-/** Bundles the package into one file for `<script type="module">` from a CDN, and its worker into another. What they load lies beside them. */
+/**
+ * Bundles the package into one file for `<script type="module">` from a CDN, and its worker script into another. The
+ * files that they load are in the same folder.
+ */
 
 import { readFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
@@ -6,7 +9,7 @@ import { build } from "esbuild";
 
 const dist = fileURLToPath(new URL("./dist/", import.meta.url));
 
-/** Names the worker's one file instead of its script, which is many. */
+/** Replaces the URL of the worker script, which imports many files, by the URL of the bundled worker. */
 const ownWorker = {
   name: "own worker",
   setup({ onLoad }) {
@@ -23,10 +26,10 @@ const options = { bundle: true, minify: true, format: "esm", target: "es2022", c
 
 await build({
   ...options,
-  // With the hub: that of another file would be another copy of the package.
+  // The hub is part of this bundle, since a separate file would contain another copy of the package.
   stdin: { contents: 'export * from "./web.js"; export * from "./hub/web.js";', resolveDir: dist },
   outfile: `${dist}zstn.min.js`,
-  // Loaded when they are first needed, from where they are.
+  // These scripts are loaded on first use, from their own files.
   external: ["./core/zstn_formats.js", "./core/zstn_coder.js"],
   plugins: [ownWorker],
 });

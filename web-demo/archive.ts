@@ -1,17 +1,18 @@
-/** The built page as one file, which the command line includes for `zstn view` (native/build.rs). */
+/** Packs the built page into one file, the embedded viewer that the command line serves with `zstn view` (native/serve/build.rs). */
 
 import { readdir, readFile, writeFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
 import type { Plugin } from "vite";
 
-const FILE = fileURLToPath(new URL("../native/viewer/page.archive", import.meta.url));
+const FILE = fileURLToPath(new URL("../native/serve/viewer/page.archive", import.meta.url));
 const PUBLIC = new URL("./public/", import.meta.url);
 
 /**
- * Writes the files, each with gzip (browsers take nothing better over plain HTTP): the length of the list as 32 bits, the
- * list as JSON, `[[path, length], …]`, and the files. The samples are left out, which take more than all others, and the
- * picture for links from other sites.
+ * Writes the built files, each compressed with gzip, the best encoding that browsers accept over plain HTTP. The
+ * archive is the length of the list as a 32-bit number, the list as JSON, `[[path, length], …]`, and the files. It
+ * leaves out the samples, which are larger than all other files together, and the preview picture for links from other
+ * sites.
  */
 export const archive: Plugin = {
   name: "archive",

@@ -4,7 +4,7 @@ import type { Plugin } from "vite";
 import { archive } from "./archive.js";
 import { sampleFiles } from "./sample/plugin.js";
 
-/** What the built page may do. `connect-src` is open: people look at models on any host. */
+/** The content security policy of the built page. `connect-src` is open because people view models on any host. */
 const CONTENT_SECURITY_POLICY = [
   "default-src 'none'",
   "script-src 'self' 'wasm-unsafe-eval'",
@@ -16,7 +16,7 @@ const CONTENT_SECURITY_POLICY = [
   "form-action 'self'",
 ].join("; ");
 
-/** Only in the build: the development server injects styles, which the policy forbids. */
+/** Adds the policy to the built page only: the development server injects styles, which the policy forbids. */
 const contentSecurityPolicy: Plugin = {
   name: "content-security-policy",
   apply: "build",
@@ -31,7 +31,10 @@ const contentSecurityPolicy: Plugin = {
 
 const { version } = JSON.parse(readFileSync(new URL("../wasm/package.json", import.meta.url), "utf8")) as { version: string };
 
-/** Writes the version of the package and the address of the site into the page: previews of links need an absolute address for their picture. */
+/**
+ * Inserts the version of the package and the address of the site into the page. Link previews need an absolute address
+ * for their picture.
+ */
 const aboutInPage: Plugin = {
   name: "about-in-page",
   transformIndexHtml: (html) => html.replaceAll("%VERSION%", version).replaceAll("%SITE%", process.env["ZSTN_SITE_URL"]?.replace(/\/*$/, "/") ?? "./"),
@@ -42,6 +45,6 @@ export default defineConfig({
   plugins: [contentSecurityPolicy, aboutInPage, sampleFiles, archive],
   worker: { format: "es" },
   build: { target: "es2022", assetsInlineLimit: 0, modulePreload: { polyfill: false } },
-  // Bundled before serving, the package would lose sight of its .wasm file.
+  // If Vite pre-bundled the package, it would lose its .wasm file.
   optimizeDeps: { exclude: ["zstn"] },
 });

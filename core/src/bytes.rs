@@ -1,5 +1,5 @@
-//! Checked little-endian cursor: the only place that reads integers out of
-//! untrusted bytes.
+//! A checked little-endian cursor. Headers, tables and records of untrusted files are
+//! parsed with it; inner loops read integers from arrays of fixed length.
 
 use alloc::format;
 use alloc::vec;
@@ -8,7 +8,8 @@ use core::ops::Range;
 
 use crate::{Error, Result, Rule};
 
-/// Reads forward through a slice; every read is checked against what is left.
+/// A forward reader over a slice, which checks every read against the number of
+/// bytes left.
 #[derive(Debug, Clone)]
 pub struct Cursor<'a> {
     all: &'a [u8],
@@ -16,25 +17,26 @@ pub struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
-    /// Starts at the first byte.
+    /// Creates a cursor at the first byte.
     #[must_use]
     pub fn new(all: &'a [u8]) -> Self {
         Self { all, position: 0 }
     }
 
-    /// Bytes read so far.
+    /// Returns the number of bytes read so far.
     #[must_use]
     pub fn position(&self) -> usize {
         self.position
     }
 
-    /// Bytes left.
+    /// Returns the number of bytes left.
     #[must_use]
     pub fn remaining(&self) -> usize {
         self.all.len() - self.position
     }
 
-    /// Returns the next `len_bytes` bytes. `what` names the field in the error.
+    /// Returns the next `len_bytes` bytes. `what` names the field in the error
+    /// message.
     pub fn take(&mut self, len_bytes: u64, what: &str) -> Result<&'a [u8]> {
         match usize::try_from(len_bytes) {
             Ok(len) if len <= self.remaining() => {
@@ -53,8 +55,11 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Reads the bytes that a file or frame of the kind `what` begins with;
-    /// other bytes break `rule`.
+    /// Reads the magic bytes at the start of a file or frame of the kind
+    /// `what`.
+    ///
+    /// # Errors
+    /// The given `rule` if the bytes are not `magic`.
     pub fn expect_magic(&mut self, magic: &[u8], rule: Rule, what: &str) -> Result<()> {
         let at = self.position as u64;
         if self.take(magic.len() as u64, "the magic")? == magic {
@@ -63,8 +68,10 @@ impl<'a> Cursor<'a> {
         Err(Error::malformed(rule, format!("not a {what}")).at(at))
     }
 
-    /// Reads the version of a file or frame of the kind `what`; any but
-    /// `expected` breaks `rule`.
+    /// Reads the version of a file or frame of the kind `what`.
+    ///
+    /// # Errors
+    /// The given `rule` if the version is not `expected`.
     pub fn expect_version(&mut self, expected: u8, rule: Rule, what: &str) -> Result<()> {
         let at = self.position as u64;
         let version = self.u8("the version")?;
@@ -87,23 +94,23 @@ impl<'a> Cursor<'a> {
         Ok(self.array::<1>(what)?[0])
     }
 
-    /// Reads two bytes.
+    /// Reads a 16-bit integer.
     pub fn u16(&mut self, what: &str) -> Result<u16> {
         Ok(u16::from_le_bytes(self.array(what)?))
     }
 
-    /// Reads three bytes, as in block headers of zstd.
+    /// Reads a 24-bit integer, as in the block headers of zstd.
     pub fn u24(&mut self, what: &str) -> Result<u32> {
         let [a, b, c] = self.array(what)?;
         Ok(u32::from_le_bytes([a, b, c, 0]))
     }
 
-    /// Reads four bytes.
+    /// Reads a 32-bit integer.
     pub fn u32(&mut self, what: &str) -> Result<u32> {
         Ok(u32::from_le_bytes(self.array(what)?))
     }
 
-    /// Reads eight bytes.
+    /// Reads a 64-bit integer.
     pub fn u64(&mut self, what: &str) -> Result<u64> {
         Ok(u64::from_le_bytes(self.array(what)?))
     }
@@ -112,24 +119,28 @@ impl<'a> Cursor<'a> {
 /// Returns the bytes `range` of `all`.
 ///
 /// # Panics
-/// If the range exceeds `all`; callers have checked it.
+/// If the range exceeds `all`; the caller must have checked it.
 #[must_use]
 pub fn part(all: &[u8], range: Range<u64>) -> &[u8] {
     &all[index(range.start)..index(range.end)]
 }
 
-/// Returns a length or position inside a slice, which therefore fits.
+/// Converts a length or position inside a slice to `usize`, in which it always
+/// fits.
 ///
 /// # Panics
-/// If it does not fit: it is then not inside any slice.
+/// If it does not fit and so cannot lie inside any slice.
 #[must_use]
 pub fn index(position: u64) -> usize {
     usize::try_from(position).expect("a position inside memory")
 }
 
-/// Returns a zeroed buffer of `len_bytes`, or a typed error where memory (or
-/// the address space of WebAssembly) does not hold it. Callers have checked
-/// that the input justifies the length.
+/// Returns a zeroed buffer of `len_bytes`. The caller must have checked that
+/// the input justifies the length.
+///
+/// # Errors
+/// [`Limit`](crate::ErrorKind::Limit) if the memory or the address space (of
+/// WebAssembly, for example) is too small.
 pub fn buffer(len_bytes: u64) -> Result<Vec<u8>> {
     let len = reserve(&mut Vec::new(), len_bytes)?;
     // The memory is available, and an allocator can return zeroed pages without
@@ -137,15 +148,17 @@ pub fn buffer(len_bytes: u64) -> Result<Vec<u8>> {
     Ok(vec![0; len])
 }
 
-/// Returns an empty buffer with room for `len_bytes`, with the same care.
+/// Returns an empty buffer with a capacity of `len_bytes`; fails as [`buffer`]
+/// does.
 pub fn with_capacity(len_bytes: u64) -> Result<Vec<u8>> {
     let mut buffer = Vec::new();
     reserve(&mut buffer, len_bytes)?;
     Ok(buffer)
 }
 
-/// Returns the first `len_bytes` of a buffer whose content does not matter. One
-/// that is too short is replaced, with the same care.
+/// Returns the first `len_bytes` of a buffer whose content does not matter. A
+/// buffer that is too short is replaced; this fails as [`buffer`](self::buffer)
+/// does.
 pub fn scratch(buffer: &mut Vec<u8>, len_bytes: u64) -> Result<&mut [u8]> {
     if (buffer.len() as u64) < len_bytes {
         *buffer = self::buffer(len_bytes)?;
@@ -153,7 +166,8 @@ pub fn scratch(buffer: &mut Vec<u8>, len_bytes: u64) -> Result<&mut [u8]> {
     Ok(&mut buffer[..index(len_bytes)])
 }
 
-/// Makes `buffer` that long, with the same care; what it held may stay.
+/// Resizes `buffer` to `len_bytes` and leaves the existing bytes in place;
+/// fails as [`buffer`](self::buffer) does.
 pub fn resize(buffer: &mut Vec<u8>, len_bytes: u64) -> Result<()> {
     if buffer.capacity() == 0 {
         *buffer = self::buffer(len_bytes)?;

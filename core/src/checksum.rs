@@ -1,4 +1,4 @@
-//! XXH3, the checksum of stored bytes.
+//! XXH3, the checksum that files store for their compressed bytes.
 
 use core::hash::Hasher as _;
 #[cfg(fuzzing)]
@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use twox_hash::XxHash3_64;
 
-/// Returns XXH3 with 64 bits and seed 0 of bytes given in pieces.
+/// Returns the 64-bit XXH3 with seed 0 of the concatenated `pieces`.
 #[must_use]
 pub fn checksum<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> u64 {
     let mut hasher = XxHash3_64::new();
@@ -16,8 +16,8 @@ pub fn checksum<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> u64 {
     hasher.finish()
 }
 
-/// Returns the [`checksum`] of the bytes that `feed` passes to its argument piece
-/// by piece.
+/// Returns the [`checksum`] of the bytes that `feed` passes to its argument
+/// piece by piece.
 ///
 /// # Errors
 /// The errors of `feed`, such as a failed read.
@@ -29,20 +29,20 @@ pub fn checksum_fed<E>(
     Ok(hasher.finish())
 }
 
-/// Returns the lower half of [`checksum`].
+/// Returns the lower 32 bits of [`checksum`].
 #[must_use]
 pub fn short_checksum<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> u32 {
     let [a, b, c, d, ..] = checksum(pieces).to_le_bytes();
     u32::from_le_bytes([a, b, c, d])
 }
 
-/// Whether wrong checksums are accepted. A fuzzer cannot guess one, so that it
-/// would never reach what is behind it.
+/// Makes [`agrees`] accept wrong checksums. A fuzzer cannot guess a checksum,
+/// so it would never reach the code after the comparison.
 #[cfg(fuzzing)]
 pub static ARE_IGNORED: AtomicBool = AtomicBool::new(false);
 
-/// Returns whether a stored checksum is the computed one. Every comparison of
-/// checksums asks here.
+/// Returns whether a stored checksum equals the computed one. Every comparison
+/// of checksums calls this function.
 #[must_use]
 pub fn agrees<T: PartialEq>(stored: T, computed: T) -> bool {
     #[cfg(fuzzing)]

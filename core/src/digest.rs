@@ -7,10 +7,10 @@ use blake3::{Hash, Hasher};
 
 use crate::engine::Engine;
 
-/// 256 bits.
+/// A BLAKE3 digest of 256 bits.
 pub type Digest = [u8; 32];
 
-/// Returns the digest of bytes given in pieces.
+/// Returns the digest of the concatenated `pieces`.
 pub fn of_pieces<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Digest {
     let mut hasher = Hasher::new();
     for piece in pieces {
@@ -32,7 +32,7 @@ pub fn of_fed<E>(feed: impl FnOnce(&mut dyn FnMut(&[u8])) -> Result<(), E>) -> R
     Ok(hasher.finalize().into())
 }
 
-/// Returns the digest of bytes in memory; long inputs are hashed on all
+/// Returns the digest of bytes in memory. Long inputs are hashed on all
 /// threads.
 pub fn of<E: Engine>(engine: &E, bytes: &[u8]) -> Digest {
     if bytes.len() <= SUBTREE_BYTES {
@@ -53,11 +53,12 @@ pub fn of<E: Engine>(engine: &E, bytes: &[u8]) -> Digest {
     ))
 }
 
-/// Whole subtrees of BLAKE3's tree of chunks, but for the last one.
+/// The bytes hashed by one job: a whole subtree of BLAKE3's tree of chunks,
+/// except at the end of the input.
 const SUBTREE_BYTES: usize = 1 << 19;
 
-/// Splits a tree: the left half is the longest power of two that leaves
-/// something for the right half.
+/// Splits the chaining values between the two subtrees: the left one gets the
+/// largest power of two that leaves at least one value for the right one.
 fn halves(values: &[ChainingValue]) -> (&[ChainingValue], &[ChainingValue]) {
     values.split_at(values.len().next_power_of_two() / 2)
 }

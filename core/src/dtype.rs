@@ -1,5 +1,5 @@
-//! The one table of dtypes: safetensors spelling, z4ai's name for the codec,
-//! and size (docs/formats/z4ai-containers.md 1.4).
+//! The table of dtypes, with their safetensors names and sizes
+//! (docs/formats/z4ai-containers.md 1.4).
 
 use core::fmt;
 
@@ -7,22 +7,22 @@ use serde::{Deserialize, Serialize};
 
 macro_rules! dtypes {
     ($( $(#[$doc:meta])* $name:ident $spelling:literal $bits:literal, )*) => {
-        /// Element type of a tensor: the 22 dtypes of safetensors.
+        /// The element type of a tensor: one of the 22 dtypes of safetensors.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
         #[non_exhaustive]
 pub enum Dtype { $( $(#[$doc])* #[serde(rename = $spelling)] $name, )* }
 
         impl Dtype {
-            /// All of them, in the official order ("rank").
+            /// Every dtype, in the order of safetensors' ranking.
             pub const ALL: [Dtype; 22] = [ $( Dtype::$name, )* ];
 
-            /// Returns the spelling in a safetensors header.
+            /// Returns the name in a safetensors header.
             #[must_use]
             pub fn name(self) -> &'static str {
                 match self { $( Self::$name => $spelling, )* }
             }
 
-            /// Bits of one element.
+            /// Returns the size of one element in bits.
             #[must_use]
             pub fn bits(self) -> u64 {
                 match self { $( Self::$name => $bits, )* }
@@ -32,7 +32,7 @@ pub enum Dtype { $( $(#[$doc])* #[serde(rename = $spelling)] $name, )* }
 }
 
 dtypes! {
-    /// Truth value, one byte.
+    /// Truth value of one byte.
     Bool "BOOL" 8,
     /// Four-bit float.
     F4 "F4" 4,
@@ -48,7 +48,7 @@ dtypes! {
     F8E5M2 "F8_E5M2" 8,
     /// Eight-bit float, 4 exponent bits.
     F8E4M3 "F8_E4M3" 8,
-    /// Eight-bit power of two, a scale.
+    /// Eight-bit power of two, used as a scale.
     F8E8M0 "F8_E8M0" 8,
     /// Eight-bit float without negative zero, 4 exponent bits.
     F8E4M3Fnuz "F8_E4M3FNUZ" 8,
@@ -68,7 +68,7 @@ dtypes! {
     U32 "U32" 32,
     /// IEEE single precision.
     F32 "F32" 32,
-    /// Two single-precision floats.
+    /// Complex number of two single-precision floats.
     C64 "C64" 64,
     /// IEEE double precision.
     F64 "F64" 64,
@@ -79,7 +79,8 @@ dtypes! {
 }
 
 impl Dtype {
-    /// Returns the bytes of one element; `None` for the dtypes below one byte.
+    /// Returns the size of one element in bytes, or `None` for dtypes smaller
+    /// than a byte.
     #[must_use]
     pub fn len_bytes(self) -> Option<usize> {
         match self.bits() {
@@ -91,8 +92,8 @@ impl Dtype {
         }
     }
 
-    /// Returns the dtype called `name` in the spelling of safetensors or of
-    /// z4ai (docs/formats/z4ai-frames.md 14), in upper or lower case.
+    /// Returns the dtype called `name` in safetensors or in z4ai
+    /// (docs/formats/z4ai-frames.md 14), ignoring case.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         let lower = name.to_ascii_lowercase();

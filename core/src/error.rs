@@ -1,5 +1,5 @@
-//! The one error type of the core: what is wrong, where, and which rule of
-//! the format it breaks.
+//! The error type of this crate: what is wrong, where, and which rule of the
+//! format is broken.
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
@@ -10,27 +10,30 @@ use core::fmt;
 use crate::Rule;
 use crate::limits::DIMENSIONS;
 
-/// Result of everything in this crate that can refuse.
+/// The result of every fallible operation of this crate.
 pub type Result<T, E = Error> = core::result::Result<T, E>;
 
-/// Who is at fault, and what can be done about it.
+/// The cause of an error, which determines what the caller can do about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The bytes break a rule of their format: damaged, cut or forged.
+    /// The bytes break a rule of their format: they are damaged, truncated or
+    /// forged.
     Malformed,
-    /// The bytes are in order, but this version cannot handle what they hold.
+    /// The bytes may be valid, but this version or build does not support their
+    /// content.
     Unsupported,
-    /// A named cap of [`crate::limits`], or one set by the caller, was reached.
+    /// An input exceeds a cap in [`crate::limits`] or one that the caller has
+    /// set.
     Limit,
-    /// There is no tensor with that name.
+    /// The file or model has no tensor of the requested name.
     NotFound,
-    /// The caller asked for something impossible.
+    /// The caller passed an invalid argument.
     InvalidInput,
 }
 
 impl ErrorKind {
-    /// Returns the spelling used in JSON output and in JavaScript.
+    /// Returns the name of the kind in JSON output and in JavaScript.
     #[must_use]
     pub fn code(self) -> &'static str {
         match self {
@@ -43,7 +46,8 @@ impl ErrorKind {
     }
 }
 
-/// A refusal.
+/// An error: its kind, a message, and, where they apply, the broken rule, the
+/// offset in bytes and the name of the tensor.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Error(Box<Refusal>);
 
@@ -92,7 +96,8 @@ impl Error {
         Self::new(ErrorKind::Limit, None, detail)
     }
 
-    /// Creates the error for a number that a file's list of `what` does not have.
+    /// Creates the error for an index out of bounds: `what` names the items of
+    /// the list, and `count` is its length.
     #[cold]
     pub(crate) fn no_such(what: &str, number: usize, count: usize) -> Self {
         Self::invalid_input(format!("there is no {what} {number}, there are {count}"))
@@ -123,15 +128,16 @@ impl Error {
     }
 
     /// Sets the offset of the problem, relative to the start of the file or
-    /// frame being read. The innermost offset wins.
+    /// frame being read. An offset that is already set remains, so the
+    /// innermost one wins.
     #[must_use]
     pub fn at(mut self, offset_bytes: u64) -> Self {
         self.0.offset.get_or_insert(offset_bytes);
         self
     }
 
-    /// Turns an offset inside a part into one of the whole that starts
-    /// `base_bytes` earlier.
+    /// Converts an offset relative to a section into one relative to the
+    /// enclosing data, in which the section starts at `base_bytes`.
     #[must_use]
     pub fn within(mut self, base_bytes: u64) -> Self {
         if let Some(offset) = &mut self.0.offset {
@@ -140,36 +146,37 @@ impl Error {
         self
     }
 
-    /// Names the tensor concerned.
+    /// Sets the name of the tensor concerned, unless one is already set.
     #[must_use]
     pub fn tensor(mut self, name: &str) -> Self {
         self.0.tensor.get_or_insert_with(|| name.into());
         self
     }
 
-    /// Appends `hint`, what the caller may try instead, to the message.
+    /// Appends `hint`, a suggestion to the caller, to the message.
     #[must_use]
     pub fn hint(mut self, hint: &str) -> Self {
         self.0.detail.to_mut().push_str(hint);
         self
     }
 
-    /// Begins the message with the name of the file concerned, for callers that
-    /// work on several.
+    /// Prefixes the message with the name of the file concerned, for callers
+    /// that process several files.
     #[must_use]
     pub(crate) fn file(mut self, name: &str) -> Self {
         self.0.detail = format!("{name}: {}", self.0.detail).into();
         self
     }
 
-    /// Returns the kind of error, which says who is at fault.
+    /// Returns the kind of the error.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
 
-    /// Returns a short name for programs: `"wrong_base"` for a delta that belongs to
-    /// other tensors than those of the base, or that of the kind.
+    /// Returns a short name for programs: `"wrong_base"` if the base is not the
+    /// one that the delta was made against, otherwise the [code of the
+    /// kind](ErrorKind::code).
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self.rule() {
@@ -178,20 +185,20 @@ impl Error {
         }
     }
 
-    /// Returns the rule that was broken, for [`ErrorKind::Malformed`] and a few
-    /// caps that are rules of ours.
+    /// Returns the broken rule: set for [`ErrorKind::Malformed`], and for the
+    /// few caps that are rules of their own.
     #[must_use]
     pub fn rule(&self) -> Option<Rule> {
         self.0.rule
     }
 
-    /// Returns the offset of the problem in bytes, if known.
+    /// Returns the offset of the problem in bytes, if it is known.
     #[must_use]
     pub fn offset(&self) -> Option<u64> {
         self.0.offset
     }
 
-    /// Returns the name of the tensor concerned, if any.
+    /// Returns the name of the tensor concerned, if the error is about one.
     #[must_use]
     pub fn tensor_name(&self) -> Option<&str> {
         self.0.tensor.as_deref()

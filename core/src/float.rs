@@ -1,11 +1,12 @@
-//! Floats of 8 to 32 bits: the dtypes that extension frames hold, and conversions.
-//! Those of 16 bits are one IEEE operation or integer arithmetic, without a branch,
-//! so that compilers vectorise them and every platform returns the same bits.
+//! Float formats of 8 to 32 bits: the dtypes of extension frames, and conversions.
+//! Conversions of 16-bit floats consist of one IEEE operation or of integer
+//! arithmetic, without branches, so compilers vectorise them and every platform
+//! returns the same bits.
 
 use crate::dtype::Dtype;
 
-/// A dtype that the elements of extension frames may have. The numbers are those of
-/// their formats.
+/// A dtype of the elements of extension frames. The discriminants are the dtype
+/// numbers of their formats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FloatType {
     /// bfloat16.
@@ -19,19 +20,20 @@ pub enum FloatType {
 impl FloatType {
     const ALL: [Self; 3] = [Self::Bf16, Self::F16, Self::F32];
 
-    /// Returns the type with number `id`.
+    /// Returns the type with the number `id`.
     #[must_use]
     pub fn from_id(id: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|float| *float as u8 == id)
     }
 
-    /// Returns the type for `dtype`, if extension frames hold it.
+    /// Returns the type for `dtype`, or `None` if extension frames do not support
+    /// it.
     #[must_use]
     pub fn from_dtype(dtype: Dtype) -> Option<Self> {
         Self::ALL.into_iter().find(|float| float.dtype() == dtype)
     }
 
-    /// Returns its dtype.
+    /// Returns the corresponding dtype.
     #[must_use]
     pub fn dtype(self) -> Dtype {
         match self {
@@ -41,7 +43,7 @@ impl FloatType {
         }
     }
 
-    /// Returns the bytes of one number.
+    /// Returns the size of one number in bytes.
     #[must_use]
     pub fn len_bytes(self) -> usize {
         match self {
@@ -51,53 +53,53 @@ impl FloatType {
     }
 }
 
-/// Returns a bfloat16 as a float.
+/// Converts a bfloat16 to a float32.
 #[must_use]
 pub fn from_bf16(bits: u16) -> f32 {
     f32::from_bits(u32::from(bits) << 16)
 }
 
-/// Returns a half-precision number as a float; infinities and NaN become
-/// other, finite values, and are refused by those who call this.
+/// Converts a half-precision number to a float32. Infinities and NaN become finite
+/// values, so callers must handle them separately.
 #[must_use]
 pub fn from_f16(bits: u16) -> f32 {
     let sign = u32::from(bits & 0x8000) << 16;
     let magnitude = u32::from(bits & 0x7fff) << 13;
-    // An exponent that is 112 too small, then an exact product with 2^112: it
-    // makes a normal number of a subnormal one, too.
+    // The bits give an exponent that is 112 too small, which an exact product with
+    // 2^112 corrects. The product also normalises subnormal numbers.
     let value = f32::from_bits(magnitude) * f32::from_bits((112 + 127) << 23);
     f32::from_bits(value.to_bits() | sign)
 }
 
-/// Returns the nearest bfloat16, ties to even, of a number that is not NaN.
+/// Rounds a number that is not NaN to the nearest bfloat16, ties to even.
 #[must_use]
 pub fn to_bf16(value: f32) -> u16 {
     bf16_of_bits(value.to_bits())
 }
 
-/// Returns the nearest bfloat16, ties to even, of the float with these bits. A NaN
-/// that is a bfloat16 stays as it is.
+/// Rounds the float with these bits to the nearest bfloat16, ties to even. A NaN
+/// that is representable as a bfloat16 is unchanged.
 #[must_use]
 pub fn bf16_of_bits(bits: u32) -> u16 {
     (bits.wrapping_add(0x7fff + (bits >> 16 & 1)) >> 16) as u16
 }
 
-/// Returns the nearest half-precision number, ties to even, of a number that is
-/// not NaN.
+/// Rounds a number that is not NaN to the nearest half-precision number, ties to
+/// even.
 #[must_use]
 pub fn to_f16(value: f32) -> u16 {
     let bits = value.to_bits();
     let sign = (bits >> 16 & 0x8000) as u16;
     let magnitude = bits & 0x7fff_ffff;
-    // Exponents count from 127 in one format and from 15 in the other.
+    // The exponent bias is 127 in float32 and 15 in half precision.
     let rebased = magnitude.wrapping_sub(112 << 23);
     let normal = (rebased.wrapping_add(0x0fff + (magnitude >> 13 & 1)) >> 13).min(0x7c00);
-    // The last bit of a half is worth 2^-24, as is that of 0.5: the addition
-    // rounds.
+    // The last place of a subnormal half is 2^-24, like the last place of the float
+    // 0.5, so the addition rounds correctly.
     let subnormal = (f32::from_bits(magnitude) + 0.5)
         .to_bits()
         .wrapping_sub(0.5f32.to_bits());
-    // The magnitude, in 15 bits.
+    // The magnitude in 15 bits.
     let rounded = if magnitude < 113 << 23 {
         subnormal
     } else {
@@ -106,7 +108,7 @@ pub fn to_f16(value: f32) -> u16 {
     sign | (rounded & 0x7fff) as u16
 }
 
-/// Returns the value of a float of eight bits, by its `dtype`.
+/// Returns the value of an 8-bit float in the format `dtype`.
 #[must_use]
 pub fn float8(code: u8, dtype: Dtype) -> f64 {
     if dtype == Dtype::F8E8M0 {
@@ -137,7 +139,8 @@ pub fn float8(code: u8, dtype: Dtype) -> f64 {
     if code < 0x80 { value } else { -value }
 }
 
-/// Returns 2 to a power within the range of normal numbers.
+/// Returns 2 to the power `exponent`, which must be within the range of normal
+/// numbers.
 #[must_use]
 pub fn power_of_two(exponent: i32) -> f64 {
     f64::from_bits(u64::from((exponent + 1023).unsigned_abs()) << 52)

@@ -1,20 +1,22 @@
 //! Loops over all bytes of a tensor, compiled twice: for every processor of the
 //! target, and for x86 processors with AVX2 and BMI2, which have wider vectors
-//! and shifts that wait for nothing else. Both compute the same.
+//! and shifts that do not depend on flags. Both versions compute the same
+//! result.
 
-/// A loop and what it works on.
+/// A loop and its arguments.
 ///
-/// Implementations are `#[inline(always)]`, as is all that they call for each
-/// element: only what is part of the caller is compiled for its processor.
+/// Implementations must be `#[inline(always)]`, and so must all functions that
+/// they call for each element, because only inlined code is compiled for the
+/// caller's processor features.
 pub trait Kernel {
-    /// What the loop returns.
+    /// The result of the loop.
     type Output;
 
     /// Runs the loop.
     fn run(self) -> Self::Output;
 }
 
-/// Runs a kernel as it was compiled for this processor.
+/// Runs a kernel in the version for this processor.
 #[inline]
 pub fn run<K: Kernel>(kernel: K) -> K::Output {
     #[cfg(target_arch = "x86_64")]

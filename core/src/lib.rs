@@ -1,14 +1,16 @@
-//! Formats and transforms of zstn: model checkpoints made smaller without
-//! losing a bit, and single tensors read back out of the packed file.
+//! The file formats and transforms of zstn, which shrinks model checkpoints
+//! losslessly and reads single tensors out of the packed file.
 //!
-//! The crate takes bytes and returns bytes. It opens no file, speaks no HTTP,
-//! starts no thread and reads no clock; what it needs from outside (zstd and a
-//! way to run independent jobs) it gets from an [`engine::Engine`]. [`pure::Pure`]
-//! is one in Rust alone. With the feature `pure-hashes` the crate contains no C;
-//! without it, BLAKE3 is built from assembly.
+//! The crate takes bytes and returns bytes. It opens no file, sends no request,
+//! starts no thread and reads no clock. Its two dependencies on the
+//! environment, zstd and a way to run independent jobs, are the methods of an
+//! [`engine::Engine`]. [`pure::Pure`] is an engine written entirely in Rust.
+//! With the feature `pure-hashes` the crate contains no C; without it, BLAKE3
+//! is built from assembly.
 //!
-//! Files are opened by a dialogue: [`catalog::FileOpener`] says which byte ranges
-//! it needs, the caller reads them, from wherever they are.
+//! The caller does the reading. [`catalog::FileOpener`] returns the byte ranges
+//! that it needs next, and the caller supplies them from a file, an object
+//! store or a server:
 //!
 //! ```
 //! # #[cfg(feature = "pure-encoder")]
@@ -49,21 +51,21 @@
 //! # fn main() {}
 //! ```
 //!
-//! | module | holds |
+//! | module | contents |
 //! |---|---|
-//! | [`dtype`], [`tensor`], [`limits`], [`error`] | the foundation of every stage |
-//! | [`engine`], [`pure`] | the only interface to the outside, and an engine in Rust |
-//! | [`frame`] | one buffer to a self-describing frame and back |
-//! | [`container`] | many tensors to a file and back |
-//! | [`catalog`] | what every container looks like from outside |
-//! | [`model`] | the tensors of one file or several, as their user wants them |
-//! | [`sketch`] | signatures of checkpoints, and what one costs as a delta of another |
+//! | [`dtype`], [`tensor`], [`limits`], [`error`] | types that every other module uses |
+//! | [`engine`], [`pure`] | the interface to the environment, and an engine in Rust |
+//! | [`frame`] | encoding of one buffer as a self-describing frame, and decoding |
+//! | [`container`] | encoding of many tensors as a file, and decoding |
+//! | [`catalog`] | one view of the tensors in a file, whatever its container format |
+//! | [`model`] | the tensors of one or several files, dequantised if necessary |
+//! | [`sketch`] | signatures of checkpoints, from which the size of a delta is estimated |
 //!
-//! The formats are described in `docs/formats`; the variants of [`Rule`] cite
-//! its sections. The modules of codecs (`bytes`, `transform`, `entropy`, and one
-//! for each frame family) are for this project's packers and tests: they are
-//! hidden here, panic on arguments that make no sense, and may change in any
-//! release.
+//! `docs/formats` describes the formats, and the variants of [`Rule`] cite its
+//! sections. The modules of the codecs (`bytes`, `transform`, `entropy`, and
+//! one for each frame family) are hidden from this documentation: they serve
+//! this project's packers and tests, panic on invalid arguments, and may change
+//! in any release.
 #![cfg_attr(not(test), no_std)]
 
 extern crate alloc;

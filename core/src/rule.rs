@@ -1,19 +1,24 @@
-//! The rules a reader enforces, one variant each, with the place in
-//! `docs/formats` that states it.
+//! The rules that readers enforce: one variant of [`Rule`] for each, with the
+//! section of `docs/formats` that states it.
 
 macro_rules! rules {
     ($( $(#[$doc:meta])* $name:ident = $code:literal, )*) => {
-        /// A rule of a format. Tests and scripts match on this, never on the
-        /// text of a message.
+        /// A rule of a file format that malformed input breaks.
+        ///
+        /// Each variant is documented by the condition that valid input meets,
+        /// followed by the document in `docs/formats` that states it and the
+        /// section there. Programs match on the variant or on its
+        /// [`code`](Rule::code), never on the text of an error message.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         #[non_exhaustive]
         pub enum Rule { $( $(#[$doc])* $name, )* }
 
         impl Rule {
-            /// Every rule, in the order of this file.
+            /// Every rule, in the order of declaration.
             pub const ALL: &[Self] = &[ $( Self::$name, )* ];
 
-            /// Returns the stable spelling, `format.rule`.
+            /// Returns the stable name of the rule for programs, as
+            /// `format.rule`.
             #[must_use]
             pub fn code(self) -> &'static str {
                 match self { $( Self::$name => $code, )* }
@@ -23,355 +28,412 @@ macro_rules! rules {
 }
 
 rules! {
-    /// The file begins with the signature of a known format
-    /// (z4ai-containers 0, z4ai-frames 2).
+    /// The file begins with the signature of a known format (z4ai-containers 0,
+    /// z4ai-frames 2).
     Recognised = "file.recognised",
-    /// Every field is inside the input (z4ai-frames 13 rule 1).
+    /// Every field lies inside the input (z4ai-frames 13 rule 1).
     Truncated = "bytes.truncated",
 
     /// A tensor has at most 255 dimensions ([`crate::limits::DIMENSIONS`]).
     TensorDimensions = "tensor.dimensions",
 
-    /// At least eight bytes (z4ai-containers 1.2 check 1).
+    /// The file has at least eight bytes (z4ai-containers 1.2 check 1).
     SafetensorsTooSmall = "safetensors.too_small",
-    /// Header of at most 100 000 000 bytes (1.2 check 2).
+    /// The header has at most 100 000 000 bytes (z4ai-containers 1.2 check 2).
     SafetensorsHeaderCap = "safetensors.header_cap",
-    /// Header inside the file (1.2 check 3).
+    /// The header lies inside the file (z4ai-containers 1.2 check 3).
     SafetensorsHeaderLength = "safetensors.header_length",
-    /// Header is UTF-8 (1.2 check 4).
+    /// The header is UTF-8 (z4ai-containers 1.2 check 4).
     SafetensorsUtf8 = "safetensors.utf8",
-    /// Header is JSON of the given shape (1.2 check 5, 1.3).
+    /// The header is JSON of the specified structure (z4ai-containers 1.2 check
+    /// 5 and 1.3).
     SafetensorsJson = "safetensors.json",
-    /// Spans follow each other without hole or overlap (1.2 check 6).
+    /// The data spans of the tensors are contiguous: no gap, no overlap
+    /// (z4ai-containers 1.2 check 6).
     SafetensorsOffsets = "safetensors.offsets",
-    /// Size computed from the shape fits in 64 bits (1.2 check 7).
+    /// The size computed from a tensor's shape fits in 64 bits (z4ai-containers
+    /// 1.2 check 7).
     SafetensorsOverflow = "safetensors.overflow",
-    /// Sub-byte dtypes fill whole bytes (1.2 check 8).
+    /// A tensor with elements smaller than a byte fills whole bytes
+    /// (z4ai-containers 1.2 check 8).
     SafetensorsSubByte = "safetensors.sub_byte",
-    /// Span is as long as shape and dtype say (1.2 check 9).
+    /// A data span has the length that follows from shape and dtype
+    /// (z4ai-containers 1.2 check 9).
     SafetensorsSize = "safetensors.size",
-    /// The spans cover the data buffer (1.2 check 10).
+    /// The data spans cover the whole data buffer (z4ai-containers 1.2 check
+    /// 10).
     SafetensorsCoverage = "safetensors.coverage",
-    /// The data buffer holds every span (1.2 check 10): a file that was cut
-    /// off does not.
+    /// The data buffer contains every data span (z4ai-containers 1.2 check 10).
+    /// A truncated file breaks this rule.
     SafetensorsTruncated = "safetensors.truncated",
 
-    /// The index of the shards is JSON of the given shape (sharded 1).
+    /// The shard index is JSON of the specified structure (sharded 1).
     ShardIndex = "sharded.index",
-    /// Shards are files next to the index (sharded 1).
+    /// The shard index names files of its own folder (sharded 1).
     ShardFileName = "sharded.file_name",
-    /// A tensor is in one file (sharded 1).
+    /// The shard index assigns each tensor to one file (sharded 1).
     ShardTensorTwice = "sharded.tensor_twice",
-    /// Every file that the index names is next to it (sharded 2).
+    /// Every file named in the shard index exists in the index's folder
+    /// (sharded 2).
     ShardMissing = "sharded.missing",
-    /// Files hold the tensors that the index says (sharded 2).
+    /// Every tensor is in the file that the shard index assigns it to (sharded
+    /// 2).
     ShardTensorMissing = "sharded.tensor_missing",
-    /// The names in the index can be changed and changed back (sharded 3).
+    /// The file names in the shard index can be changed for the packed files
+    /// and changed back (sharded 3).
     ShardRenaming = "sharded.renaming",
 
-    /// Starts with `ZSTNSKCH` (sketch 1).
+    /// A sketch starts with `ZSTNSKCH` (sketch 1).
     SketchMagic = "sketch.magic",
-    /// Version 1 (sketch 1).
+    /// The version of a sketch is 1 (sketch 1).
     SketchVersion = "sketch.version",
-    /// The bytes after the digest have it (sketch 1).
+    /// The digest in a sketch matches the bytes after it (sketch 1).
     SketchDigest = "sketch.digest",
-    /// Directory and frames are those of tensors (sketch 1).
+    /// The directory and the frames of a sketch are well formed and agree
+    /// (sketch 1).
     SketchLayout = "sketch.layout",
 
-    /// Starts with `ZSTN` (z4ai-containers 2.1).
+    /// A ZSTN file starts with `ZSTN` (z4ai-containers 2.1).
     ZstnMagic = "zstn.magic",
-    /// Version 3 (2.1).
+    /// The version of a ZSTN file is 3, or 4 for extension frames
+    /// (z4ai-containers 2.1, extensions).
     ZstnVersion = "zstn.version",
-    /// Header inside the file (2.7 rule 1).
+    /// The header lies inside the file (z4ai-containers 2.7 rule 1).
     ZstnHeaderLength = "zstn.header_length",
-    /// Ends with the trailer `ZSTN` (2.2, 2.7 rule 1).
+    /// The file ends with the trailer `ZSTN` (z4ai-containers 2.2 and 2.7 rule
+    /// 1).
     ZstnFooter = "zstn.footer",
-    /// Index between frames and footer (2.7 rule 2).
+    /// The index lies between the frames and the footer (z4ai-containers 2.7
+    /// rule 2).
     ZstnIndexPlace = "zstn.index_place",
-    /// Record count fits the index (2.7 rule 3).
+    /// The index has room for the number of records that it states
+    /// (z4ai-containers 2.7 rule 3).
     ZstnIndexCount = "zstn.index_count",
-    /// Every record inside the index (2.7 rule 3).
+    /// Every record lies inside the index (z4ai-containers 2.7 rule 3).
     ZstnRecord = "zstn.record",
-    /// Names are UTF-8 (2.7 rule 3).
+    /// Tensor names are UTF-8 (z4ai-containers 2.7 rule 3).
     ZstnName = "zstn.name",
-    /// Kind 0 or 1 (2.2).
+    /// The kind of a record is 0 (FRAME) or 1 (REF) (z4ai-containers 2.2).
     ZstnKind = "zstn.kind",
-    /// Spans tile the data buffer (2.7 rule 4).
+    /// The spans of the records tile the data buffer (z4ai-containers 2.7 rule
+    /// 4).
     ZstnTiling = "zstn.tiling",
-    /// A REF names a FRAME (2.7 rule 5).
+    /// The target of a REF record is a FRAME record (z4ai-containers 2.7 rule
+    /// 5).
     ZstnRefTarget = "zstn.ref_target",
-    /// A REF is as long as its target (2.7 rule 5).
+    /// A REF record has the length of its target (z4ai-containers 2.7 rule 5).
     ZstnRefLength = "zstn.ref_length",
-    /// Frames are between header and index (2.7 rule 6).
+    /// Every frame lies between the header and the index (z4ai-containers 2.7
+    /// rule 6).
     ZstnFramePlace = "zstn.frame_place",
-    /// Only `Z4AI`, `ZSP1` and `ZPL1` inside a container (0).
+    /// The frames inside a container are `Z4AI`, `ZSP1` or `ZPL1`
+    /// (z4ai-containers 0), or an extension frame if the version of the file
+    /// allows one (extensions).
     ZstnFrameKind = "zstn.frame_kind",
-    /// A frame decodes to as many bytes as its span (2.7 rule 7, 2.4).
+    /// A frame decodes to the length of its span (z4ai-containers 2.4 and 2.7
+    /// rule 7).
     ZstnDecodedLength = "zstn.decoded_length",
-    /// Index and JSON header name the same spans (2.7 rule 9).
+    /// The index and the JSON header list the same names and spans
+    /// (z4ai-containers 2.7 rule 9).
     ZstnHeaderMismatch = "zstn.header_mismatch",
-    /// The integrity section is well formed and describes this index
+    /// The integrity section is well formed and describes the index of its file
     /// (zstn-integrity 1 to 3).
     ZstnIntegrity = "zstn.integrity",
-    /// Header and index have their checksums (zstn-integrity 3).
+    /// The header and the index match their checksums (zstn-integrity 3).
     ZstnHeadChecksum = "zstn.head_checksum",
-    /// A stored frame has its checksum (zstn-integrity 3).
+    /// A stored frame matches its checksum (zstn-integrity 3).
     ZstnFrameChecksum = "zstn.frame_checksum",
-    /// A block table is well formed and describes this frame
-    /// (zstn-integrity 5).
+    /// A block table is well formed and describes its frame (zstn-integrity 5).
     ZstnBlockTable = "zstn.block_table",
-    /// A stored block has its checksum (zstn-integrity 5).
+    /// A stored block matches its checksum (zstn-integrity 5).
     ZstnBlockChecksum = "zstn.block_checksum",
-    /// A decoded tensor has its digest (zstn-integrity 3).
+    /// A decoded tensor matches its digest (zstn-integrity 3).
     ZstnTensorDigest = "zstn.tensor_digest",
-    /// The restored file has its length and digest (zstn-integrity 3).
+    /// The restored file has the recorded length and digest (zstn-integrity 3).
     ZstnFileDigest = "zstn.file_digest",
-    /// Statistics are well formed and those of the tensor (zstn-integrity 7).
+    /// The stored statistics are well formed and match the tensor
+    /// (zstn-integrity 7).
     ZstnStatistics = "zstn.statistics",
 
-    /// Starts with the magic of a frame family (z4ai-frames 2).
+    /// A frame starts with the magic of a frame family (z4ai-frames 2).
     FrameMagic = "frame.magic",
-    /// Starts with `Z4DL` or `Z4DM` (z4ai-containers 3.1, 4.1).
+    /// A delta starts with `Z4DL` or `Z4DM` (z4ai-containers 3.1 and 4.1).
     DeltaMagic = "delta.magic",
-    /// Version 2 of `Z4DL`, 1 of `Z4DM` (3.1, 4.1).
+    /// The version of `Z4DL` is 2; that of `Z4DM` is 1, or 2 for extension
+    /// frames (z4ai-containers 3.1 and 4.1, extensions 3).
     DeltaVersion = "delta.version",
-    /// The reference is the one the delta was made against (3.2, 4.3).
+    /// The base is the one that the delta was made against (z4ai-containers 3.2
+    /// and 4.3).
     DeltaReference = "delta.reference",
-    /// Every record inside the file (4.3).
+    /// Every record lies inside the file, and the names of the records are
+    /// distinct and UTF-8 (z4ai-containers 4.3).
     DeltaRecord = "delta.record",
-    /// Record kind 0, 1 or 2 (4.1).
+    /// The kind of a record is 0, 1 or 2 (z4ai-containers 4.1), or 3 in version
+    /// 2 (extensions 3).
     DeltaKind = "delta.kind",
-    /// The records cover the data buffer (4.3).
+    /// The records cover the whole data buffer (z4ai-containers 4.3).
     DeltaCoverage = "delta.coverage",
-    /// A tensor taken from the base is there, with that length and dtype (4.3).
+    /// The base has every tensor that the delta takes from it, with the
+    /// expected length and dtype (z4ai-containers 4.3).
     DeltaBaseTensor = "delta.base_tensor",
-    /// The trailer is well formed (zstn-delta 2).
+    /// The trailer of a delta is well formed (zstn-delta 2).
     DeltaSeal = "delta.seal",
-    /// The restored file is the one that was packed (zstn-delta 2).
+    /// The restored file matches the digest of the packed one (zstn-delta 2).
     DeltaRestored = "delta.restored",
-    /// The header is the one that was packed (zstn-delta 2).
+    /// The restored header matches the digest of the packed one (zstn-delta 2).
     DeltaHeader = "delta.header",
-    /// Header, records and trailer agree about every tensor (zstn-delta 3, 4).
+    /// The header, the records and the trailer agree about every tensor
+    /// (zstn-delta 3 and 4).
     DeltaPlaces = "delta.places",
-    /// The restored tensor is the one that was packed (zstn-delta 3).
+    /// A restored tensor matches the digest of the packed one (zstn-delta 3).
     DeltaTensor = "delta.tensor",
 
-    /// Low-rank prediction of bfloat16 and float32 alone (zxd1 13.1).
+    /// Low-rank prediction occurs in frames of bfloat16 and float32 only (zxd1
+    /// 13.1).
     LowRankDtype = "low_rank.dtype",
-    /// As many rows and columns as the tensor has elements, and a rank of at
-    /// least 1, at most 1024 and no more than either (zxd1 13.1).
+    /// The rows times the columns are the number of elements, and the rank is
+    /// at least 1, at most 1024 and at most either of them (zxd1 13.1).
     LowRankShape = "low_rank.shape",
-    /// Factors of 2 to 24 bits whose sums of products are at most 2^53
-    /// (zxd1 13.1).
+    /// A factor has 2 to 24 bits, and sums of products of factors are at most
+    /// 2^53 (zxd1 13.1).
     LowRankBits = "low_rank.bits",
-    /// Shifts for which every product is a normal double (zxd1 13.1).
+    /// The shifts make every product a normal double (zxd1 13.1).
     LowRankShift = "low_rank.shift",
-    /// No bits set after the last factor (zxd1 13.1).
+    /// The padding bits after the last factor are zero (zxd1 13.1).
     LowRankPadding = "low_rank.padding",
 
-    /// Version 1 (z4ai-frames 3.1).
+    /// The version of a frame is the one that its family has (z4ai-frames 3.1,
+    /// 9 to 11).
     FrameVersion = "frame.version",
-    /// Transform 0, 1 or 2 (3.1).
+    /// The transform of a frame exists in its family (z4ai-frames 3.1, 9.2 and
+    /// 11.2).
     FrameTransform = "frame.transform",
-    /// Plane count fits the transform (3.2 to 3.4).
+    /// The number of planes fits the transform (z4ai-frames 3.2 to 3.4, 9.2 and
+    /// 11.2).
     FramePlaneCount = "frame.plane_count",
-    /// Plane lengths fit each other (3.3, 3.4).
+    /// The lengths of the planes fit each other (z4ai-frames 3.3 and 3.4).
     FramePlaneLength = "frame.plane_length",
-    /// Plane method 0 to 5 (3.1).
+    /// The compression method of a plane or stream exists (z4ai-frames 3.1, 9.2
+    /// and 11.3).
     FrameMethod = "frame.method",
-    /// Strings are ASCII (13 rule 4).
+    /// Strings are ASCII (z4ai-frames 13 rule 4).
     FrameAscii = "frame.ascii",
-    /// Known float format (3.4).
+    /// The float format of a bit-field frame is known (z4ai-frames 3.4).
     FrameFloatFormat = "frame.float_format",
-    /// Bit-field values within their width (3.4).
+    /// Every bit-field value fits the width of its field (z4ai-frames 3.4).
     FrameFieldRange = "frame.field_range",
-    /// Nothing after the last plane (13 rule 2).
+    /// The input ends with the frame (z4ai-frames 13 rule 2).
     FrameTrailing = "frame.trailing",
-    /// Element width that the family knows (9.1, 10, 11.2, 12).
+    /// The element width is one that the frame family supports (z4ai-frames
+    /// 9.1, 10, 11.2 and 12).
     FrameWidth = "frame.width",
-    /// A part is there if and only if there are elements for it (9.1, 10).
+    /// The optional sections of a frame are present if and only if it has
+    /// elements (z4ai-frames 9.1 and 10).
     FrameParts = "frame.parts",
-    /// As many elements as the bitmap has bits set, and none in its padding
-    /// (9.1).
+    /// The number of elements equals the number of bits set in the bitmap,
+    /// whose padding bits are zero (z4ai-frames 9.1).
     SparseCount = "sparse.count",
-    /// The values are one turbo frame of as many bytes as the elements that
-    /// are not zero take (9.1).
+    /// The values are one turbo frame that decodes to the length of the nonzero
+    /// elements (z4ai-frames 9.1).
     SparseValues = "sparse.values",
-    /// Streams as long as the whole (9.2).
+    /// The streams of a turbo frame add up to its length (z4ai-frames 9.2).
     TurboLength = "turbo.length",
-    /// Indices of 1, 2 or 4 bytes (10).
+    /// An index has 1, 2 or 4 bytes (z4ai-frames 10).
     PaletteIndexWidth = "palette.index_width",
-    /// Every index leads to an entry of the codebook (10).
+    /// Every index refers to an entry of the codebook (z4ai-frames 10).
     PaletteIndex = "palette.index",
-    /// Dtypes, grid, flags and table of a lattice frame exist and fit each other
-    /// (zxq1 2).
+    /// The dtypes, grid, flags and table of a lattice frame exist and fit each
+    /// other (zxq1 2).
     LatticeHead = "lattice.head",
-    /// Groups are not larger than the matrix, which has elements (zxq1 2).
+    /// The matrix has elements, and a group is not larger than the matrix (zxq1
+    /// 2).
     LatticeShape = "lattice.shape",
-    /// The inner frames are those of z4ai's containers, fill their places and
-    /// are as long as the head says (zxq1 2.2).
+    /// The inner frames belong to the families that z4ai's containers hold,
+    /// fill the lengths given for them, and decode to the lengths that the head
+    /// implies (zxq1 2.2).
     LatticeFrames = "lattice.frames",
-    /// Scales are finite (zxq1 4).
+    /// Every scale is finite (zxq1 4).
     LatticeScale = "lattice.scale",
-    /// Symbols stand for finite values (zxq1 3).
+    /// Every symbol denotes a finite value (zxq1 3).
     LatticeSymbol = "lattice.symbol",
-    /// As many elements as the groups in the bitmap have, and none after the
-    /// last group (zxq1 5).
+    /// The exceptions are exactly the elements of the groups marked in the
+    /// bitmap, whose bits after the last group are zero (zxq1 5).
     LatticeExceptions = "lattice.exceptions",
-    /// A stored plane is as long as its payload (4.1).
+    /// The payload of a stored plane has the plane's length (z4ai-frames 4.1).
     StoreLength = "store.length",
-    /// Block table of method 2 (4.3).
+    /// The block table of a plane with method 2 is consistent (z4ai-frames
+    /// 4.3).
     BlocksTable = "blocks.table",
 
-    /// Symbol count, chunk count and flags of a rANS payload
+    /// The symbol count, chunk count and flags of a rANS payload are consistent
     /// (z4ai-frames 6 to 8).
     RansHead = "rans.head",
-    /// Frequencies sum to 16384 (5.1).
+    /// The frequencies of a table sum to 16384 (z4ai-frames 5.1).
     RansTable = "rans.table",
-    /// Rows of an order-1 model (8.1).
+    /// The rows of an order-1 model are well formed (z4ai-frames 8.1).
     RansModel = "rans.model",
-    /// Every context that occurs has a row (8.2).
+    /// Every context that occurs has a row in the model (z4ai-frames 8.2).
     RansContext = "rans.context",
-    /// Lengths of chunks and segments add up (6, 7, 8.2).
+    /// The lengths of chunks and segments add up to the payload (z4ai-frames 6,
+    /// 7 and 8.2).
     RansChunks = "rans.chunks",
-    /// Initial states within their range (5.4).
+    /// The initial states are within their range (z4ai-frames 5.4).
     RansState = "rans.state",
-    /// All bytes are used and all states are back at their start (5.4).
+    /// Decoding consumes all bytes and returns all states to their start
+    /// (z4ai-frames 5.4).
     RansEnd = "rans.end",
-    /// The stream can hold as many symbols as promised (13 rule 5).
+    /// The stream is long enough for the number of symbols that it declares
+    /// (z4ai-frames 13 rule 5).
     RansCapacity = "rans.capacity",
 
-    /// The symbols of a table are in order and their frequencies sum to 4096
+    /// The symbols of a table are in order, and their frequencies sum to 4096
     /// (zxd1 7).
     InterleavedTable = "interleaved.table",
-    /// States within their range at the start, back at their start at the end,
-    /// all words used (zxd1 8).
+    /// The states of a rANS stream are within their range at the start and back
+    /// at their start at the end, and all words are consumed (zxd1 8).
     InterleavedStream = "interleaved.stream",
-    /// A side stream is of a known kind and can hold as many bytes as promised
-    /// (zxd1 9).
+    /// A side stream is of a known kind and long enough for the bytes that it
+    /// declares (zxd1 9).
     InterleavedSide = "interleaved.side",
 
-    /// Dtype, flags, number of states and lengths of a `ZXD1` frame within
-    /// their ranges (zxd1 3).
+    /// The dtype, flags, number of states and lengths in the head of a `ZXD1`
+    /// frame are within their ranges (zxd1 3).
     DifferenceHeader = "difference.header",
-    /// The head of a `ZXD1` frame has its checksum (zxd1 3).
+    /// The head of a `ZXD1` frame matches its checksum (zxd1 3).
     DifferenceHeadChecksum = "difference.head_checksum",
-    /// Every context has a table that there is and a shift of at most 24
+    /// Every context refers to an existing table and has a shift of at most 24
     /// (zxd1 6).
     DifferenceContexts = "difference.contexts",
-    /// The blocks fill the frame, and are no longer than their elements can be
+    /// The length of every block is within the bounds that its elements set
     /// (zxd1 10).
     DifferenceBlocks = "difference.blocks",
-    /// A block has its checksum (zxd1 10).
+    /// A block matches its checksum (zxd1 10).
     DifferenceBlockChecksum = "difference.block_checksum",
-    /// The raw bits of a block are used up (zxd1 10).
+    /// The raw bits of a block are consumed exactly (zxd1 10).
     DifferenceRawBits = "difference.raw_bits",
 
-    /// One well-formed RFC 8878 frame without dictionary (1).
+    /// The data are one well-formed RFC 8878 frame without a dictionary
+    /// (z4ai-frames 1).
     ZstdFrame = "zstd.frame",
-    /// Window of at most 2^27 bytes (1).
+    /// The window of a zstd frame has at most 2^27 bytes (z4ai-frames 1).
     ZstdWindow = "zstd.window",
-    /// Declared content size is the expected one (1).
+    /// The declared content size of a zstd frame is the expected one
+    /// (z4ai-frames 1).
     ZstdContentSize = "zstd.content_size",
-    /// The frame can hold as many bytes as promised (13 rule 5).
+    /// A zstd frame is long enough for the bytes that it declares (z4ai-frames
+    /// 13 rule 5).
     ZstdCapacity = "zstd.capacity",
-    /// The frame fills its payload (1).
+    /// A zstd frame fills its payload (z4ai-frames 1).
     ZstdTrailing = "zstd.trailing",
-    /// The blocks decode (RFC 8878).
+    /// The blocks of a zstd frame can be decoded (RFC 8878).
     ZstdData = "zstd.data",
-    /// An auxiliary frame declares its content size (1).
+    /// An auxiliary zstd frame declares its content size (z4ai-frames 1).
     ZstdSized = "zstd.sized",
-    /// One RFC 7932 stream that fills its payload (1).
+    /// The data are one RFC 7932 stream that fills its payload (z4ai-frames 1).
     BrotliData = "brotli.data",
-    /// A brotli stream decodes to exactly the length promised (11.3).
+    /// A brotli stream decodes to exactly the declared length (z4ai-frames
+    /// 11.3).
     BrotliLength = "brotli.length",
 
-    /// Starts with the magic of a version that exists (ztensor 1).
+    /// A zTensor file starts with the magic of a known version (ztensor 1).
     ZTensorMagic = "ztensor.magic",
-    /// The end of the file says where the metadata are (ztensor 2, 7.1, 7.2,
-    /// 8.1).
+    /// The end of a zTensor file gives the location of the metadata (ztensor 2,
+    /// 7.1, 7.2 and 8.1).
     ZTensorFooter = "ztensor.footer",
-    /// The manifest has the hash that the footer names (ztensor 8.1).
+    /// The manifest matches the hash in the footer (ztensor 8.1).
     ZTensorManifestHash = "ztensor.manifest_hash",
-    /// The metadata are one CBOR item, well formed (ztensor 3.1, 6.2 step 4,
+    /// The metadata are one well-formed CBOR item (ztensor 3.1, 6.2 step 4 and
     /// 8.2).
     ZTensorCbor = "ztensor.cbor",
-    /// Required keys are there, with values of their types (ztensor 6.2 step
-    /// 5, 7, 8.2).
+    /// The required keys are present, with values of their types (ztensor 6.2
+    /// step 5, 7 and 8.2).
     ZTensorField = "ztensor.field",
-    /// Names are distinct and of allowed length (ztensor 6.3, 8.2).
+    /// Tensor names are distinct and not too long (ztensor 6.3 and 8.2).
     ZTensorName = "ztensor.name",
-    /// Known dtype and logical type (ztensor 4, 7.2, 8.2).
+    /// The dtype and the logical type are known (ztensor 4, 7.2 and 8.2).
     ZTensorDtype = "ztensor.dtype",
-    /// Known layout with the parts it must have (ztensor 6.2 step 5, 8.3).
+    /// The layout is known, and the tensor has the parts that it requires
+    /// (ztensor 6.2 step 5 and 8.3).
     ZTensorLayout = "ztensor.layout",
-    /// Known encoding and byte order (ztensor 5, 6.2 step 5).
+    /// The encoding and the byte order are known (ztensor 5 and 6.2 step 5).
     ZTensorEncoding = "ztensor.encoding",
-    /// Blobs are aligned and are before the metadata (ztensor 6.2 step 6, 8.2).
+    /// The blobs are aligned and lie before the metadata (ztensor 6.2 step 6
+    /// and 8.2).
     ZTensorPlace = "ztensor.place",
-    /// Size computed from the shape fits in 64 bits (ztensor 4).
+    /// The size computed from a tensor's shape fits in 64 bits (ztensor 4).
     ZTensorOverflow = "ztensor.overflow",
-    /// Parts decode to as many bytes as shape and dtype say (ztensor 6.2 step
-    /// 7, 7.2, 8.3).
+    /// Every part decodes to the length that follows from shape and dtype
+    /// (ztensor 6.2 step 7, 7.2 and 8.3).
     ZTensorLength = "ztensor.length",
-    /// The text of a checksum has a value (ztensor 5, 8.2).
+    /// A checksum in the metadata can be parsed (ztensor 5 and 8.2).
     ZTensorChecksumText = "ztensor.checksum_text",
-    /// Bytes have the checksum that the file names (ztensor 5, 7.2, 8.2).
+    /// The data match the checksum in the metadata (ztensor 5, 7.2 and 8.2).
     ZTensorChecksum = "ztensor.checksum",
-    /// Indices of sparse layouts are in order and in range, and no element is
-    /// stored twice (ztensor 6.1, 8.3).
+    /// The indices of a sparse layout are sorted and in range, and no element
+    /// is stored twice (ztensor 6.1 and 8.3).
     ZTensorSparse = "ztensor.sparse",
-    /// The table of a stream of zstd frames agrees with them (ztensor 8.3).
+    /// The seek table of a stream of zstd frames agrees with the frames
+    /// (ztensor 8.3).
     ZTensorSeekTable = "ztensor.seek_table",
-    /// Truth values of version 2 are 0 or 1 (ztensor 8.2).
+    /// The truth values of version 2 are 0 or 1 (ztensor 8.2).
     ZTensorBool = "ztensor.bool",
-    /// Starts with `GAUSS001` to `GAUSS004` (gauss 2.1, 11 check 2).
+    /// A Gauss file starts with `GAUSS001` to `GAUSS004` (gauss 2.1 and 11
+    /// check 2).
     GaussMagic = "gauss.magic",
-    /// No more tensors than the file can hold (11 check 1).
+    /// The file is long enough for the number of tensors in its header (gauss
+    /// 11 check 1).
     GaussCount = "gauss.count",
-    /// Names are UTF-8 and occur once (11 check 2).
+    /// Tensor names are UTF-8 and distinct (gauss 11 check 2).
     GaussName = "gauss.name",
-    /// Dtype 0 to 7 (11 check 2).
+    /// The number of a dtype is 0 to 7 (gauss 11 check 2).
     GaussDtype = "gauss.dtype",
-    /// The number of elements fits in 64 bits (11 check 4).
+    /// The number of elements fits in 64 bits (gauss 11 check 4).
     GaussShape = "gauss.shape",
-    /// The shards cover the rows of the tensor (11 checks 2 and 4).
+    /// The shards cover the rows of the tensor (gauss 11 checks 2 and 4).
     GaussShards = "gauss.shards",
-    /// At least two components, of finite weight, mean and width (11 check 3).
+    /// A mixture has at least two components, whose weights, means and widths
+    /// are finite (gauss 11 check 3).
     GaussMixture = "gauss.mixture",
-    /// Residual scale of at least 1 (11 check 3).
+    /// The residual scale is at least 1 (gauss 11 check 3).
     GaussScale = "gauss.scale",
-    /// A raw tensor is as long as its shape and dtype say (11 check 5).
+    /// A raw tensor has the length that follows from shape and dtype (gauss 11
+    /// check 5).
     GaussRawLength = "gauss.raw_length",
-    /// The tensors are inside the file (11 check 1).
+    /// The tensors lie inside the file (gauss 11 check 1).
     GaussPlace = "gauss.place",
-    /// The last word of a stream is not zero (11 check 6).
+    /// The last word of a stream is not zero (gauss 11 check 6).
     GaussStream = "gauss.stream",
-    /// The coder is empty after the last symbol (11 check 6).
+    /// The coder is empty after the last symbol (gauss 11 check 6).
     GaussEnd = "gauss.end",
-    /// The entries of `config.json` have the types they should
+    /// The entries of `config.json` have their specified types
     /// (compressed-tensors 5).
     CompressedTensorsConfig = "compressed_tensors.config",
-    /// The configuration says in which format a weight is stored (5.3).
+    /// The configuration names the format in which a weight is stored
+    /// (compressed-tensors 5.3).
     CompressedTensorsFormat = "compressed_tensors.format",
-    /// The arguments of a quantised weight are there and make sense (5.2,
-    /// 5.3).
+    /// The arguments of a quantised weight are present and valid
+    /// (compressed-tensors 5.2 and 5.3).
     CompressedTensorsScheme = "compressed_tensors.scheme",
-    /// Every tensor has one name and one way it is stored (2).
+    /// Tensor names are distinct, and each tensor is stored in one way only
+    /// (compressed-tensors 2).
     CompressedTensorsName = "compressed_tensors.name",
-    /// All parts of a weight are there (2, 6 to 9).
+    /// All parts of a weight are present (compressed-tensors 2 and 6 to 9).
     CompressedTensorsParts = "compressed_tensors.parts",
-    /// Parts have the dtypes of their format (3 to 9).
+    /// The parts of a weight have the dtypes of its format (compressed-tensors
+    /// 3 to 9).
     CompressedTensorsDtype = "compressed_tensors.dtype",
-    /// The shapes of all parts fit that of the weight (3 to 9).
+    /// The shapes of all parts fit the shape of the weight (compressed-tensors
+    /// 3 to 9).
     CompressedTensorsShape = "compressed_tensors.shape",
-    /// As many values as bits set in the mask, none past the last column, two
-    /// in every group of a 2:4 weight (3, 4).
+    /// The mask has one bit set for every stored value, none past the last
+    /// column, and two in every group of a 2:4 weight (compressed-tensors 3 and
+    /// 4).
     CompressedTensorsMask = "compressed_tensors.mask",
-    /// Rows begin where their offsets say (3).
+    /// The values of each row begin at its offset (compressed-tensors 3).
     CompressedTensorsRowOffsets = "compressed_tensors.row_offsets",
-    /// Every column belongs to a group that there is (7.4).
+    /// Every column belongs to an existing group (compressed-tensors 7.4).
     CompressedTensorsGroupIndex = "compressed_tensors.group_index",
-    /// Two positions, the lower one first, in every group of four (9).
+    /// Every group of four has two distinct positions, the lower one first
+    /// (compressed-tensors 9).
     CompressedTensorsPositions = "compressed_tensors.positions",
 }

@@ -1,11 +1,12 @@
-//! Sorting in one place. The standard library compiles its sort anew for every
-//! type; the WebAssembly module for readers can afford one copy.
+//! Sorting with few instantiations. The standard library's sort is compiled
+//! again for every element type; these functions share one copy, which keeps
+//! the WebAssembly module for readers small.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-/// Returns the numbers of the items in ascending order of these keys; equal
-/// keys keep their order.
+/// Returns the indices of the items in ascending order of their keys. The sort
+/// is stable.
 pub fn by_key(keys: impl Iterator<Item = (u64, u64)>) -> Vec<usize> {
     let numbered = keys.enumerate().map(|(number, (a, b))| (a, b, number));
     let mut order: Vec<(u64, u64, usize)> = numbered.collect();
@@ -13,7 +14,7 @@ pub fn by_key(keys: impl Iterator<Item = (u64, u64)>) -> Vec<usize> {
     order.into_iter().map(|(_, _, number)| number).collect()
 }
 
-/// Sorts the items by their keys; equal keys keep their order.
+/// Sorts the items by key. The sort is stable.
 pub fn sorted<T>(items: Vec<T>, key: impl Fn(&T) -> (u64, u64)) -> Vec<T> {
     if items.is_sorted_by_key(&key) {
         return items;
@@ -22,15 +23,16 @@ pub fn sorted<T>(items: Vec<T>, key: impl Fn(&T) -> (u64, u64)) -> Vec<T> {
     picked(items, order)
 }
 
-/// Returns the items of these numbers, all of them different, in their order.
+/// Returns the items at the given distinct indices, in the order of the
+/// indices.
 pub fn picked<T>(items: Vec<T>, numbers: Vec<usize>) -> Vec<T> {
     let mut items: Vec<Option<T>> = items.into_iter().map(Some).collect();
     let taken = numbers.into_iter().map(|number| items[number].take());
     taken.flatten().collect()
 }
 
-/// Returns a map of these pairs, of which the last one of a key counts.
-/// Collecting them would sort them first.
+/// Builds a map from these pairs; the last pair of a repeated key wins. Unlike
+/// `collect`, it does not sort the pairs first.
 pub fn map<K: Ord, V>(pairs: impl Iterator<Item = (K, V)>) -> BTreeMap<K, V> {
     let mut map = BTreeMap::new();
     for (key, value) in pairs {

@@ -1,22 +1,23 @@
-//! A tensor as encoders take it.
+//! A borrowed tensor, the input of every encoder.
 
 use crate::dtype::Dtype;
 
-/// The bytes of a tensor, and what is known of them.
+/// The bytes of a tensor, with its dtype and shape if they are known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TensorRef<'a> {
     /// The elements, little-endian and row-major.
     pub bytes: &'a [u8],
-    /// Element type; `None` for bytes without a structure.
+    /// The element type, or `None` for bytes without a structure.
     pub dtype: Option<Dtype>,
-    /// Shape, outermost dimension first; empty for a scalar, and where it is
-    /// not known.
+    /// The shape, outermost dimension first. Empty for a scalar and for an
+    /// unknown shape.
     pub shape: &'a [u64],
 }
 
-/// Returns the number of elements of a tensor of this shape; `None` if 64 bits cannot
-/// count them. A dimension of 0 makes it 0, however large the others are.
+/// Returns the number of elements of a tensor of this shape, or `None` if it
+/// does not fit in 64 bits. With a dimension of 0 it is 0, however large the
+/// other dimensions are.
 #[must_use]
 pub fn element_count(shape: &[u64]) -> Option<u64> {
     if shape.contains(&0) {
@@ -28,8 +29,8 @@ pub fn element_count(shape: &[u64]) -> Option<u64> {
 }
 
 impl<'a> TensorRef<'a> {
-    /// Describes a tensor of that type and shape. An encoder is guided by them
-    /// and never relies on them.
+    /// Creates a tensor of the given dtype and shape. Encoders use them as
+    /// hints and produce a decodable frame even if they are wrong.
     #[must_use]
     pub fn new(bytes: &'a [u8], dtype: Dtype, shape: &'a [u64]) -> Self {
         Self {
@@ -39,8 +40,8 @@ impl<'a> TensorRef<'a> {
         }
     }
 
-    /// Describes bytes of which only the type of their elements is known, or
-    /// not even that.
+    /// Creates a tensor of unknown shape, and of unknown dtype if `dtype` is
+    /// `None`.
     #[must_use]
     pub fn flat(bytes: &'a [u8], dtype: Option<Dtype>) -> Self {
         Self {
@@ -50,7 +51,7 @@ impl<'a> TensorRef<'a> {
         }
     }
 
-    /// Returns other bytes of the same type and shape.
+    /// Replaces the bytes and leaves dtype and shape as they are.
     #[must_use]
     pub fn with_bytes<'b>(self, bytes: &'b [u8]) -> TensorRef<'b>
     where

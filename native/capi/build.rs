@@ -1,4 +1,4 @@
-//! The name by which programs find the shared library.
+//! Sets the soname (or install name) that programs use to find the shared library.
 
 use std::env;
 
@@ -6,8 +6,8 @@ fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     let system = env::var("CARGO_CFG_TARGET_OS").unwrap_or_default();
     let major = env::var("CARGO_PKG_VERSION_MAJOR").unwrap_or_default();
-    // rustc exports what has `no_mangle` here and nothing else, by a version
-    // script of its own next to which linkers take no second one.
+    // The exported symbols need no setting: rustc passes a version script that exports
+    // only the `no_mangle` functions, and linkers accept no second script.
     match &*system {
         "linux" | "android" | "freebsd" => {
             println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libzstn.so.{major}");

@@ -1,18 +1,18 @@
-//! An allocator for programs that decode models: that of the system, and for
-//! large buffers pages of 2 MiB instead of 4 KiB. Every page of such a buffer
-//! is touched once: a fault for each small one was a fifth of the time of
-//! unpacking, and half of that of loading a model into Python.
+//! An allocator for programs that decode models. It maps large buffers in pages of 2
+//! MiB instead of 4 KiB and leaves the rest to the system's allocator. Every page of
+//! such a buffer is touched once, and the page faults of 4 KiB pages took a fifth of
+//! the time of unpacking, and half the time of loading a model into Python.
 
-#![allow(unsafe_code)] // An allocator cannot be written without, nor the calls.
+#![allow(unsafe_code)] // `GlobalAlloc` and the system calls are unsafe.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::ptr;
 
 use libc::c_void;
 
-/// An allocator that maps large buffers by themselves, in huge pages where the
-/// system has some. It gives their memory back when they are freed. Smaller
-/// ones are those of the system's allocator.
+/// An allocator that maps each large buffer separately, in huge pages where the system
+/// has some, and returns its memory when it is freed. Smaller buffers come from the
+/// system's allocator.
 ///
 /// ```no_run
 /// #[global_allocator]
@@ -22,44 +22,48 @@ use libc::c_void;
 pub struct HugePageAllocator;
 
 const HUGE_PAGE_BYTES: usize = 2 << 20;
-/// A multiple of every page size that Linux has.
+/// A multiple of every page size that Linux supports.
 const PAGE_BYTES: usize = 64 << 10;
 const MIN_PAGE_BYTES: usize = 4 << 10;
-/// Length from which buffers are mapped: shorter ones have no huge page.
+/// The length from which buffers are mapped: shorter ones do not fill a huge page.
 const MIN_BYTES: usize = HUGE_PAGE_BYTES;
 
-/// Makes the system's allocator retain what is freed of smaller buffers for the
-/// next allocation, where it can be set to, in this whole process. Blocks come
-/// and go by the thousand: their pages were a tenth of the time of packing.
+/// Makes the system's allocator retain the freed memory of smaller buffers for the next
+/// allocations of the whole process, if it supports this. Packing allocates and frees
+/// thousands of blocks, and mapping their pages afresh took a tenth of its time.
 #[cfg(target_env = "gnu")]
 pub fn retain_freed() {
-    /// Freed memory that each thread may retain.
+    /// The amount of freed memory that an arena of the allocator may retain; usually
+    /// each thread has an arena.
     const RETAINED_BYTES: i32 = 32 << 20;
     let min_bytes = i32::try_from(MIN_BYTES).unwrap_or(i32::MAX);
-    // SAFETY: numbers for the allocator itself; one it refuses changes nothing.
+    // SAFETY: `mallopt` takes two integers and accesses no memory of this program. A
+    // value that it rejects changes nothing.
     unsafe {
         libc::mallopt(libc::M_MMAP_THRESHOLD, min_bytes);
         libc::mallopt(libc::M_TRIM_THRESHOLD, RETAINED_BYTES);
     }
 }
 
-/// Returns whether a buffer of this layout is a mapping of its own. It depends
-/// on nothing else, so that the same is found when it is freed.
+/// Returns whether a buffer of this layout is a mapping of its own. The answer depends
+/// on the layout alone, so `alloc` and `dealloc` agree about a buffer.
 fn is_mapped(layout: Layout) -> bool {
     layout.size() >= MIN_BYTES && layout.align() <= MIN_PAGE_BYTES
 }
 
-/// Maps zeroed memory that begins at a huge page; null if there is none.
+/// Maps zeroed memory that is aligned to a huge page; returns null if the system has no
+/// memory.
 fn map(len_bytes: usize) -> *mut u8 {
-    // Some kernels align by themselves and some do not: what lies around the
-    // aligned part is given back.
+    // Some kernels align such mappings by themselves and others do not: this maps too
+    // much and returns the memory around the aligned range.
     let Some(len_bytes) = len_bytes.checked_next_multiple_of(PAGE_BYTES) else {
         return ptr::null_mut();
     };
     let Some(with_slack) = len_bytes.checked_add(HUGE_PAGE_BYTES) else {
         return ptr::null_mut();
     };
-    // SAFETY: a new anonymous mapping, at an address that the system chooses.
+    // SAFETY: this creates a new anonymous mapping at an address that the system
+    // chooses, so it replaces no existing memory.
     let mapping = unsafe {
         libc::mmap(
             ptr::null_mut(),
@@ -82,14 +86,15 @@ fn map(len_bytes: usize) -> *mut u8 {
     buffer.cast()
 }
 
-/// Returns pages to the system. Nobody uses them any more.
+/// Returns pages to the system. The caller must not use them afterwards.
 fn unmap(start: *mut c_void, len_bytes: usize) {
     if len_bytes == 0 {
         return;
     }
-    // SAFETY: whole pages of a mapping made here, which is not used again. Where
-    // the system has no room to note that a mapping ends earlier, the addresses
-    // stay taken, but the memory is given back.
+    // SAFETY: the callers pass whole pages of a mapping that `map` or `remap` made and
+    // that no pointer uses afterwards. `munmap` fails if the kernel cannot record
+    // another mapping; the addresses then stay reserved, but `madvise` returns the
+    // memory.
     unsafe {
         if libc::munmap(start, len_bytes) != 0 {
             libc::madvise(start, len_bytes, libc::MADV_DONTNEED);
@@ -97,16 +102,17 @@ fn unmap(start: *mut c_void, len_bytes: usize) {
     }
 }
 
-/// Asks for huge pages, for the whole of a mapping: advice for a part would make
-/// two of it. Advice that is not taken costs nothing.
+/// Requests huge pages for a whole mapping: advice for part of a mapping would split it
+/// in two. Advice that the kernel ignores costs nothing.
 fn advise(start: *mut c_void, len_bytes: usize) {
-    // SAFETY: a mapping made here; the advice does not change what it holds.
+    // SAFETY: the range is a mapping made by `map` or `remap`, and `MADV_HUGEPAGE` does
+    // not change its contents.
     unsafe { libc::madvise(start, len_bytes, libc::MADV_HUGEPAGE) };
 }
 
-// SAFETY: a buffer is either mapped here or the system allocator's, by its
-// layout alone, and goes back to where it came from. A mapping is zeroed,
-// aligned to a page, and as long as asked for.
+// SAFETY: the layout alone determines whether a buffer is mapped here or comes from the
+// system's allocator, so each buffer is freed and resized by the allocator that made
+// it. A mapping is zeroed, aligned to a page and at least as long as the layout.
 unsafe impl GlobalAlloc for HugePageAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if is_mapped(layout) {
@@ -130,8 +136,9 @@ unsafe impl GlobalAlloc for HugePageAllocator {
     }
 
     unsafe fn realloc(&self, buffer: *mut u8, layout: Layout, len_bytes: usize) -> *mut u8 {
-        // SAFETY: the caller guarantees that the length is not too large for
-        // the alignment.
+        // SAFETY: the caller of `realloc` guarantees that the length, rounded up to the
+        // alignment, does not overflow `isize`. The alignment is taken from a valid
+        // layout.
         let new = unsafe { Layout::from_size_align_unchecked(len_bytes, layout.align()) };
         if !is_mapped(layout) && !is_mapped(new) {
             return unsafe { System.realloc(buffer, layout, len_bytes) };
@@ -144,7 +151,9 @@ unsafe impl GlobalAlloc for HugePageAllocator {
         }
         let moved = unsafe { self.alloc(new) };
         if !moved.is_null() {
-            // SAFETY: two buffers, both as long as the shorter one.
+            // SAFETY: `buffer` and `moved` are separate live allocations, and both have
+            // at least the shorter of the two lengths. `buffer` was allocated with
+            // `layout`.
             unsafe {
                 ptr::copy_nonoverlapping(buffer, moved, layout.size().min(len_bytes));
                 self.dealloc(buffer, layout);
@@ -154,15 +163,16 @@ unsafe impl GlobalAlloc for HugePageAllocator {
     }
 }
 
-/// Resizes a mapping, and moves it if necessary. Returns null if that fails; the
-/// mapping then stays as it is.
+/// Resizes a mapping and moves it if necessary. Returns null if that fails; the mapping
+/// is then unchanged.
 ///
 /// # Safety
-/// `buffer` is a mapping of `old_bytes` made here.
+/// `buffer` is a mapping of `old_bytes` bytes made by this module.
 unsafe fn remap(buffer: *mut u8, old_bytes: usize, new_bytes: usize) -> *mut u8 {
     let old_bytes = old_bytes.next_multiple_of(PAGE_BYTES);
     let pages_bytes = new_bytes.next_multiple_of(PAGE_BYTES);
-    // SAFETY: as the caller guarantees.
+    // SAFETY: the caller guarantees that `buffer` is a mapping of `old_bytes` bytes,
+    // which `map` and `remap` round up to `PAGE_BYTES` as above.
     let moved =
         unsafe { libc::mremap(buffer.cast(), old_bytes, pages_bytes, libc::MREMAP_MAYMOVE) };
     if moved == libc::MAP_FAILED {
@@ -182,12 +192,14 @@ mod tests {
         u8::try_from(position % 251).unwrap()
     }
 
-    /// Allocates `from` bytes, changes their length to `to`, and checks what
-    /// they hold.
+    /// Allocates `from` bytes, resizes them to `to`, and checks that the contents
+    /// survive.
     fn check(from: usize, to: usize, align: usize) {
         let layout = Layout::from_size_align(from, align).unwrap();
         let allocator = HugePageAllocator;
-        // SAFETY: lengths are not 0, and layouts those of the allocations.
+        // SAFETY: no length is 0, each call gets the layout of the live allocation, and
+        // the slices are as long as the allocation and are not used after it is
+        // resized.
         unsafe {
             let buffer = allocator.alloc_zeroed(layout);
             assert!(!buffer.is_null() && buffer.addr().is_multiple_of(align));
@@ -232,8 +244,9 @@ mod tests {
         let layout = Layout::from_size_align(2 * MIB + 1, 64).unwrap();
         let page = MIN_PAGE_BYTES;
         for shift in 0..2 * MIB / page {
-            // SAFETY: a mapping of its own, which shifts the next ones, and an
-            // allocation with its layout.
+            // SAFETY: the mapping `before`, which shifts the addresses of the next
+            // mappings, is used by nothing else. The allocation is used with its own
+            // layout, and `behind` is within its rounded length.
             unsafe {
                 let protection = libc::PROT_READ;
                 let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
@@ -253,7 +266,7 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_null() {
         let layout = Layout::from_size_align(isize::MAX as usize, 1).unwrap();
-        // SAFETY: the layout is valid.
+        // SAFETY: the layout is valid and its size is not 0.
         assert!(unsafe { HugePageAllocator.alloc(layout) }.is_null());
     }
 }

@@ -1,17 +1,17 @@
-//! Texts and sizes as people see them, the same in `serve` and on the command
-//! line.
+//! Escaping of untrusted text and formatting of sizes, shared by `serve` and the
+//! command line.
 //!
-//! The name of a tensor may hold anything: sequences that set the title of a
-//! window or hide what is next to them, a newline that forges another line of
-//! a table, marks that reverse the direction of writing.
+//! The name of a tensor may contain any characters: sequences that set a window's title
+//! or hide the text around them, a newline that forges another line of a table, or
+//! marks that reverse the writing direction.
 
 use std::borrow::Cow;
 use std::fmt::{self, Display, Write};
 
 pub use zstn_net::shown::{address, text as without_secrets};
 
-/// Displays its content on one line, with every character that
-/// [`is_unsafe`] as an escape sequence of Rust, like `\n` or `\u{1b}`.
+/// Displays its content on one line. Every character for which [`is_unsafe`] returns
+/// true is displayed as a Rust escape sequence, like `\n` or `\u{1b}`.
 #[derive(Debug)]
 pub struct Escaped<T>(pub T);
 
@@ -30,8 +30,7 @@ pub fn escaped(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Displays its content without the secrets of the addresses in it
-/// ([`without_secrets`]).
+/// Displays its content with the secrets in its addresses hidden ([`without_secrets`]).
 #[derive(Debug)]
 pub struct Shown<T>(pub T);
 
@@ -41,9 +40,9 @@ impl<T: Display> Display for Shown<T> {
     }
 }
 
-/// Returns whether a terminal or a page may act on the character instead of
-/// displaying it: control characters (C0, DEL, C1), line and paragraph
-/// separators, and marks that change the direction of the text around them.
+/// Returns whether a terminal or a web page may act on the character instead of
+/// displaying it: control characters (C0, DEL, C1), line and paragraph separators, and
+/// marks that change the writing direction of the text around them.
 #[must_use]
 pub fn is_unsafe(character: char) -> bool {
     character.is_control()
@@ -78,7 +77,7 @@ impl Write for Filter<'_, '_> {
     }
 }
 
-/// Returns a length like `90.9 MB`, with three digits at least. MB is 10^6
+/// Returns a length like `90.9 MB`, with three digits from 1 kB upwards. 1 MB is 10^6
 /// bytes.
 #[must_use]
 pub fn size(bytes: u64) -> String {

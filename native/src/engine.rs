@@ -33,7 +33,7 @@ use crate::{Error, Result};
 /// ```
 #[derive(Debug, Clone)]
 pub struct Engine {
-    /// `None` works on the calling thread.
+    /// If `None`, all work runs on the calling thread.
     pool: Option<Arc<ThreadPool>>,
 }
 
@@ -55,16 +55,16 @@ impl Engine {
         })
     }
 
-    /// Returns the most threads that an engine of this machine can have: eight per
-    /// core, or 16 if that is more. Threads beyond the cores make nothing faster, and
-    /// thousands of them keep a machine from making progress.
+    /// Returns the largest number of threads that an engine can have on this machine:
+    /// eight per core, or 16 if that is more. More threads than cores do not make
+    /// anything faster, and thousands of threads keep a machine from making progress.
     #[must_use]
     pub fn max_threads() -> usize {
         cores().saturating_mul(MAX_THREADS_PER_CORE).max(MIN_LIMIT)
     }
 
-    /// Returns a number of threads that a person or a program has given, for
-    /// [`Engine::new`].
+    /// Checks a number of threads that a person or a program requested, and returns it
+    /// for [`Engine::new`].
     ///
     /// # Errors
     /// [`Error::Usage`] for a negative number, and for more than
@@ -106,9 +106,9 @@ impl Engine {
     }
 }
 
-/// The most threads of an engine, for each core of the machine.
+/// The largest number of threads of an engine, for each core of the machine.
 const MAX_THREADS_PER_CORE: usize = 8;
-/// The most threads of an engine on a machine of few cores.
+/// The lower bound of [`Engine::max_threads`], for machines with few cores.
 const MIN_LIMIT: usize = 16;
 
 /// Returns the number of cores that this process may use.
@@ -128,20 +128,21 @@ impl Default for Engine {
 }
 
 thread_local! {
-    // Contexts hold the tables of a compression level, megabytes at the
-    // higher ones; making one per block would cost more than the block.
+    // A context holds the tables of a compression level, which take megabytes at the
+    // higher levels. Creating a context for each block would cost more than the block.
     static COMPRESS: RefCell<CCtx<'static>> = RefCell::new(CCtx::create());
     static DECOMPRESS: RefCell<DCtx<'static>> = RefCell::new(DCtx::create());
     static BUFFERS: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Buffers that a thread keeps, each as long as a block. More would be faster and
-/// would count against the memory that callers allow, by every thread's.
+/// The number of buffers that a thread retains, each up to the length of a block.
+/// Retaining more would be faster, but every thread's buffers count against the memory
+/// that callers allow.
 const KEPT_BUFFERS: usize = 1;
 const KEPT_BUFFER_BYTES: usize = 256 << 10;
 
-/// Longest input after which a context is kept. It grows with its inputs and
-/// with them only; after long ones a new one costs little.
+/// The longest input after which a context is retained. A context grows to the size of
+/// its inputs; after a long input, creating a new context costs comparatively little.
 const KEPT_FOR_BYTES: usize = 1 << 20;
 
 impl core_engine::Engine for Engine {
@@ -193,7 +194,8 @@ impl core_engine::Engine for Engine {
     {
         match &self.pool {
             Some(pool) if items.len() > 1 => {
-                // One item at a time: they differ in length by orders of magnitude.
+                // Each item is scheduled separately, because lengths differ by orders
+                // of magnitude.
                 pool.install(|| items.into_par_iter().with_max_len(1).map(job).collect())
             }
             _ => items.into_iter().map(job).collect(),
@@ -233,13 +235,14 @@ impl core_engine::PackEngine for Engine {
                 .expect("zstd has all the room it can need")
         });
         out.truncate(start + len);
-        // Many blocks may wait to be written.
+        // Many blocks may be waiting to be written.
         out.shrink_to_fit();
     }
 }
 
-/// 0 is the window of the level itself. It may not be over what readers take,
-/// and for long matches has to reach all the way back.
+/// Returns zstd's window log; 0 selects the default of the compression level. The
+/// window never exceeds the limit that readers accept; for long-distance matching, it
+/// covers the whole input up to that limit.
 fn window_log(len: usize, is_long: bool) -> u32 {
     if is_long || len as u64 > ZSTD_WINDOW_BYTES {
         len.next_power_of_two()

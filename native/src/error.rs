@@ -4,11 +4,11 @@ use std::path::Path;
 
 use crate::display::Shown;
 
-/// Result of everything in this crate that can fail.
+/// The result of every fallible operation in this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// An error of this crate. What it displays hides the secrets of addresses, also
-/// of those in texts of servers and libraries.
+/// An error of this crate. The displayed message hides the secrets in addresses,
+/// including addresses within texts from servers and libraries.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -20,32 +20,32 @@ pub enum Error {
         /// The reason.
         source: zstn_core::Error,
     },
-    /// Bytes are refused, and no file is involved.
+    /// Bytes in memory are refused; no file is involved.
     #[error(transparent)]
     Core(#[from] zstn_core::Error),
-    /// An operation of the system failed.
+    /// An operating system call failed.
     #[error("{}", Shown(format_args!("cannot {action}: {source}")))]
     Io {
         /// The attempted action, with the file's name.
         action: String,
-        /// The error of the system.
+        /// The error that the system reported.
         source: std::io::Error,
     },
-    /// A server answered with something else than the bytes asked for.
+    /// A server did not answer with the requested bytes.
     #[error("{}", Shown(format_args!("{url}: {detail}")))]
     Http {
-        /// Address asked.
+        /// The requested address.
         url: String,
         /// The problem, and what to do.
         detail: String,
-        /// Status of the answer, if that is the problem.
+        /// The HTTP status of the answer, if the status is the problem.
         status: Option<u16>,
     },
     /// A file, local or on a server, has changed since it was opened. No result
-    /// is made from bytes of both versions.
+    /// combines bytes of both versions.
     #[error("{}", Shown(format_args!("{name}: the file has changed since it was opened{detail}; open it again")))]
     Changed {
-        /// Path or address.
+        /// Path or address of the file.
         name: String,
         /// The evidence, beginning with a comma, or nothing.
         detail: String,
@@ -53,15 +53,15 @@ pub enum Error {
     /// Two files that should be equal are not.
     #[error("{}", Shown(detail))]
     Differs {
-        /// The first difference.
+        /// Describes the first difference.
         detail: String,
     },
     /// The output exists and may not be replaced.
     #[error("{}", Shown(format_args!("{} exists already{detail}", path.display())))]
     Exists {
-        /// Its path or address.
+        /// Path or address of the output.
         path: std::path::PathBuf,
-        /// What became of the result, beginning with a colon, or nothing.
+        /// The fate of the finished result, beginning with a colon, or nothing.
         detail: String,
     },
     /// A delta cannot be read without its base.
@@ -73,19 +73,19 @@ pub enum Error {
         detail: String,
     },
     /// A hub refuses a request.
-    #[cfg(feature = "manifest")]
     #[error(transparent)]
-    Hub(#[from] crate::hub::Refusal),
-    /// Whoever watches the work has ended it ([`Progress::check`](crate::Progress::check)).
+    Hub(Box<dyn std::error::Error + Send + Sync>),
+    /// The caller's progress callback has ended the work
+    /// ([`Progress::check`](crate::Progress::check)).
     #[error("the work was cancelled")]
     Cancelled,
-    /// The arguments do not make sense.
+    /// The arguments are invalid or contradict each other.
     #[error("{}", Shown(_0))]
     Usage(String),
 }
 
 impl Error {
-    /// Returns an I/O error while doing `action`, a verb phrase.
+    /// Returns an I/O error that occurred during `action`, a verb phrase.
     pub fn io(action: impl Into<String>, source: std::io::Error) -> Self {
         Self::Io {
             action: action.into(),
@@ -93,33 +93,38 @@ impl Error {
         }
     }
 
-    /// Returns whether the same work may succeed at another time: nothing is wrong
-    /// with the input.
-    pub(crate) fn may_pass(&self) -> bool {
+    /// Returns whether the same work may succeed when it is tried again, because
+    /// nothing is wrong with the input.
+    #[doc(hidden)]
+    pub fn may_pass(&self) -> bool {
         matches!(self, Self::Http { .. } | Self::Io { .. } | Self::Cancelled)
     }
 
-    pub(crate) fn exists(path: impl Into<std::path::PathBuf>) -> Self {
+    #[doc(hidden)]
+    pub fn exists(path: impl Into<std::path::PathBuf>) -> Self {
         Self::Exists {
             path: path.into(),
             detail: String::new(),
         }
     }
 
-    pub(crate) fn needs_base(name: impl std::fmt::Display) -> Self {
+    #[doc(hidden)]
+    pub fn needs_base(name: impl std::fmt::Display) -> Self {
         Self::NeedsBase {
             name: name.to_string(),
             detail: String::new(),
         }
     }
 
-    pub(crate) fn file(action: &str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
+    #[doc(hidden)]
+    pub fn file(action: &str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
         let action = format!("{action} {}", crate::output::shown(path).display());
         move |source| Self::Io { action, source }
     }
 
-    /// Names the file a refusal of the core is about.
-    pub(crate) fn place(place: impl std::fmt::Display) -> impl Fn(zstn_core::Error) -> Self {
+    /// Returns a function that attributes a core error to the file `place`.
+    #[doc(hidden)]
+    pub fn place(place: impl std::fmt::Display) -> impl Fn(zstn_core::Error) -> Self {
         let place = place.to_string();
         move |source| Self::Format {
             place: place.clone(),
@@ -127,18 +132,19 @@ impl Error {
         }
     }
 
-    /// Names the file that a refusal of the core is about; any other error names its
-    /// file already.
-    pub(crate) fn placed(self, place: impl std::fmt::Display) -> Self {
+    /// Attributes a core error to the file `place`. Any other error already names its
+    /// file.
+    #[doc(hidden)]
+    pub fn placed(self, place: impl std::fmt::Display) -> Self {
         match self {
             Self::Core(source) => Self::place(place)(source),
             other => other,
         }
     }
 
-    /// Returns a short name for the kind of error, for programs: `"io"`,
-    /// `"http"`, `"changed"`, `"differs"`, `"exists"`, `"needs_base"`, `"hub"`,
-    /// `"cancelled"`, `"usage"`, or that of the refusal ([`zstn_core::Error::code`]).
+    /// Returns a short name for the type of error, for programs: `"io"`, `"http"`,
+    /// `"changed"`, `"differs"`, `"exists"`, `"needs_base"`, `"hub"`, `"cancelled"`,
+    /// `"usage"`, or the code of the core error ([`zstn_core::Error::code`]).
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
@@ -149,14 +155,13 @@ impl Error {
             Self::Differs { .. } => "differs",
             Self::Exists { .. } => "exists",
             Self::NeedsBase { .. } => "needs_base",
-            #[cfg(feature = "manifest")]
             Self::Hub(_) => "hub",
             Self::Cancelled => "cancelled",
             Self::Usage(_) => "usage",
         }
     }
 
-    /// Returns the refusal of the core behind this error, if there is one.
+    /// Returns the core error that caused this one, if there is one.
     #[must_use]
     pub fn refusal(&self) -> Option<&zstn_core::Error> {
         match self {

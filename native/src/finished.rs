@@ -1,4 +1,5 @@
-//! A tensor that has been worked on, for those who watch.
+//! The description of a finished tensor that
+//! [`Progress::tensor`](crate::Progress::tensor) receives.
 
 use std::collections::HashMap;
 
@@ -16,23 +17,24 @@ use crate::Reader;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FinishedTensor<'a> {
-    /// Its name, which may hold anything.
+    /// Its name, which may contain any characters.
     pub name: &'a str,
-    /// Its dtype; `None` if the header of its file does not say it.
+    /// Its dtype; `None` if the header of its file does not list the tensor.
     pub dtype: Option<Dtype>,
     /// Its shape, outermost dimension first.
     pub shape: &'a [u64],
-    /// The way in which it is stored, for people: the family of its frame, the
-    /// transform and the codec of every plane. May hold the name of another tensor.
+    /// Describes for people how the tensor is stored: the family of its frame, the
+    /// transform and the codec of every plane. The text may contain the name of another
+    /// tensor.
     pub storage: String,
-    /// Length of the tensor.
+    /// Length of the tensor in bytes.
     pub original_bytes: u64,
-    /// Length of what is stored of it; 0 if that is shared with another tensor.
+    /// Length of its stored bytes; 0 if they are shared with another tensor.
     pub packed_bytes: u64,
 }
 
 impl<'a> FinishedTensor<'a> {
-    /// Describes a tensor of a header.
+    /// Describes a tensor that a safetensors header lists.
     pub(crate) fn new(tensor: &'a Tensor, storage: String, packed_bytes: u64) -> Self {
         Self {
             name: &tensor.name,
@@ -45,7 +47,7 @@ impl<'a> FinishedTensor<'a> {
     }
 }
 
-/// The tensors of a header by name, as far as it keeps the rules.
+/// The tensors of a safetensors header by name; empty if the header breaks the rules.
 pub(crate) struct Listed(HashMap<String, Tensor>);
 
 impl Listed {
@@ -56,7 +58,7 @@ impl Listed {
         Self(named.collect())
     }
 
-    /// Describes the tensor called `name`, of `original_bytes`.
+    /// Describes the tensor called `name`, which has `original_bytes` bytes.
     pub(crate) fn finished<'a>(
         &'a self,
         name: &'a str,
@@ -76,8 +78,7 @@ impl Listed {
     }
 }
 
-/// Describes a tensor that has been read from a model, by the format that it is
-/// stored in.
+/// Describes a tensor that was read from a model, with the name of its storage format.
 pub(crate) fn read<'a>(reader: &Reader, tensor: &'a model::Tensor) -> FinishedTensor<'a> {
     let model = reader.model();
     let storage = match tensor.alias_of {
@@ -97,7 +98,7 @@ pub(crate) fn read<'a>(reader: &Reader, tensor: &'a model::Tensor) -> FinishedTe
     }
 }
 
-/// Describes how the frame that begins `bytes` stores a tensor.
+/// Describes how the frame at the start of `bytes` stores a tensor.
 pub(crate) fn frame(bytes: &[u8]) -> String {
     match Frame::parse(bytes) {
         Ok(Frame::Z4ai(frame)) => {
@@ -108,7 +109,7 @@ pub(crate) fn frame(bytes: &[u8]) -> String {
     }
 }
 
-/// Describes a frame of planes that are stored by these methods.
+/// Describes a frame whose planes are stored by these methods.
 pub(crate) fn planes(transform: Transform, methods: impl Iterator<Item = Method>) -> String {
     let planes = methods.enumerate();
     let planes = planes.map(|(n, method)| format!("{} {}", transform.plane_name(n), method.name()));
@@ -127,7 +128,7 @@ pub(crate) fn record(kind: Kind, payload: &[u8]) -> String {
     }
 }
 
-/// Describes a tensor that is stored as that called `name`.
+/// Describes a tensor that shares the stored bytes of the tensor called `name`.
 pub(crate) fn alias(name: &str) -> String {
     format!("the bytes of {name}")
 }

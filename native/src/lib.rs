@@ -1,5 +1,5 @@
-//! zstn: packs AI model checkpoints without losing a bit, and reads single
-//! tensors out of the packed file, from disk or over HTTP.
+//! Packs AI model checkpoints without losing a bit, and reads single tensors out of the
+//! packed files, from disk or over HTTP.
 //!
 //! ```
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -20,25 +20,27 @@
 //! # }
 //! ```
 //!
-//! - [`pack`], [`unpack`], [`verify`] and [`convert()`] work on whole
-//!   checkpoints. Their [`Input`] is a path, an address, a folder or index of
-//!   shards, a [`Source`] or bytes in memory; what it is, they find out. Their
-//!   [`Sink`] is a path, an address or a writer. Output files appear under their
-//!   name only when they are complete.
-//! - [`family::choose`] finds the best base for a checkpoint among others, by small
-//!   signatures of them, which [`family::sketch`] makes.
+//! - [`pack`], [`unpack`], [`verify`] and [`convert()`] work on whole checkpoints.
+//!   Their [`Input`] is a path, an address, a folder or index of shards, a [`Source`]
+//!   or bytes in memory; they recognise the file format themselves. Their [`Sink`] is a
+//!   path, an address or a writer. An output file appears under its name only when it
+//!   is complete.
+//! - [`family::choose`] finds the best base for a checkpoint among several candidates.
+//!   It compares small signatures, which [`family::sketch`] computes.
 //! - [`Reader`] reads single tensors, or rows of them, and fetches little else.
-//!   [`SafetensorsView`] reads ranges of the file that a model amounts to.
+//!   [`SafetensorsView`] reads byte ranges of the safetensors file that a model
+//!   restores to.
 //! - [`compress`] and [`decompress`] code single buffers.
 //!
-//! The formats themselves live in [`zstn_core`], re-exported as [`core`]; this
-//! crate adds C zstd, a thread pool, files and the network. All calls block.
+//! The formats themselves live in [`zstn_core`], re-exported as [`core`]; this crate
+//! adds C zstd, a thread pool, files and the network. All calls block.
 
-// A print to a closed pipe panics; only the command line talks to people.
+// A print to a closed pipe panics. The library never prints: only the command line
+// writes to the terminal.
 #![deny(clippy::print_stderr, clippy::print_stdout)]
 
-/// The formats: what this crate's types and errors are made of, for programs
-/// that go below files.
+/// The formats, with the types and errors that this crate's API uses, for programs that
+/// work below the level of files.
 pub use zstn_core as core;
 
 #[cfg(target_os = "linux")]
@@ -48,23 +50,17 @@ mod catalog;
 mod container;
 pub mod convert;
 mod delta;
-// For `zstn serve` and the command line; not part of the API.
+// Public for `zstn serve` and the command line only; not part of the API.
 #[doc(hidden)]
 pub mod display;
 mod engine;
 mod error;
 pub mod family;
 mod finished;
-#[cfg(feature = "lfs")]
-pub mod lfs;
-#[cfg(any(feature = "lfs", feature = "manifest"))]
-mod lock;
 pub mod model_delta;
 mod output;
 mod pack;
 mod progress;
-#[cfg(any(feature = "lfs", feature = "manifest"))]
-pub mod proof;
 mod reader;
 mod report;
 mod safetensors_view;
@@ -75,18 +71,19 @@ mod unpack;
 mod verbs;
 mod verify;
 
-#[cfg(feature = "gateway")]
-pub mod gateway;
-#[cfg(feature = "manifest")]
-pub mod hub;
-#[cfg(feature = "manifest")]
-pub mod manifest;
-#[cfg(feature = "serve")]
-pub mod serve;
-#[cfg(feature = "manifest")]
-pub mod work;
-#[cfg(feature = "worker")]
-pub mod worker;
+/// Items that the crates of the command line, of servers and of hub tools share with this
+/// one. They are not part of the API: any release may change them.
+#[doc(hidden)]
+pub mod internals {
+    pub use crate::delta::MAX_BASES;
+    pub use crate::output::{Mode, Staging, temporary};
+    pub use crate::progress::Unpublished;
+    pub use crate::shards::{Shards, packed_index_of, unpacked_index, unpacked_index_of};
+    pub use crate::source::{
+        PLAIN, Transport, is_server, is_store, offline, put_watched, regular, store,
+    };
+    pub use crate::unpack::unpack_file;
+}
 
 pub use buffer::{compress, compress_delta, decompress, decompress_delta};
 pub use convert::{ConvertOptions, ConvertReport, convert};
@@ -94,7 +91,7 @@ pub use engine::Engine;
 pub use error::{Error, Result};
 pub use finished::FinishedTensor;
 pub use output::{Output, Sink, on_warning, remove_unfinished};
-// For the bindings of Python, which cannot stop a thread that waits.
+// The Python bindings need this: they cannot stop a thread that is blocked.
 #[doc(hidden)]
 pub use output::remove_unfinished_of;
 pub use pack::PackOptions;

@@ -1,25 +1,26 @@
-//! Watching work.
+//! The callbacks through which a caller watches and cancels work.
 
 use crate::{FinishedTensor, Result};
 
-/// Watches work on a checkpoint. Its methods may be called from any thread; `()`
-/// ignores all of them.
+/// Watches work on a checkpoint. Its methods may be called from any thread; the
+/// implementation for `()` ignores all calls.
 ///
-/// One call of a verb is one phase or two: where a packed base is restored
-/// first, [`Progress::phase`] says so, and says when the work itself begins.
+/// Packing, unpacking, verifying and converting consist of one phase or two: if a
+/// packed base has to be restored first, [`Progress::phase`] reports that, and reports
+/// when the main work begins.
 pub trait Progress: Sync {
-    /// Called when work on `len_bytes` bytes of original data begins, and again
-    /// if it turns out to be more.
+    /// Called when work on `len_bytes` bytes of original data begins, and again if the
+    /// total turns out to be larger.
     fn begin(&self, len_bytes: u64);
-    /// Called when `len_bytes` more of them are done.
+    /// Called when `len_bytes` more bytes of original data are finished.
     fn advance(&self, len_bytes: u64);
-    /// Called while a file is fetched that the work needs, with the bytes that
-    /// are here and, if known, its length.
+    /// Called while a file that the work requires is being downloaded, with the number
+    /// of bytes received and the length of the file if it is known.
     fn fetching(&self, so_far_bytes: u64, len_bytes: Option<u64>) {
         let _ = (so_far_bytes, len_bytes);
     }
-    /// Returns whether [`Progress::tensor`] is to be called: to find out how a tensor is
-    /// stored takes a little time. By default it is not.
+    /// Returns whether [`Progress::tensor`] should be called: determining how a tensor
+    /// is stored takes a little time. The default is false.
     fn wants_tensors(&self) -> bool {
         false
     }
@@ -27,22 +28,23 @@ pub trait Progress: Sync {
     fn tensor(&self, tensor: &FinishedTensor<'_>) {
         let _ = tensor;
     }
-    /// Called when a phase begins; what follows counts from 0.
+    /// Called when a phase begins; the counts of the following calls start at 0.
     fn phase(&self, phase: Phase) {
         let _ = phase;
     }
-    /// Called now and then during work that [`Progress::advance`] does not count.
+    /// Called from time to time during work that [`Progress::advance`] does not count.
     ///
     /// # Errors
-    /// An error ends the work, which returns it; [`Error::Cancelled`](crate::Error::Cancelled)
-    /// is made for this. Nothing is published then.
+    /// An error ends the work, which returns it;
+    /// [`Error::Cancelled`](crate::Error::Cancelled) is meant for this. Nothing is
+    /// published in this case.
     fn check(&self) -> Result<()> {
         Ok(())
     }
-    /// Called once the result is complete, right before it appears: before a file or a
-    /// folder gets its name, an upload is completed, or the last bytes are sent to a web
-    /// server. No other method is called after it. It is not called for a writer, which
-    /// has received its bytes already.
+    /// Called once when the result is complete, right before it appears: before a file
+    /// or a folder gets its name, an upload is completed, or the last bytes are sent to
+    /// a web server. No other method is called afterwards. It is not called for a
+    /// writer, which has already received its bytes.
     ///
     /// # Errors
     /// An error ends the work, which returns it, and the result does not appear.
@@ -51,9 +53,9 @@ pub trait Progress: Sync {
     }
 }
 
-/// Watches work on a file that no other process sees: passes on everything but
-/// [`Progress::publishing`].
-pub(crate) struct Unpublished<'a>(pub(crate) &'a dyn Progress);
+/// Watches work on a temporary file that no other process sees: forwards every call
+/// except [`Progress::publishing`].
+pub struct Unpublished<'a>(pub &'a dyn Progress);
 
 impl Progress for Unpublished<'_> {
     fn begin(&self, len_bytes: u64) {
@@ -91,7 +93,7 @@ impl Progress for Unpublished<'_> {
 pub enum Phase {
     /// A packed base is restored into a temporary file.
     RestoreBase,
-    /// The work that was asked for.
+    /// The requested work.
     Main,
 }
 

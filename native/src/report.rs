@@ -4,13 +4,13 @@ use std::path::PathBuf;
 
 use zstn_core::catalog::Kind;
 
-/// The result of packing: one file, or one for every shard of a checkpoint.
+/// The result of packing: a single file, or one file for every shard of a checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PackReport {
-    /// The files that were packed, in the order of their names.
+    /// The files that were packed, sorted by name.
     pub files: Vec<PackedFile>,
-    /// Everything else in the folder that was made, if it is one.
+    /// The other files of the output folder, if the result is a folder.
     pub folder: Option<FolderReport>,
 }
 
@@ -18,9 +18,10 @@ pub struct PackReport {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Uploaded {
-    /// Parts that the object was sent in; 0 if it was sent as a whole.
+    /// The number of parts in which the object was sent; 0 if it was sent in one
+    /// request.
     pub parts: u64,
-    /// Parts among them that an earlier attempt, which was cut off, had sent.
+    /// The number of parts that an earlier, interrupted attempt had already sent.
     pub parts_reused: u64,
 }
 
@@ -28,78 +29,78 @@ pub struct Uploaded {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PackedFile {
-    /// Its path relative to the folder, or for a single file the name of the
-    /// input.
+    /// Path of the input relative to the folder, or the name of the input if it is a
+    /// single file.
     pub input: String,
-    /// Path of the packed file, relative to the folder if there is one, or its
-    /// address. `None` for a writer.
+    /// Path of the packed file, relative to the folder if there is one, or its address.
+    /// `None` if the output was a writer.
     pub output: Option<PathBuf>,
-    /// Length of the safetensors file.
+    /// Length of the safetensors file in bytes.
     pub original_bytes: u64,
-    /// Length of the packed file.
+    /// Length of the packed file in bytes.
     pub packed_bytes: u64,
     /// Number of tensors in the file.
     pub tensors: usize,
-    /// The storage of its tensors.
+    /// How its tensors are stored.
     pub storage: Storage,
-    /// Its upload, if it went to an object store.
+    /// Its upload, if the output was an object store.
     pub upload: Option<Uploaded>,
 }
 
-/// The storage of the tensors of a packed file.
+/// How the tensors of a packed file are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Storage {
     /// A container with an index, from which single tensors can be read.
     #[non_exhaustive]
     Indexed {
-        /// Tensors stored as references to others with the same bytes.
+        /// The number of tensors that are stored as references to tensors with the same
+        /// bytes.
         aliased: usize,
     },
     /// One frame for all data, because the file breaks the safetensors rules. It can be
     /// restored; single tensors cannot be read.
     SingleFrame,
-    /// The difference from a base.
+    /// The delta from a base.
     #[non_exhaustive]
     Delta {
-        /// Tensors equal to those of the base.
+        /// The number of tensors that equal the tensors of the base.
         copied: usize,
-        /// Tensors stored as a difference.
+        /// The number of tensors that are stored as a delta.
         differing: usize,
-        /// Tensors stored by themselves: the base has none of that name, dtype
-        /// and length, or the difference would be larger.
+        /// The number of tensors that are stored in full, because the base has none of
+        /// that name, dtype and length or because the delta would be larger.
         whole: usize,
     },
 }
 
-/// The rest of a folder that was made, without the files that were worked on.
+/// The contents of an output folder apart from the files that were packed or unpacked.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct FolderReport {
-    /// Name of its index, if it has one.
+    /// Name of the folder's shard index, if it has one.
     pub index: Option<String>,
-    /// Files that were copied as they are.
+    /// Files that were copied unchanged.
     pub copied: Vec<PathBuf>,
-    /// Length of these files.
+    /// Total length of the copied files in bytes.
     pub copied_bytes: u64,
-    /// Those of them that have the name of a checkpoint or of an index and could not
-    /// be packed, with the reason.
+    /// The copied files that are named like a checkpoint or an index but could not be
+    /// packed, with the reason.
     pub not_packed: Vec<(PathBuf, String)>,
-    /// Tensors that an index lists and that are not in the file that it names.
+    /// Tensors that an index lists but that are missing from the file it names.
     pub missing_tensors: Vec<String>,
-    /// Entries of the input's folder that were not copied: the history of a
-    /// repository (`.git`), links to folders, and what is neither a file nor a
-    /// folder.
+    /// Entries of the input folder that were not copied: a repository's history
+    /// (`.git`), links to folders, and entries that are neither files nor folders.
     pub left_out: Vec<PathBuf>,
 }
 
-/// The result of unpacking: one file, or one for every shard of a checkpoint.
+/// The result of unpacking: a single file, or one file for every shard of a checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UnpackReport {
-    /// The files that were restored, in the order of their names.
+    /// The files that were restored, sorted by name.
     pub files: Vec<UnpackedFile>,
-    /// Everything else in the folder that was made, if it is one.
+    /// The other files of the output folder, if the result is a folder.
     pub folder: Option<FolderReport>,
 }
 
@@ -107,65 +108,66 @@ pub struct UnpackReport {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UnpackedFile {
-    /// Path of the packed file relative to the folder, or for a single file the
-    /// name of the input.
+    /// Path of the packed file relative to the folder, or the name of the input if it
+    /// is a single file.
     pub input: String,
     /// Path of the restored file, relative to the folder if there is one, or its
-    /// address. `None` for a writer.
+    /// address. `None` if the output was a writer.
     pub output: Option<PathBuf>,
-    /// Length of the packed file.
+    /// Length of the packed file in bytes.
     pub packed_bytes: u64,
-    /// Length of the restored file.
+    /// Length of the restored file in bytes.
     pub original_bytes: u64,
-    /// Its upload, if it went to an object store.
+    /// Its upload, if the output was an object store.
     pub upload: Option<Uploaded>,
 }
 
-/// The result of verifying: one file, one for every shard of a packed
-/// checkpoint, or a model of another kind as a whole.
+/// The result of verifying a single file, every shard of a packed checkpoint, or a
+/// model in another format as a whole.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct VerifyReport {
-    /// The files that were verified, in the order of their names.
+    /// The files that were verified, sorted by name.
     pub files: Vec<VerifiedFile>,
-    /// Whether all tensors were compared with those of an original.
+    /// True if all tensors were compared with the tensors of an original.
     pub compared: bool,
-    /// Whether every byte of every file was compared with the original, and is the
-    /// same.
+    /// True if every byte of every file was compared with the original and equals it.
     pub identical: bool,
-    /// Number of tensors that the index of a checkpoint in several files names and
-    /// that were found in their files.
+    /// The number of tensors that the index of a sharded checkpoint names and that were
+    /// found in their files.
     pub indexed_tensors: usize,
-    /// Tensors that the index names and that are not in their files.
+    /// Tensors that the index names but that are missing from their files.
     pub missing_tensors: Vec<String>,
-    /// Entries of the folder that were not checked: files that are copied as they are
-    /// have no checksums, so that only an original shows a change.
+    /// Entries of the folder that were not checked: files that are copied unchanged
+    /// have no checksums, so only a comparison with the original can detect a change.
     pub unchecked_files: Vec<PathBuf>,
 }
 
-/// A file that was verified, or a model in files of other kinds.
+/// A file that was verified, or a model in files of another format.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct VerifiedFile {
-    /// Its path relative to the folder, or the name of the input.
+    /// Its path relative to the folder, or the name of the input if it is a single
+    /// file.
     pub name: String,
-    /// The kind of file it is.
+    /// The format of the file.
     pub kind: Kind,
-    /// Length of the file or files.
+    /// Length of the file, or of all files of the model, in bytes.
     pub packed_bytes: u64,
-    /// Length of the file it restores; where there is none, of its tensors.
+    /// Length in bytes of the file that it restores, or of its tensors if it restores
+    /// no file.
     pub original_bytes: u64,
     /// Number of frames, records or tensors that were decoded.
     pub frames: usize,
-    /// Whether every byte was compared with digests that the file holds.
+    /// True if every byte was compared with digests stored in the file.
     pub has_digests: bool,
-    /// Largest distance from the original of an element that was stored
-    /// lossily, within what the file promises. `None` if nothing was lossy, or
-    /// nothing compared.
+    /// The largest error of a lossily stored element compared with the original, within
+    /// the bound that the file states. `None` if no element was stored lossily, or no
+    /// element was compared.
     pub max_error: Option<f64>,
 }
 
-/// Adds up a field of all files.
+/// Defines methods that add up a field over all files.
 macro_rules! sum {
     ($($(#[$doc:meta])* $field:ident: $type:ty),*) => {$(
         $(#[$doc])*
@@ -178,9 +180,9 @@ macro_rules! sum {
 
 impl PackReport {
     sum! {
-        /// Returns the length of all safetensors files.
+        /// Returns the total length of the safetensors files in bytes.
         original_bytes: u64,
-        /// Returns the length of all packed files.
+        /// Returns the total length of the packed files in bytes.
         packed_bytes: u64,
         /// Returns the number of tensors in all files.
         tensors: usize
@@ -189,24 +191,24 @@ impl PackReport {
 
 impl UnpackReport {
     sum! {
-        /// Returns the length of all packed files.
+        /// Returns the total length of the packed files in bytes.
         packed_bytes: u64,
-        /// Returns the length of all restored files.
+        /// Returns the total length of the restored files in bytes.
         original_bytes: u64
     }
 }
 
 impl VerifyReport {
     sum! {
-        /// Returns the length of all files that were verified.
+        /// Returns the total length of the verified files in bytes.
         packed_bytes: u64,
-        /// Returns the length of all files they restore.
+        /// Returns the total length of the files that they restore, in bytes.
         original_bytes: u64,
         /// Returns the number of frames, records or tensors that were decoded.
         frames: usize
     }
 
-    /// Returns whether every byte was compared with digests in the files.
+    /// Returns whether every byte was compared with digests stored in the files.
     #[must_use]
     pub fn has_digests(&self) -> bool {
         self.files.iter().all(|file| file.has_digests)

@@ -1,14 +1,14 @@
-//! Names that a person may have meant. The npm package suggests the same ones.
+//! Suggests names that a user may have meant. The npm package suggests the same names.
 
-/// More names than anyone reads in an error message.
+/// An error message lists at most this many names.
 const MAX_SUGGESTIONS: usize = 3;
 
-/// Comparing takes time proportional to the square of the length; what is
-/// beyond this many characters is not compared.
+/// Comparing two names takes time proportional to the square of their length;
+/// characters beyond this position are ignored.
 const MAX_COMPARED_CHARS: usize = 200;
 
-/// Returns the end of an error message that suggests the names most like
-/// `wanted`; empty if none is like it.
+/// Returns the end of an error message that suggests the names most similar to
+/// `wanted`; empty if no name is similar.
 pub fn hint<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> String {
     let matches = close_matches(wanted, names);
     if matches.is_empty() {
@@ -18,8 +18,8 @@ pub fn hint<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> String {
     format!("; did you mean {}?", quoted.join(" or "))
 }
 
-/// Returns the names most like `wanted`, best first; only those that are
-/// really like it.
+/// Returns the names most similar to `wanted`, best first, and only names within the
+/// allowed distance.
 fn close_matches<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     let target = compared(wanted);
     let mut best: Vec<(usize, usize, &str)> = Vec::new();
@@ -30,7 +30,8 @@ fn close_matches<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> Vec<
         if let Some((distance, ..)) = best.get(MAX_SUGGESTIONS - 1) {
             allowed = allowed.min(*distance);
         }
-        // A part of a name ("wte" for "transformer.wte.weight") counts as near.
+        // A name that contains the whole target ("wte" in "transformer.wte.weight")
+        // counts as near.
         let is_contained =
             target.len() >= 3 && candidate.windows(target.len()).any(|part| part == target);
         let distance = match is_contained {
@@ -47,14 +48,14 @@ fn close_matches<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> Vec<
     best.into_iter().map(|(.., name)| name).collect()
 }
 
-/// The characters of a name that count, in lower case.
+/// Returns the characters of a name that are compared, in lower case.
 fn compared(name: &str) -> Vec<char> {
     let lower = name.chars().flat_map(char::to_lowercase);
     lower.take(MAX_COMPARED_CHARS).collect()
 }
 
-/// Returns the Levenshtein distance, computed row by row; `None` if it is
-/// above `allowed`, mostly without computing all rows.
+/// Returns the Levenshtein distance, computed row by row; `None` if it exceeds
+/// `allowed`, in most cases without computing all rows.
 fn edit_distance(a: &[char], b: &[char], allowed: usize) -> Option<usize> {
     if a.len().abs_diff(b.len()) > allowed {
         return None;
@@ -70,7 +71,7 @@ fn edit_distance(a: &[char], b: &[char], allowed: usize) -> Option<usize> {
             row[j + 1] = substituted.min(diagonal + 1).min(row[j] + 1);
             least = least.min(row[j + 1]);
         }
-        // Distances never become smaller from row to row.
+        // The minimum of a row never decreases from row to row.
         if least > allowed {
             return None;
         }

@@ -1,4 +1,4 @@
-//! A ZSTN container back to the file it was packed from, byte for byte.
+//! Restores the file that a ZSTN container was packed from, byte for byte.
 
 use std::ops::Range;
 
@@ -7,10 +7,10 @@ use crate::report::UnpackedFile;
 use crate::source::{Local, Source};
 use crate::{Engine, Output, Progress, Result};
 
-/// Restores the file that `input` was packed from. Before the output gets its name,
-/// everything that `verify` compares is compared: header, frames, tensors,
-/// statistics, block tables and the SHA-256 of the whole.
-pub(crate) fn unpack_file(
+/// Restores the file that `input` was packed from. The output gets its name only after
+/// everything that `verify` compares has been compared: header, frames, tensors,
+/// statistics, block tables and the SHA-256 of the whole file.
+pub fn unpack_file(
     engine: &Engine,
     input: &Local,
     output: Output,
@@ -19,7 +19,8 @@ pub(crate) fn unpack_file(
 ) -> Result<UnpackedFile> {
     output.check_inputs(&[input])?;
     let restored = restore(engine, input, &output, memory_bytes, progress);
-    // Whatever else went wrong may come of the change.
+    // If the input has changed, the change is reported: it may have caused any other
+    // error.
     finish(
         input,
         output,
@@ -28,7 +29,8 @@ pub(crate) fn unpack_file(
     )
 }
 
-/// Gives a file its name if it was restored, to that number of bytes.
+/// Publishes the output if `restored` is the number of restored bytes; otherwise
+/// abandons the output and returns the error.
 pub(crate) fn finish(
     input: &Local,
     mut output: Output,
@@ -49,8 +51,9 @@ pub(crate) fn finish(
     })
 }
 
-/// Writes the original file and compares it; returns its length. Tensors of up
-/// to `memory_bytes` together are decoded at a time.
+/// Writes the original file, compares it with the stored digests and returns its
+/// length. The tensors that are decoded at the same time have up to `memory_bytes` in
+/// total.
 pub(crate) fn restore(
     engine: &Engine,
     input: &Local,
@@ -65,8 +68,8 @@ pub(crate) fn restore(
     Ok(container.original_len_bytes())
 }
 
-/// Begins a safetensors file of `len_bytes` with its header; returns where its
-/// data start.
+/// Begins a safetensors file of `len_bytes` bytes with its header; returns the offset
+/// at which its data start.
 pub(crate) fn begin(output: &Output, header: &[u8], len_bytes: u64) -> Result<u64> {
     output.reserve(len_bytes)?;
     output.write_at(&(header.len() as u64).to_le_bytes(), 0)?;

@@ -1,4 +1,5 @@
-//! Decoding everything without keeping it, and comparing with the original.
+//! Verifies packed files: decodes everything and compares it with the stored digests
+//! and with the original.
 
 use std::ops::Range;
 
@@ -10,9 +11,9 @@ use crate::report::VerifiedFile;
 use crate::source::{Local, Source};
 use crate::{Engine, Error, Output, Progress, Result};
 
-/// Decodes every frame of `input`; with `original`, compares every byte. An
-/// integrity section is compared with in any case. Without both, damage inside
-/// stored planes stays unseen.
+/// Decodes every frame of `input` and compares it with the file's integrity section, if
+/// it has one; with `original`, compares every byte. Without an integrity section and
+/// an original, damage inside stored planes stays undetected.
 pub fn verify_file(
     engine: &Engine,
     input: &Local,
@@ -24,7 +25,7 @@ pub fn verify_file(
     report
 }
 
-/// Whatever went wrong may come of a file that was written to meanwhile.
+/// Checks that no file was written to meanwhile, which may have caused any other error.
 fn check_unchanged(files: &[Option<&Local>]) -> Result<()> {
     let mut files = files.iter().flatten();
     files.try_for_each(|file| file.check_unchanged())
@@ -54,9 +55,8 @@ fn verify_container(
     })
 }
 
-/// Restores every tensor of the delta `input` against `base`; with
-/// `original`, compares every byte. A delta with a trailer is compared with its
-/// digests in any case.
+/// Restores every tensor of the delta `input` against `base` and compares it with the
+/// digests in the delta's trailer, if it has one; with `original`, compares every byte.
 pub fn verify_delta(
     engine: &Engine,
     input: &Local,
@@ -83,7 +83,7 @@ fn verify_records(
     let expected = Original::new(input, original, delta.header());
     expected.check_header(delta.original_len_bytes())?;
     if !delta.overlapping().is_empty() {
-        // Only the restored file shows whether tensors that share bytes agree.
+        // Tensors that share bytes can only be compared in the restored file.
         checked.restore(engine, &Output::temporary()?, memory_bytes, &())?;
     }
     checked.decode(engine, memory_bytes, progress, |span, bytes| {
@@ -100,7 +100,7 @@ fn verify_records(
     })
 }
 
-/// The original, if there is one to compare with.
+/// The original file, if there is one to compare with.
 struct Original<'a> {
     name: &'a str,
     original: Option<&'a Local>,

@@ -1,7 +1,8 @@
-"""One model on its way through everything that a hub uses: packed into a
-repository, loaded through the gateway, cloned with git-lfs, read in part from C.
+"""Follows one model through a hub: it is packed into a repository, loaded through the
+gateway, cloned with git-lfs, and read in part from C.
 
-`cargo xtask hub-demo` prepares the programs and runs this."""
+`cargo xtask hub-demo` prepares the programs and runs this script.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ def size(count: int) -> str:
 
 
 class Table:
-    """The steps of the story, with the bytes that moved for each."""
+    """Prints the steps of the demo with the number of bytes that each one transferred."""
 
     def __init__(self, original: int) -> None:
         self.original = original
@@ -86,7 +87,7 @@ class Story:
             sys.exit(f"{path} is not the original")
 
     def push(self, hub: StubHub) -> None:
-        """Packs the model into a repository, as it is sent."""
+        """Packs the model into a repository during the upload."""
         from huggingface_hub import HfApi
 
         HfApi(token="hf_secret").create_repo(REPOSITORY)
@@ -97,7 +98,7 @@ class Story:
         self.table.add("push to the hub", "hf zstn push", sent)
 
     def load(self, hub: StubHub) -> None:
-        """Loads it with programs that know nothing of packing."""
+        """Loads the model with programs that do not know about packing."""
         from huggingface_hub import hf_hub_download
         from safetensors import safe_open
 
@@ -121,7 +122,7 @@ class Story:
         self.table.add("load through the gateway", "huggingface_hub, safetensors", fetched)
 
     def clone(self) -> None:
-        """Keeps it in a git repository, and clones that."""
+        """Stores the model in a git repository, and clones the repository."""
         programs = self.folder / "programs"
         programs.mkdir()
         (programs / "git-lfs").symlink_to(self.options.git_lfs)
@@ -158,7 +159,8 @@ class Story:
         self.table.add("clone with git-lfs", "zstn lfs, its store in a folder", stored)
 
     def row(self, hub: StubHub) -> None:
-        """Reads one row of the largest tensor, from C, out of the repository."""
+        """Reads one row of the model's largest tensor from the repository, with a C
+        program."""
         from safetensors import safe_open
 
         with safe_open(self.model, "np") as file:
@@ -171,7 +173,7 @@ class Story:
         flags = self.run(
             "pkg-config", "--cflags", "--libs", "libzstn",
             PKG_CONFIG_PATH=str(prefix / "lib" / "pkgconfig"),
-            # The file says where it was installed from.
+            # libzstn.pc contains the path to which it was installed.
             PKG_CONFIG_ALLOW_SYSTEM_CFLAGS="1",
         )  # fmt: skip
         source = ROOT / "native" / "capi" / "examples" / "c" / "rows.c"

@@ -1,4 +1,4 @@
-"""Ray clusters of several nodes on this machine."""
+"""Starts Ray clusters with several nodes on this machine."""
 
 from __future__ import annotations
 
@@ -8,26 +8,27 @@ import time
 from pathlib import Path
 from typing import Any
 
-# Read when Ray is imported. Nobody else reaches a cluster of the tests.
+# Ray reads these variables when it is imported. A test cluster is not reachable from
+# other machines, so it needs no authentication.
 os.environ["RAY_AUTH_MODE"] = "disabled"
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-# Workers are idle between tests; starting them takes longer than keeping them.
+# Keeping idle workers between tests is faster than starting new ones.
 os.environ["RAY_DISABLE_IMPORT_WARNING"] = "1"
-# A node that was killed is noticed within seconds.
+# These settings let Ray detect a killed node within seconds.
 os.environ["RAY_health_check_period_ms"] = "1000"
 os.environ["RAY_health_check_timeout_ms"] = "2000"
 os.environ["RAY_health_check_failure_threshold"] = "3"
-# The machine of the tests may be full of other programs; their memory is not ours.
+# The machine may run other programs, whose memory must not count towards Ray's limit.
 os.environ["RAY_memory_monitor_refresh_ms"] = "0"
 
 from ray.cluster_utils import Cluster  # noqa: E402
 
-#: The least that Ray takes for its object store, which no test needs.
+#: Minimum size of Ray's object store, which no test uses.
 _OBJECTS_BYTES = 80 << 20
 
 
 class Nodes:
-    """A cluster whose head runs no tasks."""
+    """A cluster whose head node runs no tasks."""
 
     def __init__(self) -> None:
         head = {"num_cpus": 0, "include_dashboard": False, "object_store_memory": _OBJECTS_BYTES}
@@ -39,7 +40,7 @@ class Nodes:
         return self._cluster.address
 
     def add(self, cpus: int, memory_bytes: int = 1 << 30, **resources: float) -> Any:
-        """Adds a node, and waits until it is there."""
+        """Adds a node, and waits until it has joined."""
         node = self._cluster.add_node(
             num_cpus=cpus,
             memory=memory_bytes,
@@ -50,7 +51,7 @@ class Nodes:
         return node
 
     def kill(self, node: Any) -> None:
-        """Ends a node as a power failure does."""
+        """Kills a node abruptly, like a power failure."""
         self._nodes.remove(node)
         self._cluster.remove_node(node, allow_graceful=False)
 
@@ -64,14 +65,14 @@ class Nodes:
 
 
 def kill_busy_worker() -> str:
-    """Kills a process of Ray that works on a task, among the descendants of this
-    process, and returns its title."""
+    """Kills a process of Ray that runs a task, among the descendants of this process.
+    Returns its title."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         for pid in _descendants(os.getpid()):
             title = _title(pid)
-            # Tasks are named after files. Others are idle, or agents of a node, which
-            # ends with its agents.
+            # Processes that run a task are named after its file. The others are idle
+            # workers or agents of a node, and a node ends with its agents.
             if title.startswith("ray::") and ".safetensors" in title:
                 os.kill(pid, signal.SIGKILL)
                 return title
@@ -83,7 +84,7 @@ def _descendants(pid: int) -> list[int]:
     children: dict[int, list[int]] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
-            # The name of a program may contain spaces and brackets.
+            # The name of the program may contain spaces and brackets.
             parent = int(path.read_text().rpartition(")")[2].split()[1])
         except OSError:
             continue

@@ -1,5 +1,6 @@
-"""The same job on one node, on two, and on processes without a cluster; what Ray adds
-to a file; and the simulation next to the runs."""
+"""Measures the same job on one node, on two nodes, and on processes without a cluster;
+the overhead that Ray adds per file; and the difference between simulation and
+reality."""
 
 from __future__ import annotations
 
@@ -20,12 +21,12 @@ from zstn.hub.simulation import Cluster, Failures, Settings, Store as StoreLimit
 from zstn.hub.simulation._measured import fit
 
 _COUNT = int(os.environ.get("ZSTN_HUB_JOB_FILES", "200"))
-#: Files that are packed before the clock starts: workers are processes, and the first
-#: task of each one imports the package.
+#: Number of files packed before the measurement. Workers are processes, and the first
+#: task of each worker imports the package.
 _WARM_UP = 8
 _MEMORY_BYTES = 2 << 30
 
-#: The measured time of a task contains its transfers, and nothing fails.
+#: The measured duration of a task includes its transfers, and no failures occur.
 _SETTINGS = Settings(
     store=StoreLimits(*[math.inf] * 4, latency=0.0, stream_bytes_per_second=math.inf),
     failures=Failures(node_hours=0, task=0),
@@ -49,7 +50,7 @@ def _measure(store: Store, folder: Path) -> None:
     lines = plan.read_text().splitlines()
     warm_up.write_text("\n".join(lines[:_WARM_UP]) + "\n")
 
-    # The cluster inherits the variables of the store.
+    # The cluster inherits the environment variables of the store.
     nodes = cluster.Nodes()
     try:
         runs = {}
@@ -95,8 +96,8 @@ def _packed(run: Ended) -> Sequence[dict[str, Any]]:
 
 
 def _overhead(run: Ended, processors: int) -> float:
-    """Returns the milliseconds of a processor that a file takes and that are not those
-    of its task."""
+    """Returns the processor time per file, in milliseconds, that is not spent in its
+    task."""
     tasks = _packed(run)
     idle = processors * run.summary["seconds"] - sum(task["seconds"] for task in tasks)
     return 1000 * idle / len(tasks)
@@ -105,7 +106,8 @@ def _overhead(run: Ended, processors: int) -> float:
 def _simulated(
     measured: Sequence[dict[str, Any]], files: Sequence[dict[str, Any]], nodes: int
 ) -> float:
-    """Returns the seconds of the simulated job, with tasks as long as those measured."""
+    """Returns the duration of the simulated job in seconds, with tasks as long as the
+    measured ones."""
     line = fit(measured)
     works = [
         Work(

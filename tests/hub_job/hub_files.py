@@ -1,5 +1,5 @@
-"""The files of a small hub, by a seed: families of base and fine-tunes, copies, and
-models without relatives."""
+"""Generates the files of a small hub from a seed: families of a base and fine-tunes,
+copies, and models without relatives."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import numpy as np
 
 import zstn.numpy
 
-#: Families, with the width of their matrices: lengths from 30 kB to 2 MB.
+#: The families, given by the width of their matrices, with files from 30 kB to 2 MB.
 _WIDTHS = (40, 48, 56, 64, 80, 96, 112, 144, 176, 208, 256, 320)
 _LAYERS = 4
 
 
 @dataclass(frozen=True)
 class HubFile:
-    """A file, with the name that it has in a listing."""
+    """A file and its name in a listing."""
 
     name: str
     content: bytes
@@ -30,8 +30,8 @@ class HubFile:
 
 
 def hub_files(count: int = 200, seed: int = 0) -> list[HubFile]:
-    """Returns so many files of twelve families, ordered by name. One in eight is a
-    copy of another, and one in ten has no relatives."""
+    """Returns `count` files in twelve families, ordered by name. About one in eight is
+    a copy of another file, and about one in ten has no relatives."""
     files = list(_files(count, seed))
     assert len({file.name for file in files}) == count
     return sorted(files, key=lambda file: file.name)
@@ -48,7 +48,7 @@ def _files(count: int, seed: int) -> Iterator[HubFile]:
         if number == 0:
             yield HubFile(name, contents[family])
         elif index % 8 == 5:
-            # A fork: all its bytes are those of another file.
+            # A fork, which has the same bytes as another file.
             yield HubFile(name, contents[int(random.integers(len(contents)))])
         elif index % 10 == 3:
             width = int(random.choice(_WIDTHS[:9]))
@@ -72,7 +72,7 @@ def _tensors(random: np.random.Generator, width: int) -> dict[str, np.ndarray]:
 def _tuned(
     random: np.random.Generator, base: dict[str, np.ndarray]
 ) -> dict[str, np.ndarray]:
-    """Returns a fine-tune: every matrix of some layers is changed a little."""
+    """Returns a fine-tune with small changes in about 60 % of the matrices."""
     tuned = dict(base)
     for name, values in base.items():
         if values.ndim == 2 and random.random() < 0.6:

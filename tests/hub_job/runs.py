@@ -1,4 +1,4 @@
-"""Commands of ``python -m zstn.hub`` as the tests start them."""
+"""Starts commands of ``python -m zstn.hub`` for the tests."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-#: Far longer than a job takes, so that a hang is a failure.
+#: Time limit of a run, much longer than a job takes, so that a hang is a failure.
 LIMIT_SECONDS = 600
-#: The folder in the store that plans list.
+#: The folder in the store whose files the plans list.
 SOURCE = "s3://originals/models"
 
 
 @dataclass
 class Ended:
-    """A run that has ended."""
+    """The output of a finished run."""
 
     status: int
     events: list[dict[str, Any]] = field(default_factory=list)
@@ -28,7 +28,7 @@ class Ended:
         return self.events[-1]
 
     def last(self) -> dict[str, dict[str, Any]]:
-        """The last event of each file."""
+        """The last event of each file, keyed by repository."""
         return {event["repo"]: event for event in self.events if event["event"] == "row"}
 
 
@@ -39,7 +39,7 @@ def hub(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def start(plan: Path, results: str, *arguments: str) -> subprocess.Popen[str]:
-    """Starts a run of a plan of `SOURCE`."""
+    """Starts a run of a plan for the files in `SOURCE`."""
     command = ["run", str(plan), "--from", SOURCE, "--to", results, "--json", *arguments]
     return subprocess.Popen(
         [sys.executable, "-m", "zstn.hub", *command], stdout=subprocess.PIPE, text=True
@@ -47,7 +47,7 @@ def start(plan: Path, results: str, *arguments: str) -> subprocess.Popen[str]:
 
 
 def finish(process: subprocess.Popen[str]) -> Ended:
-    """Waits for the end of a run."""
+    """Waits until a run has ended, and returns its output."""
     try:
         output, _ = process.communicate(timeout=LIMIT_SECONDS)
     finally:
@@ -56,5 +56,5 @@ def finish(process: subprocess.Popen[str]) -> Ended:
 
 
 def figure(text: str) -> None:
-    """Prints a line that `cargo xtask` shows."""
+    """Prints a figure in the form that `cargo xtask` displays."""
     print(f"figure: {text}")

@@ -1,5 +1,5 @@
-"""An S3 store for the tests: moto, and a proxy in front of it that counts what is
-read, and that can refuse requests for a while."""
+"""An S3 store for the tests: moto behind a proxy that counts the bytes read and can
+refuse requests for some time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from xml.etree import ElementTree
 
 _START_SECONDS = 120
 
-#: moto compares no signatures, but replaces nothing for strangers.
+#: moto does not verify signatures, but rejects anonymous requests to replace an object.
 _OWNER = (
     "AWS4-HMAC-SHA256 Credential=test/20260101/us-east-1/s3/aws4_request, "
     "SignedHeaders=host, Signature=0"
@@ -27,7 +27,7 @@ _OWNER = (
 
 
 class Store:
-    """A running store. Requests go through its proxy."""
+    """A running store, whose clients send their requests through the proxy."""
 
     def __init__(self, folder: Path) -> None:
         self._port = _free_port()
@@ -54,7 +54,7 @@ class Store:
         self._moto.wait()
 
     def environment(self) -> dict[str, str]:
-        """The variables by which clients find it."""
+        """The environment variables that direct clients to the store."""
         return {
             "AWS_ACCESS_KEY_ID": "test",
             "AWS_SECRET_ACCESS_KEY": "the-secret-key",
@@ -64,27 +64,27 @@ class Store:
         }
 
     def refuse_for(self, seconds: float) -> None:
-        """Answers every request with 503 for so long."""
+        """Answers every request with 503 for this duration."""
         self._proxy.refuse_until = time.monotonic() + seconds
 
     @property
     def refused(self) -> int:
-        """Requests that were answered with 503."""
+        """The number of requests that were answered with 503."""
         return self._proxy.counts["refused"]
 
     def read_bytes(self, bucket: str) -> int:
-        """Bytes of objects that clients have got out of a bucket."""
+        """The number of object bytes that clients have read from a bucket."""
         return self._proxy.counts[f"GET {bucket} bytes"]
 
     def requests(self) -> dict[str, int]:
-        """Numbers of requests by method."""
+        """The number of requests by method."""
         return {name: count for name, count in self._proxy.counts.items() if " " not in name}
 
     def entries(self, bucket: str) -> int:
-        """Entries of finished work that were written."""
+        """The number of entries for finished work that were written."""
         return self._proxy.counts[f"done in {bucket}"]
 
-    # Past the proxy.
+    # The following methods bypass the proxy.
 
     def make_bucket(self, bucket: str) -> None:
         self._request("PUT", f"/{bucket}")
@@ -111,7 +111,7 @@ class Store:
 
     def _request(self, method: str, path: str, content: bytes | None = None) -> bytes:
         url = f"http://127.0.0.1:{self._port}{path}"
-        # By default it would be a form, which moto parses instead of storing it.
+        # The default type is a form, which moto would parse instead of storing it.
         headers = {"Content-Type": "application/octet-stream", "Authorization": _OWNER}
         request = urllib.request.Request(url, content, headers, method=method)
         with urllib.request.urlopen(request, timeout=_START_SECONDS) as answer:
@@ -145,7 +145,7 @@ class _Proxy(ThreadingHTTPServer):
             self.counts[name] += amount
 
     def handle_error(self, *_: Any) -> None:
-        # A client that was killed.
+        # A killed client closes its connection, which is not an error.
         pass
 
 
@@ -175,7 +175,7 @@ class _Handler(BaseHTTPRequestHandler):
             answer = self._moto.getresponse()
             content = answer.read()
         except (OSError, http.client.HTTPException):
-            # A connection that moto has closed meanwhile.
+            # moto may have closed the connection in the meantime.
             self._moto.close()
             self._moto.request(self.command, self.path, body, headers)
             answer = self._moto.getresponse()
@@ -196,7 +196,7 @@ class _Handler(BaseHTTPRequestHandler):
             if name.lower() not in ("transfer-encoding", "connection", "content-length"):
                 self.send_header(name, value)
         length = next((value for name, value in headers if name.lower() == "content-length"), None)
-        # The answer to HEAD has the length of what it does not send.
+        # An answer to HEAD states the length of the omitted body.
         is_head = self.command == "HEAD"
         self.send_header("Content-Length", length if is_head and length else str(len(content)))
         self.end_headers()

@@ -1,5 +1,5 @@
-"""What processes of the cluster do in the tests of the executor: the path of a row
-says it."""
+"""The work that tasks perform in the tests of the executor, given by the path in the
+row."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from zstn.hub.job._task import Outcome, Task
 
 
 def work(values: dict[str, Any]) -> dict[str, Any]:
-    """Does what `zstn.hub.job._work.work` would do with a task that ends like that."""
+    """Takes the place of `zstn.hub.job._work.work`, and ends as the path of the task
+    states."""
     task = Task.from_dict(values)
     verb, _, argument = task.row["path"].partition(" ")
     if verb == "crash":
@@ -27,8 +28,8 @@ def work(values: dict[str, Any]) -> dict[str, Any]:
         started = Path(folder, task.key)
         started.touch()
         try:
-            # Like the packer, which looks for an interrupt ten times a second: Ray
-            # sends no signal, which would end a longer sleep.
+            # The packer also checks for an interrupt ten times a second. Ray sends no
+            # signal that would end a longer sleep.
             until = time.monotonic() + float(seconds)
             while time.monotonic() < until:
                 time.sleep(0.02)

@@ -1,4 +1,4 @@
-"""The executor on a cluster of Ray, with tasks that end in every way."""
+"""The executor on a Ray cluster, with tasks that end in every possible way."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import stub_work
 from zstn.hub.job._task import Limits, Outcome, Task
 from zstn.hub.job.executors.ray import SCRATCH, RayExecutor
 
-#: Far longer than anything here takes, so that a hang is a failure.
+#: Time limit of a wait, much longer than any step takes, so that a hang is a failure.
 _LIMIT = 120
 
 
@@ -49,7 +49,7 @@ def task(key: str, path: str, memory: int = 1 << 20, scratch: int = 0, threads: 
 
 
 def collect(executor: RayExecutor, count: int) -> dict[str, Outcome]:
-    """Waits for so many outcomes."""
+    """Waits for `count` outcomes, and returns them by key."""
     found: dict[str, Outcome] = {}
     deadline = time.monotonic() + _LIMIT
     while len(found) < count and time.monotonic() < deadline:
@@ -100,14 +100,14 @@ def test_the_capacity_is_that_of_live_nodes(nodes: cluster.Nodes, executor: RayE
     def held(tasks: list[Task]) -> list[bool]:
         return [any(node.holds(task) for node in executor.capacity()) for task in tasks]
 
-    # The head has memory, but runs nothing.
+    # The head node has memory, but runs no tasks.
     assert sorted(node.threads for node in executor.capacity()) == [2, 4]
     assert held(fits) == [True] * 3
     assert held(wide) == [False] * 2
     until(lambda: executor.slots() == 4 * 6, "the slots are not those of the nodes")
     assert RayExecutor(threads=2, work=stub_work.work).slots() == 4 * 3
     nodes.kill(first)
-    # A node that was killed is noticed after some seconds.
+    # Ray notices a killed node after some seconds.
     until(lambda: executor.slots() == 4 * 4, "the dead node still counts")
 
 
@@ -116,7 +116,7 @@ def test_memory_is_reserved(nodes: cluster.Nodes, executor: RayExecutor, tmp_pat
     for key in "abc":
         executor.submit(task(key, f"sleep 1 {tmp_path}", memory=140 << 20))
     wait_for(tmp_path / "b")
-    # The third one would fit by its processors.
+    # There are enough processors for the third task, but not enough memory.
     time.sleep(0.3)
     assert not (tmp_path / "c").exists()
     assert {outcome.state for outcome in collect(executor, 3).values()} == {"packed"}
@@ -130,7 +130,7 @@ def test_scratch_is_reserved_where_nodes_declare_it(
     fits, large = (task(key, "", scratch=size) for key, size in (("a", 3 * 10**9), ("b", 31 * 10**8)))
     capacity = executor.capacity()
     assert [sum(node.holds(one) for node in capacity) for one in (fits, large)] == [1, 0]
-    # Ray counts whole gigabytes above one.
+    # Above one gigabyte, Ray only counts whole gigabytes.
     for key, gigabytes in (("c", 1.7), ("d", 1.2)):
         executor.submit(task(key, f"sleep 1 {tmp_path}", scratch=int(gigabytes * 1e9)))
     executor.submit(task("e", "nothing", scratch=10**8))
@@ -196,7 +196,7 @@ def test_stopping_gives_everything_back(
 
 
 def test_without_ray_there_is_a_sentence() -> None:
-    # None in sys.modules is how Python marks a module that cannot be imported.
+    # Python marks modules that cannot be imported with None in sys.modules.
     program = (
         "import sys; sys.modules['ray'] = None\n"
         "from zstn.hub.job.executors.ray import open\n"

@@ -1,5 +1,5 @@
-"""A job on a cluster of two nodes while a worker and a node are killed and the store
-refuses requests: every file is packed once, and restored."""
+"""A job on a cluster of two nodes, during which a worker and a node are killed and the
+store refuses requests. Every file must be packed once and restored."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ def store(work: Path) -> Iterator[Store]:
 
 @pytest.fixture(scope="module")
 def nodes(store: Store) -> Iterator[cluster.Nodes]:
-    # After the store: workers get its variables from their nodes.
+    # The cluster starts after the store, because workers inherit its environment
+    # variables from their nodes.
     running = cluster.Nodes()
     yield running
     running.close()
@@ -78,13 +79,13 @@ def test_a_job_survives_its_machines(store: Store, nodes: cluster.Nodes, work: P
     rows = make_plan(plan)
     assert len(rows) == _COUNT + 1
     assert sum("bases" in row for row in rows) > _COUNT / 3
-    # Larger than the folder for temporary files of any node.
+    # The file exceeds the folder for temporary files of every node.
     huge = {"repo": "too/large", "revision": "main", "path": "m.safetensors", "size": 10**13}
     sha256 = "0" * 64
     key = _native.plan_key(sha256, "balanced", False, [])
     with plan.open("a") as lines:
         lines.write(json.dumps({**huge, "sha256": sha256, "key": key}) + "\n")
-    # Changed since it was listed.
+    # The file changes after it was listed.
     changed = next(row for row in rows if "bases" in row)
     original = next(file for file in files if file.sha256 == changed["sha256"])
     places = {row["repo"] for row in rows if row["sha256"] == changed["sha256"]}
@@ -98,7 +99,7 @@ def test_a_job_survives_its_machines(store: Store, nodes: cluster.Nodes, work: P
     assert kept is not lost
     began = time.monotonic()
     process = start(plan, _RESULTS, "--executor", "ray", "--address", nodes.address)
-    # While the store refuses everything, both nodes have a task that waits for it.
+    # While the store refuses every request, tasks on both nodes wait for it.
     until(lambda: store.entries("packed") >= _COUNT // 10, process)
     store.refuse_for(3)
     time.sleep(1)
@@ -123,13 +124,14 @@ def test_a_job_survives_its_machines(store: Store, nodes: cluster.Nodes, work: P
     assert summary["retry"] == summary["left"] == 0
     worked = {event["node"].rpartition("/")[0] for event in ended.events if event.get("node")}
     assert len(worked) == 2, "one node did everything"
-    # A task that ends while its node dies may still have sent its outcome.
+    # A task that was running when its node died may still have reported its outcome.
     assert summary["lost"] >= 1, "a worker and a node were killed"
     assert store.refused > 0
-    # Nobody did work twice but for those who were killed.
+    # Only tasks of killed processes are repeated, so every file ends as packed or
+    # refused.
     assert {event["state"] for event in last.values()} == {"packed", "refused"}
 
-    # The changed file comes back, and the rest is done on the node that is left.
+    # The original file is restored, and the remaining node completes the work.
     put(store, [file for file in files if file.sha256 == original.sha256])
     again = finish(start(plan, _RESULTS, "--executor", "ray", "--address", nodes.address, "--retry-failed"))
     assert again.status == 1
@@ -171,7 +173,7 @@ def test_new_files_are_the_only_work(store: Store, nodes: cluster.Nodes, work: P
     rows = make_plan(plan, "--known", str(work / "plan.jsonl"))
     planned = store.read_bytes("originals") - before
     length = sum(len(file.content) for file in new)
-    # Digests, headers and samples for sketches.
+    # Planning reads digests, headers and samples for sketches.
     assert length <= planned <= 4 * length
     assert len(rows) == _COUNT + 1 + 3
     before = store.read_bytes("originals")
@@ -188,7 +190,7 @@ def test_new_files_are_the_only_work(store: Store, nodes: cluster.Nodes, work: P
 
 def test_everything_is_restored(store: Store, work: Path) -> None:
     done = hub("restore", _RESULTS, "--plan", str(work / "plan2.jsonl"), "-o", str(work / "restored"))
-    # One file was broken before.
+    # The broken file cannot be restored.
     assert done.returncode == 1 and done.stderr.count("error: ") == 1, done.stderr
     for file in hub_files(_COUNT):
         assert (work / "restored" / file.name).read_bytes() == file.content, file.name

@@ -1,4 +1,4 @@
-"""Small safetensors files that pack as real ones do."""
+"""Creates small safetensors files that compress like real ones."""
 
 import json
 import random
@@ -6,7 +6,7 @@ import struct
 
 
 def write(path, seed, elements=20_000):
-    """Writes a bfloat16 matrix of normal values, and a few small tensors."""
+    """Writes a bfloat16 matrix of normally distributed values, and a few small tensors."""
     generator = random.Random(seed)
     values = [generator.gauss(0, 0.02) for _ in range(elements)]
     # bfloat16 is the upper half of binary32.
@@ -28,8 +28,8 @@ def write(path, seed, elements=20_000):
 
 
 def write_with_gap(path):
-    """Writes a file that breaks a rule of safetensors, bytes of no tensor, and is
-    packed as a whole."""
+    """Writes a file that has bytes outside all tensors, which safetensors does not
+    allow. Such a file is packed as a whole."""
     header = {"a": {"dtype": "U8", "shape": [9000], "data_offsets": [1000, 10_000]}}
     text = json.dumps(header).encode()
     path.write_bytes(struct.pack("<Q", len(text)) + text + bytes(10_000))

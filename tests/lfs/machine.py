@@ -1,4 +1,4 @@
-"""A person's machine: a home of its own, git, git-lfs and zstn."""
+"""A simulated user's machine: a separate home folder with git, git-lfs and zstn."""
 
 import hashlib
 import os
@@ -15,12 +15,12 @@ ROOT = Path(__file__).parents[2]
 ZSTN = Path(os.environ.get("ZSTN_BIN") or ROOT / "target" / "debug" / "zstn")
 GIT_LFS = Path(os.environ.get("ZSTN_GIT_LFS") or shutil.which("git-lfs") or "git-lfs")
 
-#: A guard against programs that wait for each other, not a limit that is tested.
+#: Time limit of a command, which only matters if programs wait for each other.
 LIMIT_SECONDS = 300
 
 
 class Machine:
-    """A home folder, and the environment of the programs that run there."""
+    """A home folder, and the environment of the programs that run with it."""
 
     def __init__(self, folder, variables=None):
         self.home = folder / "home"
@@ -48,7 +48,7 @@ class Machine:
         self.run(self.home, "git", "lfs", "install", "--skip-repo")
 
     def start(self, folder, *command, **variables):
-        """Starts a command in a process group of its own."""
+        """Starts a command in a separate process group."""
         return subprocess.Popen(
             [str(word) for word in command],
             cwd=folder,
@@ -60,7 +60,7 @@ class Machine:
         )
 
     def attempt(self, folder, *command, **variables):
-        """Runs a command; returns its exit status and what it printed."""
+        """Runs a command, and returns its exit status and output."""
         process = self.start(folder, *command, **variables)
         try:
             printed, _ = process.communicate(timeout=LIMIT_SECONDS)
@@ -69,7 +69,7 @@ class Machine:
         return process.returncode, printed.decode(errors="replace")
 
     def run(self, folder, *command, **variables):
-        """Runs a command that has to succeed; returns what it printed."""
+        """Runs a command that must succeed, and returns its output."""
         status, printed = self.attempt(folder, *command, **variables)
         if status != 0:
             raise AssertionError(f"{command} ended with {status}:\n{printed}")
@@ -77,7 +77,7 @@ class Machine:
 
 
 class Case(unittest.TestCase):
-    """A test with a folder, a machine, and a repository to push to."""
+    """A test case with a folder, a machine, and a repository to push to."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory(prefix="zstn-lfs-")
@@ -93,7 +93,8 @@ class Case(unittest.TestCase):
         return Machine(folder, variables)
 
     def new_repository(self, machine, name="work"):
-        """Makes a repository with the remote, whose large files are git-lfs's."""
+        """Creates a repository with the remote, and lets git-lfs manage its large
+        files."""
         folder = machine.home / name
         machine.run(machine.home, "git", "init", "--quiet", folder)
         machine.run(folder, "git", "remote", "add", "origin", self.remote)
@@ -119,7 +120,7 @@ class Case(unittest.TestCase):
 
 
 def digests(folder):
-    """Returns the SHA-256 of every file in a working tree."""
+    """Returns the SHA-256 of every file in a working tree, keyed by path."""
     return {
         path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in sorted(folder.rglob("*"))
@@ -128,15 +129,16 @@ def digests(folder):
 
 
 def objects(folder):
-    """Returns the objects below a folder: paths by their names."""
+    """Returns the paths of the objects below a folder, keyed by name."""
     files = (path for path in folder.rglob("*") if path.is_file())
     return {path.name: path for path in files if re.fullmatch("[0-9a-f]{64}", path.name)}
 
 
 def write_files(machine, folder):
-    """Writes files of every kind that an object can be; returns their digests.
+    """Writes files of every type that an object can have, and returns their digests.
 
-    Eleven checkpoints, so that git-lfs has more than it moves at a time."""
+    There are eleven checkpoints, more than git-lfs transfers concurrently.
+    """
     checkpoints.write_many(folder, 11)
     checkpoints.write(folder / "a name with spaces.safetensors", 12)
     machine.run(folder, "zstn", "pack", "--quiet", "m0.safetensors", "-o", "packed.bin")
@@ -144,11 +146,11 @@ def write_files(machine, folder):
     (folder / "noise.bin").write_bytes(checkpoints.noise(1_500_000))
     (folder / "empty.bin").write_bytes(b"")
     (folder / "letter.bin").write_bytes(b"x")
-    # Like what the store puts at the front of objects.
+    # The file begins like the envelope in which the store keeps some objects.
     (folder / "envelope.bin").write_bytes(b"ZLFS\x01\0\0\0rest")
     (folder / "magic.bin").write_bytes(b"ZSTN")
     checkpoints.write_with_gap(folder / "gap.safetensors")
-    # Begins like safetensors.
+    # The file begins like a safetensors file.
     truncated = (folder / "m2.safetensors").read_bytes()[:9000]
     (folder / "truncated.safetensors").write_bytes(truncated)
     return digests(folder)

@@ -1,4 +1,4 @@
-"""The servers that git-lfs and its agent talk to: Giftless, and moto for S3."""
+"""The servers with which git-lfs and its agent communicate: Giftless, and moto for S3."""
 
 import json
 import os
@@ -12,7 +12,8 @@ from machine import LIMIT_SECONDS
 
 MOTO = os.environ.get("ZSTN_MOTO_SERVER")
 
-#: Of both kinds: packed at rest, and the originals for other clients.
+#: Transfer adapters for objects stored packed, which also serve the originals to other
+#: clients.
 PACKED_AND_ORIGINAL = {
     "zstn": {"factory": "zstn.plugins.giftless:packed"},
     "basic": {"factory": "zstn.plugins.giftless:original"},
@@ -20,7 +21,7 @@ PACKED_AND_ORIGINAL = {
 
 
 class Server:
-    """A program that listens on a free port until the test ends."""
+    """A server on a free port that runs until the test ends."""
 
     def __init__(self, test, name, command, variables=None):
         self.port = _free_port()
@@ -56,7 +57,7 @@ class Server:
 
 
 class Giftless(Server):
-    """A git-lfs server with these transfer adapters on one folder."""
+    """A git-lfs server whose transfer adapters share one folder."""
 
     def __init__(self, test, adapters=None):
         self.folder = test.folder / "objects"
@@ -71,7 +72,7 @@ class Giftless(Server):
             "TRANSFER_ADAPTERS": adapters,
         }
         path = test.folder / "giftless.yaml"
-        # JSON is YAML.
+        # JSON is valid YAML.
         path.write_text(json.dumps(config))
         command = [sys.executable, "-m", "waitress", "--listen=127.0.0.1:PORT"]
         command.append("giftless.wsgi_entrypoint:app")
@@ -80,7 +81,7 @@ class Giftless(Server):
 
     @classmethod
     def plain(cls, test):
-        """Starts a server that knows nothing of packed objects."""
+        """Starts a server that does not know about packed objects."""
         storage = {"path": str(test.folder / "objects")}
         options = {
             "storage_class": "giftless.storage.local_storage:LocalStorage",
@@ -95,7 +96,7 @@ class Giftless(Server):
 
 
 class Moto(Server):
-    """S3, with one bucket."""
+    """An S3 server with one bucket."""
 
     def __init__(self, test):
         super().__init__(test, "moto", [MOTO, "-H", "127.0.0.1", "-p", "PORT"])
@@ -112,7 +113,7 @@ class Moto(Server):
         }
 
     def list(self):
-        """Returns the lengths of all objects by their names, as S3 lists them."""
+        """Returns the lengths of all objects by name, as S3 lists them."""
         from xml.etree import ElementTree
 
         with urllib.request.urlopen(f"{self.url}/bucket?list-type=2") as answer:

@@ -1,4 +1,4 @@
-"""The commands and the configuration in docs/git-lfs.md."""
+"""Tests the commands and the configuration in docs/git-lfs.md."""
 
 import re
 
@@ -13,7 +13,7 @@ LFS_URL = "https://lfs.example.org/org/repo.git/info/lfs"
 
 
 def block(language, section, number=0):
-    """Returns a block of code of a section."""
+    """Returns a code block of a section."""
     text = DOCUMENT.split(f"## {section}\n")[1].split("\n## ")[0]
     return re.findall(f"```{language}\n(.*?)```", text, re.DOTALL)[number]
 
@@ -62,7 +62,7 @@ class Document(Case):
         work = self.repository()
         self.shell(self.machine, work, block("sh", "The filter"))
         self.assert_cloned(self.clone(self.machine, "clone"), work)
-        # And the way back to plain objects.
+        # The document also describes how to return to plain objects.
         self.machine.run(work, "zstn", "lfs", "uninstall", "--global")
         self.machine.run(work, "git", "add", "--renormalize", ".")
         self.machine.run(work, "git", "commit", "--quiet", "--message", "Plain objects")

@@ -1,4 +1,4 @@
-"""The filter: packed files on a server that knows nothing of them."""
+"""The filter stores packed files on a server that does not know about them."""
 
 import hashlib
 import os
@@ -36,7 +36,8 @@ class Filter(Case):
         self.commit(self.machine, work)
         self.machine.run(work, "git", "push", "--quiet", "origin", "main")
         stored = objects(self.folder / "objects")
-        # Each name is the digest of the packed bytes, so any server is content.
+        # Each object is named by the digest of its packed bytes, so any server accepts
+        # it.
         for oid, path in stored.items():
             self.assertEqual(hashlib.sha256(path.read_bytes()).hexdigest(), oid)
         total = sum(path.stat().st_size for path in work.iterdir() if path.is_file())
@@ -44,13 +45,13 @@ class Filter(Case):
         clone = self.clone(self.machine, "clone")
         self.assert_same_files(clone, expected)
         self.assertEqual(self.machine.run(clone, "git", "status", "--short"), "")
-        # The same bytes are packed to the same bytes.
+        # Packing the same bytes again gives the same result.
         for path in clone.glob("*.safetensors"):
             os.utime(path, (1, 1))
         self.assertEqual(self.machine.run(clone, "git", "status", "--short"), "")
         pointer = self.machine.run(clone, "git", "show", "HEAD:m0.safetensors")
         self.assertIn("ext-0-zstn sha256:", pointer)
-        # What is not packed needs no filter to be read.
+        # Files that are not packed can be read without the filter.
         pointer = self.machine.run(clone, "git", "show", "HEAD:packed.bin")
         self.assertNotIn("ext-0-zstn", pointer)
 
@@ -75,7 +76,7 @@ class Filter(Case):
         log = clone / ".git/lfs/zstn/filter.log"
         self.assertRegex(log.read_text(), "(?m)^clean: .*is a pointer of git-lfs")
         self.assertIn(str(log), self.machine.run(clone, "zstn", "lfs", "status"))
-        # The way out that the message names.
+        # The message names this command, which resolves the problem.
         self.machine.run(clone, "git", "lfs", "pull")
         self.machine.run(clone, "git", "add", "--all")
         self.assertEqual(self.machine.run(clone, "git", "status", "--short"), "")
@@ -106,7 +107,7 @@ class Filter(Case):
         status, printed = self.machine.attempt(self.folder, *command)
         self.assertEqual(status, 2)
         self.assertIn("contains a space", printed)
-        # The agent takes any path.
+        # Unlike the filter, the agent can have any path.
         self.machine.run(self.folder, program, "lfs", "install", "--global")
         work = self.new_repository(self.machine)
         path = self.machine.run(work, "git", "config", "lfs.customtransfer.zstn.path")

@@ -1,4 +1,4 @@
-"""The agent with a server that keeps packed objects, and clients without it."""
+"""The agent with a server that stores packed objects, and clients without the agent."""
 
 import hashlib
 import json
@@ -51,10 +51,10 @@ class PackedServer(Case):
         for path in work.glob("m*.safetensors"):
             digest = hashlib.sha256(path.read_bytes()).hexdigest()
             self.assertLess(sizes[digest], path.stat().st_size)
-        # With the agent, checked out at once.
+        # With the agent, the files are checked out immediately.
         clone = self.clone(self.machine, "clone")
         self.assert_same_files(clone, expected | self.lfsconfig(work))
-        # Without: git-lfs alone, which knows nothing of packed objects.
+        # This client has git-lfs alone, which does not know about packed objects.
         plain = self.new_machine("plain")
         clone = self.clone(plain, "clone")
         self.assert_same_files(clone, expected | self.lfsconfig(work))
@@ -97,7 +97,7 @@ class PackedServer(Case):
             self.assertEqual(answer.read(), original)
 
     def pushed_object(self, transfer):
-        """Pushes a checkpoint; returns it, and the action to download it."""
+        """Pushes a checkpoint. Returns it with the action that downloads it."""
         self.machine.run(self.folder, "zstn", "lfs", "install", "--global")
         work = self.new_repository(self.machine)
         checkpoints.write(work / "m.safetensors", 1)

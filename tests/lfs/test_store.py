@@ -1,4 +1,4 @@
-"""The agent with a store and no server: git-lfs moves objects to a folder or to
+"""The agent with a store and without a server: git-lfs moves objects to a folder or to
 S3, and back."""
 
 import json
@@ -10,15 +10,15 @@ import checkpoints
 from machine import LIMIT_SECONDS, Case, objects, write_files
 from servers import Moto
 
-#: Has git-lfs print every message to and from the agent.
+#: Makes git-lfs print every message to and from the agent.
 TRACE = {"GIT_TRACE": "1", "GIT_TRANSFER_TRACE": "1"}
 
 
 class Store(Case):
-    """Tests of any store."""
+    """Tests that apply to every store."""
 
     def assert_pushed_and_cloned(self, location):
-        """Pushes files and clones them on another machine; returns the digests."""
+        """Pushes files and clones them on another machine. Returns their digests."""
         work = self.new_repository(self.machine)
         expected = write_files(self.machine, work)
         self.machine.run(work, "zstn", "lfs", "install", "--store", location)
@@ -67,8 +67,8 @@ class Folder(Store):
                 self.assertEqual(content[8:], original)
             else:
                 self.assertEqual(content, original)
-        # git-lfs stores no empty file.
-        self.assertEqual(len(stored), len(originals) - 2)  # nor .gitattributes
+        # git-lfs does not store the empty file.
+        self.assertEqual(len(stored), len(originals) - 2)  # .gitattributes is not an LFS object
         self.assertEqual(packed, 13)
         enveloped = {originals[oid].name for oid in stored if self.is_enveloped(stored[oid])}
         self.assertEqual(enveloped, {"packed.bin", "magic.bin", "envelope.bin"})
@@ -94,7 +94,7 @@ class Folder(Store):
         work = self.pushed()
         before = {oid: path.stat().st_mtime_ns for oid, path in objects(self.store).items()}
         self.assertEqual(len(before), 3)
-        # What git-lfs would send if it did not ask.
+        # git-lfs would send all objects again if it did not ask which exist.
         self.machine.run(work, "git", "lfs", "push", "--all", "origin")
         checkpoints.write(work / "new.safetensors", 50)
         self.commit(self.machine, work, "one more")
@@ -121,7 +121,7 @@ class Folder(Store):
             self.assertEqual(len(lines), 1, printed)
             self.assertIn(word, lines[0])
             self.assertIn("git lfs push", lines[0])
-        # The one that is whole came all the same.
+        # The undamaged object was fetched nevertheless.
         self.assertEqual(list(objects(clone / ".git/lfs/objects")), [stored[3].name])
 
     def test_a_damaged_local_copy_is_not_sent(self):
@@ -172,7 +172,7 @@ class Folder(Store):
                 self.assertLessEqual(so_far[oid], sizes[oid])
         self.assertGreater(len(sizes), 15)
         self.assertEqual(so_far, sizes)
-        # The largest takes longer than the time between two messages.
+        # The largest object takes longer than the interval between two messages.
         self.assertGreater(messages[max(sizes, key=sizes.get)], 1)
 
     def test_a_push_after_one_that_was_killed_completes(self):
@@ -217,7 +217,8 @@ class Folder(Store):
         agents = [s["scope"] for s in status["settings"] if s["key"].endswith("zstn.path")]
         self.assertEqual(sorted(agents), ["global", "local"])
         self.assertIn("lfs agent --store", self.machine.run(work, "zstn", "lfs", "status"))
-        # Without a store in the same place, the one there is forgotten.
+        # Installing without a store removes the store that was configured in the same
+        # scope.
         self.machine.run(work, "zstn", "lfs", "install")
         get = ["git", "config", "--get", "lfs.standalonetransferagent"]
         self.assertEqual(self.machine.attempt(work, *get)[0], 1)
@@ -255,7 +256,7 @@ class ObjectStore(Store):
             self.assertEqual(key, f"lfs/{oid[:2]}/{oid[2:4]}/{oid}")
             smaller += length < originals[oid].stat().st_size
         self.assertEqual(smaller, 13)
-        # Objects that are not there are said to be so, each once.
+        # Every missing object is reported exactly once.
         other = self.new_machine("third", self.variables())
         clone = self.clone_pointers(other, "clone")
         other.run(clone, "zstn", "lfs", "install", "--store", "s3://bucket/elsewhere")

@@ -1,10 +1,11 @@
-"""Ways to store a checkpoint, next to each other: the tables of docs/comparison.md.
+"""Compares ways to store a checkpoint, and writes the tables of docs/comparison.md.
 
     ZSTN_BIN=target/release/zstn PYTHON tests/peers/compare.py [--write] [--rounds 3]
 
-PYTHON is that of `target/cache/peers`, which `cargo xtask setup` makes; OpenZL and ZipNN are compared where
-`cargo xtask sizes minilm-bf16` has installed them. One checkpoint, one thread, rounds in turn; a few minutes, most of
-them for zstd −19 and xz. What a reader of ten rows fetches is counted by a server.
+PYTHON is the interpreter in `target/cache/peers`, which `cargo xtask setup` creates. OpenZL and
+ZipNN are included if `cargo xtask sizes minilm-bf16` has installed them. The comparison uses one
+checkpoint, one thread and alternating rounds. It takes a few minutes, most of them for zstd −19
+and xz. A server counts the bytes fetched to read ten rows.
 """
 
 import argparse
@@ -33,10 +34,11 @@ MODEL = "minilm-bf16"
 TENSOR = "embeddings.word_embeddings.weight"
 ROWS = (10_000, 10_010)
 PAGE = pathlib.Path(__file__).parents[2] / "docs/comparison.md"
-# Ways that take seconds for a megabyte are run once.
+# Ways that take seconds per megabyte are run only once.
 SLOW = ("zstd −19", "xz −6")
 
-# Way -> reads single tensors, in a browser, what of damage is found.
+# Way -> whether it reads single tensors, whether it works in a browser, and which damage it
+# detects.
 FACTS = {
     "safetensors": ("yes, and rows", "yes", "nothing"),
     "zstn": ("yes, and rows", "yes", "all of it"),
@@ -51,7 +53,7 @@ FACTS = {
 }
 
 OTHERS = """\
-## What the others do better
+## Strengths of the others
 
 - **safetensors** needs no decoding: a file is mapped into memory and used in place, also by GPUs (GPUDirect Storage). \
 Every tool reads it.
@@ -67,7 +69,7 @@ up to 1 % smaller than zstn does by default, and quantised ones more ([figures](
 
 ## Not measured
 
-- **GGUF** stores BF16 weights as they are, so its size is that of safetensors. Its own types are quantised, which is \
+- **GGUF** stores BF16 weights as they are, so a file is as large as in safetensors. Its own types are quantised, which is \
 not lossless, and makes files several times smaller than any of the above.
 - **DFloat11** decodes on the GPU while a model runs, so that weights stay packed there. It needs one; its authors \
 state 70 % of the size for BF16, where zstn has 66 %.
@@ -77,7 +79,7 @@ whose bytes are all new. zstn saves both where it knows the [base](families.md).
 
 
 class Server:
-    """`zstn serve`, whose log says how many bytes each request was answered with."""
+    """A running `zstn serve`, whose log states the length of every response."""
 
     def __init__(self, folder):
         command = [ZSTN, "serve", folder, "--port", "0", "--json"]
@@ -85,10 +87,10 @@ class Server:
         self.url = json.loads(self._process.stdout.readline())["url"]
 
     def fetched(self, name):
-        """Bytes and requests of reading ten rows of a tensor from the file called `name`."""
+        """The bytes and requests for reading ten rows of a tensor from the file called `name`."""
         options = ["--rows", f"{ROWS[0]}:{ROWS[1]}", "--summary", "--json"]
         subprocess.run([ZSTN, "get", self.url + name, TENSOR, *options], check=True, capture_output=True)
-        # What has been answered by now is in the log before the answer to this.
+        # All earlier responses are in the log before this one.
         subprocess.run([ZSTN, "info", self.url + "no-such-file.zstn"], capture_output=True)
         count = total = 0
         while (line := json.loads(self._process.stdout.readline())).get("path") != "/no-such-file.zstn":
@@ -121,7 +123,7 @@ def by_xz(original):
 
 
 def timed_ways(path, original):
-    """Way -> function that gives (bytes, seconds to pack, seconds to unpack)."""
+    """Way -> function that returns (bytes, seconds to pack, seconds to unpack)."""
     ways = {
         "zstn": functools.partial(by_zstn, path, 1, "balanced"),
         "zstn, effort fast": functools.partial(by_zstn, path, 1, "fast"),
@@ -147,7 +149,7 @@ def measure(ways, rounds):
 
 
 def one_tensor(original, name):
-    """A checkpoint of one of its tensors."""
+    """A checkpoint that contains one tensor of `original`."""
     header, data = corpus.split(original)
     entry = header[name]
     raw = data[slice(*entry["data_offsets"])]
@@ -156,7 +158,7 @@ def one_tensor(original, name):
 
 
 def fetched(folder, original, found):
-    """Way -> (bytes, requests) of ten rows; requests are None where no reader by ranges was run."""
+    """Way -> (bytes, requests) for ten rows; requests are None if no reader by ranges was run."""
     path = folder / "m.safetensors"
     run("pack", path, "-o", folder / "zstn.zstn")
     run("pack", path, "-o", folder / "fast.zstn", "--effort", "fast")
@@ -237,7 +239,7 @@ def installed(name):
 
 def page(table, rounds):
     load = os.getloadavg()[0]
-    told = f"medians of {rounds} rounds in turn" if rounds > 1 else "one round"
+    told = f"medians of {rounds} alternating rounds" if rounds > 1 else "one round"
     busy = f" Other programs were running (load average {load:.0f}), so speeds are low and rough; the sizes are exact." if load > 2 else ""
     heads = ["way", "bytes", "of the original", "pack, MB/s", "unpack, MB/s", "ten rows of one tensor, bytes read"]
     heads += ["reads single tensors", "in a browser", "damage it finds"]
@@ -249,7 +251,7 @@ All of these restore every bit. The checkpoint is all-MiniLM-L6-v2 in BF16, 45 M
 tensor, 23 MB. `tests/peers/compare.py` writes this page:
 
 ```sh
-cargo build --release -p zstn && cargo xtask sizes minilm-bf16    # installs the others
+cargo build --release -p zstn-cli && cargo xtask sizes minilm-bf16    # installs the others
 ZSTN_BIN=target/release/zstn target/cache/peers/bin/python tests/peers/compare.py --write
 ```
 
@@ -259,8 +261,8 @@ Speeds are MB of the original per second, in memory and on one thread, {told} (z
 cores. zstn computes and compares checksums and digests in that time. Measured on \
 {processor()}, {os.cpu_count()} cores: {versions()}.{busy} [More, and other checkpoints](benchmarks.md).
 
-Ten rows: what a reader has to fetch from a server to get them, with what it needs to find them; "in 3" is the number \
-of requests that `zstn get` sent. ZipNN and OpenZL have no file of many tensors, so theirs is one packed tensor. zTensor \
+Ten rows: the bytes that a reader fetches from a server, including the index; "in 3" is the number of requests that \
+`zstn get` sent. ZipNN and OpenZL have no file of many tensors, so the figure is for one packed tensor. zTensor \
 files were written by `zstn convert --zstd`.
 
 {OTHERS}"""

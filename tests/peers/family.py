@@ -1,11 +1,12 @@
-"""Twelve checkpoints packed one after another into one folder, each against the best base that is there.
+"""Packs twelve checkpoints sequentially into one folder, each against the best base in the folder.
 
     ZSTN_BIN=target/release/zstn PYTHON tests/peers/family.py
 
-PYTHON is that of `target/cache/peers`, which `cargo xtask setup` makes. Checkpoints arrive in the order of the table, as
-at a hub. Each is packed with `--base auto --family FOLDER --extended`, where FOLDER has those before it as they were
-packed, so the base of a base counts; nothing else is kept. Each is restored and compared. Trained runs are among the
-twelve where `tests/peers/trained.py` has made them; made fine-tunes and adapters take their places otherwise.
+PYTHON is the interpreter in `target/cache/peers`, which `cargo xtask setup` creates. Checkpoints arrive in the order
+of the table, as they would at a hub. Each is packed with `--base auto --family FOLDER --extended`, where FOLDER
+contains the packed files of the earlier ones and no originals, so a base may need a base itself. Each checkpoint is
+restored and compared. If `tests/peers/trained.py` has saved training runs, they are among the twelve; otherwise
+synthetic fine-tunes and adapters take their places.
 """
 
 import argparse
@@ -22,12 +23,12 @@ from corpus.adapters import merged
 from corpus.base_model import rounded
 
 ZSTN = os.environ["ZSTN_BIN"]
-# Of a whole hub, by BitX and deduplication, as its paper reports.
+# The share that BitX and deduplication save on a whole hub, as reported in the ZipLLM paper.
 ZIPLLM_SAVED = 0.54
 
 
 def members():
-    """Name -> maker: the model, full fine-tunes, adapters, quantised uploads and another network twice."""
+    """Name -> maker: the model, full fine-tunes, adapters, quantised uploads, and two versions of another network."""
     real, runs = published.models(), trained.pairs()
     tuned = [
         ("trained-full120-bf16", "minilm-ft2-bf16"),
@@ -51,12 +52,12 @@ def zstn(*arguments):
 
 
 def plain_size(source, folder):
-    """Size of the packed file without a base and without extensions."""
+    """The size of the packed file without a base and without extensions."""
     return json.loads(zstn("pack", source, "-o", folder / "plain.zstn", "--force", "--json"))["packed_bytes"]
 
 
 def pack(source, family, options):
-    """The report of packing against the best member of the family, compared with the original."""
+    """Packs against the best member of the family, checks that the original is restored, and returns the report."""
     # A family without members cannot be searched.
     choice = ["--base", "auto", "--family", family] if any(family.iterdir()) else []
     told = json.loads(zstn("pack", source, "-o", family, *choice, *options, "--json"))

@@ -1,16 +1,17 @@
-"""Time and memory of `zstn pack` and `zstn unpack` as models grow, in bytes and in tensors, as Markdown tables.
+"""Measures the time and memory of `zstn pack` and `zstn unpack` for growing models, in bytes and in tensors, and
+prints Markdown tables.
 
     ZSTN_BIN=target/release/zstn PYTHON tests/peers/growth.py --threads 2 --folder /somewhere/with/20/GB
 
-PYTHON is that of `target/cache/peers`, which `cargo xtask setup` makes. Files are made, measured and deleted one
-after the other; the largest needs four times its size. What is restored is compared with the original, once.
+PYTHON is the interpreter in `target/cache/peers`, which `cargo xtask setup` creates. Files are created, measured and
+deleted sequentially; the largest needs four times its size. The restored file is compared with the original once.
 
-`cp` copies the restored file to the same folder while the page cache has it. `unpack` ends when its file is safe on
-the disk, `cp` does not wait for that, so the table has both: the time of `unpack` by that of `cp`, and by that of
-`cp` followed by a sync of the copy. Rounds take turns, and the ratios are medians of the rounds' ratios.
+`cp` copies the restored file within its folder while it is in the page cache. Unlike `cp`, `unpack` ends only when
+its file is safely on disk, so the table has two ratios: the time of `unpack` divided by the time of `cp`, and by the
+time of `cp` followed by a sync of the copy. Rounds alternate, and the ratios are medians of the rounds' ratios.
 
-Memory is what `/usr/bin/time -v` calls the maximum resident set size. The limit is three times the largest tensor for
-each thread and 64 MiB.
+Memory is the value that `/usr/bin/time -v` calls the maximum resident set size. The limit is three times the largest
+tensor per thread, plus 64 MiB.
 """
 
 import argparse
@@ -24,7 +25,8 @@ import tempfile
 import time
 from dataclasses import dataclass
 
-# NumPy runs in a separate program: until a child executes its program, the memory of this process counts as the child's.
+# NumPy runs in a separate program: until a child executes its program, the memory of this process counts as the
+# child's.
 SYNTHETIC = pathlib.Path(__file__).with_name("synthetic.py")
 LARGEST_TENSOR = 64_000_000
 SMALL_TENSOR = 4096
@@ -39,7 +41,7 @@ class Model:
 
     @classmethod
     def of_bytes(cls, len_bytes):
-        """One of `len_bytes`, in as few equal tensors as may be."""
+        """A model of `len_bytes` in total, with as few equal tensors as possible."""
         tensors = -(-len_bytes // LARGEST_TENSOR)
         return cls(tensors, len_bytes // tensors)
 
@@ -55,7 +57,7 @@ class Run:
 
 
 def run(*command):
-    """Runs it; its time, and the most memory it had at once."""
+    """Runs a command, and returns its duration and peak memory."""
     started = time.perf_counter()
     child = os.posix_spawnp(command[0], [str(word) for word in command], os.environ)
     _, status, usage = os.wait4(child, 0)
@@ -66,7 +68,7 @@ def run(*command):
 
 
 def synced(source, target):
-    """`cp`, and its copy safe on the disk."""
+    """Runs `cp` and waits until the copy is safely on disk."""
     started = time.perf_counter()
     subprocess.run(["cp", source, target], check=True)
     with open(target, "rb") as copy:
@@ -75,7 +77,7 @@ def synced(source, target):
 
 
 def measure(model, folder, options):
-    """A list of runs for each thing that is done."""
+    """The length of the model, its packing ratio, and the list of runs for each operation."""
     original, packed, restored, copy = (folder / name for name in ("m.safetensors", "m.zstn", "m.back", "m.copy"))
     sizes = ["--tensors", str(model.tensors), "--tensor-bytes", str(model.tensor_bytes)]
     subprocess.run([sys.executable, SYNTHETIC, original, *sizes], check=True)
@@ -84,7 +86,7 @@ def measure(model, folder, options):
     memory = ["--memory", options.memory] if options.memory else []
     runs = {"pack": [], "unpack": [], "cp": [], "cp and sync": []}
     for number in range(options.rounds):
-        # Written first, so that no run waits for the writes of the one before.
+        # Earlier writes are flushed first, so that no run waits for them.
         for file in (packed, restored, copy):
             file.unlink(missing_ok=True)
         os.sync()
@@ -133,7 +135,7 @@ def table(models, folder, options):
 
 
 def size(text):
-    """Bytes, with a decimal unit such as 10M."""
+    """Parses a number of bytes with an optional decimal unit, such as 10M."""
     unit = UNITS.get(text[-1:], 1)
     return int(float(text.rstrip("kMG")) * unit)
 

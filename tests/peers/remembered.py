@@ -1,4 +1,4 @@
-"""Sizes that peers reached, kept in `target/cache/sizes.json`: they take minutes, and are the same every time."""
+"""Caches the sizes that peers reach in `target/cache/sizes.json`: computing them takes minutes and is deterministic."""
 
 import hashlib
 import importlib.metadata
@@ -10,13 +10,14 @@ FILE = CACHE / "sizes.json"
 
 
 def size(package, what, inputs, make):
-    """What `make()` gives for these inputs, or gave before with this version of the package."""
+    """The result of `make()` for these inputs, taken from the cache if this version of the package has computed it
+    before."""
     digests = [hashlib.sha256(part).hexdigest() for part in inputs]
     key = " ".join([f"{package} {importlib.metadata.version(package)}", what, *digests])
     known = json.loads(FILE.read_text()) if FILE.is_file() else {}
     if key not in known:
         found = make()
-        # Read again: another run may have added to it.
+        # The file is read again because another run may have added to it.
         known = json.loads(FILE.read_text()) if FILE.is_file() else {}
         known[key] = found
         FILE.parent.mkdir(parents=True, exist_ok=True)

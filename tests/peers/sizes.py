@@ -1,6 +1,6 @@
-"""Sizes of packed checkpoints beside those of peers, as Markdown tables.
+"""Prints the sizes of packed checkpoints and those reached by peers, as Markdown tables.
 
-`cargo xtask sizes` runs this with everything in place. OpenZL and ZipNN are compared where they are installed.
+`cargo xtask sizes` prepares everything and runs this script. OpenZL and ZipNN are included if they are installed.
 """
 
 import argparse
@@ -26,7 +26,7 @@ EXTENDED = "extended"
 
 
 def ours(folder, original, *arguments):
-    """Size of the file that `zstn pack` makes, and what unpacking gives is checked."""
+    """The size of the file that `zstn pack` writes, after checking that unpacking restores the original."""
     source, packed, back = (folder / name for name in ("m.safetensors", "m.packed", "m.back"))
     source.write_bytes(original)
     base = [option for option in arguments if option == "--base" or isinstance(option, pathlib.Path)]
@@ -37,13 +37,13 @@ def ours(folder, original, *arguments):
 
 
 def arguments_of(column):
-    """Options of `zstn pack` for a column: an effort, or `extended`, which has the default effort."""
+    """The options of `zstn pack` for a column: an effort, or `extended`, which has the default effort."""
     return ["--extended"] if column == EXTENDED else ["--effort", column]
 
 
 @functools.cache
 def has_extended():
-    """Whether this build of zstn writes extension frames; a line says so if it does not."""
+    """Whether this build of zstn can write extension frames; prints a note if it cannot."""
     told = subprocess.run([ZSTN, "pack", "--help"], check=True, capture_output=True, text=True).stdout
     if "--extended" not in told:
         print(f"{ZSTN} has no --extended: the column `extended` is left out", file=sys.stderr)
@@ -61,7 +61,7 @@ def row(*cells):
 
 
 def peers(original, level):
-    """Sizes of z4ai, OpenZL, ZipNN and, with a level, of zstd; None where a peer is not installed."""
+    """The sizes for z4ai, OpenZL, ZipNN and, given a level, zstd; None for peers that are not installed."""
     ext, coder, split = openzl_peer.load(), zipnn_peer.load(), corpus.split(original)
     known = lambda package, what, make: remembered.size(package, what, [original], make)
     zstd = zstandard.ZstdCompressor(level=level, threads=-1)
@@ -87,7 +87,7 @@ def containers(folder, wanted, columns, level):
 
 
 def delta_peers(original, base):
-    """Sizes of z4ai's delta and of OpenZL's frames of differences, which are made for it."""
+    """The sizes of z4ai's delta, and of OpenZL's frames for differences that are computed for it."""
     known = lambda package, what, make: remembered.size(package, what, [original, base], make)
     theirs = known("z4ai", "delta", lambda: len(model_delta.compress(original, base)))
     if (ext := openzl_peer.load()) is None:
@@ -111,7 +111,7 @@ def deltas(folder, wanted, columns, seed):
 
 
 def frames(folder, wanted):
-    """Every tensor as a frame of its own at effort max, where z4ai may use all its families."""
+    """Packs every tensor as a standalone frame at effort max, where z4ai may use all of its families."""
     row("checkpoint", "tensors", "z4ai 0.2.0", "zstn", "larger than z4ai's", "by at most")
     row("---", *["--:"] * 5)
     spelling = {"BF16": "bf16", "F16": "fp16", "F32": "fp32", "I64": "int64"}

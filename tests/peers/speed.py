@@ -1,11 +1,12 @@
-"""Speed of packing and unpacking in memory beside peers, in interleaved rounds.
+"""Compares the speed of packing and unpacking in memory with peers, in interleaved rounds.
 
     ZSTN_BIN=target/release/zstn PYTHON tests/peers/speed.py minilm-bf16 minilm-f32 --threads 1
 
-PYTHON is that of `target/cache/peers`, which `cargo xtask setup` makes. OpenZL and ZipNN are compared where they are
-installed: `cargo xtask sizes silero6.2.3-f32` installs them, or pip with tests/peers/requirements-figures.txt. Printed
-are medians in MB/s of original bytes, and medians of the rounds' ratios to the contestant `--against`, which say more
-than speeds do: above 1, that one is faster. docs/benchmarks.md says what each time contains.
+PYTHON is the interpreter in `target/cache/peers`, which `cargo xtask setup` creates. OpenZL and ZipNN are included if
+they are installed, either by `cargo xtask sizes silero6.2.3-f32` or by pip with tests/peers/requirements-figures.txt.
+The script prints medians in MB/s of original bytes, and medians of the rounds' ratios to the contestant `--against`,
+which are more reliable than speeds: above 1, that contestant is faster. docs/benchmarks.md describes what each time
+includes.
 """
 
 import argparse
@@ -34,7 +35,7 @@ def clocked(call, *arguments):
 
 
 def by_tensor(original, takes, coder_of):
-    """Tensor by tensor, as (compress, decompress) of a dtype do it; header and names are not counted."""
+    """Times `compress` and `decompress` of each tensor's dtype; the header and names are not included."""
     header, data = corpus.split(original)
     size = pack = unpack = 0
     for tensor in header.values():
@@ -43,7 +44,7 @@ def by_tensor(original, takes, coder_of):
             size += len(raw)
             continue
         compress, decompress = coder_of(tensor["dtype"])
-        # ZipNN changes its buffer, so each gets a copy, which is not timed.
+        # ZipNN modifies its input, so each call gets a copy, which is not timed.
         coded, seconds = clocked(compress, bytearray(raw))
         pack += seconds
         back, seconds = clocked(decompress, coded)
@@ -81,7 +82,7 @@ def by_zstn(path, threads, effort, *more):
 
 
 def contestants(path, original, threads):
-    """Name -> function that gives (bytes, seconds to pack, seconds to unpack)."""
+    """Name -> function that returns (bytes, seconds to pack, seconds to unpack)."""
     found = {}
     for effort in ("balanced", "fast"):
         found[f"zstn {effort}"] = functools.partial(by_zstn, path, threads, effort)
@@ -97,7 +98,7 @@ def contestants(path, original, threads):
 
 
 def measure(who, rounds):
-    """Name -> what each round gave, after one round that does not count."""
+    """Name -> list of the results of each round, after one round that does not count."""
     for call in who.values():
         call()
     found = {name: [] for name in who}

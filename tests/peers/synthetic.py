@@ -1,8 +1,10 @@
-"""A safetensors file of as many bytes and tensors as wanted, written without holding it in memory.
+"""Writes a safetensors file with the given numbers of bytes and tensors, without holding it in
+memory.
 
     PYTHON tests/peers/synthetic.py FILE --tensors 16 --tensor-bytes 64000000
 
-bfloat16, normal values with a scale for each row of 1024; the seed is fixed, and no two tensors are alike.
+The tensors are bfloat16, with normally distributed values and one scale per row of 1024. The seed
+is fixed, and all tensors differ.
 """
 
 import argparse
@@ -14,12 +16,12 @@ from corpus import SEED, bf16
 
 ROW = 1024
 DEVIATION = 0.02
-SPREAD = 0.4  # of the logarithm of a row's scale
+SPREAD = 0.4  # standard deviation of the logarithm of a row's scale
 ROWS_AT_A_TIME = 8192
 
 
 def header(tensors, rows):
-    """Of `tensors` matrices with so many rows each."""
+    """The header of `tensors` matrices with `rows` rows each."""
     len_bytes = 2 * ROW * rows
     entries = {
         f"layers.{number}.weight": {
@@ -35,7 +37,8 @@ def header(tensors, rows):
 
 
 def write(path, tensors, tensor_bytes):
-    """Whole rows of every tensor, so that one has up to 2047 bytes less than `tensor_bytes`."""
+    """Writes whole rows of every tensor, so a tensor may have up to 2047 bytes less than
+    `tensor_bytes`."""
     rows = tensor_bytes // (2 * ROW)
     if rows == 0:
         raise SystemExit(f"a tensor has at least one row, {2 * ROW} bytes")

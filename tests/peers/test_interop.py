@@ -1,9 +1,10 @@
-"""The real z4ai decodes whatever our encoders can be made to write.
+"""The real z4ai decodes everything that our encoders can write.
 
-The cases come from a Rust program over a pipe (tests/rust/peers/interop): random
-inputs through every transform and method. This side decodes with z4ai's public
-functions and answers with what is wrong, or nothing; the program then looks for
-a smaller input with the same fault. `cargo xtask interop` does more of it.
+The cases come over a pipe from a Rust program (tests/rust/peers/interop), which applies
+every transform and method to random inputs. This side decodes them with z4ai's public
+functions and answers with an error message or an empty string. After an error, the
+program searches for a smaller input with the same fault. `cargo xtask interop` runs
+more cases.
 """
 
 import os
@@ -29,7 +30,7 @@ KEEP = os.environ.get("ZSTN_INTEROP_KEEP")
 
 
 def container(encoded, _reference):
-    """The whole file; before that, every tensor through z4ai's random access."""
+    """Decodes the whole file, after checking every tensor through z4ai's random access."""
     whole = z4ai_safetensors.decompress_bytes(encoded)
     if encoded[5]:  # has an index
         (header_len,) = struct.unpack_from("<Q", whole)

@@ -1,4 +1,4 @@
-"""The slow decoders of tests/reference: on frames written here by hand, on all vectors, and on whole files."""
+"""Tests the slow decoders in tests/reference on frames written here, on all vectors, and on whole files."""
 
 import math
 import os
@@ -27,7 +27,7 @@ DTYPES = {"BF16": ml_dtypes.bfloat16, "F16": np.float16, "F32": np.float32}
 
 
 def packed(fields):
-    """Bytes of (value, bits) pairs, the lowest bit first."""
+    """The bytes of (value, bits) pairs, lowest bit first."""
     value = at = 0
     for field, count in fields:
         assert field < 1 << count
@@ -37,7 +37,7 @@ def packed(fields):
 
 
 def frequencies(symbols):
-    """Frequencies of the symbols 0 to the largest, of 4096 in all, none of those that occur 0."""
+    """The frequencies of the symbols from 0 to the largest, which sum to 4096; symbols that occur have at least 1."""
     counts = np.bincount(symbols)
     scaled = [max(1, int(count * 4096 // len(symbols))) if count else 0 for count in counts]
     scaled[int(np.argmax(scaled))] += 4096 - sum(scaled)
@@ -59,7 +59,7 @@ def table_bytes(frequency_lists):
 
 
 def coded(symbols, tables, states):
-    """A rANS stream of symbols, each with the frequencies of its table."""
+    """A rANS stream of symbols, each coded with the frequencies of its table."""
     x, words = [1 << 16] * states, []
     for index in reversed(range(len(symbols))):
         table, at = tables[index], index % states
@@ -72,7 +72,7 @@ def coded(symbols, tables, states):
 
 
 def token_of(zigzag):
-    """Token, extra value and its bits."""
+    """The token, its extra value, and the number of extra bits."""
     if zigzag < 32:
         return zigzag, 0, 0
     top = zigzag.bit_length() - 1
@@ -81,7 +81,7 @@ def token_of(zigzag):
 
 
 class Zxd1:
-    """Writes a frame with the choices given, as simply as possible."""
+    """A minimal encoder of frames with the given choices."""
 
     def __init__(self, dtype, group, codes, block=4096, log_states=3, shift=0, expected=None, low_rank=None):
         self.dtype, self.group, self.codes, self.block = dtype, group, codes, block
@@ -132,7 +132,7 @@ class Zxd1:
 
 
 def tuned(random, dtype, count, change):
-    """Elements and elements a little apart from them, some equal, with zeros of both signs and what is not finite."""
+    """Elements, and the same elements with small changes; some are equal, and some are signed zeros or not finite."""
     base = (random.standard_normal(count) * 0.02).astype(DTYPES[dtype])
     moved = (base.astype(np.float32) * (1 + change * random.standard_normal(count))).astype(DTYPES[dtype])
     moved[::7] = base[::7]
@@ -162,7 +162,7 @@ class Differences(unittest.TestCase):
         current = moved.astype(np.uint32).tobytes()
         frame = Zxd1("F32", 500, [254] * 9, expected=expected).encode(current, base.tobytes(), base.tobytes(), False)
         self.assertEqual(zxd1.decode(frame, base.tobytes()), current)
-        # All tokens are 0, so a block takes its states alone.
+        # All tokens are 0, so a block only contains its states.
         self.assertLess(len(frame), 500)
 
     def test_low_rank(self):
@@ -183,9 +183,9 @@ class Differences(unittest.TestCase):
             self.assertEqual(zxd1.decode(frame, base.tobytes()), current.tobytes())
 
     def test_rounding_of_predictions(self):
-        """The examples of section 13.2, whose tensors are what is predicted."""
+        """The examples in section 13.2, whose tensors equal the predictions."""
         fields = struct.pack("<HBhhII", 1, 3, 4, 4, 2, 1) + bytes.fromhex("F800")
-        # 2^-8 + 2^-30 is 2^22 + 1 times 2^-30, and -2^-30 leads below half a step.
+        # 2^-8 + 2^-30 is (2^22 + 1) · 2^-30, and -2^-30 leads below half a step.
         once = lambda factor: struct.pack("<HBhhII", 1, 24, 15, 15, 1, 1) + packed([(factor + (1 << 23), 24), ((1 << 23) + 1, 24)])
         cases = [
             (fields, [0x3F80, 0xBC00], [0x3F82, 0xBCA0]),
@@ -271,7 +271,7 @@ class Lattices(unittest.TestCase):
 
 
 class Vectors(unittest.TestCase):
-    """All golden vectors."""
+    """Decodes all golden vectors."""
 
     def frames(self, kind):
         found = sorted((VECTORS / kind).glob(f"*.{kind}"))
@@ -291,7 +291,7 @@ class Vectors(unittest.TestCase):
 
 
 class WholeFiles(unittest.TestCase):
-    """What `zstn pack --extended` writes, walked and decoded by the reference alone."""
+    """Decodes files written by `zstn pack --extended` with the reference alone."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -376,7 +376,7 @@ class WholeFiles(unittest.TestCase):
 
 
 class Steps(unittest.TestCase):
-    """The single steps, against ml_dtypes."""
+    """Compares single steps with ml_dtypes."""
 
     def test_rounding(self):
         random = np.random.default_rng(11)

@@ -1,4 +1,4 @@
-"""Packed files served by `zstn serve`, read by what only knows safetensors."""
+"""Programs that only support safetensors read packed files served by `zstn serve`."""
 
 import json
 import os

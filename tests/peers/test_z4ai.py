@@ -1,6 +1,7 @@
-"""Files exchanged with the real z4ai: it unpacks what we pack, we unpack what it packs.
+"""Exchanges files with the real z4ai: it unpacks our files, and we unpack its files.
 
-Also packed size: at most half a percent above z4ai's own on the real checkpoint.
+Also checks the packed size, which may exceed z4ai's by at most half a percent on the
+real checkpoint.
 """
 
 import hashlib
@@ -62,7 +63,7 @@ class Exchange(unittest.TestCase):
         return theirs
 
     def read_by_name(self, packed, original):
-        """z4ai's own random access gives the bytes the header names."""
+        """z4ai's random access returns the bytes that the header describes."""
         header_len = struct.unpack_from("<Q", original)[0]
         with z4ai_safetensors.ZstnReader.from_bytes(packed) as reader:
             header = reader.header()
@@ -87,7 +88,7 @@ class Vectors(Exchange):
                 load_official(original)
             except Exception as error:  # noqa: BLE001 - any refusal will do
                 if "safetensors" in type(error).__module__ or type(error).__name__ == "SafetensorError":
-                    continue  # not a safetensors file by the rules
+                    continue  # not a valid safetensors file
             with self.subTest(path.name):
                 self.both_ways(original)
             count += 1
@@ -103,7 +104,8 @@ class Vectors(Exchange):
 
 
 class Tail(Exchange):
-    """What zstn writes behind the frames and into the flag is nothing to z4ai."""
+    """z4ai ignores the data that zstn writes after the frames, and the flag that
+    announces them."""
 
     def test_a_copied_header_and_block_tables(self):
         values = np.random.default_rng(5).normal(0, 0.02, 400_000)
@@ -129,12 +131,12 @@ await writeFile(output, made);
 
 
 class Node(Exchange):
-    """What the npm package packs, z4ai and the command line restore."""
+    """z4ai and the command line restore files that the npm package packed."""
 
     def make(self, what, original, effort):
         self.at("m").write_bytes(original)
         command = ["node", "--input-type=module", "-e", PACK_WITH_NODE, what, self.at("m"), self.at("made"), effort]
-        # From here Node finds the package.
+        # Node resolves the package from this folder.
         done = subprocess.run(list(map(str, command)), capture_output=True, text=True, cwd=VECTORS.parents[1])
         self.assertEqual(done.returncode, 0, done.stderr)
         return self.at("made").read_bytes()
@@ -175,7 +177,7 @@ class Node(Exchange):
 
 
 class Deltas(Exchange):
-    """Z4DM both ways, and never larger than z4ai's."""
+    """Exchanges Z4DM files in both directions; ours are never larger than z4ai's."""
 
     def exchange(self, base, target):
         self.at("base").write_bytes(base)
@@ -239,7 +241,7 @@ class Deltas(Exchange):
 
 
 class Extended(Exchange):
-    """Files with extension frames, which z4ai refuses by their version."""
+    """z4ai refuses files with extension frames because of their version."""
 
     def setUp(self):
         super().setUp()
@@ -311,7 +313,7 @@ class Synthetic(Exchange):
 
 
 class MiniLM(Exchange):
-    """The real checkpoint in three precisions."""
+    """Exchanges the real checkpoint in three precisions."""
 
     SLACK = 1.005
 

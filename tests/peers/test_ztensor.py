@@ -1,4 +1,4 @@
-"""Files exchanged with the real ztensor 0.1: it reads what we write, we read what it writes."""
+"""Exchanges files with the real ztensor 0.1: it reads our files, and we read its files."""
 
 import os
 import pathlib
@@ -21,7 +21,7 @@ DTYPES = [
 
 
 def tensors():
-    """One of every dtype, an empty one, and one of more than one zstd block."""
+    """A tensor of every dtype, an empty one, and one that needs more than one zstd block."""
     random = np.random.default_rng(11)
     some = {np.dtype(d).name: random.integers(0, 2 if d is np.bool_ else 100, (5, 3)).astype(d) for d in DTYPES}
     some["empty"] = np.zeros((0, 4), np.float32)

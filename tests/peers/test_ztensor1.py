@@ -1,4 +1,4 @@
-"""Files exchanged with the real ztensor 1.2.3, the last that reads what we write."""
+"""Exchanges files with the real ztensor 1.2.3, the last version that reads our files."""
 
 import json
 import os
@@ -22,7 +22,7 @@ DTYPES = {
     **{"I64": np.int64, "I32": np.int32, "I16": np.int16, "I8": np.int8},
     **{"U64": np.uint64, "U32": np.uint32, "U16": np.uint16, "U8": np.uint8, "BOOL": np.bool_},
 }
-# Additions of version 1.2.
+# Dtypes that version 1.2 added.
 MORE_DTYPES = {
     **{"F8_E4M3": ml_dtypes.float8_e4m3fn, "F8_E4M3FNUZ": ml_dtypes.float8_e4m3fnuz},
     **{"F8_E5M2": ml_dtypes.float8_e5m2, "F8_E5M2FNUZ": ml_dtypes.float8_e5m2fnuz, "C64": np.complex64},
@@ -30,7 +30,7 @@ MORE_DTYPES = {
 
 
 def tensors():
-    """One of every dtype that zTensor 0.1 has, an empty one, a scalar, and one of several zstd blocks."""
+    """A tensor of every dtype in zTensor 0.1, an empty one, a scalar, and one that needs several zstd blocks."""
     random = np.random.default_rng(13)
     some = {spelling: random.integers(0, 2 if spelling == "BOOL" else 100, (5, 3)) for spelling in DTYPES}
     some = {spelling: (spelling, values.astype(DTYPES[spelling])) for spelling, values in some.items()}
@@ -57,7 +57,7 @@ class Exchange(unittest.TestCase):
         return done.stdout
 
     def ztensor(self, action, file):
-        """What ztensor 1.2.3 says is in a file it reads or has written."""
+        """The tensors that ztensor 1.2.3 reports for a file that it reads or has written."""
         program = pathlib.Path(__file__).with_name("ztensor1.py")
         path = os.pathsep.join([FOLDER, os.environ.get("PYTHONPATH", "")])
         said = self.run_program(
@@ -76,7 +76,8 @@ class Exchange(unittest.TestCase):
             self.assertEqual(sorted(read), sorted(truth))
             for name, (_, array) in truth.items():
                 with self.subTest(storage=storage, tensor=name):
-                    # 1.2.3 reads data in the other byte order as if it were native (docs/formats/ztensor.md 7.4).
+                    # Version 1.2.3 reads data in the other byte order as if it were native (docs/formats/ztensor.md
+                    # 7.4).
                     self.assertEqual(read[name], entry(array.byteswap() if storage == "big" else array))
 
     def test_we_read_what_ztensor_writes(self):

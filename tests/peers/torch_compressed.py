@@ -1,7 +1,8 @@
-"""Models exchanged with the real compressed-tensors 0.13.0, bit for bit.
+"""Exchanges models with the real compressed-tensors 0.13.0, bit for bit.
 
-`cargo xtask compressed` runs this with everything in place. The package reads the sparse models that we write; we
-read random models that it quantised, beside its own reader.
+`cargo xtask compressed` prepares everything and runs this script. The package reads sparse models
+that we wrote. We read random models that the package quantised, and compare the result with its
+own reader.
 """
 
 import argparse
@@ -49,7 +50,7 @@ def run_ours(*arguments):
 
 
 def pattern(tensor):
-    """Dtype, shape and bytes: NaN and negative zero count."""
+    """Dtype, shape and bytes, so that NaN payloads and negative zeros are compared."""
     return str(tensor.dtype), tuple(tensor.shape), tensor.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
 
 
@@ -60,7 +61,8 @@ def same(read, truth, where):
 
 
 def pruned(random, shape, dtype, fours):
-    """Zeros, half of each four columns or at random, and some values that are hard to keep."""
+    """A tensor whose elements are half zeros, per group of four columns or at random,
+    and include some special values."""
     tensor = torch.randn(shape, generator=random) * 20
     if fours:
         order = torch.rand(*shape[:-1], shape[-1] // 4, 4, generator=random).argsort(-1)
@@ -74,7 +76,7 @@ def pruned(random, shape, dtype, fours):
 
 
 def sparse(random):
-    """The package reads what we write."""
+    """Checks that the package reads sparse models that we wrote."""
     tensors = 0
     for form in ["sparse-bitmask", "sparse-24-bitmask"]:
         fours = form == "sparse-24-bitmask"
@@ -91,7 +93,8 @@ def sparse(random):
             model = folder / "model"
             model.mkdir()
             written = int(run_ours("write", folder / "dense.safetensors", model, form))
-            # A 2:4 mask costs an eighth and removes half of a matrix of bytes, so all of them gain.
+            # A 2:4 mask takes an eighth of a byte matrix and removes half of it, so every matrix
+            # becomes smaller.
             assert written == len(truth) - 2, f"{form}: only {written} tensors are sparse"
             config = json.loads((model / "config.json").read_text())["quantization_config"]
             assert config["sparsity_config"]["format"] == form
@@ -103,7 +106,7 @@ def sparse(random):
 
 
 def parameters(random, weight, arguments, dtype):
-    """Random scales and zero points of the shapes that a scheme asks for."""
+    """Random scales and zero points with the shapes that a scheme requires."""
     rows, columns = weight.shape
     group, (high, wide) = arguments.group_size or columns, arguments.block_structure or (rows, columns)
     shape = {
@@ -117,7 +120,7 @@ def parameters(random, weight, arguments, dtype):
     made = {"weight_scale": ((torch.rand(shape, generator=random) + 0.5) * 3 / largest).to(dtype)}
     if arguments.strategy == "tensor_group":
         made["weight_global_scale"] = torch.rand(1, generator=random) * 100 + 400
-        # The package converts it to an 8-bit float itself.
+        # The package itself converts it to an 8-bit float.
         made["weight_scale"] = (torch.rand(shape, generator=random) * 300 + 50).to(dtype)
     if not arguments.symmetric:
         low = -int(largest)
@@ -126,7 +129,7 @@ def parameters(random, weight, arguments, dtype):
 
 
 def quantised(random, form, arguments, dtype):
-    """We read what the package quantised as it does itself."""
+    """Checks that we read weights quantised by the package as the package itself does."""
     more = {
         "group": {"group_size": 32},
         "tensor_group": {"group_size": 16, "scale_dtype": torch.float8_e4m3fn},
@@ -180,7 +183,8 @@ def main():
             try:
                 read += quantised(random, form, arguments, dtype)
             except (AttributeError, NotImplementedError, RuntimeError, TypeError, ValueError) as error:
-                # The package itself cannot read it; differences are assertion errors.
+                # The package itself cannot read this model; differences would be assertion
+                # errors.
                 refused[f"{form}, {arguments}, {dtype}"] = f"{type(error).__name__}: {error}"
     print(f"{read} weights that the package quantised are read by us as it reads them")
     for what, why in refused.items():

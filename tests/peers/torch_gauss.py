@@ -1,8 +1,8 @@
-"""Gauss files of real weights, by gauss-compress 0.1.0 and by us, in turns and on one thread each.
+"""Compares Gauss files of real weights written by gauss-compress 0.1.0 and by us, alternately and on one thread each.
 
-`cargo xtask gauss` runs this with everything in place. Seconds are from numbers in memory to streams in memory and
-back: gauss-compress pays neither for its process pool nor for files. Each side restores both files, and every element
-has to be within the bound of its original.
+`cargo xtask gauss` prepares everything and runs this script. Times are from numbers in memory to streams in memory
+and back, so they include neither gauss-compress's process pool nor its files. Each side restores both files, and
+every element must be within the error bound of its original.
 """
 
 import argparse
@@ -33,7 +33,7 @@ SPELLING = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 
 
 def stored(values, dtype):
-    """The elements as bytes of that dtype, and what they are then worth."""
+    """The elements as bytes of this dtype, and their values after rounding to it."""
     if dtype == "BF16":
         bits = corpus.bf16(values)
         return bits.tobytes(), (bits.astype(np.uint32) << 16).view(np.float32)
@@ -48,7 +48,8 @@ def numbers(raw, dtype, shape):
 
 
 def bound(values, dtype):
-    """Half a step, and half the distance between numbers of the dtype around these, which rounding costs."""
+    """The error bound: half a quantisation step, plus half the distance between adjacent numbers of the dtype for
+    rounding."""
     step = {"F32": 1000, "F16": 1000, "BF16": 128}[dtype]
     fraction_bits, least = {"F32": (23, -126), "F16": (10, -14), "BF16": (7, -126)}[dtype]
     _, exponent = np.frexp(values.astype(np.float64))
@@ -67,13 +68,13 @@ class Case:
         return self.folder / f"{whose}.gauss"
 
     def errors(self, restored):
-        """The largest, and how many elements are beyond the bound."""
+        """The largest error, and the number of elements beyond the bound."""
         errors = np.abs(restored.astype(np.float64) - self.values)
         larger = np.maximum(np.abs(restored), np.abs(self.values))
         return errors.max(), int((errors > bound(larger, self.dtype)).sum())
 
     def tasks(self):
-        """What gauss-compress hands to its workers: the numbers of a shard in single precision."""
+        """The data that gauss-compress passes to its workers: the numbers of a shard in single precision."""
         flat, shape = self.values, self.values.shape
         if flat.size > compress.SHARD_THRESHOLD:
             parts = [flat[row : row + compress.SHARD_ROWS] for row in range(0, shape[0], compress.SHARD_ROWS)]
@@ -97,7 +98,7 @@ class Case:
         started = time.perf_counter()
         restored = reader.decompress("w")
         seconds = time.perf_counter() - started
-        if self.dtype == "BF16":  # which it hands out in single precision
+        if self.dtype == "BF16":  # gauss-compress returns it in single precision
             bits = corpus.bf16(restored)
             restored = (bits.astype(np.uint32) << 16).view(np.float32)
         return seconds, restored.astype(np.float32).reshape(self.values.shape)

@@ -1,11 +1,11 @@
-"""Checkpoints of real training runs, kept in `target/cache/trained`; needs PyTorch and some ten minutes for each run.
+"""Creates checkpoints of real training runs in `target/cache/trained`; needs PyTorch and about ten minutes per run.
 
     PYTHON tests/peers/trained.py                # all runs whose checkpoints are missing
     PYTHON tests/peers/trained.py lora16 gpt     # these
 
-PYTHON is that of `target/cache/torch`, which `cargo xtask gauss` makes. Runs use one thread and fixed seeds, so the
-same processor, Python and PyTorch give the same bits. `tests/peers/sizes.py` and `tests/peers/family.py` measure the
-checkpoints that are there.
+PYTHON is the interpreter in `target/cache/torch`, which `cargo xtask gauss` creates. Runs use one thread and fixed
+seeds, so the same processor, Python and PyTorch give the same bits. `tests/peers/sizes.py` and
+`tests/peers/family.py` measure the checkpoints that exist.
 """
 
 import argparse
@@ -32,7 +32,7 @@ WEIGHT_DECAY = 0.01
 
 
 def docstrings():
-    """(first line, the rest) of the docstrings of Python's standard library, in the order of its files."""
+    """(first line, rest) of the docstrings in Python's standard library, in file order."""
     found = []
     for path in sorted(pathlib.Path(sysconfig.get_paths()["stdlib"]).glob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8", errors="replace"))):
@@ -60,7 +60,7 @@ def save(name, tensors):
 
 
 class Encoder:
-    """all-MiniLM-L6-v2 and batches of pairs of texts to tune it with."""
+    """all-MiniLM-L6-v2, and batches of pairs of texts for tuning it."""
 
     def __init__(self, dtype=torch.float32):
         torch.manual_seed(SEED)
@@ -85,7 +85,7 @@ class Encoder:
         return functional.normalize((states * weights).sum(1) / weights.sum(1), dim=-1)
 
     def loss(self):
-        """Contrastive: a first line belongs to its own rest, and to no other of the batch."""
+        """The contrastive loss: a first line belongs to its own rest, and not to any other in the batch."""
         chosen = [self.pairs[index] for index in self.random.choice(len(self.pairs), BATCH, replace=False)]
         firsts, rests = (self._embed(list(texts)) for texts in zip(*chosen, strict=True))
         return functional.cross_entropy(firsts @ rests.T / TEMPERATURE, torch.arange(BATCH))
@@ -109,7 +109,7 @@ def steps(model, optimiser, loss, saved, name):
 
 
 def full():
-    """All weights, 240 steps; also the checkpoints after 120 and 130 steps."""
+    """Tunes all weights for 240 steps, and also saves checkpoints after 120 and 130 steps."""
     encoder = Encoder()
     optimiser = torch.optim.AdamW(encoder.model.parameters(), lr=LEARNING_RATE, weight_decay=WEIGHT_DECAY)
     keep = {step: lambda step: save(f"full-{step}", encoder.weights()) for step in (120, 130, 240)}
@@ -117,14 +117,14 @@ def full():
 
 
 def purebf16():
-    """All weights, 120 steps, with weights and optimiser in bfloat16."""
+    """Tunes all weights for 120 steps, with weights and optimiser in bfloat16."""
     encoder = Encoder(torch.bfloat16)
     optimiser = torch.optim.AdamW(encoder.model.parameters(), lr=LEARNING_RATE, weight_decay=WEIGHT_DECAY)
     steps(encoder.model, optimiser, encoder.loss, {120: lambda _: save("purebf16-120", encoder.weights())}, "purebf16")
 
 
 class Adapter(torch.nn.Module):
-    """A linear layer with factors next to it, which alone are trained: W + alpha/r · B·A with alpha = 2r."""
+    """A linear layer with factors that are trained while the layer is frozen: W + alpha/r · B·A with alpha = 2r."""
 
     def __init__(self, linear, rank):
         super().__init__()
@@ -141,7 +141,8 @@ class Adapter(torch.nn.Module):
 
 
 def lora(rank):
-    """120 steps of adapters on all linear layers, merged into float32 and, as PEFT does, into bfloat16."""
+    """Trains adapters on all linear layers for 120 steps, and merges them into float32 and, as PEFT does, into
+    bfloat16."""
     encoder = Encoder()
     for parameter in encoder.model.parameters():
         parameter.requires_grad_(False)
@@ -166,7 +167,7 @@ def lora(rank):
 
 
 class Gpt(torch.nn.Module):
-    """A small model of bytes, 4.9 million weights."""
+    """A small byte-level language model with 4.9 million weights."""
 
     WIDTH, LAYERS, HEADS, CONTEXT = 256, 6, 8, 128
 
@@ -190,7 +191,7 @@ class Gpt(torch.nn.Module):
 
 
 def gpt():
-    """From scratch on Python's standard library; checkpoints after 400, 410 and 500 steps."""
+    """Trains from scratch on Python's standard library, with checkpoints after 400, 410 and 500 steps."""
     torch.manual_seed(SEED)
     random = np.random.default_rng(SEED)
     folder = pathlib.Path(sysconfig.get_paths()["stdlib"])
@@ -208,7 +209,7 @@ def gpt():
     steps(model, optimiser, loss, keep, "gpt")
 
 
-# Name of a run -> (what makes it, the last checkpoint that it saves).
+# Name of a run -> (its function, the last checkpoint that it saves).
 RUNS = {
     "full": (full, "full-240"),
     "purebf16": (purebf16, "purebf16-120"),

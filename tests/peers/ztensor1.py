@@ -1,7 +1,10 @@
-"""What ztensor 1.2 reads in a file, or a file it writes: `ztensor1.py read|write FILE.zt`.
+"""Prints the tensors that ztensor 1.2 reads in a file, or writes a file with it.
 
-A process of its own, with that version in front of the search path: the tests themselves import
-0.1, and both are called `ztensor`. Prints the tensors as JSON: name to dtype, shape and bytes.
+    ztensor1.py read|write FILE.zt
+
+It is a separate process with that version first in the search path, because the tests
+themselves import version 0.1 and both are called `ztensor`. The output is JSON: name to
+dtype, shape and bytes.
 """
 
 import importlib.metadata
@@ -12,7 +15,7 @@ import ml_dtypes
 import numpy as np
 import ztensor
 
-# Spellings of safetensors for the logical types of zTensor 1.2.
+# The safetensors names of the logical types in zTensor 1.2.
 TYPES = {
     "f8_e4m3fn": ml_dtypes.float8_e4m3fn,
     "f8_e5m2": ml_dtypes.float8_e5m2,
@@ -35,7 +38,7 @@ def read(path):
 
 
 def write(path):
-    """Every dtype in every way to store it, the logical types, and the sparse layouts."""
+    """Writes every dtype in every storage variant, the logical types, and the sparse layouts."""
     random = np.random.default_rng(12)
     truth = {}
     with ztensor.Writer(path) as writer:

@@ -1,5 +1,5 @@
-"""Slow decoders, written from docs/formats alone, that the vectors of extension frames are compared with.
+"""Slow decoders, written from docs/formats alone, with which the vectors of extension frames are compared.
 
-They check what the documents demand and decode element by element; floats are single IEEE operations of NumPy scalars
-and arrays. The frames of z4ai inside are decoded by the z4ai package.
+They check the requirements of the documents and decode element by element. Floats are computed with single IEEE
+operations of NumPy scalars and arrays. Inner frames of z4ai are decoded by the z4ai package.
 """

@@ -1,4 +1,4 @@
-"""Reading integers out of bytes that may end too early."""
+"""Reads integers from bytes that may end too early."""
 
 
 class Malformed(Exception):
@@ -11,7 +11,7 @@ def demand(condition, what):
 
 
 class Cursor:
-    """A position in bytes."""
+    """A read position in a byte string."""
 
     def __init__(self, raw, at=0):
         self.raw, self.at = memoryview(raw), at
@@ -41,7 +41,7 @@ class Cursor:
 
 
 class Bits:
-    """Bit fields, the lowest bit of the first byte first."""
+    """Reads bit fields, starting at the lowest bit of the first byte."""
 
     def __init__(self, raw):
         self.value, self.left = int.from_bytes(raw, "little"), 8 * len(raw)

@@ -1,4 +1,4 @@
-"""Bits and values of bfloat16, float16 and float32, each step one that IEEE 754 defines."""
+"""Bits and values of bfloat16, float16 and float32; each step is an operation defined by IEEE 754."""
 
 import numpy as np
 
@@ -10,34 +10,34 @@ BIAS = {"BF16": 127, "F16": 15, "F32": 127}
 
 
 def read(raw, dtype):
-    """Patterns of elements, as Python integers."""
+    """The bit patterns of the elements, as Python integers."""
     return np.frombuffer(raw, f"<u{WIDTH[dtype]}").tolist()
 
 
 def write(bits, dtype):
-    """The bytes of patterns."""
+    """The bytes of elements with these bit patterns."""
     return np.array(bits, f"<u{WIDTH[dtype]}").tobytes()
 
 
 def f32_of_bits(bits):
-    """The float32 with a pattern."""
+    """The float32 with this bit pattern."""
     return np.uint32(bits).view(np.float32)
 
 
 def bits_of_f32(value):
-    """The pattern of a float32."""
+    """The bit pattern of a float32."""
     return int(np.float32(value).view(np.uint32))
 
 
 def value(bits, dtype):
-    """A pattern's value as float32, which holds it exactly."""
+    """The value of a bit pattern as float32, which represents it exactly."""
     if dtype == "F16":
         return np.uint16(bits).view(np.float16).astype(np.float32)
     return f32_of_bits(bits << 16 if dtype == "BF16" else bits)
 
 
 def nearest(number, dtype):
-    """The pattern of the element next to a float32, of two equally near the even one."""
+    """The bit pattern of the element nearest to a float32, ties to even."""
     if dtype == "F16":
         with np.errstate(over="ignore"):
             return int(np.float32(number).astype(np.float16).view(np.uint16))
@@ -61,13 +61,13 @@ def is_finite(bits, dtype):
 
 
 def ordered(bits, dtype):
-    """Integers in the order of the values: the magnitude bits, or -1 minus them where the sign bit is set."""
+    """An integer in the order of the values: the magnitude bits, or -1 minus them if the sign bit is set."""
     sign = 1 << (8 * WIDTH[dtype] - 1)
     return bits if bits < sign else -(bits - sign) - 1
 
 
 def unordered(number, dtype):
-    """The pattern of an ordered integer, which is taken modulo 2 to the width."""
+    """The bit pattern of an ordered integer, taken modulo 2 to the power of the width."""
     sign = 1 << (8 * WIDTH[dtype] - 1)
     number = (number + sign) % (2 * sign) - sign
     return number if number >= 0 else sign + (-number - 1)

@@ -1,4 +1,4 @@
-"""rANS with N states of 32 bits, words of 16 bits and tables of 12 bits."""
+"""rANS with N 32-bit states, 16-bit words and 12-bit tables."""
 
 from .cursor import Bits, Cursor, demand
 
@@ -8,7 +8,7 @@ LOW = 1 << 16
 
 
 class Table:
-    """Frequencies of symbols, and the symbol of each of 4096 slots."""
+    """The frequencies of symbols, and the symbol of each of 4096 slots."""
 
     def __init__(self, first, frequencies):
         demand(sum(frequencies) == TOTAL, f"frequencies add up to {sum(frequencies)}")
@@ -20,7 +20,7 @@ class Table:
 
 
 def read_tables(raw, count):
-    """Tables that follow each other, each: first and last symbol, then a length and low bits for each symbol."""
+    """Reads consecutive tables, each consisting of its first and last symbol, then a length and low bits per symbol."""
     bits = Bits(raw)
     tables = []
     for _ in range(count):
@@ -36,7 +36,7 @@ def read_tables(raw, count):
 
 
 class Decoder:
-    """The states of one stream; `symbol(i, table)` for i = 0, 1, 2 and so on."""
+    """The states of one stream. `symbol(i, table)` must be called for i = 0, 1, 2 and so on."""
 
     def __init__(self, raw, states):
         self.cursor = Cursor(raw)

@@ -1,4 +1,4 @@
-"""A whole Z4DM file of version 1 or 2: docs/formats/z4ai-containers.md, chapters 3 and 4, and extensions.md."""
+"""Decodes a whole Z4DM file of version 1 or 2: docs/formats/z4ai-containers.md, chapters 3 and 4, and extensions.md."""
 
 import hashlib
 import json
@@ -20,7 +20,7 @@ def _base_tensors(base):
 
 
 def _delta(blob, reference):
-    """Z4DL: the XOR with a reference."""
+    """Decodes Z4DL, the XOR with a reference."""
     cursor = Cursor(blob)
     demand(cursor.take(4) == b"Z4DL" and cursor.u8() == 2, "not a Z4DL blob")
     cursor.take(3)
@@ -31,7 +31,7 @@ def _delta(blob, reference):
 
 
 def decode_file(file, base):
-    """The safetensors file that was packed, and the name -> (kind, payload) of its tensors."""
+    """The restored safetensors file, and name -> (kind, payload) of its tensors."""
     tensors, base_data = _base_tensors(base)
     cursor = Cursor(file)
     demand(cursor.take(4) == b"Z4DM", "not a Z4DM file")

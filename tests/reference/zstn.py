@@ -1,4 +1,4 @@
-"""A whole ZSTN file of version 3 or 4: docs/formats/z4ai-containers.md, chapter 2, and extensions.md."""
+"""Decodes a whole ZSTN file of version 3 or 4: docs/formats/z4ai-containers.md, chapter 2, and extensions.md."""
 
 import struct
 
@@ -18,7 +18,7 @@ def _record(cursor):
 
 
 def decode_file(file):
-    """The safetensors file that was packed, and the name -> frame of its tensors."""
+    """The restored safetensors file, and name -> frame of its tensors."""
     cursor = Cursor(file)
     demand(cursor.take(4) == b"ZSTN", "not a ZSTN file")
     version, indexed = cursor.u8(), cursor.u8()

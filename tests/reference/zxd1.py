@@ -1,4 +1,4 @@
-"""The frame ZXD1, from docs/formats/zxd1.md."""
+"""Decodes ZXD1 frames, as described in docs/formats/zxd1.md."""
 
 import math
 
@@ -17,12 +17,12 @@ LAST_SYMBOL = 85
 
 
 def checksum(raw):
-    """The lower half of XXH3-64."""
+    """The checksum of a head or block: the lower half of XXH3-64."""
     return xxhash.xxh3_64_intdigest(raw) & 0xFFFFFFFF
 
 
 def _side_stream(cursor, count):
-    """Section 9: bytes as they are, or coded by one table."""
+    """Reads a side stream (section 9): bytes stored plainly, or coded by one table."""
     kind = cursor.u8()
     demand(kind < 2, f"a side stream of kind {kind}")
     if kind == 0:
@@ -35,7 +35,7 @@ def _side_stream(cursor, count):
 
 
 class _LowRank:
-    """Section 13: factors of integers, and predictions from their product."""
+    """The integer factors, and predictions from their product (section 13)."""
 
     def __init__(self, cursor, dtype, elements):
         rank, bits = cursor.u16(), cursor.u8()
@@ -62,7 +62,7 @@ class _LowRank:
 
 
 def context(predicted, code, dtype):
-    """Section 6, before it is limited to the contexts of the frame."""
+    """The context (section 6), before it is clamped to the contexts of the frame."""
     if code == UNCHANGED:
         return 96
     if code == BY_MANTISSA:
@@ -72,7 +72,7 @@ def context(predicted, code, dtype):
 
 
 def _value(symbol, shift, raw, bits):
-    """Section 5: the value of a symbol and its raw bits."""
+    """The value of a symbol and its raw bits (section 5)."""
     extra_bits = 0 if symbol < 32 else symbol // 2 - 12
     lead = symbol if symbol < 32 else (2 + symbol % 2) << extra_bits
     return ((lead << shift) + raw.take(shift + extra_bits)) % (1 << bits)
@@ -83,7 +83,7 @@ def _signed(value):
 
 
 class _Head:
-    """Section 3."""
+    """The head of a frame (section 3)."""
 
     def __init__(self, frame, base):
         cursor = Cursor(frame)
@@ -121,7 +121,7 @@ class _Head:
 
 
 def decode(frame, base):
-    """The bytes of the tensor, from those of the base tensor."""
+    """The bytes of the tensor, given the bytes of the base tensor."""
     frame, base = bytes(frame), bytes(base)
     head = _Head(frame, base)
     cursor = Cursor(frame, head.length)

@@ -1,4 +1,4 @@
-"""The frame ZXQ1, from docs/formats/zxq1.md."""
+"""Decodes ZXQ1 frames, as described in docs/formats/zxq1.md."""
 
 import ml_dtypes
 import numpy as np
@@ -11,7 +11,7 @@ OFFSETS, EXCEPTIONS = 1, 2
 
 
 def _integers(size, has_offsets):
-    """Section 3, grid 0: function from a symbol and its group's zero offset to a value."""
+    """The function of grid 0 from a symbol and its group's zero offset to a value (section 3)."""
     last = size if has_offsets else 2 * size
 
     def value(symbol, offset):
@@ -24,7 +24,7 @@ def _integers(size, has_offsets):
 
 
 def _numbers(numbers):
-    """Grids 1 to 4: function from a symbol to the number that it stands for, which must be finite."""
+    """The function of grids 1 to 4 from a symbol to its number, which must be finite."""
 
     def value(symbol, _):
         demand(symbol < len(numbers) and np.isfinite(numbers[symbol]), f"symbol {symbol}")
@@ -51,7 +51,7 @@ def _check_size(kind, size, has_offsets):
 
 
 class _Shape:
-    """Section 1: a matrix in groups, the last of which may be cut off."""
+    """A matrix divided into groups, the last of which may be smaller (section 1)."""
 
     def __init__(self, cursor):
         self.rows, self.columns, self.group_rows, self.group_columns = (cursor.u32() for _ in range(4))
@@ -60,7 +60,7 @@ class _Shape:
         self.groups = -(-self.rows // self.group_rows) * self.across
 
     def members(self, group):
-        """Numbers of the elements of a group, row by row."""
+        """The indices of the elements in a group, row by row."""
         down, right = divmod(group, self.across)
         top, left = down * self.group_rows, right * self.group_columns
         for row in range(top, min(top + self.group_rows, self.rows)):
@@ -69,7 +69,7 @@ class _Shape:
 
 
 def decode(raw):
-    """The bytes of the tensor."""
+    """The bytes of the tensor that a frame contains."""
     cursor = Cursor(raw)
     demand(cursor.take(4) == b"ZXQ1", "another magic")
     version, dtype_code, kind, flags = (cursor.u8() for _ in range(4))

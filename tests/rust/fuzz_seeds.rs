@@ -1,6 +1,6 @@
-//! Writes what the targets of tests/fuzz begin with: the golden vectors, and small
-//! files that the packer makes of them. `fuzz-seeds FOLDER` makes a folder for each
-//! target.
+//! Writes the seed inputs of the fuzz targets in `tests/fuzz`: the golden vectors, and
+//! small files that the packer makes from them. `fuzz-seeds FOLDER` creates one
+//! subfolder per target.
 
 use std::error::Error;
 use std::ffi::OsStr;
@@ -17,10 +17,10 @@ use zstn_core::engine::{PackEngine, ZstdCoding};
 use zstn_core::frame::select::{Effort, EncodeOptions};
 use zstn_tests::repository;
 
-/// Longer inputs make a fuzzer slow.
+/// Maximum length of a seed; long inputs slow a fuzzer down.
 const MAX_BYTES: usize = 256 << 10;
 
-/// Requests to the gateway.
+/// HTTP requests to the gateway.
 const REQUESTS: [&str; 6] = [
     "GET /o/n/resolve/main/a%20b/model.safetensors\nHost: localhost\nRange: bytes=0-9,-5\n\n",
     "HEAD /datasets/o/n/resolve/refs%2Fpr%2F1/f?x=1\nIf-Range: \"tag\"\nIf-None-Match: W/\"tag\"\n\n",
@@ -71,13 +71,13 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Returns an input of two files: the length of the first one, and both.
+/// Returns an input of two files: the length of the first file, then both files.
 fn pair_of(first: &[u8], second: &[u8]) -> Vec<u8> {
     let len = u32::try_from(first.len()).expect("a small file");
     [&len.to_le_bytes(), first, second].concat()
 }
 
-/// Returns all files below a folder, in order.
+/// Returns all files below a folder, sorted by path.
 fn files(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder)? {
@@ -142,11 +142,11 @@ fn of_vector(seeds: &mut Seeds, path: &Path) -> Result<()> {
     }
 }
 
-/// Adds a file of any container.
+/// Adds a container file to the targets that read any container.
 fn of_file(seeds: &mut Seeds, bytes: &[u8]) -> Result<()> {
     seeds.add("files", bytes)?;
     seeds.add("pieces", bytes)?;
-    // Rows 1 to 3 of the first tensor.
+    // The selector chooses rows 1 to 3 of the first tensor.
     seeds.add("rows", &[&[0, 1, 0, 3, 0], bytes].concat())?;
     of_c_program(seeds, bytes)?;
     for target in 0..4 {
@@ -155,8 +155,9 @@ fn of_file(seeds: &mut Seeds, bytes: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Adds a file that a program in C reads: rows 1 to 3 of the first tensor, by
-/// callbacks of which the fourth fails, and by some that read little and never fail.
+/// Adds inputs for the C API that read rows 1 to 3 of the first tensor. The callbacks
+/// of the first input fail at the fourth call; those of the second return few bytes at
+/// a time and never fail.
 fn of_c_program(seeds: &mut Seeds, bytes: &[u8]) -> Result<()> {
     for choice in [[0, 1, 0, 3, 0, 0, 3, 1], [0, 1, 0, 3, 0, 7, 255, 0]] {
         seeds.add("c_boundary", &[&choice, bytes].concat())?;
@@ -164,8 +165,8 @@ fn of_c_program(seeds: &mut Seeds, bytes: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Adds the tensors of a checkpoint in two files, plain and packed. Their index is the
-/// `config.json` as well.
+/// Adds the tensors of a checkpoint, divided into two shards, plain and packed. The
+/// index of the shards also contains the fields of `config.json`.
 fn of_shards(seeds: &mut Seeds, file: &[u8], config: Option<&[u8]>) -> Result<()> {
     const FILES: [&str; 2] = ["a", "b"];
     let Ok(all) = SafeTensors::deserialize(file) else {
@@ -185,7 +186,7 @@ fn of_shards(seeds: &mut Seeds, file: &[u8], config: Option<&[u8]>) -> Result<()
     let index = serde_json::to_vec(&index)?;
     let (mut plain, mut packed) = (Vec::new(), Vec::new());
     for file in FILES {
-        // The first one is in both.
+        // Both shards contain the first tensor.
         let own = (0..).zip(&tensors);
         let own = own.filter(|(number, _)| *number == 0 || file_of(*number) == file);
         let own = own.map(|(_, (name, tensor))| (name, tensor));
@@ -201,7 +202,7 @@ fn of_shards(seeds: &mut Seeds, file: &[u8], config: Option<&[u8]>) -> Result<()
     seeds.add("shards", &pair_of(&index, &pair_of(&plain[0], &packed[1])))
 }
 
-/// Adds a tensor for the encoders, in every dtype of floats.
+/// Adds a tensor for the encoders, once per floating-point dtype.
 fn of_tensor(seeds: &mut Seeds, bytes: &[u8], base: Option<Vec<u8>>) -> Result<()> {
     let base = base.unwrap_or_default();
     let mut frame = Vec::new();
@@ -221,8 +222,8 @@ fn of_tensor(seeds: &mut Seeds, bytes: &[u8], base: Option<Vec<u8>>) -> Result<(
     Ok(())
 }
 
-/// Adds a checkpoint as it is, packed, and as the difference from itself with some
-/// bits changed.
+/// Adds a checkpoint in three variants: plain, packed, and as a delta whose target is
+/// the checkpoint with some bits changed.
 fn of_checkpoint(seeds: &mut Seeds, file: &[u8]) -> Result<()> {
     seeds.add("safetensors", file)?;
     of_file(seeds, file)?;

@@ -1,6 +1,6 @@
-//! Writes the layout of a packed model of 70 billion parameters to the path given:
-//! header, index and statistics are those of such a model, the frames are a hole.
-//! Its tensors can be listed and shown, and not be decoded.
+//! Writes a sparse file with the layout of a packed model of 70 billion parameters to
+//! the given path. Its header, index and statistics are realistic, and its frames are a
+//! hole, so its tensors can be listed and displayed, but not decoded.
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
@@ -34,7 +34,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Returns name and shape of every tensor.
+/// Returns the name and shape of every tensor.
 fn tensors() -> Vec<(String, Vec<u64>)> {
     let mut tensors = vec![("model.embed_tokens.weight".into(), vec![VOCABULARY, WIDTH])];
     for layer in 0..LAYERS {
@@ -78,7 +78,7 @@ fn write(file: &mut File) -> io::Result<()> {
     };
     for tensor in &tensors {
         let len_bytes = tensor.span.end - tensor.span.start;
-        // Two thirds, as such weights are packed.
+        // Such weights pack to about two thirds of their size.
         let frame = StoredFrame {
             len_bytes: len_bytes / 3 * 2,
             ..StoredFrame::default()
@@ -100,7 +100,7 @@ fn write(file: &mut File) -> io::Result<()> {
     file.write_all(&footer[8..])
 }
 
-/// Returns the record of all tensors, and their bands.
+/// Returns the statistics record of all tensors, and their bands.
 fn statistics_of(tensors: &[zstn_core::container::safetensors::Tensor]) -> (Vec<u8>, Vec<u8>) {
     let (mut record, mut bands) = (Vec::new(), Vec::new());
     for (number, tensor) in (0u32..).zip(tensors) {
@@ -124,11 +124,11 @@ fn statistics_of(tensors: &[zstn_core::container::safetensors::Tensor]) -> (Vec<
 }
 
 fn figures(count: u64, rms: f64) -> Figures {
-    // Exact in BF16.
+    // These values are exact in bfloat16.
     Figures::new(count, [-0.5, 0.5], rms / 64.0, rms)
 }
 
-/// Returns an integrity section of these parts.
+/// Returns an integrity section for these parts of the file.
 fn section(prefix: &[u8], index: &[u8], statistics: &[u8]) -> Vec<u8> {
     let head = [
         checksum([prefix]).to_le_bytes(),

@@ -1,5 +1,5 @@
-//! The peak memory of packing and unpacking: a few tensors for a file of any
-//! length, and little for each tensor.
+//! The peak memory of packing and unpacking is a few tensors, however long the file is,
+//! and little memory per tensor.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -11,7 +11,7 @@ use zstn_tests::rng::Rng;
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Writes a checkpoint of that number of distinct weights of `len_bytes`.
+/// Writes a checkpoint of `tensors` distinct tensors of `len_bytes` each.
 fn checkpoint(path: &Path, tensors: usize, len_bytes: usize) {
     let pool = Rng(3).bf16_weights(len_bytes / 2);
     let mut header = String::from("{");
@@ -48,7 +48,7 @@ fn held(tensors: usize, len_bytes: usize) -> [usize; 2] {
     [packing, unpacking]
 }
 
-/// Returns the peak memory of unpacking under that limit, in bytes.
+/// Returns the peak memory in bytes of unpacking with this memory limit.
 fn held_within(len_bytes: usize, memory_bytes: u64) -> usize {
     let folder = tempfile::tempdir().unwrap();
     let [original, packed, restored] = ["a", "b", "c"].map(|name| folder.path().join(name));
@@ -62,28 +62,28 @@ fn held_within(len_bytes: usize, memory_bytes: u64) -> usize {
     most
 }
 
-/// A single test, since the count is that of the whole process.
+/// This is a single test, because the allocator counts the whole process.
 #[test]
 fn memory_grows_with_tensors_in_work_and_little_with_their_number() {
     const LARGE_BYTES: usize = 2 << 20;
     let (few, many) = (held(12, LARGE_BYTES), held(48, LARGE_BYTES));
     for (few, many) in few.into_iter().zip(many) {
-        // The memory of two threads varies with their timing by a tensor each,
-        // not by the 36 additional tensors.
+        // The memory of two threads varies with their timing by one tensor each, not by
+        // the 36 additional tensors.
         assert!(
             many < few + 2 * LARGE_BYTES,
             "{few} bytes, {many} for four times as many tensors"
         );
         assert!(many < 24 << 20, "{many} bytes");
     }
-    // Eight threads hold eight tensors, or as many as the limit allows.
+    // Eight threads hold up to eight tensors, but no more than the limit allows.
     let memory_bytes = 6 * LARGE_BYTES as u64;
     let most = held_within(LARGE_BYTES, memory_bytes);
     assert!(most as u64 <= memory_bytes, "{most} bytes");
     const SMALL_BYTES: usize = 1 << 10;
     let (few, many) = (held(12_000, SMALL_BYTES), held(24_000, SMALL_BYTES));
-    // Both hold the parsed header while they work: unpacking compares statistics, which
-    // take dtypes and shapes.
+    // Both operations hold the parsed header: unpacking compares statistics, which
+    // requires dtypes and shapes.
     for (few, many) in few.into_iter().zip(many) {
         let each = many.saturating_sub(few) / 12_000;
         assert!(each < 1000, "{each} bytes for each tensor more");

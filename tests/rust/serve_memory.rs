@@ -1,11 +1,11 @@
-//! The memory of a server whose readers stop reading: its cache and little more,
-//! for any number of readers.
+//! The memory of a server whose clients stop reading is little more than its cache,
+//! however many clients there are.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
-use zstn::serve::Server;
 use zstn::{Engine, PackOptions, pack};
+use zstn_serve::Server;
 use zstn_tests::checkpoint;
 use zstn_tests::memory::{Counting, peak_bytes};
 use zstn_tests::rng::Rng;
@@ -15,10 +15,10 @@ static ALLOCATOR: Counting = Counting;
 
 const TENSOR_BYTES: usize = 2 << 20;
 const READERS: usize = 16;
-/// More bytes than the sockets between two ends buffer.
+/// Length of a range that exceeds the socket buffers on both ends.
 const RANGE_BYTES: usize = 16 << 20;
 
-/// A checkpoint of 24 distinct tensors.
+/// Returns a checkpoint of 24 distinct tensors.
 fn model() -> Vec<u8> {
     let pool = Rng(5).bf16_weights(TENSOR_BYTES / 2);
     let tensors: Vec<(String, Vec<u8>)> = (0..24)
@@ -35,7 +35,7 @@ fn model() -> Vec<u8> {
     checkpoint(&tensors)
 }
 
-/// Asks for a range that begins in tensor `number`, and reads its first byte.
+/// Requests a range that begins in tensor `number`, and reads its first byte.
 fn begin(server: SocketAddr, number: usize) -> (BufReader<TcpStream>, usize) {
     let start = number * TENSOR_BYTES / 2 + 100_000;
     let last = start + RANGE_BYTES - 1;
@@ -76,7 +76,7 @@ fn stalled_readers_do_not_hold_tensors_and_go_on_where_they_were() {
         let readers = (0..READERS).map(|number| begin(address, number));
         readers.collect::<Vec<_>>()
     });
-    // Two tensors and the buffers of each connection.
+    // The allowance is two tensors plus the buffers of each connection.
     let most = 2 * TENSOR_BYTES + READERS * (512 << 10);
     assert!(held < most, "{held} bytes held, {most} allowed");
 

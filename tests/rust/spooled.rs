@@ -1,5 +1,5 @@
-//! The disk space that packing from a stream to a stream takes: a few tensors,
-//! for a checkpoint of any length.
+//! Packing from a stream to a stream takes the disk space of a few tensors, however
+//! long the checkpoint is.
 
 #![cfg(target_os = "linux")] // elsewhere the input is copied as a whole
 
@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use zstn::{Effort, Engine, Input, PackOptions, Sink};
 use zstn_tests::rng::Rng;
 
-/// A checkpoint that exists only while it is read.
+/// A checkpoint that is generated while it is read.
 struct Checkpoint {
     head: io::Cursor<Vec<u8>>,
     pool: Vec<u8>,
@@ -36,7 +36,8 @@ impl Checkpoint {
         let len = (header.len() as u64).to_le_bytes();
         Self {
             head: io::Cursor::new([&len[..], header.as_bytes()].concat()),
-            // Of another length than a tensor, so that no two are equal.
+            // This length differs from the tensors' length, so that no two tensors are
+            // equal.
             pool: Rng(2).bf16_weights(999_983),
             position: 0,
             len_bytes: tensors * each_bytes,
@@ -61,7 +62,7 @@ impl Read for Checkpoint {
     }
 }
 
-/// The space of the files without a name that this process has open, in bytes.
+/// Returns the disk space of this process's open unnamed files, in bytes.
 fn unnamed_files_bytes() -> u64 {
     let entries = fs::read_dir("/proc/self/fd").unwrap();
     let is_unnamed = |path: &Path| {
@@ -70,12 +71,12 @@ fn unnamed_files_bytes() -> u64 {
     let paths = entries.flatten().map(|entry| entry.path());
     let files = paths.filter(|path| is_unnamed(path));
     let files = files.filter_map(|path| fs::metadata(path).ok());
-    // A file may be open several times.
+    // A file can have several descriptors.
     let blocks: BTreeMap<u64, u64> = files.map(|file| (file.ino(), file.blocks())).collect();
     blocks.values().map(|blocks| blocks * 512).sum()
 }
 
-/// The most disk space that packing such a checkpoint takes, in bytes.
+/// Returns the peak disk space of packing such a checkpoint, in bytes.
 fn most_on_disk(tensors: usize, each_bytes: usize, memory_bytes: u64) -> u64 {
     let most = Arc::new(AtomicU64::new(0));
     let input = Checkpoint::new(tensors, each_bytes, Arc::clone(&most));
@@ -93,16 +94,18 @@ fn most_on_disk(tensors: usize, each_bytes: usize, memory_bytes: u64) -> u64 {
     most.load(Relaxed)
 }
 
-/// A single test, since all files of the process are counted.
+/// This is a single test, because all files of the process are counted.
 #[test]
 fn packing_a_stream_takes_the_disk_space_of_a_few_tensors() {
     const EACH_BYTES: usize = 8 << 20;
     let few = most_on_disk(8, EACH_BYTES, 1 << 30);
     let many = most_on_disk(48, EACH_BYTES, 1 << 30);
     assert!(few > 0, "nothing was measured");
-    // Two batches of two tensors, what was read ahead, and whole pages.
+    // The limit is two batches of two tensors, the data read ahead, and rounding to
+    // pages.
     assert!(many <= 7 * EACH_BYTES as u64, "{many} bytes for 48 tensors");
-    // Tensors that do not fit into memory: itself, the next one, and its frame.
+    // These tensors do not fit into memory: the disk holds a tensor, its frame and the
+    // next tensor.
     let large = 40 << 20;
     let most = most_on_disk(5, large, 64 << 20);
     assert!(most <= 3 * large as u64, "{most} bytes for large tensors");

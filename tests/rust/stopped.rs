@@ -1,5 +1,5 @@
-//! A process that is asked to stop: complete outputs stay, no other output gets its
-//! name. A single test, since stopping affects the whole process.
+//! When a process is asked to stop, complete outputs remain and no further output gets
+//! its final name. This is a single test, because stopping affects the whole process.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::path::Path;
 use zstn::{Engine, Output, PackOptions, Progress, remove_unfinished};
 use zstn_tests::checkpoint;
 
-/// Begins the clean-up when work has begun.
+/// Begins the clean-up as soon as work has begun.
 struct StopsAtOnce;
 
 impl Progress for StopsAtOnce {
@@ -37,11 +37,11 @@ fn nothing_gets_its_name_after_the_clean_up_has_begun() {
     };
     pack(&at("complete"), &()).unwrap();
     file("complete.zstn").finish().unwrap();
-    // Both were about to be renamed when the signal came.
+    // Both outputs were about to be renamed when the signal arrived.
     let late_file = file("late.zstn");
     assert!(pack(&at("late"), &StopsAtOnce).is_err());
     assert!(late_file.finish().is_err());
-    // Other threads continue for a moment.
+    // Other threads may still be running for a moment.
     assert!(Output::create(&at("new.zstn")).is_err());
     assert!(pack(&at("new"), &()).is_err());
 

@@ -1,4 +1,4 @@
-//! The peak memory of an upload: a few parts, for an object of any length.
+//! The peak memory of an upload is a few parts, however long the object is.
 
 use zstn_store::{Address, Environment, StoreOptions, Upload, UploadOptions};
 use zstn_tests::memory::{Counting, peak_bytes};
@@ -9,7 +9,7 @@ static ALLOCATOR: Counting = Counting;
 
 const PART_BYTES: usize = 5 << 20;
 
-/// Accepts everything.
+/// Accepts every request.
 fn accept(request: &Request) -> Vec<u8> {
     if request.method == "HEAD" {
         return answer("404 Not Found", &[], b"");
@@ -26,7 +26,7 @@ fn accept(request: &Request) -> Vec<u8> {
     answer("200 OK", &["ETag: \"e\""], body.as_bytes())
 }
 
-/// Returns the peak memory of an upload of that many parts, in bytes.
+/// Returns the peak memory in bytes of an upload of `parts` parts.
 fn peak(parts: usize) -> usize {
     let proxy = Proxy::answering(accept);
     let mut options = UploadOptions::default();
@@ -54,9 +54,9 @@ fn peak(parts: usize) -> usize {
 
 #[test]
 fn an_upload_holds_a_few_parts() {
-    // Two under way and one being filled. The server is in this process: it holds
-    // the two as well, and one that it has answered and not freed yet. The
-    // client's own buffers are small.
+    // The client holds two parts in flight and one being filled. The server runs in
+    // this process and holds the same two parts, plus one that it has answered but not
+    // freed. The client's other buffers are small.
     let limit = (3 + 3) * PART_BYTES + (4 << 20);
     for parts in [4, 40] {
         let peak = peak(parts);

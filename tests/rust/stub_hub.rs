@@ -1,5 +1,5 @@
-//! A model hub for tests in other languages. The first line of its output is
-//! its address; it ends when its input does, if `--until-eof` is given.
+//! Runs the model hub for tests in other languages. The first line of its output is its
+//! URL. With `--until-eof`, it ends when its standard input does.
 
 use std::io::{Write, stdin, stdout};
 use std::process::ExitCode;

@@ -1,6 +1,6 @@
-//! Readers use the threads of the engine that they are given, for any number of
-//! models. A single test, since the count is that of the whole process; no engine
-//! ends before it does.
+//! Readers use the threads of the engine that they are given, for any number of models.
+//! This is a single test, because it counts the threads of the whole process and no
+//! engine may end before it does.
 #![cfg(target_os = "linux")]
 
 use std::fs;
@@ -17,7 +17,7 @@ fn count() -> usize {
     fs::read_dir("/proc/self/task").unwrap().count()
 }
 
-/// The largest number of threads when progress is reported.
+/// The largest number of threads observed when progress was reported.
 #[derive(Default)]
 struct Most(AtomicUsize);
 
@@ -29,7 +29,7 @@ impl Progress for Most {
     }
 }
 
-/// Writes a checkpoint, the same packed, and a delta against it.
+/// Writes a checkpoint, its packed file, and a delta against it.
 fn write(engine: &Engine, folder: &Path) {
     const TENSOR_BYTES: usize = 1 << 20;
     let weights = Rng(9).bf16_weights(TENSOR_BYTES);

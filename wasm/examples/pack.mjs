@@ -13,14 +13,14 @@ if (output === undefined) {
 
 try {
   const started = performance.now();
-  // A stream instead of a Blob: no more than a tensor is in memory, however large the file.
+  // Writing to a stream instead of a Blob keeps at most one tensor in memory, however large the file is.
   const to = Writable.toWeb(createWriteStream(output));
   const { originalSize, size, tensors } = await pack(input, { effort, to });
   const seconds = (performance.now() - started) / 1000;
   const memory = process.resourceUsage().maxRSS / 1024;
   console.log(`${tensors.length} tensors, ${originalSize} bytes became ${size} (${(originalSize / size).toFixed(3)}) in ${seconds.toFixed(1)} s and ${memory.toFixed(0)} MiB`);
 } catch (error) {
-  // What this package throws says what is wrong and what to do; anything else is a bug and wants its stack.
+  // An error of this package explains the problem and the remedy. Any other error is a bug, whose stack is useful.
   if (!(error instanceof ZstnError)) throw error;
   console.error(`${error.name} (${error.code}): ${error.message}`);
   process.exitCode = 1;

@@ -1,10 +1,9 @@
-// Reads one tensor of a model on a web server (or on disk) and says what that cost.
+// Reads one tensor of a model on a web server (or on disk) and prints the number of requests and bytes.
 //
 //   node wasm/examples/read-tensor.mjs URL [TENSOR] [--original MODEL.safetensors]
 //
-// Without TENSOR it takes the one closest to 1.5 MB. With --original it also compares
-// the tensor byte for byte with the same one of an unpacked file, and ends with status 1
-// when they differ.
+// Without TENSOR, the example takes the tensor closest to 1.5 MB. With --original, it also compares the tensor byte for
+// byte with the same tensor of an unpacked file, and exits with status 1 if they differ.
 import { parseArgs } from "node:util";
 import { open, ZstnError } from "zstn";
 
@@ -57,7 +56,10 @@ function closestTo(bytes, model) {
   return others.reduce((best, info) => (distance(info) < distance(best) ? info : best), first)?.name;
 }
 
-/** An uncompressed .safetensors file is read the same way, also only as far as needed. */
+/**
+ * Compares a tensor with the one in the uncompressed file at `path`. An uncompressed .safetensors file is opened like a
+ * packed one, and only the bytes of this tensor are read.
+ */
 async function compare(tensor, path) {
   const original = await open(path);
   const expected = await original.tensor(tensor.name);

@@ -1,4 +1,4 @@
-//! From opened files to a model; the reads in between are JavaScript's.
+//! Builds a model from opened files. JavaScript does the reads in between.
 
 use wasm_bindgen::prelude::*;
 use zstn_core::container::safetensors::ShardIndex as CoreShardIndex;
@@ -10,13 +10,13 @@ use crate::number::to_u64;
 use crate::ranges::triples;
 use crate::{Catalog, Model};
 
-/// The index of a checkpoint in several files.
+/// The parsed index of a checkpoint in several files.
 #[wasm_bindgen]
 pub struct ShardIndex(CoreShardIndex);
 
 #[wasm_bindgen]
 impl ShardIndex {
-    /// Reads the text of `model.safetensors.index.json`.
+    /// Parses the text of `model.safetensors.index.json`.
     #[wasm_bindgen(constructor)]
     pub fn new(json: &[u8]) -> Result<Self, JsValue> {
         CoreShardIndex::parse(json)
@@ -25,14 +25,15 @@ impl ShardIndex {
     }
 }
 
-/// A model being put together.
+/// A model that is being built from its files.
 #[wasm_bindgen]
 pub struct Assembly(Core);
 
 #[wasm_bindgen]
 impl Assembly {
-    /// Takes the `files` of a model, in the order of `shards.files()` if there
-    /// are shards, and the text of its `config.json`, if that is wanted.
+    /// Creates the assembly from the `files` of a model and the text of its
+    /// `config.json`, if the model needs it. With an index, the files are in the order of
+    /// `shards.files()`.
     #[wasm_bindgen(constructor)]
     pub fn new(
         files: Vec<Catalog>,
@@ -45,22 +46,22 @@ impl Assembly {
             .map_err(|e| to_js_error(&e))
     }
 
-    /// Ranges still missing as `[file, offset, length, …]`; empty once
-    /// `finish` can work.
+    /// Returns the missing ranges as `[file, offset, length, …]`; empty once `finish` can
+    /// be called.
     #[must_use]
     pub fn needs(&self) -> Vec<f64> {
         triples(self.0.needs())
     }
 
-    /// Adds the bytes of one range that `needs` has named.
+    /// Adds the bytes of one range that `needs` has returned.
     pub fn supply(&mut self, file: usize, offset: f64, bytes: &[u8]) -> Result<(), JsValue> {
         let offset = to_u64(offset).map_err(|e| to_js_error(&e))?;
         self.0.supply(file, offset, bytes);
         Ok(())
     }
 
-    /// The model; `full` compares the digests of its tensors as well when they
-    /// are read. The assembly is used up.
+    /// Returns the model and consumes the assembly. With `full`, the digests of tensors
+    /// are also compared when they are read.
     pub fn finish(self, full: bool) -> Result<Model, JsValue> {
         let verify = if full { Verify::Full } else { Verify::Stored };
         self.0

@@ -1,4 +1,4 @@
-//! Stored bytes to a tensor's, whoever knows how.
+//! Decodes tensors, for a model of this instance or of another one.
 
 use std::borrow::Cow;
 
@@ -10,9 +10,9 @@ use zstn_core::{Error, Result};
 use crate::engine::ENGINE;
 use crate::error::to_js_error;
 
-/// The raw bytes of the tensor that `task` is for, from those of its parts,
-/// in their order, and from the `base`'s tensor of its name if it needs that;
-/// in `into` if it is given.
+/// Decodes the tensor that `task` describes from the stored bytes of its `parts`, in
+/// order. `base` is the base's tensor of the same name, if the task needs it. The raw
+/// bytes are written to `into` if it is given, which must have exactly their length.
 #[wasm_bindgen]
 pub fn decode(
     task: &[u8],
@@ -26,7 +26,8 @@ pub fn decode(
     })
 }
 
-/// Runs `decode` on copies of `parts` in this module's memory.
+/// Runs `decode` on copies of `parts` in this module's memory, and copies its result to
+/// `into` or to a new array.
 pub fn decoded(
     parts: &[Uint8Array],
     base: Option<&[u8]>,

@@ -1,5 +1,5 @@
-//! Packing a file against a base step by step; the reads and writes in between
-//! are JavaScript's.
+//! Packs a file against a base step by step. JavaScript does the reads and writes in
+//! between.
 
 use js_sys::Uint8Array;
 use serde::Serialize;
@@ -12,7 +12,7 @@ use crate::error::to_js_error;
 use crate::frames::{ROOM, ROOM_OF_DELTA, answer, check_room, copied, effort_named};
 use crate::number::to_u64;
 
-/// A file being packed against a base.
+/// A file that is being packed against a base.
 #[wasm_bindgen]
 pub struct DeltaPacking(Core);
 
@@ -28,10 +28,10 @@ struct Packed<'a> {
 
 #[wasm_bindgen]
 impl DeltaPacking {
-    /// Starts on a file of `sizeBytes` and a base of `baseBytes`; `effort` is
-    /// `"fast"`, `"balanced"` or `"max"`. With `prefixLast` the first bytes of
-    /// the delta are those of `prefix`, once it is complete; `extended`, which allows
-    /// extension frames, implies it.
+    /// Starts packing a file of `sizeBytes` bytes against a base of `baseBytes` bytes;
+    /// `effort` is `"fast"`, `"balanced"` or `"max"`. With `prefixLast`, `prefix` returns
+    /// the first bytes of the complete delta, and `supply` does not. `extended` allows
+    /// extension frames and implies `prefixLast`.
     #[wasm_bindgen(constructor)]
     pub fn new(
         #[wasm_bindgen(js_name = sizeBytes)] size_bytes: f64,
@@ -50,9 +50,8 @@ impl DeltaPacking {
         new().map_err(|error| to_js_error(&error))
     }
 
-    /// The ranges wanted next of the file and of its base as
-    /// `[offset, length, offset, length]`, perhaps empty ones; nothing when the
-    /// delta is complete.
+    /// Returns the next ranges to read from the file and from its base as `[offset,
+    /// length, offset, length]`, each possibly empty; nothing when the delta is complete.
     #[must_use]
     pub fn needs(&self) -> Option<Vec<f64>> {
         let needs = self.0.needs()?;
@@ -61,27 +60,28 @@ impl DeltaPacking {
         Some(pairs.flatten().collect())
     }
 
-    /// Name of the tensor those ranges belong to, if they do.
+    /// Returns the name of the tensor that those ranges belong to, if they belong to one.
     #[must_use]
     pub fn tensor(&self) -> Option<String> {
         self.0.tensor().map(Into::into)
     }
 
-    /// Returns how many bytes of both files are read in all, once that is known.
+    /// Returns the total number of bytes to read from both files, once the headers have
+    /// been parsed.
     #[wasm_bindgen(js_name = readBytes)]
     #[must_use]
     pub fn read_bytes(&self) -> Option<f64> {
         self.0.read_len_bytes().map(|len| len as f64)
     }
 
-    /// Goes on with the bytes of those ranges; returns the next bytes of the
-    /// delta, perhaps none.
+    /// Continues with the bytes of those ranges. Returns the next bytes of the delta,
+    /// possibly none.
     pub fn supply(&mut self, bytes: &Uint8Array, base: &Uint8Array) -> Result<Uint8Array, JsValue> {
         let mut supply = || {
             let (bytes, base) = (copied(bytes)?, copied(base)?);
             let room = if bytes == base {
-                // A tensor equal to that of the base is not coded, but its bytes may be
-                // moved.
+                // A tensor that equals the base's tensor is not coded, but its bytes may
+                // be copied.
                 1
             } else if base.is_empty() {
                 ROOM
@@ -94,13 +94,14 @@ impl DeltaPacking {
         answer(supply())
     }
 
-    /// Returns the first bytes of the delta. Known at the end.
+    /// Returns the first bytes of the delta, once it is complete.
     #[must_use]
     pub fn prefix(&self) -> Uint8Array {
         Uint8Array::from(self.0.prefix())
     }
 
-    /// Returns how each tensor was packed, in data order. Known at the end.
+    /// Returns the result of packing each tensor, in data order, once the delta is
+    /// complete.
     pub fn packed(&self) -> Result<js_sys::Array, JsValue> {
         let rows = self.0.packed().into_iter().map(|tensor| {
             let row = Packed {

@@ -1,6 +1,6 @@
-//! What opening says of a model, for JavaScript: one text and one list of
-//! numbers. An object for every tensor would take several calls for each of its
-//! fields, and much code.
+//! Encodes the description of a model for JavaScript as one text and one list of numbers.
+//! An object for every tensor would need several calls for each of its fields, and much
+//! code.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -10,16 +10,15 @@ use zstn_core::dtype::Dtype;
 use zstn_core::model::{Model, Tensor};
 use zstn_core::{Error, Result};
 
-/// All texts in one, and numbers that say what they mean. A text is given by its
-/// length in UTF-16 units, in the order of the text.
+/// The description of a model: all texts concatenated, and the numbers that describe
+/// them. A text is represented by its length in UTF-16 units, in the order of `text`.
 ///
-/// The numbers are: how many pairs the metadata have, and for each the lengths
-/// of name and value; then for each tensor the length of its name, the number of
-/// its dtype in the official order, its rank and dimensions, its decoded and
-/// stored lengths in bytes; 0, 1 for a copy of the base's tensor or 2 for a
-/// difference from it; the number of the tensor whose bytes it shares, or -1;
-/// the length of the name of its format, or 0; how many parts it has, and for
-/// each the file, the offset and the length.
+/// The numbers are: the number of metadata pairs, and for each pair the lengths of name
+/// and value; then for each tensor the length of its name, the index of its dtype in the
+/// official order, its rank and its dimensions, its decoded and stored lengths in bytes;
+/// 0, or 1 for a copy of the base's tensor, or 2 for a delta from it; the index of the
+/// tensor whose bytes it shares, or -1; the length of the name of its format, or 0; the
+/// number of its parts, and for each part the file, the offset and the length.
 #[derive(Default)]
 pub struct Description {
     pub text: String,

@@ -1,4 +1,4 @@
-//! The engine of this build: zstd, and how jobs run.
+//! The engine of this build: how it decodes zstd and runs jobs.
 
 #[cfg(not(feature = "threads"))]
 pub const ENGINE: zstn_core::pure::Pure = zstn_core::pure::Pure;
@@ -6,7 +6,7 @@ pub const ENGINE: zstn_core::pure::Pure = zstn_core::pure::Pure;
 #[cfg(feature = "threads")]
 pub const ENGINE: Threads = Threads;
 
-/// Zstd in Rust, jobs on the threads of the page's pool.
+/// An engine that decodes zstd in Rust and runs jobs on the page's thread pool.
 #[cfg(feature = "threads")]
 pub struct Threads;
 

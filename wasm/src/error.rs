@@ -1,13 +1,13 @@
-//! Errors as JavaScript sees them.
+//! Conversion of errors to JavaScript.
 
 use alloc::format;
 use alloc::string::ToString;
 
 use wasm_bindgen::JsValue;
 
-/// Returns the text that TypeScript turns into one of its error classes: a line
-/// each for kind, rule, offset and the length of the tensor's name in UTF-16
-/// units, of which all but the first may be empty; then the name and the message.
+/// Returns the text that TypeScript converts to one of its error classes: one line each
+/// for the error code, the rule, the offset and the length of the tensor's name in UTF-16
+/// units, all except the code possibly empty; then the name and the message.
 pub fn to_js_error(error: &zstn_core::Error) -> JsValue {
     let kind = error.code();
     let rule = error.rule().map_or("", zstn_core::Rule::code);

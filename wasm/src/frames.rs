@@ -1,4 +1,4 @@
-//! Single frames.
+//! Compression and decompression of single frames.
 
 use std::hint::black_box;
 
@@ -17,7 +17,8 @@ use zstn_core::{Error, Result, bytes, frame};
 use crate::error::to_js_error;
 use crate::number::to_u64;
 
-/// The bytes a frame of any kind holds, at most `limitBytes` of them.
+/// Decompresses a frame of any family except deltas. The decoded length may be at most
+/// `limitBytes` bytes.
 #[wasm_bindgen]
 pub fn decompress(
     frame: &Uint8Array,
@@ -36,7 +37,7 @@ pub fn decompress(
     answer(decoded())
 }
 
-/// The smallest frame found for `bytes`, which are elements of `dtype`.
+/// Compresses `bytes`, which are elements of `dtype`, to the smallest frame found.
 #[wasm_bindgen]
 pub fn compress(
     bytes: &Uint8Array,
@@ -57,8 +58,8 @@ pub fn compress(
     answer(coded())
 }
 
-/// The difference of `bytes`, which are elements of `dtype`, from as many bytes of
-/// a base.
+/// Compresses the delta of `bytes`, which are elements of `dtype`, from a `base` of the
+/// same length.
 #[wasm_bindgen(js_name = compressDelta)]
 pub fn compress_delta(
     bytes: &Uint8Array,
@@ -85,8 +86,8 @@ pub fn compress_delta(
     answer(coded())
 }
 
-/// Restores bytes from their difference from `base`. Refuses more than
-/// `limitBytes` of them.
+/// Restores bytes from their delta and its `base`. The decoded length may be at most
+/// `limitBytes` bytes.
 #[wasm_bindgen(js_name = decompressDelta)]
 pub fn decompress_delta(
     frame: &Uint8Array,
@@ -136,31 +137,32 @@ pub fn effort_named(name: &str) -> Result<Effort> {
     }
 }
 
-/// The bytes in this module's memory, or an error where they do not fit.
+/// Copies the bytes of `array` to this module's memory, or returns an error if they do
+/// not fit.
 pub fn copied(array: &Uint8Array) -> Result<Vec<u8>> {
     let mut copy = bytes::buffer(array.length().into())?;
     array.copy_to(&mut copy);
     Ok(copy)
 }
 
-/// Coding takes up to this many times the memory of what is coded, besides
-/// it: coded planes, and the frame made of them.
+/// Coding needs up to this many times the length of its input, in addition to the input:
+/// the coded planes, and the frame that is built from them.
 pub const ROOM: usize = 2;
 
-/// Coding a difference takes as much, and the difference and the frame without a
-/// base besides.
+/// Coding a delta needs the memory of [`ROOM`], and in addition the delta and a frame
+/// without the base.
 pub const ROOM_OF_DELTA: usize = 4;
 
-/// Refuses `len` bytes if there is no memory to code them, which takes `room`
-/// times as much as the tensor: running out in the middle would stop the whole
-/// module. The first bytes of the tensor may have come with the file's header,
-/// in addition to `len`.
+/// Returns an error if there is not enough memory to code `len` bytes, which takes `room`
+/// times their length: running out of memory in the middle would stop the whole module.
+/// The first bytes of the tensor may have arrived with the file's header, in addition to
+/// `len`.
 pub fn check_room(len: usize, room: usize) -> Result<()> {
     let mut parts = [const { Vec::<u8>::new() }; ROOM_OF_DELTA];
     let mut needed = parts.iter_mut().take(room);
     let most = len.saturating_add(index(HEAD_LEN_BYTES));
     let reserved = needed.try_for_each(|part| part.try_reserve_exact(most));
-    // The compiler leaves out allocations that nothing looks at.
+    // The compiler would remove allocations that nothing observes.
     black_box(&parts);
     reserved.map_err(|_| {
         Error::limit(format!(

@@ -1,11 +1,11 @@
-//! WebAssembly shell of `zstn-core`: bytes in, bytes out. Sources, requests
-//! and typed arrays are TypeScript (`wasm/ts`).
+//! The WebAssembly interface of `zstn-core`, which takes and returns bytes. Sources,
+//! requests and typed arrays are implemented in TypeScript (`wasm/ts`).
 //!
-//! The npm package holds several modules of it: `reader` and `formats` for
-//! opening files and reading tensors, `coder` for single frames and for
-//! packing, `threads` for decoding on several threads with shared memory.
+//! The npm package contains several builds of this crate: `reader` and `formats` open
+//! files and read tensors, `coder` handles single frames and packing, and `threads`
+//! decodes on several threads with shared memory.
 //!
-//! Every error leaves as a text ([`error::to_js_error`]).
+//! Every error is returned as a text ([`error::to_js_error`]).
 
 extern crate alloc;
 

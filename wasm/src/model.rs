@@ -1,4 +1,4 @@
-//! The tensors of an opened model.
+//! The model whose tensors JavaScript reads.
 
 use alloc::format;
 use alloc::string::String;
@@ -18,7 +18,7 @@ use crate::error::to_js_error;
 use crate::number::to_u64;
 use crate::ranges::triples;
 
-/// The tensors of a model, and how to decode them.
+/// An opened model: describes its tensors and decodes them.
 #[wasm_bindgen]
 pub struct Model(Core);
 
@@ -32,7 +32,7 @@ impl Model {
     }
 }
 
-/// Returns the checksum of the figures of bands, which follows them in a file.
+/// Returns the checksum of the encoded figures of bands, which follows them in a file.
 #[wasm_bindgen(js_name = bandsChecksum)]
 #[must_use]
 pub fn bands_checksum(bands: &[u8]) -> u32 {
@@ -41,11 +41,11 @@ pub fn bands_checksum(bands: &[u8]) -> u32 {
 
 #[wasm_bindgen]
 impl Model {
-    /// Returns what opening says of the model, as
-    /// `[kind, originalBytes, text, numbers, refused]`: see [`Description`].
-    /// `originalBytes` is the length in bytes of the safetensors files it is or
-    /// was packed from, of all its tensors if there were none; `refused` are the
-    /// tensors that cannot be had, as errors.
+    /// Returns the description of the model as `[kind, originalBytes, text, numbers,
+    /// refused]`. [`Description`] documents `text` and `numbers`. `originalBytes` is the
+    /// total length of the safetensors files that the model is or was packed from, or the
+    /// total length of its tensors if there were no such files. `refused` contains the
+    /// errors of the tensors that cannot be read.
     pub fn describe(&self) -> Result<Array, JsValue> {
         let description = Description::new(&self.0).map_err(|e| to_js_error(&e))?;
         let refused = self.0.refused();
@@ -59,23 +59,23 @@ impl Model {
         ))
     }
 
-    /// Returns whether it is a delta, which is read together with its base.
+    /// Returns whether the model is a delta, which is read together with its base.
     #[wasm_bindgen(js_name = needsBase)]
     #[must_use]
     pub fn needs_base(&self) -> bool {
         self.0.needs_base()
     }
 
-    /// Throws if `base` is not what this delta was made against, and keeps the
-    /// digests of its tensors.
+    /// Returns an error if this delta was made against another base than `base`.
+    /// Otherwise retains the digests of the base's tensors.
     #[cfg(feature = "formats")]
     #[wasm_bindgen(js_name = checkBase)]
     pub fn check_base(&mut self, base: &Self) -> Result<(), JsValue> {
         self.0.attach_base(&base.0).map_err(|e| to_js_error(&e))
     }
 
-    /// Returns the short digests of all tensors one after the other, 16 bytes for
-    /// each: zeros where a file holds none.
+    /// Returns the short digests of all tensors, concatenated: 16 bytes for each tensor,
+    /// zeros if its file has no digest.
     #[must_use]
     pub fn digests(&self) -> Vec<u8> {
         let numbers = 0..self.0.tensors().len();
@@ -83,28 +83,28 @@ impl Model {
         numbers.flat_map(digest).collect()
     }
 
-    /// This module, compiled, for other instances of it.
+    /// Returns the compiled module, from which other instances can be created.
     #[must_use]
     pub fn module(&self) -> JsValue {
         wasm_bindgen::module()
     }
 
-    /// Returns whether it is the module with all formats.
+    /// Returns whether this is the module with all formats.
     #[wasm_bindgen(js_name = hasFormats)]
     #[must_use]
     pub fn has_formats(&self) -> bool {
         cfg!(feature = "formats")
     }
 
-    /// Returns whether the stored bytes of tensor `index` are the tensor.
+    /// Returns whether the stored bytes of tensor `index` are its decoded bytes.
     #[wasm_bindgen(js_name = isPlain)]
     #[must_use]
     pub fn is_plain(&self, index: usize) -> bool {
         self.0.is_plain(index)
     }
 
-    /// Returns the argument `task` of the function `decode`, with which another
-    /// instance decodes tensor `index`.
+    /// Returns the serialised task with which another instance decodes tensor `index`:
+    /// the argument `task` of the function `decode`.
     pub fn task(&self, index: usize) -> Result<Vec<u8>, JsValue> {
         let task = self
             .0
@@ -113,16 +113,16 @@ impl Model {
         Ok(task.to_bytes())
     }
 
-    /// Returns the range whose bytes `rows` takes as the table of tensor `index`, as
-    /// `[file, offset, length]`; empty if it takes none.
+    /// Returns the range of the block table of tensor `index`, which `rows` needs, as
+    /// `[file, offset, length]`; empty if it needs none.
     #[wasm_bindgen(js_name = blockTable)]
     #[must_use]
     pub fn block_table(&self, index: usize) -> Vec<f64> {
         triples(self.0.block_table(index, &[]))
     }
 
-    /// Returns the range to read instead of a `table` that is too short, like
-    /// `blockTable`; empty if it is not.
+    /// Returns a longer range, like `blockTable`, if `table` is too short; empty if it is
+    /// long enough.
     #[cfg(feature = "formats")]
     #[wasm_bindgen(js_name = longerTable)]
     #[must_use]
@@ -130,10 +130,10 @@ impl Model {
         triples(self.0.block_table(index, table))
     }
 
-    /// Returns the record of statistics of file `file`, and after it, as a u64, the
-    /// offset in the file at which its bands end; undefined if it has none, or
-    /// holds tensors that the model reads elsewhere: the record is read by the
-    /// tensors of the model.
+    /// Returns the statistics record of `file`, followed by the offset in the file at
+    /// which its bands end, as a u64. Returns undefined if the file has no statistics.
+    /// Also returns undefined if the model reads some of the file's tensors from another
+    /// file, because JavaScript parses the record by the tensors of the model.
     #[must_use]
     pub fn statistics(&self, file: usize) -> Option<Vec<u8>> {
         let catalog = self.0.files().get(file)?;
@@ -145,9 +145,10 @@ impl Model {
         Some([record, &bands_end.to_le_bytes()].concat())
     }
 
-    /// Returns the stored size of each plane of tensor `index`, as lines of name,
-    /// method and both lengths with tabs between them; undefined where the file
-    /// does not say. `table` as for `rows`.
+    /// Returns the stored size of each plane of tensor `index`: one line for each plane,
+    /// with tabs between its name, its method and its decoded and stored lengths.
+    /// Undefined if the file does not state them. `table` is the block table, as for
+    /// `rows`.
     #[wasm_bindgen(js_name = planeSizes)]
     pub fn plane_sizes(
         &self,
@@ -164,7 +165,7 @@ impl Model {
         Ok(planes.map(|planes| planes.into_iter().map(line).collect()))
     }
 
-    /// Returns the plan for rows `start` to `end` of tensor `index`.
+    /// Returns the plan for reading rows `start` to `end` (exclusive) of tensor `index`.
     pub fn rows(
         &self,
         index: usize,
@@ -178,9 +179,9 @@ impl Model {
             .map_err(|e| to_js_error(&e))
     }
 
-    /// The raw bytes of tensor `index` from those of its parts, in their
-    /// order, and from the `base`'s tensor of its name if it needs that; in
-    /// `into` if it is given.
+    /// Decodes tensor `index` from the stored bytes of its `parts`, in order. `base` is
+    /// the base's tensor of the same name, if it is needed. The raw bytes are written to
+    /// `into` if it is given, which must have exactly their length.
     pub fn decode(
         &self,
         index: usize,

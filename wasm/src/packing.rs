@@ -1,5 +1,4 @@
-//! Packing a file step by step; the reads and writes in between are
-//! JavaScript's.
+//! Packs a file step by step. JavaScript does the reads and writes in between.
 
 use js_sys::Uint8Array;
 use serde::Serialize;
@@ -14,7 +13,7 @@ use crate::error::to_js_error;
 use crate::frames::{ROOM, answer, check_room, copied, effort_named};
 use crate::number::to_u64;
 
-/// A file being packed.
+/// A file that is being packed.
 #[wasm_bindgen]
 pub struct Packing(Core);
 
@@ -30,12 +29,14 @@ struct Packed<'a> {
 
 #[wasm_bindgen]
 impl Packing {
-    /// Starts on a file of `sizeBytes`; `effort` is `"fast"`, `"balanced"` or
-    /// `"max"`. A file that ends before its tensors do is refused unless
-    /// `allowTruncated` is set; `statistics` adds those of the tensors, and `extended`
-    /// allows extension frames: the first bytes of the container are then those of
-    /// `prefix`, once it is complete. `sha256`, if it is given, is that of the file in
-    /// hexadecimal digits, and is not computed.
+    /// Starts packing a file of `sizeBytes` bytes; `effort` is `"fast"`, `"balanced"` or
+    /// `"max"`.
+    ///
+    /// A file that ends before its tensors do is rejected unless `allowTruncated` is set.
+    /// `statistics` adds statistics of the tensors. `extended` allows extension frames;
+    /// `prefix` then returns the first bytes of the complete container, and `supply` does
+    /// not. `sha256`, if it is given, is the SHA-256 of the file in hexadecimal digits,
+    /// which is then not computed.
     #[wasm_bindgen(constructor)]
     pub fn new(
         #[wasm_bindgen(js_name = sizeBytes)] size_bytes: f64,
@@ -58,22 +59,22 @@ impl Packing {
         new().map_err(|error| to_js_error(&error))
     }
 
-    /// The range wanted next as `[offset, length]`, perhaps an empty one;
-    /// nothing when the container is complete.
+    /// Returns the next range to read as `[offset, length]`, possibly empty; nothing when
+    /// the container is complete.
     #[must_use]
     pub fn needs(&self) -> Option<Vec<f64>> {
         let range = self.0.needs()?;
         Some(vec![range.start as f64, (range.end - range.start) as f64])
     }
 
-    /// Name of the tensor that range belongs to, if it does.
+    /// Returns the name of the tensor that the range belongs to, if it belongs to one.
     #[must_use]
     pub fn tensor(&self) -> Option<String> {
         self.0.tensor().map(Into::into)
     }
 
-    /// Goes on with the bytes of that range; returns the next bytes of the
-    /// container, perhaps none.
+    /// Continues with the bytes of that range. Returns the next bytes of the container,
+    /// possibly none.
     pub fn supply(&mut self, bytes: &Uint8Array) -> Result<Uint8Array, JsValue> {
         let mut supply = || {
             let bytes = copied(bytes)?;
@@ -83,22 +84,22 @@ impl Packing {
         answer(supply())
     }
 
-    /// Returns the first bytes of the container if they have not been returned by
-    /// `supply`. Known at the end.
+    /// Returns the first bytes of the complete container, if `supply` has not returned
+    /// them.
     #[must_use]
     pub fn prefix(&self) -> Uint8Array {
         Uint8Array::from(self.0.prefix())
     }
 
-    /// Returns whether single tensors can be read from the container. Known at the
-    /// end.
+    /// Returns whether single tensors can be read from the complete container.
     #[wasm_bindgen(js_name = isIndexed)]
     #[must_use]
     pub fn is_indexed(&self) -> bool {
         self.0.is_indexed()
     }
 
-    /// Returns how each tensor was packed, in data order. Known at the end.
+    /// Returns the result of packing each tensor, in data order, once the container is
+    /// complete.
     pub fn packed(&self) -> Result<js_sys::Array, JsValue> {
         let rows = self.0.packed().into_iter().map(|tensor| {
             let row = Packed {

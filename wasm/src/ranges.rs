@@ -1,8 +1,8 @@
-//! Ranges of files as JavaScript has them.
+//! Conversion of file ranges to JavaScript numbers.
 
 use std::ops::Range;
 
-/// Ranges of numbered files as `[file, offset, length, …]`.
+/// Returns ranges of numbered files as `[file, offset, length, …]`.
 pub fn triples(ranges: impl IntoIterator<Item = (usize, Range<u64>)>) -> Vec<f64> {
     let ranges = ranges.into_iter();
     ranges

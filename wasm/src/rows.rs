@@ -1,4 +1,4 @@
-//! Some rows of a tensor; the reads are JavaScript's.
+//! Plans and decodes ranges of rows of a tensor. JavaScript does the reads.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use crate::decode::decoded;
 use crate::engine::ENGINE;
 use crate::ranges::triples;
 
-/// The byte ranges that some rows of a tensor need.
+/// A plan for reading a range of rows of a tensor.
 #[wasm_bindgen]
 pub struct Rows(Core);
 
@@ -21,30 +21,31 @@ impl Rows {
 
 #[wasm_bindgen]
 impl Rows {
-    /// Returns whether the tensor cannot be cut: the rows are then the bytes `span`
-    /// of all of it.
+    /// Returns whether the whole tensor has to be decoded. The rows are then the bytes
+    /// `span` of it.
     #[wasm_bindgen(js_name = isWhole)]
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.0.is_whole()
     }
 
-    /// Bytes of the tensor that the rows are, as `[start, end]`.
+    /// Returns the position of the rows in the decoded tensor as `[start, end]`, in
+    /// bytes.
     #[must_use]
     pub fn span(&self) -> Vec<f64> {
         let span = self.0.span();
         vec![span.start as f64, span.end as f64]
     }
 
-    /// Bytes to fetch as `[file, offset, length, …]`.
+    /// Returns the ranges to fetch as `[file, offset, length, …]`.
     #[must_use]
     pub fn ranges(&self) -> Vec<f64> {
         triples(self.0.ranges())
     }
 
-    /// Returns which rows of the base's tensor, which has `rows` rows and `len_bytes`
-    /// bytes, are needed as well, and which bytes of them, as
-    /// `[first, last, start, end]`; empty if none are.
+    /// Returns the rows of the base's tensor that decoding needs, and the bytes to take
+    /// from these rows, as `[first, last, start, end]`; empty if decoding needs none. The
+    /// base's tensor has `rows` rows and `len_bytes` bytes.
     #[cfg(feature = "formats")]
     #[wasm_bindgen(js_name = baseRows)]
     #[must_use]
@@ -59,8 +60,8 @@ impl Rows {
         vec![first, last, start - before, end - before]
     }
 
-    /// The raw bytes of the rows from those of `ranges`, and from those of
-    /// `baseRows` where they are needed.
+    /// Decodes the rows from the bytes of `ranges`, and of `baseRows` if there are any.
+    /// Returns their raw bytes.
     #[cfg(feature = "formats")]
     pub fn decode(
         &self,
@@ -72,7 +73,7 @@ impl Rows {
         })
     }
 
-    /// The raw bytes of the rows from those of `ranges`.
+    /// Decodes the rows from the bytes of `ranges`. Returns their raw bytes.
     #[cfg(not(feature = "formats"))]
     pub fn decode(&self, parts: Vec<js_sys::Uint8Array>) -> Result<js_sys::Uint8Array, JsValue> {
         decoded(&parts, None, None, |parts, _| {

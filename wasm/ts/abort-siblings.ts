@@ -1,11 +1,14 @@
-/** Concurrent reads that end together. */
+/** Concurrent reads that are aborted together when one of them fails. */
 
-/** The controllers that follow each signal. One listener serves all of them: Node warns of more than ten, and `AbortSignal.any` keeps a little memory per call for as long as the signal lives. */
+/**
+ * The controllers that abort with each signal. All of them share one listener on the signal: Node warns about more than
+ * ten listeners, and each call of `AbortSignal.any` retains a little memory for as long as the signal lives.
+ */
 const followers = /* @__PURE__ */ new WeakMap<AbortSignal, Set<AbortController>>();
 
 /**
- * Runs `start` with a signal for its reads, which aborts with any of `signals`. When one of the reads fails, the others
- * are aborted.
+ * Runs `start` with a signal for its reads, which aborts as soon as any of `signals` aborts. When one of the reads
+ * fails, the signal aborts the others.
  */
 export async function abortSiblingsOnFailure<T>(signals: readonly (AbortSignal | undefined)[], start: (signal: AbortSignal) => Promise<T>): Promise<T> {
   const reads = new AbortController();

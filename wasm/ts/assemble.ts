@@ -1,5 +1,9 @@
-/** Building a model in the WebAssembly core from its opened files. Weights in parts need `config.json`, and sometimes a few small tensors. */
+/**
+ * Builds a model in the WebAssembly core from its opened files. Weights stored in several parts need `config.json`, and
+ * sometimes a few small tensors.
+ */
 
+import { otherVersion } from "./compared-source.js";
 import { totalBytes, readRanges, parseRanges } from "./byte-ranges.js";
 import { catalogIn } from "./catalog.js";
 import type { CoreInstance, CoreModel } from "./core.js";
@@ -9,7 +13,10 @@ import type { CoreFile, OpenedFile } from "./opened-file.js";
 import type { ProgressMeter } from "./progress.js";
 import type { ReadOptions } from "./source/source.js";
 
-/** Builds the model, and returns it with the instance that it lives in; `config` is the text of `config.json` if the model needs it; with `full`, digests are compared. Consumes the catalogs. */
+/**
+ * Builds the model and returns it with the core instance that owns it. `config` is the text of `config.json` if the
+ * model needs it. With `full`, reads compare digests of the decoded tensors. Consumes the catalogs.
+ */
 export async function assemble(
   files: readonly OpenedFile[],
   shards: Uint8Array | undefined,
@@ -18,7 +25,8 @@ export async function assemble(
   options: ReadOptions,
   meter: ProgressMeter,
 ): Promise<[CoreInstance, CoreModel]> {
-  // A configuration and digests need the core with all formats, and all files must be in the same core.
+  // Only the core with all formats interprets `config.json` and compares digests, and all files of a model must be in
+  // the same core.
   const packed = files.filter((file): file is CoreFile => !isPlain(file));
   const cores = new Set(packed.map((file) => file.core));
   const needsFormats = config !== undefined || cores.size !== 1 || packed.some((file) => file.core.call(() => file.catalog.isVerifyLeftOut(full)));
@@ -39,7 +47,14 @@ export async function assemble(
     const parts = await readRanges(sources, reads, options);
     for (const [i, { file, offset }] of reads.entries()) core.call(() => assembly.supply(file, offset, parts[i]!));
     finished = true;
-    return [core, core.call(() => assembly.finish(full))];
+    const model = core.call(() => assembly.finish(full));
+    // Wrong bytes of a small tensor make the weight that it belongs to unreadable.
+    const changed = reads.length > 0 && otherVersion(sources);
+    if (changed && core.call(() => model.describe())[4].length > 0) {
+      core.free(model);
+      throw changed;
+    }
+    return [core, model];
   } finally {
     if (!finished) core.free(assembly);
   }

@@ -1,6 +1,7 @@
-/** Opening one file with the WebAssembly core: from a source to the catalog of its contents. */
+/** Opens one file with the WebAssembly core: reads its index from a source and returns the catalog of its tensors. */
 
 import type { CoreCatalog, CoreInstance } from "./core.js";
+import { ComparedSource, otherVersion } from "./compared-source.js";
 import { loadCore, loadFormats } from "./core-loaders.js";
 import type { CoreFile, ReadFile, Supplied } from "./opened-file.js";
 import { totalBytes, readRanges } from "./byte-ranges.js";
@@ -8,28 +9,46 @@ import type { ProgressMeter } from "./progress.js";
 import type { ReadOptions, Source } from "./source/source.js";
 import type { StoredPart } from "./tensor.js";
 
-/** What files begin with that only the core with all formats reads: ZSTN with extension frames, deltas, zTensor and Gauss. */
+/**
+ * The magic numbers of the files that only the core with all formats reads: ZSTN with extension frames, deltas, zTensor
+ * and Gauss.
+ */
 const FOR_FORMATS = /^(ZSTN\x04|Z4DM|ZTEN|\x89ZT2|GAUSS00)/;
 
-/** Reads what the core asks for until it knows every tensor. */
-export async function openFile(source: Source, sizeBytes: number, head: Uint8Array, options: ReadOptions, meter: ProgressMeter): Promise<CoreFile> {
+/** Reads the ranges that the core requests until it can list every tensor. */
+export async function openFile(given: Source, sizeBytes: number, head: Uint8Array, options: ReadOptions, meter: ProgressMeter): Promise<CoreFile> {
   const core = await (FOR_FORMATS.test(String.fromCharCode(...head.subarray(0, 8))) ? loadFormats() : loadCore());
   const supplied: Supplied[] = [];
   const opening = core.call(({ Opening }) => new Opening(sizeBytes, head));
+  const source = new ComparedSource(given);
+  // Bytes of two versions together may violate any rule of the format.
+  const call = <T>(work: () => T): T => {
+    try {
+      return core.call(work);
+    } catch (error) {
+      throw otherVersion([source]) ?? error;
+    }
+  };
   let finished = false;
   try {
-    // This ends: in each round the core needs less.
+    // Every round supplies all the requested ranges, so the core makes progress and the loop ends.
     for (;;) {
-      const ranges = pairs(core.call(() => opening.needs()));
+      const ranges = pairs(call(() => opening.needs()));
       if (ranges.length === 0) {
         finished = true;
-        return { source, sizeBytes, core, catalog: core.call(() => opening.finish()), head, supplied };
+        const catalog = call(() => opening.finish());
+        const isCovered = core.call(() => catalog.isCovered());
+        if (!isCovered && source.change) {
+          core.free(catalog);
+          throw source.change;
+        }
+        return { source: isCovered ? source : given, sizeBytes, core, catalog, head, supplied };
       }
       meter.expectMore(totalBytes(ranges));
       const parts = await readRanges([source], ranges, options);
       for (const [i, bytes] of parts.entries()) {
         const { offset } = ranges[i]!;
-        core.call(() => opening.supply(offset, bytes));
+        call(() => opening.supply(offset, bytes));
         supplied.push({ offset, bytes });
       }
     }
@@ -38,14 +57,14 @@ export async function openFile(source: Source, sizeBytes: number, head: Uint8Arr
   }
 }
 
-/** Returns the catalog of a file for use in `core`, made from the bytes read so far. */
+/** Builds the catalog of a file again, in another `core`, from the bytes that have been read so far. */
 export function catalogIn(core: CoreInstance, file: ReadFile): CoreCatalog {
   const opening = core.call(({ Opening }) => new Opening(file.sizeBytes, file.head));
   for (const { offset, bytes } of file.supplied) core.call(() => opening.supply(offset, bytes));
   return core.call(() => opening.finish());
 }
 
-/** Parses ranges of a single file, `[offset, length, …]`. */
+/** Parses the ranges of a single file: `[offset, length, …]`. */
 function pairs(needs: Float64Array): StoredPart[] {
   return Array.from({ length: needs.length / 2 }, (_, i) => ({ file: 0, offset: needs[2 * i]!, length: needs[2 * i + 1]! }));
 }

@@ -1,4 +1,4 @@
-/** Reading `config.json`, which describes how the weights of a model are stored. */
+/** Reads `config.json`, which describes how the weights of a model are stored. */
 
 import { isAbsent } from "./siblings.js";
 import { LimitError } from "./errors.js";
@@ -8,10 +8,16 @@ import type { OpenContext } from "./shards.js";
 import type { ModelInput } from "./model-input.js";
 import { mayHaveParts } from "./safetensors/plain-file.js";
 
-/** The longest `config.json`, in bytes. Those on hubs have a few kilobytes; one that lists every module by name, a few hundred. */
+/**
+ * The longest accepted `config.json`, in bytes. A usual one has a few kilobytes, and one that lists every module by
+ * name a few hundred.
+ */
 const MAX_CONFIG_BYTES = 100_000_000;
 
-/** Returns the text of `config.json`, if the model needs one and there is one. */
+/**
+ * Returns the text of `config.json`; `undefined` if the model does not need it, if the caller has turned it off
+ * (`given` is `false`), or if there is no such file. A file that the caller has named must exist.
+ */
 export async function readConfig(context: OpenContext, files: readonly OpenedFile[], given: ModelInput | false | undefined): Promise<Uint8Array | undefined> {
   const wantsConfig = (file: OpenedFile) => (isPlain(file) ? mayHaveParts(file) : file.core.call(() => file.catalog.wantsConfig()));
   if (given === false || !files.some(wantsConfig)) return undefined;

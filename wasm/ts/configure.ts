@@ -1,13 +1,13 @@
-/** Settings of the whole package. */
+/** Settings that apply to the whole package. */
 
 import { checkOptions } from "./known-options.js";
 import type { OptionNames } from "./known-options.js";
 import { InvalidInputError } from "./errors.js";
 import type { CoreInput } from "./wasm-input.js";
 
-/** The WebAssembly modules of this package. */
+/** Sources of the WebAssembly modules of this package: the URL, the bytes or the compiled module of each. */
 export interface WasmFiles {
-  /** `zstn/zstn_wasm_bg.wasm`, which `open` loads. */
+  /** `zstn/zstn_wasm_bg.wasm`, loaded by `open` for packed files. */
   reader?: CoreInput;
   /** `zstn/zstn_formats_bg.wasm`, loaded when a zTensor, Gauss or compressed-tensors file or a delta is opened, or with `verify: "full"`. */
   formats?: CoreInput;
@@ -15,26 +15,26 @@ export interface WasmFiles {
   coder?: CoreInput;
 }
 
-/** Settings for `configure`. */
+/** The settings that `configure` accepts. */
 export interface Configuration {
-  /** The WebAssembly modules that are not next to the scripts. Each has to be set before it is first needed. */
+  /** The WebAssembly modules that are not next to the scripts of this package. Set each module before its first use. */
   wasm?: WasmFiles;
   /**
-   * Creates a `Worker` (in Node, one of `node:worker_threads`) whose script imports `zstn/worker`. Needed where a bundler
-   * does not include that script, or where this package is loaded from another origin than the page.
+   * Creates a `Worker` (in Node, one of `node:worker_threads`) whose script imports `zstn/worker`. Needed if a bundler
+   * does not include that script, or if this package is loaded from another origin than the page.
    */
   createWorker?: () => object;
 }
 
-/** The current settings. */
+/** The settings in effect. */
 export const settings: { readonly wasm: WasmFiles; createWorker: (() => object) | undefined } = { wasm: {}, createWorker: undefined };
 
-/** The modules that are loaded, and cannot be replaced any more. */
+/** The modules that are loaded and therefore cannot be replaced. */
 export const loadedModules = /* @__PURE__ */ new Set<keyof WasmFiles>();
 
 /**
- * Sets where the files of this package are, if they are not next to its scripts. Settings that are not given stay as
- * they are. Throws an `InvalidInputError` for a module that is loaded already.
+ * Sets where this package finds its own files, if they are not next to its scripts. Settings that are not passed keep
+ * their value. Throws an `InvalidInputError` for a module that is already loaded.
  */
 export function configure(configuration: Configuration): void {
   checkOptions("configure()", configuration, { wasm: 1, createWorker: 1 } satisfies OptionNames<Configuration>);

@@ -1,4 +1,4 @@
-/** Reading the description of a model from the WebAssembly core (`wasm/src/description.rs`). */
+/** Parses the description of a model that the WebAssembly core returns (`wasm/src/description.rs`). */
 
 import { toZstnError } from "./core-errors.js";
 import type { CoreInstance, CoreModel } from "./core.js";
@@ -6,7 +6,7 @@ import type { Description } from "./description.js";
 import { DTYPES_IN_ORDER } from "./safetensors/header.js";
 import type { StoredPart, TensorInfo } from "./tensor.js";
 
-/** Returns the description of a model in `core`. */
+/** Returns the description of `model`, which lives in `core`. */
 export function describe(core: CoreInstance, model: CoreModel): Description {
   const [kind, originalSize, text, numbers, refused] = core.call(() => model.describe());
   let position = 0;
@@ -15,7 +15,7 @@ export function describe(core: CoreInstance, model: CoreModel): Description {
   const times = <T>(count: number, item: () => T): T[] => Array.from({ length: count }, item);
   const nextText = () => text.slice(begin, (begin += next()));
   const nextPart = (): StoredPart => ({ file: next(), offset: next(), length: next() });
-  // Whole metadata first: values are evaluated in this order.
+  // The metadata come first in the stream of numbers, so they must be read before the tensors.
   const metadata = Object.fromEntries(times(next(), () => [nextText(), nextText()]));
   const aliases = new Map<TensorInfo, number>();
   const tensors: TensorInfo[] = [];

@@ -1,4 +1,7 @@
-/** The part of this package that works with the WebAssembly cores for reading, which is loaded when the first packed file is met, and what reading plain files rarely needs. */
+/**
+ * The part of this package that works with the WebAssembly cores for reading, and code that plain files rarely need. It
+ * is loaded when the first packed file is opened.
+ */
 
 export { assemble } from "./assemble.js";
 export { openFile } from "./catalog.js";

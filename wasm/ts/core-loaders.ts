@@ -1,20 +1,20 @@
-/** The cores that read models. */
+/** Loaders of the two WebAssembly cores that read models. */
 
 import type { CoreInstance } from "./core.js";
 import * as glue from "./core/zstn_wasm.js";
 import { lazyInstance } from "./module-loader.js";
 import { platform } from "./platform.js";
 
-// Bundlers recognise new URL("…", import.meta.url) and include the file.
+// Bundlers recognise new URL("…", import.meta.url) and include the file in the bundle.
 
-/** Returns the core for reading. */
+/** Returns the smaller core, which reads the usual formats. Rejects with a `CoreLoadError` if it cannot be loaded. */
 export const loadCore: () => Promise<CoreInstance> = /* @__PURE__ */ lazyInstance({
   name: "reader",
   url: () => new URL("./core/zstn_wasm_bg.wasm", import.meta.url),
   glue: () => glue,
 });
 
-/** Returns the core that reads all formats. */
+/** Returns the core that reads all formats. Rejects with a `CoreLoadError` if it cannot be loaded. */
 export const loadFormats: () => Promise<CoreInstance> = /* @__PURE__ */ lazyInstance({
   name: "formats",
   url: () => new URL("./core/zstn_formats_bg.wasm", import.meta.url),

@@ -1,15 +1,15 @@
-/** The interface of the WebAssembly core for reading. */
+/** The TypeScript interface of the WebAssembly core for reading. */
 
 import type { Instance } from "./instance.js";
 import type { WasmModule } from "./wasm-input.js";
 import type { ModelKind } from "./model-kind.js";
 
-/** Recognises a file from its first bytes and says which further ranges it needs. Does no I/O. */
+/** Recognises a file from its first bytes and lists the further ranges that it needs. Does no I/O. */
 export interface CoreOpening {
-  /** Returns the missing ranges, [offset, length, offset, length, …]; empty when complete. */
+  /** Returns the missing ranges, [offset, length, offset, length, …]; empty once `finish` can be called. */
   needs(): Float64Array;
   supply(offset: number, bytes: Uint8Array): void;
-  /** Consumes the opening. */
+  /** Returns the catalog. Consumes the opening. */
   finish(): CoreCatalog;
   free(): void;
 }
@@ -18,73 +18,99 @@ export interface CoreOpening {
 export interface CoreCatalog {
   /** Returns whether the model's `config.json` may describe its tensors. */
   wantsConfig(): boolean;
-  /** Returns whether comparing what is read, with digests if `full`, takes the module with all formats. */
+  /** Returns whether checksums cover all the bytes that opening and decoding the file read. */
+  isCovered(): boolean;
+  /**
+   * Returns whether only the module with all formats can verify the tensors of this file; with `full`, verification
+   * includes digests.
+   */
   isVerifyLeftOut(full: boolean): boolean;
   free(): void;
 }
 
-/** The index of a checkpoint in several files. */
+/** The parsed index of a checkpoint in several files. */
 export interface CoreShardIndex {
   free(): void;
 }
 
 /** A model being built. Does no I/O. */
 export interface CoreAssembly {
-  /** Returns the missing ranges, [file, offset, length, …]. */
+  /** Returns the missing ranges, [file, offset, length, …]; empty once `finish` can be called. */
   needs(): Float64Array;
   supply(file: number, offset: number, bytes: Uint8Array): void;
-  /** Consumes the assembly. With `full`, the digests of decoded tensors are compared as well. */
+  /**
+   * Returns the model. Consumes the assembly. With `full`, the model also compares the digests of the tensors that it
+   * decodes.
+   */
   finish(full: boolean): CoreModel;
   free(): void;
 }
 
-/** The tensors of a model, over all its files, and where they are stored. */
+/** The tensors of a model, across all its files, and the places where they are stored. */
 export interface ModelLayout {
   /** Returns whether the model is a delta. */
   needsBase(): boolean;
-  /** Returns the model as one safetensors file. Throws if that is not possible. */
+  /** Returns the layout of the model as one safetensors file. Throws if that is not possible. */
   unpacked(): CoreUnpacked;
   free(): void;
 }
 
 /** A model in the WebAssembly core. */
 export interface CoreModel extends ModelLayout {
-  /** Returns the range whose bytes `rows` takes as a table, [file, offset, length]; empty if it takes none. */
+  /**
+   * Returns the range of the block table that `rows` and `planeSizes` need, [file, offset, length]; empty if they need
+   * none.
+   */
   blockTable(index: number): Float64Array;
-  /** Returns the range to read instead of a table that is too short; empty if it is not. The module that reads no deltas does without. */
+  /**
+   * Returns a longer range to read if `table` is too short; empty if it is long enough. Absent from the module that
+   * reads no deltas.
+   */
   longerTable?(index: number, table: Uint8Array): Float64Array;
   rows(index: number, start: number, end: number, table?: Uint8Array): CoreRows;
-  /** Returns a line for each plane: its name, its method, and its decoded and stored lengths, with tabs between them; `undefined` without a table. */
+  /**
+   * Returns one line for each plane, with tabs between its name, its coding method, and its decoded and stored lengths
+   * in bytes; `undefined` for tensors without a block table.
+   */
   planeSizes(index: number, table?: Uint8Array): string | undefined;
-  /** Returns what opening says of the model, as `wasm/src/description.rs` describes it. */
+  /** Returns the description of the model, in the encoding that `wasm/src/description.rs` documents. */
   describe(): [kind: ModelKind, originalBytes: number, text: string, numbers: Float64Array, refused: unknown[]];
-  /** Decodes the stored bytes of all parts to the raw little-endian bytes of the tensor, in `into` or a new array. */
+  /**
+   * Decodes the stored bytes of all parts to the raw little-endian bytes of the tensor. Writes them to `into` if it is
+   * given, otherwise to a new array.
+   */
   decode(index: number, parts: Uint8Array[], base?: Uint8Array, into?: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer>;
-  /** Returns the record of statistics of a file and, after it, the offset at which its bands end as 8 bytes; `undefined` if it has none. */
+  /**
+   * Returns the statistics record of a file, followed by 8 bytes with the offset in the file at which the figures of
+   * its bands end; `undefined` if the file has no statistics.
+   */
   statistics(file: number): Uint8Array | undefined;
-  /** Returns the short digests of all tensors one after the other, 16 bytes for each; zeros where a file has none. */
+  /** Returns the short digests of all tensors, concatenated: 16 bytes for each tensor, zeros if its file has no digest. */
   digests(): Uint8Array;
-  /** Returns whether the stored bytes are the tensor itself, with nothing to decode or verify. */
+  /** Returns whether the stored bytes are the tensor itself, so that there is nothing to decode or verify. */
   isPlain(index: number): boolean;
-  /** Returns what another instance needs to decode this tensor: the first argument of `CoreDecode`. */
+  /** Returns the serialised task with which another instance decodes this tensor: the first argument of `CoreDecode`. */
   task(index: number): Uint8Array<ArrayBuffer>;
-  /** Returns the compiled module of this instance. */
+  /** Returns the compiled module that this instance runs. */
   module(): WasmModule;
-  /** Returns whether that is the module with all formats. */
+  /** Returns whether this instance runs the module with all formats. */
   hasFormats(): boolean;
-  /** Throws if the delta was made against another base; keeps the digests that this one holds of its tensors. */
+  /** Throws if the delta was made against another base. Otherwise retains the tensor digests recorded in `base`. */
   checkBase(base: CoreModel): void;
 }
 
-/** A model as one safetensors file. Does no I/O. */
+/** The layout of a model as one safetensors file. Does no I/O. */
 export interface CoreUnpacked {
-  /** Returns the file up to its data, in a new array. */
+  /** Returns the bytes of the file before its data, in a new array. */
   head(): Uint8Array<ArrayBuffer>;
   /** Length of the file, in bytes. */
   sizeBytes(): number;
-  /** Returns whether the file is identical to the one that was packed. */
+  /** Returns whether the file is byte for byte the one that was packed. */
   isOriginal(): boolean;
-  /** Returns the tensors within bytes `begin` to `end` of the file: [index, begin, end, …], in bytes of the tensor. */
+  /**
+   * Returns the tensors that overlap bytes `begin` to `end` of the file, as [index, begin, end, …] with the overlap in
+   * bytes of the tensor.
+   */
   tensors(begin: number, end: number): Float64Array;
   free(): void;
 }
@@ -92,37 +118,38 @@ export interface CoreUnpacked {
 /** Decodes a tensor of a model that lives in another instance of the same module. */
 export type CoreDecode = (task: Uint8Array, parts: Uint8Array[], base?: Uint8Array) => Uint8Array<ArrayBuffer>;
 
-/** A plan for reading some rows of a tensor. Does no I/O. */
+/** A plan for reading a range of rows of a tensor. Does no I/O. */
 export interface CoreRows {
-  /** Returns whether the whole tensor has to be read. The rows are then the bytes `span` of it. */
+  /** Returns whether the whole tensor has to be read and decoded. The rows are then the bytes `span` of the decoded tensor. */
   isWhole(): boolean;
-  /** Returns [start, end] in the tensor, in bytes. */
+  /** Returns the position of the rows in the decoded tensor, [start, end] in bytes. */
   span(): Float64Array;
   /** Returns the ranges to fetch, [file, offset, length, …]. */
   ranges(): Float64Array;
   /**
-   * Returns which rows of the base's tensor are needed as well, and which of their bytes, [first, last, begin, end]; empty if
-   * none are. The module that reads no deltas has none.
+   * Returns the rows of the base's tensor that decoding needs, and the bytes to take from these rows: [first, last,
+   * begin, end]. Empty if decoding needs none. `rows` and `byteLength` describe the base's tensor. Absent from the
+   * module that reads no deltas.
    */
   baseRows?(rows: number, byteLength: number): Float64Array;
-  /** Returns the raw bytes of the rows, from the bytes of `ranges` and of `baseRows`. */
+  /** Returns the raw bytes of the rows, decoded from the bytes of `ranges` and `baseRows`. */
   decode(parts: Uint8Array[], base?: Uint8Array): Uint8Array<ArrayBuffer>;
   free(): void;
 }
 
-/** The loaded core. */
+/** The exports of the core. */
 export interface Core {
   readonly Opening: new (sizeBytes: number, head: Uint8Array) => CoreOpening;
   readonly ShardIndex: new (json: Uint8Array) => CoreShardIndex;
   /** Consumes the catalogs and the index. */
   readonly Assembly: new (files: CoreCatalog[], shards: CoreShardIndex | undefined, config: Uint8Array | undefined) => CoreAssembly;
   readonly decode: CoreDecode;
-  /** Returns the checksum of the figures of bands. */
+  /** Returns the checksum of the encoded figures of a tensor's bands. */
   readonly bandsChecksum: (bands: Uint8Array) => number;
 }
 
-/** A running core. */
+/** A core that is loaded and running. */
 export type CoreInstance = Instance<Core>;
 
-/** What a model lives in: a running core, or nothing that could trap. */
+/** The instance that a model belongs to: a running core, or for plain files a placeholder that cannot trap. */
 export type ModelInstance = Instance<unknown>;

@@ -1,6 +1,6 @@
-/** Deno, which runs the entry for Node. */
+/** Detection of Deno, which uses the entry for Node. */
 
-/** Returns whether this runs in Deno. */
+/** Returns whether this code runs in Deno. */
 export function isDeno(): boolean {
   return "Deno" in globalThis;
 }

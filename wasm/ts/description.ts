@@ -1,17 +1,20 @@
-/** What opening says of a model. */
+/** The description of a model, which is complete once the model is open. */
 
 import type { ZstnError } from "./errors.js";
 import type { ModelKind } from "./model-kind.js";
 import type { TensorInfo } from "./tensor.js";
 
-/** What opening says of a model. */
+/** The description of a model. */
 export interface Description {
   kind: ModelKind;
-  /** Length of the safetensors files that the model was packed from, or of all its tensors, in bytes. */
+  /**
+   * Total length of the safetensors files that the model was packed from, in bytes; for other formats the total length
+   * of all tensors.
+   */
   originalSize: number;
   metadata: Record<string, string>;
-  /** File by file, in data order. */
+  /** The tensors, file by file, in the order of their data. */
   tensors: TensorInfo[];
-  /** Why some tensors cannot be read. */
+  /** The errors of the tensors that cannot be read. */
   refused: ZstnError[];
 }

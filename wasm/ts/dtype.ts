@@ -4,7 +4,7 @@ import { LimitError, UnsupportedError } from "./errors.js";
 import { bfloat16ToFloat32, float16ToFloat32, float8ToFloat32, toFloat16Bits } from "./float.js";
 import type { Float8Dtype } from "./float.js";
 
-/** The typed array of each element type. Types without one in JavaScript are their stored bits. */
+/** The typed array for each element type. A type that JavaScript has no array for is represented by its stored bits. */
 export interface DtypeArrays {
   /** 64-bit floats. */
   F64: Float64Array<ArrayBuffer>;
@@ -40,9 +40,9 @@ export interface DtypeArrays {
   F8_E4M3FNUZ: Uint8Array<ArrayBuffer>;
   /** The bits of 8-bit floats (E5M2FNUZ). */
   F8_E5M2FNUZ: Uint8Array<ArrayBuffer>;
-  /** Alternating real and imaginary parts. */
+  /** Complex numbers of two 32-bit floats: alternating real and imaginary parts. */
   C64: Float32Array<ArrayBuffer>;
-  /** 0 or 1. */
+  /** Booleans, one byte each: 0 or 1. */
   BOOL: Uint8Array<ArrayBuffer>;
   /** 6-bit floats, packed as in the file. */
   F6_E2M3: Uint8Array<ArrayBuffer>;
@@ -55,7 +55,7 @@ export interface DtypeArrays {
 /** An element type, as safetensors spells it. */
 export type Dtype = keyof DtypeArrays;
 
-/** The types of `tensor.data`. */
+/** The union of all types that `tensor.data` can have. */
 export type TensorData = DtypeArrays[Dtype];
 
 interface ArrayType {
@@ -67,7 +67,7 @@ type ToFloat32 = (data: TensorData, begin: number, out: Float32Array) => void;
 
 interface DtypeEntry {
   array: ArrayType;
-  /** Absent where an array element is not a number that this version can convert. */
+  /** Absent if an array element is not a number that this version can convert. */
   toFloat32?: ToFloat32;
 }
 
@@ -104,7 +104,7 @@ const DTYPES: Readonly<Record<Dtype, DtypeEntry>> = {
   F8_E8M0: float8("F8_E8M0"),
   F8_E4M3FNUZ: float8("F8_E4M3FNUZ"),
   F8_E5M2FNUZ: float8("F8_E5M2FNUZ"),
-  // The rest is returned as stored; C64 as alternating real and imaginary parts.
+  // The remaining types are returned as stored, C64 as alternating real and imaginary parts.
   C64: { array: Float32Array },
   BOOL: { array: Uint8Array },
   F6_E2M3: { array: Uint8Array },
@@ -118,19 +118,25 @@ function entryOf(name: string, tensor: string): DtypeEntry {
   return dtype;
 }
 
-/** Returns the element size of the dtype's typed array, in bytes. Such an array must be aligned to it. */
+/**
+ * Returns the element size of the dtype's typed array, in bytes. The array must be aligned to this size. Throws an
+ * `UnsupportedError` for an unknown dtype.
+ */
 export function bytesPerElement(dtypeName: string, tensor: string): number {
   return entryOf(dtypeName, tensor).array.BYTES_PER_ELEMENT;
 }
 
-/** Returns a typed array over `bytes`, which are copied only if they are not aligned for it. */
+/** Returns a typed array over `bytes`. The bytes are copied only if they are not aligned for it. */
 export function typedArray(dtypeName: string, tensor: string, bytes: Uint8Array<ArrayBuffer>): TensorData {
   const { array } = entryOf(dtypeName, tensor);
   const aligned = bytes.byteOffset % array.BYTES_PER_ELEMENT === 0 ? bytes : bytes.slice();
   return new array(aligned.buffer, aligned.byteOffset, aligned.byteLength / array.BYTES_PER_ELEMENT);
 }
 
-/** Returns elements `begin` to `end` (exclusive) of `data` as 32-bit floats in a new array. */
+/**
+ * Returns elements `begin` to `end` (exclusive) of `data` as 32-bit floats in a new array. Throws an `UnsupportedError`
+ * for a dtype that cannot be converted, and a `LimitError` if there is not enough memory.
+ */
 export function toFloat32(dtypeName: string, tensor: string, data: TensorData, begin: number, end: number): Float32Array<ArrayBuffer> {
   const convert = entryOf(dtypeName, tensor).toFloat32;
   if (!convert) {
@@ -152,7 +158,7 @@ function allocate<T>(type: new (length: number) => T, length: number, tensor: st
   }
 }
 
-/** An array of 16-bit floats, for compilers whose library has no `Float16Array`. */
+/** The type of an array of 16-bit floats, for TypeScript libraries that do not declare `Float16Array`. */
 export interface HalfArray extends ArrayBufferView<ArrayBuffer> {
   /** The number of elements. */
   readonly length: number;
@@ -160,32 +166,32 @@ export interface HalfArray extends ArrayBufferView<ArrayBuffer> {
   readonly [index: number]: number;
 }
 
-/** What `toFloat16` returns: a `Float16Array`, or in runtimes that have none the bits of its elements in a `Uint16Array`. */
+/** The result of `toFloat16`: a `Float16Array`, or in runtimes without one a `Uint16Array` with the bits of its elements. */
 export type Float16Data =
   | Uint16Array<ArrayBuffer>
   | (typeof globalThis extends {
-      /** The type of the compiler's library, if it has one. */
+      /** Declared by the libraries of newer TypeScript versions. */
       Float16Array: {
-        /** What it makes. */
+        /** The type of its instances. */
         readonly prototype: infer Half;
       };
     }
       ? Half
       : HalfArray);
 
-/** How many elements are converted by way of 32 bits at a time. */
+/** The number of elements that are converted through 32-bit floats at a time. */
 const PIECE = 1 << 16;
 
-/** Returns elements `begin` to `end` (exclusive) of `data` as 16-bit floats in a new array. */
+/** Returns elements `begin` to `end` (exclusive) of `data` as 16-bit floats in a new array. Throws like `toFloat32`. */
 export function toFloat16(dtype: string, tensor: string, data: TensorData, begin: number, end: number): Float16Data {
   const bits = allocate(Uint16Array, end - begin, tensor);
   if (dtype === "F16") bits.set(data.subarray(begin, end) as Uint16Array);
   else {
     let at = begin;
-    // At least once, for the error of a type that cannot be converted.
+    // The body runs at least once, so that a type that cannot be converted throws even for an empty range.
     do {
       const stop = Math.min(at + PIECE, end);
-      // By way of 32 bits a double would be rounded twice.
+      // F64 is converted directly: through 32-bit floats it would be rounded twice.
       toFloat16Bits(dtype === "F64" ? (data.subarray(at, stop) as Float64Array) : toFloat32(dtype, tensor, data, at, stop), bits.subarray(at - begin, stop - begin));
       at += PIECE;
     } while (at < end);

@@ -1,9 +1,9 @@
 /**
- * The errors of this package. Distinguish them by `error.code`, which works across copies of this package and across
- * workers, or by `instanceof`. An aborted call rejects with the reason of its signal instead.
+ * The errors of this package. Distinguish them by `error.code`, which also works across copies of this package and
+ * across workers, or by `instanceof`. An aborted call rejects with the reason of its signal instead.
  */
 
-/** What went wrong, as a stable string. */
+/** The cause of an error, as a stable string. */
 export type ErrorCode =
   | "malformed"
   | "unsupported"
@@ -29,7 +29,7 @@ export type ErrorCode =
 export class ZstnError extends Error {
   /** The name of the class. */
   override name = "ZstnError";
-  /** What went wrong, as a stable string. */
+  /** The cause of the error, as a stable string. */
   readonly code: ErrorCode;
 
   constructor(code: ErrorCode, message: string, options?: ErrorOptions) {
@@ -38,16 +38,19 @@ export class ZstnError extends Error {
   }
 }
 
-/** Returns whether an error has this code. Errors of another copy of this package, such as that of `zstn/hub` on a page without a bundler, are none for `instanceof`. */
+/**
+ * Returns whether an error has this code. `instanceof` does not recognise errors of another copy of this package, such
+ * as the copy in `zstn/hub` on a page without a bundler.
+ */
 export const hasCode = <Kind extends ZstnError>(error: unknown, code: Kind["code"]): error is Kind => (error as Partial<Kind> | undefined)?.code === code;
 
-/** Where in a file an error was found. Every part may be unknown. */
+/** The place in a file where an error was found. Every field may be unknown. */
 export interface ErrorLocation {
-  /** The rule of the format that the file violates, as the format description names it. */
+  /** The format rule that the file violates, by its name in the format description. */
   rule?: string | undefined;
-  /** Position in the file, in bytes. */
+  /** Position of the error in the file, in bytes. */
   offset?: number | undefined;
-  /** Name of the tensor. */
+  /** Name of the tensor that the error is about. */
   tensor?: string | undefined;
 }
 
@@ -64,7 +67,7 @@ abstract class LocatedError extends ZstnError implements ErrorLocation {
   }
 }
 
-/** The file is damaged, or not in a known format. */
+/** The file is damaged, or its format is unknown. */
 export class FormatError extends LocatedError {
   override name = "FormatError";
   constructor(message: string, location: ErrorLocation = {}, options?: ErrorOptions) {
@@ -88,12 +91,12 @@ export class LimitError extends LocatedError {
   }
 }
 
-/** The model has no tensor of that name. */
+/** The model has no tensor with the requested name. */
 export class TensorNotFoundError extends ZstnError {
   override name = "TensorNotFoundError";
-  /** The name that was asked for. */
+  /** The requested name. */
   readonly tensor: string;
-  /** Similar names of the model, best first; may be empty. */
+  /** Similar names in the model, best match first; may be empty. */
   readonly suggestions: readonly string[];
 
   constructor(tensor: string, suggestions: readonly string[], message: string) {
@@ -103,14 +106,17 @@ export class TensorNotFoundError extends ZstnError {
   }
 }
 
-/** The server answered, but with an error status. */
+/** The server responded with an error status. */
 export class HttpError extends ZstnError {
   override name = "HttpError";
-  /** HTTP status of the answer. */
+  /** The HTTP status of the response. */
   readonly status: number;
   /** The full URL of the request. */
   readonly url: string;
-  /** How long the server asks to wait before the next attempt, in milliseconds; `undefined` if it does not say, or a page may not see it. */
+  /**
+   * The time that the server wants the client to wait before the next attempt, in milliseconds; `undefined` if the
+   * response has no such header, or if the page may not read it.
+   */
   readonly retryAfterMs: number | undefined;
 
   constructor(url: string, status: number, message: string, retryAfterMs?: number) {
@@ -121,7 +127,10 @@ export class HttpError extends ZstnError {
   }
 }
 
-/** No response arrived, or it stalled: no connection, an unknown host, an invalid response, or a browser that blocks it (CORS). */
+/**
+ * No response arrived, or it stalled: there is no connection, the host is unknown, the response is invalid, or the
+ * browser blocks it (CORS).
+ */
 export class NetworkError extends ZstnError {
   override name = "NetworkError";
   /** The full URL of the request. */
@@ -133,7 +142,10 @@ export class NetworkError extends ZstnError {
   }
 }
 
-/** The server does not support range requests, or answers them wrongly, and the file is too long to be read whole (`maxFullDownloadBytes`). */
+/**
+ * The server does not support range requests, or answers them incorrectly, and the file is too long to be downloaded
+ * whole (`maxFullDownloadBytes`).
+ */
 export class RangeNotSupportedError extends ZstnError {
   override name = "RangeNotSupportedError";
   /** The full URL of the request. */
@@ -145,7 +157,10 @@ export class RangeNotSupportedError extends ZstnError {
   }
 }
 
-/** The server sent the file compressed (`Content-Encoding`), so that positions in it are meaningless. */
+/**
+ * The server sent the file compressed (`Content-Encoding`), so byte positions in the response are not positions in the
+ * file.
+ */
 export class ContentEncodingError extends ZstnError {
   override name = "ContentEncodingError";
   /** The full URL of the request. */
@@ -157,12 +172,12 @@ export class ContentEncodingError extends ZstnError {
   }
 }
 
-/** Fewer or more bytes arrived than were asked for. */
+/** Fewer or more bytes arrived than were requested. */
 export class TruncatedError extends ZstnError {
   override name = "TruncatedError";
-  /** Length that was asked for, in bytes. */
+  /** The requested length, in bytes. */
   readonly expectedBytes: number;
-  /** Length that arrived, in bytes. If too many arrive, reading stops and this is the number so far. */
+  /** The received length, in bytes. If too many bytes arrive, reading stops and this is the number received until then. */
   readonly receivedBytes: number;
 
   constructor(expectedBytes: number, receivedBytes: number, message: string, options?: ErrorOptions) {
@@ -180,7 +195,7 @@ export class SourceChangedError extends ZstnError {
   }
 }
 
-/** A local file or `Blob` could not be read. The error of the system is the `cause`. */
+/** A local file or `Blob` could not be read. `cause` is the error of the system. */
 export class ReadError extends ZstnError {
   override name = "ReadError";
   constructor(message: string, options?: ErrorOptions) {
@@ -196,7 +211,7 @@ export class InvalidInputError extends ZstnError {
   }
 }
 
-/** The file is a delta (Z4DM) and was opened without its base. */
+/** The file is a delta (Z4DM) and was opened without a base. */
 export class BaseRequiredError extends ZstnError {
   override name = "BaseRequiredError";
   constructor(message: string) {
@@ -204,7 +219,7 @@ export class BaseRequiredError extends ZstnError {
   }
 }
 
-/** The delta belongs to other tensors than those of the base that was given. */
+/** The base that was given is not the one that the delta was made against. */
 export class WrongBaseError extends LocatedError {
   override name = "WrongBaseError";
   constructor(message: string, location: ErrorLocation = {}, options?: ErrorOptions) {
@@ -220,7 +235,7 @@ export class CoreLoadError extends ZstnError {
   }
 }
 
-/** The WebAssembly core stopped unexpectedly: there was not enough memory, or it has a bug. */
+/** The WebAssembly core stopped unexpectedly: it ran out of memory, or it has a bug. */
 export class InternalError extends ZstnError {
   override name = "InternalError";
   constructor(message: string, options?: ErrorOptions) {
@@ -240,7 +255,10 @@ export class WorkerError extends ZstnError {
   }
 }
 
-/** The model was closed before or during the call, or was lost when the core stopped unexpectedly (`InternalError`). It can be opened again. */
+/**
+ * The model was closed before or during the call, or was lost when the core stopped unexpectedly (`InternalError`).
+ * Open it again to read more tensors.
+ */
 export class ModelClosedError extends ZstnError {
   override name = "ModelClosedError";
   constructor(message = "The model was closed; open it again to read more tensors.") {

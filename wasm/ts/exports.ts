@@ -1,4 +1,4 @@
-/** The exports that both entries have in common. */
+/** The exports that all platform entries have in common. */
 
 export type { ResolveSibling } from "./siblings.js";
 export type { Dtype, DtypeArrays, Float16Data, HalfArray, TensorData } from "./dtype.js";

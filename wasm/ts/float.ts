@@ -1,12 +1,18 @@
-/** Conversion of floats: to 16 bits, and, exactly, of 16 and 8 bits to 32 bits. NaNs of 16 bits keep their payload; those of 8 bits become one NaN. */
+/**
+ * Conversions between float formats: from any number to 16 bits, rounded, and from 16 and 8 bits to 32 bits, exactly.
+ * 16-bit NaNs keep their payload; all 8-bit NaNs become the same NaN.
+ */
 
-/** Fills `out` from `bits[begin]` on. bfloat16 is the upper half of a 32-bit float. */
+/** Fills `out` with the converted elements from `bits[begin]` on. bfloat16 is the upper half of a 32-bit float. */
 export function bfloat16ToFloat32(bits: Uint16Array, begin: number, out: Float32Array): void {
   const outBits = new Uint32Array(out.buffer, out.byteOffset, out.length);
   for (let i = 0; i < out.length; i++) outBits[i] = bits[begin + i]! << 16;
 }
 
-/** Fills `out` from `bits[begin]` on. IEEE 754 binary16: 1 sign, 5 exponent, 10 mantissa bits. */
+/**
+ * Fills `out` with the converted elements from `bits[begin]` on. IEEE 754 binary16 has 1 sign, 5 exponent and 10
+ * mantissa bits.
+ */
 export function float16ToFloat32(bits: Uint16Array, begin: number, out: Float32Array): void {
   const outBits = new Uint32Array(out.buffer, out.byteOffset, out.length);
   for (let i = 0; i < out.length; i++) {
@@ -28,13 +34,17 @@ export function float16ToFloat32(bits: Uint16Array, begin: number, out: Float32A
 const asDouble = /* @__PURE__ */ new Float64Array(1);
 const asWords = /* @__PURE__ */ new Uint32Array(asDouble.buffer);
 
-/** Fills `out` with the bits of 16-bit floats: the nearest ones, of two as near the even one. What is too large becomes infinite, and NaN stays NaN. */
+/**
+ * Converts `values` to the bits of 16-bit floats, rounded to the nearest float, ties to even. Values that are too large
+ * become infinite, and NaN stays NaN.
+ */
 export function toFloat16Bits(values: ArrayLike<number>, out: Uint16Array): void {
   for (let i = 0; i < out.length; i++) {
     const value = (asDouble[0] = values[i]!);
     const high = asWords[1]!;
-    const exponent = Math.max(((high >>> 20) & 2047) - 1023, -14); // that of subnormals is the smallest
-    // Adding 2^52 rounds to whole numbers of 1/1024 of the power of two below; a carry goes into the exponent.
+    const exponent = Math.max(((high >>> 20) & 2047) - 1023, -14); // subnormals use the smallest exponent
+    // Adding and subtracting 2^52 rounds to a whole number of steps, 1/1024 of the power of two below the value; a
+    // carry moves into the exponent.
     const steps = Math.abs(value) * 2 ** (10 - exponent) + 2 ** 52 - 2 ** 52;
     const magnitude = value === value ? Math.min(steps + (exponent + 14) * 1024, 0x7c00) : 0x7e00;
     out[i] = ((high >>> 16) & 0x8000) | magnitude;
@@ -45,13 +55,13 @@ export function toFloat16Bits(values: ArrayLike<number>, out: Uint16Array): void
 interface SmallFloat {
   exponentBits: number;
   bias: number;
-  /** Returns the value of a magnitude that is infinite or NaN; `undefined` for finite ones. */
+  /** Returns the value of the magnitudes that are infinite or NaN, and `undefined` for finite ones. */
   special: (magnitudeBits: number) => number | undefined;
-  /** Whether the bits of negative zero are the only NaN. */
+  /** Set if the format has no negative zero: its bits are the only NaN. */
   noNegativeZero?: true;
 }
 
-/** OCP 8-bit floating point specification, tables 1 and 2; the FNUZ kinds are those of AMD and Graphcore. */
+/** The formats of the OCP 8-bit floating point specification (tables 1 and 2), and the FNUZ formats of AMD and Graphcore. */
 const SMALL_FLOATS = {
   F8_E4M3: { exponentBits: 4, bias: 7, special: (bits) => (bits === 0x7f ? Number.NaN : undefined) },
   F8_E5M2: { exponentBits: 5, bias: 15, special: (bits) => (bits < 0x7c ? undefined : bits === 0x7c ? Number.POSITIVE_INFINITY : Number.NaN) },
@@ -59,12 +69,12 @@ const SMALL_FLOATS = {
   F8_E5M2FNUZ: { exponentBits: 5, bias: 16, special: () => undefined, noNegativeZero: true },
 } as const satisfies Record<string, SmallFloat>;
 
-/** The dtypes of one byte that are floats. */
+/** The dtypes that are floats of one byte. */
 export type Float8Dtype = keyof typeof SMALL_FLOATS | "F8_E8M0";
 
 const tables = new Map<Float8Dtype, Float32Array>();
 
-/** Fills `out` from `bytes[begin]` on. */
+/** Fills `out` with the converted elements from `bytes[begin]` on. */
 export function float8ToFloat32(dtype: Float8Dtype, bytes: Uint8Array, begin: number, out: Float32Array): void {
   let table = tables.get(dtype);
   if (!table) {
@@ -81,13 +91,16 @@ function smallValue({ exponentBits, bias, special, noNegativeZero }: SmallFloat,
   const mantissaBits = 7 - exponentBits;
   const exponent = magnitudeBits >> mantissaBits;
   const mantissa = magnitudeBits - (exponent << mantissaBits);
-  // Subnormals have the spacing of the smallest normal numbers, which have one more bit.
+  // Subnormals have the spacing of the smallest normal numbers, which have an implicit leading bit in addition.
   const steps = exponent === 0 ? mantissa : mantissa + (1 << mantissaBits);
   const magnitude = special(magnitudeBits) ?? steps * 2 ** (Math.max(exponent, 1) - bias - mantissaBits);
   return byte < 0x80 ? magnitude : -magnitude;
 }
 
-/** Returns the value of an E8M0 scale, which is only an exponent: a power of two, or NaN (OCP microscaling formats, 5.4.1). */
+/**
+ * Returns the value of an E8M0 scale, which consists of an exponent only: a power of two, or NaN (OCP microscaling
+ * formats, 5.4.1).
+ */
 function scaleValue(byte: number): number {
   return byte === 0xff ? Number.NaN : 2 ** (byte - 127);
 }

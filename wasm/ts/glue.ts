@@ -1,14 +1,14 @@
-/** The interface of the glue scripts, which the Rust build writes. */
+/** The interface of the glue scripts, which the Rust build generates. */
 
 import type { WasmModule } from "./wasm-input.js";
 
-/** The glue code of one instance that is about to be made. */
+/** The glue code of one instance that is about to be created. */
 export interface Glue<T> {
   /** The imports of the instance. */
   imports: object;
-  /** Connects the instance, and returns its interface. */
+  /** Connects the glue to the instance, and returns the instance's interface. */
   start(instance: unknown, module: WasmModule): T;
 }
 
-/** The export of a glue script. Glue shares nothing with that of other instances. */
+/** The export of a glue script: creates the glue of one instance. It shares no state with the glue of other instances. */
 export type CreateGlue<T> = () => Glue<T>;

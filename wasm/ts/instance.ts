@@ -3,7 +3,7 @@
 import { toZstnError } from "./core-errors.js";
 import { InternalError, ModelClosedError } from "./errors.js";
 
-/** A running instance of a module. After a trap its memory can hold anything, so it is not called again. */
+/** A running instance of a module. After a trap its memory may be inconsistent, so the instance is not called again. */
 export class Instance<T> {
   readonly #api: T;
   readonly #onTrap: () => void;
@@ -14,7 +14,7 @@ export class Instance<T> {
     this.#onTrap = onTrap;
   }
 
-  /** Calls into the instance. Whatever that throws is rethrown as a `ZstnError`. */
+  /** Calls into the instance. Everything that the call throws is rethrown as a `ZstnError`. */
   call<R>(work: (api: T) => R): R {
     this.check();
     try {
@@ -29,12 +29,12 @@ export class Instance<T> {
     }
   }
 
-  /** Throws if the instance has trapped. */
+  /** Throws a `ModelClosedError` if the instance has trapped. */
   check(): void {
     if (this.#trapped) throw new ModelClosedError("The decoder stopped unexpectedly. Open the model again, or begin to pack again.");
   }
 
-  /** Frees an object of the instance. After a trap there is nothing to free: the whole memory is given up. */
+  /** Frees an object of the instance. Does nothing after a trap, when the whole memory of the instance is abandoned. */
   free(object: { free(): void } | undefined): void {
     if (!this.#trapped) object?.free();
   }

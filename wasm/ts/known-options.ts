@@ -1,11 +1,11 @@
-/** Refusing options that a call does not have: plain JavaScript and misspelt names would otherwise be ignored. */
+/** Rejects options that a call does not have. Plain JavaScript and misspelt names would otherwise be ignored silently. */
 
 import { InvalidInputError } from "./errors.js";
 
-/** The names of all options in `Options`. */
+/** An object whose keys are the names of all options in `Options`. */
 export type OptionNames<Options> = Readonly<Record<keyof Options, 1>>;
 
-/** The options that every call has that reads from web servers. */
+/** The options of every call that reads from web servers. */
 export const HTTP_OPTIONS = { headers: 1, token: 1, fetch: 1, retries: 1, idleTimeoutMs: 1, giveUpAfterMs: 1, maxFullDownloadBytes: 1, cache: 1, endpoint: 1 } as const;
 
 /** Throws an `InvalidInputError` unless `options` is `undefined` or an object with no other keys than `known`. */

@@ -1,12 +1,18 @@
-/** The limits of what can be read at once. */
+/** Limits on the bytes that one call can read. */
 
 import { LimitError } from "./errors.js";
 import type { TensorInfo } from "./tensor.js";
 
-/** The longest tensor, in bytes. The memory of the decoder has 32-bit addresses, and a buffer may take at most half of them. */
+/**
+ * The longest tensor that can be read, in bytes. The decoder's memory has 32-bit addresses, and one buffer may use at
+ * most half of the address space.
+ */
 export const MAX_BYTES = 2 ** 31 - 1;
 
-/** Throws for a tensor that neither the decoder nor, on many platforms, an array can hold, before any of it is fetched. */
+/**
+ * Throws a `LimitError`, before anything is fetched, for a tensor that is too long for the decoder and, on many
+ * platforms, for an array.
+ */
 export function checkSize({ name, byteLength, storedLength }: TensorInfo): void {
   const maxBytes = Math.max(byteLength, storedLength);
   if (maxBytes <= MAX_BYTES) return;
@@ -17,7 +23,7 @@ export function checkSize({ name, byteLength, storedLength }: TensorInfo): void 
   );
 }
 
-/** Throws for more rows than can be read at once. */
+/** Throws a `LimitError` for more rows than can be read at once. */
 export function checkRowsSize({ name, byteLength }: TensorInfo): void {
   if (byteLength <= MAX_BYTES) return;
   throw new LimitError(`These rows of ${name} have ${byteLength} bytes; at most ${MAX_BYTES} can be read at once. Read fewer.`, {

@@ -1,10 +1,13 @@
-/** Why there is no tensor of some name. */
+/** The error for a tensor that a model does not have. */
 
 import { TensorNotFoundError } from "./errors.js";
 import type { ZstnError } from "./errors.js";
 import type { TensorInfo } from "./tensor.js";
 
-/** Returns the reason why a model has no tensor `name`. Suggestions are loaded when they are needed. */
+/**
+ * Returns the error for a missing tensor `name`: the reason that it is unreadable, or a `TensorNotFoundError`. The code
+ * that finds suggestions is loaded on demand.
+ */
 export async function missingTensor(name: string, tensors: ReadonlyMap<string, TensorInfo>, unreadable: ReadonlyMap<string, ZstnError>): Promise<ZstnError> {
   const refusal = unreadable.get(name);
   if (refusal) return refusal;

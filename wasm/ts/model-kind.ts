@@ -1,4 +1,7 @@
 /** The formats of models. */
 
-/** The format of a model. `"z4dm"` is a delta; `"compressed-tensors"` has weights in parts that `config.json` describes. */
+/**
+ * The format of a model. `"z4dm"` is a delta. `"compressed-tensors"` is a model whose `config.json` describes weights
+ * that are stored in several parts.
+ */
 export type ModelKind = "zstn" | "safetensors" | "ztensor" | "gauss" | "z4dm" | "compressed-tensors";

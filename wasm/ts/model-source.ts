@@ -1,4 +1,4 @@
-/** The sources of inputs. */
+/** Creates the sources that inputs are read from. */
 
 import { InvalidInputError } from "./errors.js";
 import type { LocalInput, ModelInput } from "./model-input.js";
@@ -14,15 +14,18 @@ import type { CoalesceOptions } from "./source/merging/with-coalescing.js";
 import { withStats } from "./source/with-stats.js";
 import { withValidation } from "./source/with-validation.js";
 
-/** Options of a source. */
+/** The options that affect how a source reads. */
 export type SourceOptions = HttpOptions & { coalesce?: CoalesceOptions | false };
 
-/** Returns whether an input is read by requests. */
+/** Returns whether an input is read by HTTP requests. */
 export function isRemote(input: ModelInput): boolean {
   return (typeof input === "string" || input instanceof URL) && platform.resolve(input) instanceof URL;
 }
 
-/** Returns the source of an input, with every request counted in `traffic`. */
+/**
+ * Returns the source of an input. Every request is counted in `traffic`. Throws an `InvalidInputError` for a value that
+ * is not an input.
+ */
 export function sourceOf(input: ModelInput, options: SourceOptions, traffic: Traffic): Source {
   const { coalesce } = options;
   const place = typeof input === "string" || input instanceof URL ? platform.resolve(input) : input;

@@ -1,5 +1,5 @@
 /// <reference lib="esnext.disposable" preserve="true" />
-/** An open model: its tensors, and reading them. */
+/** An open model: its tensors and the methods that read them. */
 
 import type { CoreInstance, CoreModel, CoreUnpacked, ModelInstance } from "./core.js";
 import { loadCoreFiles } from "./core-files-loader.js";
@@ -43,18 +43,18 @@ export class Model {
   readonly size: number;
   /**
    * Total length of the safetensors files that the model was packed from, in bytes. Equal to `size` for plain
-   * safetensors. For other formats (zTensor, Gauss, compressed-tensors), the total length of all tensors.
+   * safetensors. For other formats (zTensor, Gauss, compressed-tensors) it is the total length of all tensors.
    */
   readonly originalSize: number;
   /** The number of files. */
   readonly fileCount: number;
   /** The `__metadata__` of the safetensors headers, or the text attributes of a zTensor file; empty if there are none. */
   readonly metadata: Readonly<Record<string, string>>;
-  /** All tensors by name, file by file, in the order of their data (zTensor: in the order of the file's list). */
+  /** All tensors by name, file by file, in the order of their data (zTensor: in the order of the file's own list). */
   readonly tensors: ReadonlyMap<string, TensorInfo>;
-  /** Weights that cannot be read because their parts or their description are damaged or unknown, with the reason. */
+  /** Weights that cannot be read, by name, with the error: their parts or their description are damaged or unknown. */
   readonly unreadable: ReadonlyMap<string, ZstnError>;
-  /** Live counters of what reading has cost. Reads of the base count in `base.stats`. */
+  /** Live counters of the requests and bytes that this model has used. Reads of the base count in `base.stats`. */
   readonly stats: Stats;
   readonly #opened: OpenedModel;
   readonly #sources: readonly Source[];
@@ -92,7 +92,7 @@ export class Model {
     return this.#base;
   }
 
-  /** @internal Identifies this version of all files, where something does. */
+  /** @internal Identifies this version of all files; `undefined` if a source has no version identifier. */
   get version(): string | undefined {
     const versions = this.#sources.map((source) => source.version);
     if (this.#base) versions.push(this.#base.version);
@@ -112,8 +112,9 @@ export class Model {
   }
 
   /**
-   * Reads one tensor: fetches its stored bytes and nothing else, and decodes them. In a delta, the base's tensor is read
-   * at the same time if it is needed.
+   * Reads one tensor: fetches its stored bytes and nothing else, and decodes them. In a delta, the base's tensor is
+   * read concurrently if it is needed. Rejects with a `TensorNotFoundError` for an unknown name, with an
+   * `InvalidInputError` for rows out of range, and with a `LimitError` for a tensor too long to be read at once.
    */
   async tensor(name: string, options: TensorOptions = {}): Promise<Tensor> {
     checkOptions("tensor()", options, TENSOR_OPTIONS);
@@ -126,9 +127,10 @@ export class Model {
   }
 
   /**
-   * Returns where the bytes of a packed tensor go: each part of its elements with its coding and size. They come from
-   * the tensor's block table, which is small and often already known. `undefined` for tensors without a table: short
-   * ones, those with mostly zeros or few values, deltas, files of z4ai, and uncompressed ones.
+   * Returns how the stored bytes of a packed tensor are distributed: the coding and the size of each plane of its
+   * elements. Reads at most the tensor's block table, which is small and often already cached. Resolves to `undefined`
+   * for tensors without a table: short ones, those with mostly zeros or few values, deltas, files of z4ai, and
+   * uncompressed tensors.
    */
   async planes(name: string, options: Pick<TensorOptions, "signal"> = {}): Promise<readonly StoredPlane[] | undefined> {
     checkOptions("planes()", options, ONLY_SIGNAL);
@@ -141,10 +143,11 @@ export class Model {
   }
 
   /**
-   * Returns the statistics of tensors that were stored when the file was packed: of all tensors without reading any
-   * bytes, or of one tensor with those of its bands of rows. `undefined` for models and tensors that have none: other
-   * formats than ZSTN, files packed without them, tensors without elements or of the dtypes `F4`, `F6_E2M3`, `F6_E3M2`
-   * and `C64`, weights that are stored in parts, and shards with tensors that the index assigns to another one.
+   * Returns statistics that were stored when the file was packed. Without `name`, they cover all tensors, and no bytes
+   * are read; with `name`, they cover one tensor and its bands of rows. Resolves to `undefined` for models and tensors
+   * without statistics: formats other than ZSTN, files packed without them, tensors without elements, the dtypes `F4`,
+   * `F6_E2M3`, `F6_E3M2` and `C64`, weights that are stored in parts, and shards with tensors that the index assigns to
+   * another shard.
    */
   statistics(): Promise<ReadonlyMap<string, TensorStatistics> | undefined>;
   statistics(name: string, options?: StatisticsOptions): Promise<TensorStatistics | undefined>;
@@ -155,24 +158,27 @@ export class Model {
     return this.#whileOpen(options.signal, async (signal) => {
       const { StoredStatistics } = await import("./statistics.js");
       signal.throwIfAborted();
-      // Models of this kind are read by the core.
+      // Models of this format are always read by the core.
       this.#statistics ??= new StoredStatistics(this.#instance as CoreInstance, this.#core as CoreModel, this.#sources, this.tensors);
       return name === undefined ? this.#statistics.all : this.#statistics.withBands(name, { signal });
     });
   }
 
   /**
-   * Returns the digests that the files state of their tensors, by name, without reading any: the first 16 bytes of the
-   * BLAKE3 of the decoded bytes, in hexadecimal digits. Tensors of equal dtype, shape and digest are the same, as far as
-   * the files are right: `verify: "full"` compares digests when tensors are read. Packed files and deltas have them;
-   * tensors without one are missing.
+   * Returns the tensor digests recorded in the files, by name, without reading any tensor: the first 16 bytes of the
+   * BLAKE3 of the decoded bytes, in hexadecimal digits. Tensors with equal dtype, shape and digest are identical,
+   * provided that the files record correct digests; `verify: "full"` compares the digests when tensors are read. Packed
+   * files and deltas have digests. Tensors without one are absent.
    */
   async digests(): Promise<ReadonlyMap<string, string>> {
     const { digestsOf } = await import("./digests.js");
     return this.#whileOpen(undefined, async () => digestsOf(this.#instance, this.#core, this.tensors.keys()));
   }
 
-  /** Returns what `model.tensor` would fetch. Reads at most the tensor's small block table, or the head of its difference. */
+  /**
+   * Returns the byte ranges that `model.tensor` would fetch. Reads at most the tensor's small block table, or in a
+   * delta the head of its frame.
+   */
   async plan(name: string, options: PlanOptions = {}): Promise<ReadPlan> {
     checkOptions("plan()", options, PLAN_OPTIONS);
     const { rows, signal } = options;
@@ -189,8 +195,9 @@ export class Model {
   }
 
   /**
-   * Yields tensors in the order of `names`, by default all in the order of `tensors`. The next ones are read while the
-   * caller works, so that adjacent ones share a request. Leaving the loop, an error or an abort stops all reads.
+   * Yields tensors in the order of `names`, by default all tensors in the order of `tensors`. Further tensors are read
+   * while the caller works on one, so adjacent tensors share a request. Leaving the loop, an error or an abort stops
+   * all reads.
    */
   async *stream(names: Iterable<string> = this.tensors.keys(), options: StreamOptions = {}): AsyncGenerator<Tensor, void, undefined> {
     const { streamOf } = await import("./stream.js");
@@ -203,9 +210,10 @@ export class Model {
 
   /**
    * Returns the model as a safetensors file that is read like a `Blob`, in slices. Reading a slice fetches and decodes
-   * the tensors it overlaps. For a single plain or packed file, or a delta, it is the original file, byte for byte. For
-   * others (several files, formats without a safetensors header, weights in parts) the header is generated: metadata
-   * sorted, then the tensors in the order of `tensors`. `isOriginal` says which. It cannot be read after `close`.
+   * the tensors that it overlaps. For a single plain or packed file, or a delta, the result is the original file, byte
+   * for byte. For other models (several files, formats without a safetensors header, weights in parts) the header is
+   * generated: metadata sorted by name, then the tensors in the order of `tensors`. `isOriginal` distinguishes the two
+   * cases. The file cannot be read after `close`.
    */
   asSafetensorsBlob(options: SafetensorsBlobOptions = {}): SafetensorsBlob {
     const closing = this.#closing.signal;
@@ -215,7 +223,7 @@ export class Model {
     return modelBlob({ kind: this.kind, tensors: this.tensors, files: this.#sources, instance: this.#instance, unpacked, decode }, options, closing);
   }
 
-  /** Frees the memory of the model and stops all reads. Calling it again does nothing. */
+  /** Frees the memory of the model and aborts all reads. Calling it again does nothing. */
   close(): void {
     if (this.#closing.signal.aborted) return;
     this.#closing.abort(new ModelClosedError());
@@ -225,11 +233,11 @@ export class Model {
     if (this.#ownsBase) this.#base?.close();
   }
 
-  /** Closes the model at the end of a block: `using model = await open(…)`. Present where the runtime has `Symbol.dispose`. */
+  /** Closes the model at the end of a block: `using model = await open(…)`. Present if the runtime has `Symbol.dispose`. */
   declare readonly [Symbol.dispose]: () => void;
 
   static {
-    // Declared as a method, it would be called "undefined" in a runtime without the symbol.
+    // In a runtime without the symbol, a method declaration would create a method named "undefined".
     if (Symbol.dispose) Object.defineProperty(this.prototype, Symbol.dispose, { value: this.prototype.close });
   }
 
@@ -237,7 +245,7 @@ export class Model {
     throw await (await loadCoreFiles()).missingTensor(name, this.tensors, this.unreadable);
   }
 
-  /** Returns the number of bytes to fetch for a tensor, including those of the base. */
+  /** Returns the number of bytes to fetch for a tensor, including the bytes of the base. */
   #costBytes(info: TensorInfo): number {
     const inBase = info.base && this.#base?.tensors.get(info.name);
     return info.storedLength + (inBase ? this.#base!.#costBytes(inBase) : 0);
@@ -260,13 +268,13 @@ export class Model {
     });
   }
 
-  /** Returns what reads rows of a packed model. */
+  /** Returns the object that reads rows of a packed model. */
   async #rowPlanner(core: CoreModel): Promise<RowPlanner> {
     const { RowPlanner } = await loadCoreFiles();
     return (this.#rows ??= new RowPlanner(this.#instance, core, this.#sources));
   }
 
-  /** Runs `work` with a signal that also aborts when the model is closed. */
+  /** Runs `work` with a signal that aborts with `signal` or when the model is closed. */
   async #whileOpen<T>(signal: AbortSignal | undefined, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
     const closing = this.#closing.signal;
     closing.throwIfAborted();
@@ -280,12 +288,12 @@ export class Model {
       const core = this.#core;
       if (core instanceof PlainModel) return core.read(info, { signal, onBytes: meter.arrived }, into);
       const { decoder } = this.#decoding!;
-      const target = { instance: this.#instance as CoreInstance, model: core, index: this.#indices.get(info.name)!, info };
+      const target = { instance: this.#instance as CoreInstance, model: core, index: this.#indices.get(info.name)!, info, sources: this.#sources };
       decoder.warmUp(target);
       const base = info.base && this.#base;
       const readOwn = readRanges(this.#sources, info.parts, { signal, onBytes: meter.arrived });
       const [parts, reference] = base ? await Promise.all([readOwn, base.#raw(base.tensors.get(info.name)!, signal, meter)]) : [await readOwn];
-      // The core of a closed model has been freed.
+      // The core of a closed model has been freed and must not be called.
       signal.throwIfAborted();
       const raw = await decoder.decode({ ...target, parts, reference, into, signal });
       if (raw.byteLength !== info.byteLength) {

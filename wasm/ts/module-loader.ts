@@ -1,4 +1,4 @@
-/** Loading the WebAssembly modules of this package: each when it is first needed, and again after a trap. */
+/** Loads the WebAssembly modules of this package: each one on first use, and again after a trap. */
 
 import { loadedModules, settings } from "./configure.js";
 import type { WasmFiles } from "./configure.js";
@@ -8,15 +8,18 @@ import { Instance } from "./instance.js";
 import { platform } from "./platform.js";
 import type { CoreInput, WasmModule } from "./wasm-input.js";
 
-/** A module of this package. */
+/** One WebAssembly module of this package. */
 export interface Loadable<T> {
   name: keyof WasmFiles;
-  /** The file next to the scripts. */
+  /** Returns the URL of the file next to the scripts. */
   url: () => URL;
   glue: () => { create: CreateGlue<T> } | Promise<{ create: CreateGlue<T> }>;
 }
 
-/** Returns a function that returns the instance in use: the first call makes it, and so does the first one after a trap. A failed attempt may be repeated. */
+/**
+ * Returns a function that returns the current instance. Its first call creates the instance, and so does the first call
+ * after a trap. A failed attempt may be repeated.
+ */
 export function lazyInstance<T>(loadable: Loadable<T>): () => Promise<Instance<T>> {
   let compiled: WasmModule | undefined;
   let loading: Promise<Instance<T>> | undefined;
@@ -59,6 +62,6 @@ async function compile(input: CoreInput): Promise<WasmModule> {
   const given = typeof input === "string" || input instanceof URL ? await platform.readModule(input) : input;
   if (!(given instanceof Response)) return WebAssembly.compile(given as ArrayBuffer);
   if (!given.ok) throw new Error(`${given.url} has the status ${given.status}`);
-  // Other media types are refused by the compiler that need not wait for all bytes.
+  // The streaming compiler, which need not wait for all bytes, accepts only this media type.
   return given.headers.get("content-type") === "application/wasm" ? WebAssembly.compileStreaming(given) : WebAssembly.compile(await given.arrayBuffer());
 }

@@ -1,4 +1,4 @@
-/** The entry for Node: also paths and file: URLs; the WebAssembly modules are read from disk. */
+/** The entry for Node: inputs may also be paths and file: URLs, and the WebAssembly modules are read from disk. */
 
 import { readFile } from "node:fs/promises";
 import { availableParallelism } from "node:os";
@@ -16,12 +16,15 @@ import type { Source } from "./source/source.js";
 export * from "./exports.js";
 export { folderCache } from "./node/folder-cache.js";
 
-// The threads of `node:worker_threads` in Deno copy what is transferred, 4 s for 20 MB; its own workers do not.
+// In Deno, `node:worker_threads` copies the transferred buffers, which takes 4 s for 20 MB. Deno's own workers do not.
 const startWorker = isDeno() ? startWebWorker : startNodeWorker;
 
 setPlatform({ readModule, ownModule, loadAdvice, startWorker, coreCount: availableParallelism, resolve, siblingPath, loadHub: () => import("./hub/node.js") });
 
-/** Bundlers that replace `new URL("…", import.meta.url)` for pages give addresses that cannot be read on a server. */
+/**
+ * A separate constant: bundlers that replace `new URL("…", import.meta.url)` for pages produce URLs that cannot be read
+ * on a server.
+ */
 const here = import.meta.url;
 const FILES: Record<keyof WasmFiles, string> = { reader: "zstn_wasm_bg.wasm", formats: "zstn_formats_bg.wasm", coder: "zstn_coder_bg.wasm" };
 

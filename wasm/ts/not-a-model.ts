@@ -1,4 +1,7 @@
-/** Files that are mistaken for models, recognised by their first bytes. The Rust library says the same sentences (tests/other-formats.json). */
+/**
+ * Recognises files that are mistaken for models by their first bytes. The Rust library has the same sentences
+ * (tests/other-formats.json).
+ */
 
 const saveFile = (library: string, weights: string) => `save_file from safetensors.${library}: save_file(${weights}, "model.safetensors").`;
 const copied = (items: string) => `{name: tensor.contiguous().clone() for name, tensor in ${items}.items()}`;
@@ -30,7 +33,7 @@ const SENTENCES = {
 
 type Format = keyof typeof SENTENCES;
 
-/** The first bytes of formats, one character a byte. Of several that fit, the first counts. */
+/** The magic numbers of formats, one character for each byte. The first match wins. */
 const MAGICS: readonly (readonly [string, Format])[] = [
   ["GGUF", "gguf"],
   ["lmgg", "ggml"],
@@ -48,7 +51,10 @@ const MAGICS: readonly (readonly [string, Format])[] = [
   ["\x1f\x8b\x08", "gzip"],
 ];
 
-/** Returns a sentence that says what the file is instead, and what to do; `undefined` if that is unknown. */
+/**
+ * Returns a sentence that names the actual format of the file and the next step; `undefined` if the format is not
+ * recognised.
+ */
 export function describeNonModel(head: Uint8Array): string | undefined {
   const format = formatOf(head);
   return format && SENTENCES[format];
@@ -56,7 +62,7 @@ export function describeNonModel(head: Uint8Array): string | undefined {
 
 function formatOf(head: Uint8Array): Format | undefined {
   const start = latin1(head.subarray(0, 256));
-  // The length of a header below 4 GiB, and its first byte: a safetensors file, though it may be a damaged one.
+  // A header length below 4 GiB and the first byte of a header: this is a safetensors file, possibly a damaged one.
   if (/^[^]{4}\0{4}($|[{ \t\r\n])/.test(start)) return undefined;
   return (
     textFormat(start) ??
@@ -73,11 +79,11 @@ function textFormat(start: string): Format | undefined {
   if (/^<(!doctype html|html|head)/i.test(text)) return "html";
   if (text.startsWith("<?xml")) return "xml";
   if (text.startsWith("version https://git-lfs.github.com/")) return "lfs";
-  // The first eight bytes of a safetensors file are a length, in which some are zero.
+  // A safetensors file begins with a 64-bit length that contains zero bytes, so eight printable bytes rule it out.
   return /^[{[]/.test(text) && /^[\t\n\r\x20-\x7e]{8}/.test(start) ? "json" : undefined;
 }
 
-/** Tells the archives apart by the name of their first file. */
+/** Distinguishes zip archives by the name of their first file. */
 function zipFormat(head: Uint8Array): Format {
   const name = latin1(head.subarray(30, 30 + (head[26] ?? 0) + 256 * (head[27] ?? 0)));
   if (name.endsWith("/data.pkl")) return "pytorch";
@@ -86,12 +92,12 @@ function zipFormat(head: Uint8Array): Format {
   return /^(metadata\.json|config\.json|model\.weights\.h5)$/.test(name) ? "keras" : "zip";
 }
 
-/** Recognises messages of protocol buffers, which have no magic number, by their first fields. */
+/** Recognises protocol buffer messages, which have no magic number, by their first fields. */
 function protobufFormat([field, version, next, length = 0, first]: Uint8Array): Format | undefined {
   if (field !== 0x08 || version === undefined) return undefined;
-  // A schema version of 1, and a long graph that begins with its description.
+  // SavedModel: a schema version of 1, and a long graph that begins with its description.
   if (version === 1 && next === 0x12 && length >= 0x80) return "savedModel";
-  // A version of the format; then the name of a producer, an operator set or the graph.
+  // ONNX: a format version, followed by the name of a producer, an operator set or the graph.
   const isName = next === 0x12 && length > 0 && length < 0x80 && first !== undefined && first >= 0x20 && first < 0x7f;
   const isMessage = (next === 0x3a || next === 0x42) && length > 0;
   return version >= 3 && version < 0x40 && (isName || isMessage) ? "onnx" : undefined;
@@ -99,7 +105,7 @@ function protobufFormat([field, version, next, length = 0, first]: Uint8Array): 
 
 const latin1 = (bytes: Uint8Array): string => String.fromCharCode(...bytes);
 
-/** Returns what is wrong with a file of no known format, in the words of the Rust library. */
+/** Returns the error message for a file of unknown format, in the same words as the Rust library. */
 export function describeUnknown(head: Uint8Array): string {
   if (/^[ \t\n\f\r]*$/.test(latin1(head))) return "the file is empty";
   return `this is no ZSTN, Z4DM, zTensor, Gauss or safetensors file: its first bytes are ${printable(head.subarray(0, 8))}`;
@@ -110,7 +116,7 @@ function printable(bytes: Uint8Array): string {
     const text = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
     if (!/\p{Cc}/u.test(text)) return `"${text}"`;
   } catch {
-    // Not text.
+    // The bytes are not valid UTF-8.
   }
   return [...bytes].map((byte) => byte.toString(16).toUpperCase().padStart(2, "0")).join(" ");
 }

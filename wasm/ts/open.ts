@@ -27,61 +27,72 @@ import type { ReadOptions } from "./source/source.js";
 import { Traffic } from "./source/traffic.js";
 import type { CoalesceOptions } from "./source/merging/with-coalescing.js";
 
-/** Options of `open` for every input. */
+/** The options of `open` that apply to every input. */
 export interface OpenOptions {
-  /** Stops opening: `open` then rejects with the reason of the signal. Later reads take signals of their own. */
+  /** Aborts opening, which then rejects with the reason of the signal. Later reads take their own signals. */
   signal?: AbortSignal;
   /** Called as the bytes needed for opening arrive. */
   onProgress?: OnProgress;
   /**
-   * The checkpoint that a delta (`Z4DM`) was made against: anything that `open` takes, or an open model. It may be
-   * plain, packed, or a delta that was opened with its own base. If it is opened here, it is closed with the model and
-   * uses the same `signal` and `HttpOptions`, but `headers` and `token` only if it has the same origin: open it
-   * yourself where it needs other options. A model that you pass is not closed.
+   * The checkpoint that a delta (`Z4DM`) was made against: any input of `open`, or an open model. It may be plain,
+   * packed, or a delta that was opened with its own base. A base that is opened here is closed together with the model.
+   * It is read with the same `signal` and `HttpOptions`, but receives `headers` and `token` only if it has the same
+   * origin: open it yourself if it needs other options. A model that you pass is not closed.
    */
   base?: ModelInput | Model;
   /**
-   * Returns the sibling file of a given name: a shard that the index names, or `config.json`. Needed where the input has
-   * no URL or path, such as files dropped on a page. It returns `undefined` if there is no such file.
+   * Returns the sibling file with the given name: a shard that the index names, or `config.json`. Needed for inputs
+   * without a URL or path, such as files dropped on a page. It returns `undefined` if there is no such file.
    */
   siblings?: ResolveSibling;
   /**
-   * The `config.json` of a model in a format of compressed-tensors: anything that `open` takes, or `false` to read all
-   * tensors as they are stored. By default the sibling of that name is read if the names of the tensors call for it.
+   * The `config.json` of a model in a compressed-tensors format: any input of `open`, or `false` to read all tensors as
+   * they are stored. By default the sibling file `config.json` is read if the tensor names suggest such a format.
    */
   config?: ModelInput | false;
   /**
-   * Where tensors are decoded. A number: in that many workers of the model's own, which stop when it is closed; 0: on
-   * the calling thread. A pool from `workerPool`: in its workers, which keep running. By default, in a pool that all
-   * models without this option share. Small and uncompressed tensors are always decoded on the calling thread, and so
-   * are all others if no worker can be started, and by default in a worker of Firefox.
+   * The workers that decode tensors. A number starts that many workers for this model alone, which stop when it is
+   * closed; 0 decodes on the calling thread. A pool from `workerPool` is shared and keeps running. By default, all
+   * models without this option share one pool. Small and uncompressed tensors are always decoded on the calling thread.
+   * So are all other tensors if no worker can be started, and by default in a worker of Firefox.
    */
   workers?: number | WorkerPool;
   /**
-   * What tensors of `.zstn` files are compared with when they are read. `"stored"`, the default: the checksums of their
-   * stored bytes, which detect damage on the way and on disk. `"full"`: the digests of the decoded bytes as well, which
-   * also detect a frame that was replaced along with its checksum; decoding then takes about a third longer.
+   * The checks on tensors of `.zstn` files that are read. `"stored"`, the default, compares the checksums of the stored
+   * bytes, which detect damage in transit and on disk. `"full"` also compares the digests of the decoded bytes, which
+   * detect a frame that was replaced together with its checksum; decoding then takes about a third longer.
    */
   verify?: Verify;
-  /** How reads that begin at the same time are merged into one; `false` for never. Bytes in memory are never merged. */
+  /**
+   * Controls how reads that begin at the same time are merged into one request; `false` disables merging. Reads of
+   * bytes in memory are never merged.
+   */
   coalesce?: CoalesceOptions | false;
 }
 
-/** The options of `open` for an input of type `Input`: `HttpOptions` are for addresses, and bytes in memory are never merged. */
+/**
+ * The options of `open` for an input of type `Input`. `HttpOptions` apply to addresses only, and reads of bytes in
+ * memory are never merged.
+ */
 export type OpenOptionsFor<Input extends ModelInput> = [Input] extends [BytesInput]
   ? Omit<OpenOptions, "coalesce">
   : [Input] extends [LocalInput]
     ? OpenOptions
     : OpenOptions & HttpOptions;
 
-/** What tensors are compared with when they are read: the checksums of their stored bytes, or the digests of their decoded bytes as well. */
+/** The checks on tensors that are read: the checksums of their stored bytes, or the digests of their decoded bytes as well. */
 export type Verify = "stored" | "full";
 
 type AllOptions = OpenOptions & HttpOptions;
 
 const OPTIONS: OptionNames<AllOptions> = { signal: 1, onProgress: 1, base: 1, siblings: 1, config: 1, workers: 1, verify: 1, coalesce: 1, ...HTTP_OPTIONS };
 
-/** Opens a model for reading tensors: recognises its format and lists its tensors, usually in two round trips. See `ModelInput` for what it takes. */
+/**
+ * Opens a model for reading tensors: recognises its format and lists its tensors, usually in two round trips. See
+ * `ModelInput` for the accepted inputs. Rejects with a `FormatError`, `UnsupportedError` or `LimitError` for a file
+ * that cannot be read, with a `BaseRequiredError` for a delta without its `base`, and with an error of the network or
+ * the file system if reading fails.
+ */
 export async function open<Input extends ModelInput>(source: Input, options?: OpenOptionsFor<Input>): Promise<Model> {
   checkOptions("open()", options, OPTIONS);
   const all: AllOptions = options ?? {};
@@ -89,7 +100,7 @@ export async function open<Input extends ModelInput>(source: Input, options?: Op
   return openWithBase(source, withOneCache(all));
 }
 
-/** Returns what decodes the tensors of a packed model: loaded, and its workers made, when the first one is opened. */
+/** Returns the decoder of a packed model. The first call loads the code and creates the workers. */
 type LazyDecoding = () => Promise<Decoding>;
 
 function lazyDecoding(workers: number | WorkerPool | undefined): LazyDecoding {
@@ -102,11 +113,11 @@ async function openWithBase(given: ModelInput, options: AllOptions, decoding = l
   if (base === undefined) return withoutBase(await openOne(input, options, decoding));
   if (base instanceof Model) return withBase(await openOne(input, options, decoding), base, false);
   const optionsOfBase = optionsFor(base, input, options);
-  // The same workers, which stop when the model is closed.
+  // The base uses the same workers. They are stopped with the model, not with the base.
   const decodingOfBase = async () => ({ decoder: (await decoding()).decoder });
   const opened: Model[] = [];
   try {
-    // Concurrently, so that a base costs no further round trips.
+    // The model and its base are opened concurrently, so that the base costs no further round trips.
     const [model, baseModel] = await abortSiblingsOnFailure([options.signal], (signal) => {
       const keep = (model: Model) => (signal.aborted ? model.close() : opened.push(model), model);
       const opening = openOne(input, { ...options, signal }, decoding).then(keep);
@@ -119,7 +130,7 @@ async function openWithBase(given: ModelInput, options: AllOptions, decoding = l
   }
 }
 
-/** Creates the memory cache that all files of a model share. */
+/** Replaces a cache size in `options` by a memory cache that all files of the model share. */
 function withOneCache(options: AllOptions): AllOptions {
   return typeof options.cache === "number" ? { ...options, cache: cacheOf(options.cache) } : options;
 }
@@ -133,13 +144,13 @@ function withoutBase(model: Model): Model {
   );
 }
 
-/** Says what to do about a base that needs a base. */
+/** Rethrows `error`. For a base that is a delta and lacks its own base, the message explains what to do. */
 export function nameBase(error: unknown): never {
   if (!(error instanceof BaseRequiredError)) throw error;
   throw new BaseRequiredError("The base is a delta itself: open it with its own base, and pass that model as `base`.");
 }
 
-/** Attaches its base to `model`, which is closed if that fails. */
+/** Attaches `base` to `model`. Closes the model if that fails. */
 async function withBase(model: Model, base: Model, ownsBase: boolean): Promise<Model> {
   try {
     await model.attach(base, ownsBase);
@@ -150,7 +161,7 @@ async function withBase(model: Model, base: Model, ownsBase: boolean): Promise<M
   }
 }
 
-/** Returns the options for another file that belongs to `input`. Secrets go only to the origin of `input`. */
+/** Returns the options for another file that belongs to `input`. Secrets are passed on only to the origin of `input`. */
 export function optionsFor(other: ModelInput, input: ModelInput, options: AllOptions): AllOptions {
   const origin = (place: ModelInput): string | undefined => {
     if (isHubInput(place)) return place.origin;
@@ -162,7 +173,7 @@ export function optionsFor(other: ModelInput, input: ModelInput, options: AllOpt
   return { ...optionsForRelatedFile(options, sameOrigin), ...(options.coalesce !== undefined && { coalesce: options.coalesce }), ...(options.verify && { verify: options.verify }) };
 }
 
-/** Returns whether digests are compared. */
+/** Returns whether the option `verify` requests digests. Throws an `InvalidInputError` for an unknown value. */
 function isFull(verify: unknown = "stored"): boolean {
   if (verify !== "stored" && verify !== "full") throw new InvalidInputError(`\`verify\` is "stored" or "full", not ${String(verify)}.`);
   return verify === "full";
@@ -177,13 +188,14 @@ async function openOne(given: ModelInput, givenOptions: AllOptions, decoding: La
   if (options.signal) readOptions.signal = options.signal;
   const resolveSibling = siblingResolver(input, options.siblings);
   const openSource = async (other: ModelInput) => {
-    // Only then is its origin known.
+    // `optionsFor` needs the origin, which an hf:// address has only after this step.
     const wanted = await withHub(other, options.endpoint);
     return sourceOf(...(await located(wanted, optionsFor(wanted, input, options))), traffic);
   };
   const first = sourceOf(input, options, traffic);
   const name = input instanceof File ? input.name : typeof input === "string" || input instanceof URL ? `${input}`.replace(/[?#].*/, "") : "";
-  // Fetching the core and the head of the file concurrently saves a round trip. Where this fails, it is tried again, and the failure reported, when the core is needed.
+  // Fetching the core and the head of the file concurrently saves a round trip. If it fails here, loading is repeated
+  // when the core is needed, and that attempt reports the failure.
   if (/\.zstn$/i.test(name)) loadCoreFiles().then(({ loadCore }) => loadCore()).catch(() => {});
   const sizeBytes = await first.size(readOptions);
   const context: OpenContext = { meter, options: readOptions, openSource, resolveSibling };

@@ -1,16 +1,16 @@
-/** A file of a model whose tensors are known. */
+/** The types of model files whose tensors are known. */
 
 import type { CoreCatalog, CoreInstance } from "./core.js";
 import type { Header } from "./safetensors/header.js";
 import type { Source } from "./source/source.js";
 
-/** What has been read of a file, from which another core can make its catalog again. */
+/** The bytes that have been read from a file, from which another core can build its catalog again. */
 export interface ReadFile {
   source: Source;
   sizeBytes: number;
-  /** The first bytes. */
+  /** The first bytes of the file. */
   head: Uint8Array;
-  /** What was read after them. */
+  /** The ranges that were read after the head. */
   supplied: Supplied[];
 }
 
@@ -23,18 +23,18 @@ export interface Supplied {
 /** A plain safetensors file. */
 export interface PlainFile extends ReadFile {
   header: Header;
-  /** Where the data begin, in bytes. */
+  /** The position of the tensor data in the file, in bytes. */
   dataBegin: number;
 }
 
 /** A file that the WebAssembly core reads. */
 export interface CoreFile extends ReadFile {
-  /** The core that made the catalog. No other core can use it. */
+  /** The core that built the catalog. No other core can use it. */
   core: CoreInstance;
   catalog: CoreCatalog;
 }
 
-/** An opened file of a model. */
+/** An opened file of a model, plain or read by the core. */
 export type OpenedFile = PlainFile | CoreFile;
 
 /** Returns whether a file was opened without a core. */

@@ -2,28 +2,31 @@
 
 /** The result of packing one tensor. */
 export interface PackedTensor {
-  /** Its name. */
+  /** Name of the tensor, as in the header. */
   readonly name: string;
-  /** Length of the tensor itself, in bytes. */
+  /** Length of the decoded tensor, in bytes. */
   readonly byteLength: number;
-  /** Length it takes in the packed file, in bytes. */
+  /** Length of the tensor in the packed file, in bytes. */
   readonly storedLength: number;
-  /** Name of the tensor with equal bytes that is stored in place of this one (tied weights). Absent if there is none. */
+  /** Name of the tensor with equal bytes whose stored bytes this one shares (tied weights). Absent if there is none. */
   readonly aliasOf?: string;
   /**
-   * In a delta, how the tensor uses the base's tensor of the same name. `"copy"`: it is equal, and nothing is stored.
-   * `"difference"`: the difference is stored. Absent when the base is not needed.
+   * In a delta, how the tensor uses the base's tensor of the same name. `"copy"`: the two are equal, and nothing is
+   * stored. `"difference"`: the delta between the two is stored. Absent if the tensor does not use the base.
    */
   readonly base?: "copy" | "difference";
 }
 
-/** The result of packing. */
+/** The result of packing a file. */
 export interface PackReport {
   /** Length of the safetensors file, in bytes. */
   readonly originalSize: number;
   /** Length of the container or delta, in bytes. */
   readonly size: number;
-  /** Whether single tensors can be read from the packed file. A file that breaks the safetensors rules is stored as one frame. */
+  /**
+   * Whether single tensors can be read from the packed file. `false` for a file that breaks the safetensors rules,
+   * which is stored as one frame.
+   */
   readonly indexed: boolean;
   /** The tensors in the order of their data. Empty if the file is stored as one frame. */
   readonly tensors: readonly PackedTensor[];
@@ -31,6 +34,6 @@ export interface PackReport {
 
 /** A packed file. */
 export interface Packed extends PackReport {
-  /** The container or delta. Browsers keep large ones on disk. */
+  /** The container or delta. Browsers store a large `Blob` on disk. */
   readonly blob: Blob;
 }

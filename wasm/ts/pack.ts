@@ -1,4 +1,4 @@
-/** Packing a safetensors file into a container or, against a base, a delta: one tensor at a time. */
+/** Packs a safetensors file into a container, or with a base into a delta, one tensor at a time. */
 
 import { loadPackModule } from "./pack-module.js";
 import type { CorePacking, PackCore } from "./pack-module.js";
@@ -25,8 +25,10 @@ import { writePieces } from "./write-pieces.js";
 const OPTIONS: OptionNames<AllPackOptions & { base: unknown }> = { base: 1, signal: 1, onProgress: 1, effort: 1, extended: 1, to: 1, allowTruncated: 1, statistics: 1, sha256: 1, ...HTTP_OPTIONS };
 
 /**
- * Packs a safetensors file into a `.zstn` container, or with a `base` into a delta (`.z4dm`), one tensor at a time. Takes
- * the same inputs as `open`. With a stream as `to` the packed file goes there, otherwise it is the `blob` of the result.
+ * Packs a safetensors file into a `.zstn` container, or with a `base` into a delta (`.z4dm`), one tensor at a time.
+ * Accepts the same inputs as `open`. With a stream as `to`, the packed file is written there; otherwise it is the
+ * `blob` of the result. Rejects with a `FormatError` for a file that is not safetensors, and with a `LimitError` for a
+ * tensor that does not fit into memory.
  */
 export async function pack<Input extends ModelInput>(source: Input, options: PackOptionsFor<Input> & { to: WritableStream<Uint8Array> }): Promise<PackReport>;
 export async function pack<Input extends ModelInput>(source: Input, options?: PackOptionsFor<Input> & { to?: undefined }): Promise<Packed>;
@@ -44,7 +46,7 @@ export async function pack(given: ModelInput, all: AllPackOptions & { base?: Mod
   checkEndpoint(all.endpoint, [given, base]);
   if (base !== undefined && givenOptions.sha256 !== undefined) throw new InvalidInputError("A difference from a `base` has no place for a `sha256`: leave it out.");
   const [input, options] = await located(given, givenOptions);
-  // One read at a time has nothing to be merged with.
+  // Packing reads one range at a time, so there is nothing to merge.
   const reads = sourceOf(input, { ...options, coalesce: false }, new Traffic());
   // Local inputs gain nothing from reading ahead.
   const ahead = isRemote(input) ? withReadAhead(reads, options.signal) : undefined;
@@ -52,11 +54,11 @@ export async function pack(given: ModelInput, all: AllPackOptions & { base?: Mod
   const blobs = new BlobSink();
   const stream = options.to && new StreamSink(options.to);
   try {
-    // With extension frames the first bytes are known last.
+    // With extension frames the first bytes of the file are known last.
     const sink = options.extended ? blobs : (stream ?? blobs);
     const report = base === undefined ? await packAlone(sink, source, options) : await packDelta(sink, source, input, base, givenOptions);
     if (stream && sink === blobs) await pour(blobs.blob(), stream, options.signal);
-    // The last moment at which nothing has appeared.
+    // Closing the stream completes the file, so this is the last chance to abort.
     options.signal?.throwIfAborted();
     await stream?.close();
     return stream ? report : { ...report, blob: blobs.blob() };

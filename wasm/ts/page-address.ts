@@ -1,10 +1,13 @@
-/** Resolving addresses in a page or a worker. */
+/** Resolves addresses in a page or a worker. */
 
 import { InvalidInputError } from "./errors.js";
 
-/** Returns `address` as a URL that can be fetched. A relative one is resolved against the page. */
+/**
+ * Returns `address` as a URL that can be fetched. A relative address is resolved against the page. Throws an
+ * `InvalidInputError` for other schemes than http:, https: and blob:.
+ */
 export function pageAddress(address: string | URL): URL {
-  // A worker has no document, but a location.
+  // A worker has a location but no document.
   const base = globalThis.document?.baseURI ?? globalThis.location?.href;
   if (!URL.canParse(address, base)) throw new InvalidInputError(`${String(address)} is not a valid address.`);
   const url = new URL(address, base);

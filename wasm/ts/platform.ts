@@ -1,4 +1,4 @@
-/** The platform: what Node and browsers do differently. */
+/** The platform: the operations that Node and browsers implement differently. */
 
 import type { WasmFiles } from "./configure.js";
 import type { Core } from "./core.js";
@@ -8,31 +8,34 @@ import type { HubInput } from "./model-input.js";
 import type { Source } from "./source/source.js";
 import type { CoreInput } from "./wasm-input.js";
 
-/** The differences between Node and browsers. */
+/** The operations that differ between platforms. */
 export interface Platform {
-  /** Reads a WebAssembly module. */
+  /** Fetches or reads a WebAssembly module. */
   readModule: (address: string | URL) => Promise<Response | ArrayBufferView<ArrayBuffer>>;
-  /** Returns a module of this package where its address is not known from `import.meta.url` of the script that asks. */
+  /**
+   * Returns a module of this package, on platforms where the script that needs it cannot derive the module's URL from
+   * its own `import.meta.url`.
+   */
   ownModule?: (name: keyof WasmFiles) => CoreInput | Promise<CoreInput>;
-  /** Says what to do where a module of this package could not be loaded. */
+  /** Returns advice for the error message when a module of this package could not be loaded. */
   loadAdvice?: (address: string) => string;
-  /** The glue of the module with all formats, where import() is not allowed. */
+  /** The glue of the module with all formats, on platforms that do not allow import(). */
   formatsGlue?: { create: CreateGlue<Core> };
-  /** Starts a decoding worker. Without it there are none, and tensors are decoded on the calling thread. */
+  /** Starts a decoding worker. Absent on platforms without workers, where tensors are decoded on the calling thread. */
   startWorker?: StartWorker;
-  /** Returns whether workers are started only where the caller asks for them. */
+  /** Returns whether workers should start only if the caller requests them. */
   avoidsWorkers?: () => boolean;
   /** Returns the number of cores. */
   coreCount: () => number;
-  /** Resolves an address to a URL to fetch, or to a source. */
+  /** Resolves an address to a URL that can be fetched, or to a source. */
   resolve: (address: string | URL) => URL | Source;
-  /** Returns the path of the file of that name in the same folder, for addresses that are not URLs. */
+  /** Returns the path of the file `name` in the same folder, for addresses that are not URLs. */
   siblingPath?: (address: string | URL, name: string) => string;
-  /** Loads what reads `hf://` addresses. */
+  /** Loads the code that reads `hf://` addresses. */
   loadHub: () => Promise<{ hub: (address: string, options: { endpoint?: string }) => HubInput }>;
 }
 
-/** The platform that this runs on, as the entry has set it. */
+/** The current platform, which the entry of the package sets. */
 export let platform: Platform;
 
 /** Sets the platform. */

@@ -1,24 +1,24 @@
 /** Progress reports. */
 
-/** The argument of `onProgress`. */
+/** A progress report, the argument of `onProgress`. */
 export interface Progress {
   /**
    * `"open"` while a model is being opened, `"tensor"` while a tensor is read, `"stream"` while several are read,
    * `"pack"` while a file is packed.
    */
   readonly stage: "open" | "tensor" | "stream" | "pack";
-  /** Name of the tensor being read. Absent where several are read at the same time. */
+  /** Name of the tensor that is being read. Absent if several are read at the same time. */
   readonly tensor?: string;
-  /** The number of bytes received for this call. */
+  /** The number of bytes that this call has received. */
   readonly loadedBytes: number;
-  /** The number of bytes that this call needs, as far as it is known. */
+  /** The number of bytes that this call needs, as far as it is known. It may grow. */
   readonly totalBytes: number;
 }
 
-/** Receives progress reports. An error that it throws fails the call. */
+/** Receives progress reports. If it throws, the call fails with that error. */
 export type OnProgress = (progress: Progress) => void;
 
-/** Adds up the bytes of one call, whose reads may be concurrent. */
+/** Adds up the bytes of one call, whose reads may run concurrently. */
 export class ProgressMeter {
   #loadedBytes = 0;
   #expectedBytes = 0;
@@ -30,12 +30,12 @@ export class ProgressMeter {
     this.#about = about;
   }
 
-  /** Sets how many bytes the call needs in all, as far as it is known. */
+  /** Raises the number of bytes that the call needs in total to `totalBytes`. */
   expect(totalBytes: number): void {
     this.#expectedBytes = Math.max(this.#expectedBytes, totalBytes);
   }
 
-  /** Adds to the number of bytes that the call needs. */
+  /** Adds `bytes` to the number of bytes that the call needs. */
   expectMore(bytes: number): void {
     this.#expectedBytes += bytes;
   }
@@ -46,10 +46,10 @@ export class ProgressMeter {
     this.#about = tensor === undefined ? { stage } : { stage, tensor };
   }
 
-  /** Counts and reports received bytes. */
+  /** Counts and reports newly received bytes. */
   readonly arrived = (bytes: number): void => {
     this.#loadedBytes += bytes;
-    // The head of a file arrives before its length is known.
+    // The head of a file arrives before the file's length is known.
     const totalBytes = Math.max(this.#expectedBytes, this.#loadedBytes);
     this.#onProgress?.({ ...this.#about, loadedBytes: this.#loadedBytes, totalBytes });
   };

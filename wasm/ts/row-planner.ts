@@ -1,5 +1,6 @@
-/** Reading some rows of packed tensors: what to fetch, and decoding it. */
+/** Reads ranges of rows of packed tensors: plans the ranges to fetch, and decodes them. */
 
+import { uncompared } from "./compared-source.js";
 import { readRanges, parseRanges, totalBytes } from "./byte-ranges.js";
 import type { CoreModel, CoreRows, ModelInstance } from "./core.js";
 import type { ProgressMeter } from "./progress.js";
@@ -7,17 +8,17 @@ import type { RowRange } from "./rows.js";
 import type { ReadOptions, Source } from "./source/source.js";
 import type { StoredPart, StoredPlane, TensorInfo } from "./tensor.js";
 
-/** The base of a delta. */
+/** The members of the base model that row reads use. */
 interface BaseModel {
   readonly tensors: ReadonlyMap<string, TensorInfo>;
   tensor(name: string, options: { rows: RowRange; signal: AbortSignal }): Promise<{ bytes: Uint8Array }>;
 }
 
-/** What rows may need besides their own ranges. */
+/** The context of a row read, for tensors that need more than the ranges of the rows. */
 export interface RowContext {
   readonly signal: AbortSignal;
   readonly meter: ProgressMeter;
-  /** Reads the whole tensor. */
+  /** Reads and decodes the whole tensor. */
   readWhole(): Promise<Uint8Array>;
   readonly base: BaseModel | undefined;
 }
@@ -27,24 +28,27 @@ export class RowPlanner {
   readonly #instance: ModelInstance;
   readonly #core: CoreModel;
   readonly #sources: readonly Source[];
-  /** Block tables and heads of differences that have been read, by index of the tensor. They are a small part of their tensor. */
+  /**
+   * Block tables, and in deltas the heads of frames, that have been read, by tensor index. They are small compared with
+   * their tensors.
+   */
   readonly #tables = new Map<number, Uint8Array>();
 
   constructor(instance: ModelInstance, core: CoreModel, sources: readonly Source[]) {
     this.#instance = instance;
     this.#core = core;
-    this.#sources = sources;
+    this.#sources = uncompared(sources);
   }
 
-  /** Returns a plan, which the caller frees. Reads the tensor's block table if necessary. */
+  /** Returns a plan for some rows. The caller frees it. Reads the tensor's block table if necessary. */
   async plan(index: number, [begin, end]: RowRange, options: ReadOptions): Promise<CoreRows> {
     const table = await this.#table(index, options);
-    // The core of a closed model has been freed.
+    // The core of a closed model has been freed and must not be called.
     options.signal?.throwIfAborted();
     return this.#instance.call(() => this.#core.rows(index, begin, end, table));
   }
 
-  /** Returns the ranges that rows take; `undefined` if the whole tensor has to be read. */
+  /** Returns the ranges to fetch for some rows; `undefined` if the whole tensor has to be read. */
   async parts(index: number, range: RowRange, options: ReadOptions): Promise<StoredPart[] | undefined> {
     const rows = await this.plan(index, range, options);
     const parts = this.#parts(rows);
@@ -56,7 +60,7 @@ export class RowPlanner {
     return this.#instance.call(() => (rows.isWhole() ? undefined : parseRanges(rows.ranges())));
   }
 
-  /** Returns the sizes of a tensor's planes, if it has a block table. Reads that if necessary. */
+  /** Returns the sizes of a tensor's planes; `undefined` for a tensor without a block table. Reads the table if necessary. */
   async planes(index: number, options: ReadOptions): Promise<StoredPlane[] | undefined> {
     const table = await this.#table(index, options);
     options.signal?.throwIfAborted();
@@ -67,7 +71,7 @@ export class RowPlanner {
     });
   }
 
-  /** Fetches and decodes rows. */
+  /** Fetches and decodes rows. Resolves to their raw little-endian bytes. */
   async read(index: number, name: string, range: RowRange, { signal, meter, readWhole, base }: RowContext): Promise<Uint8Array<ArrayBuffer>> {
     const rows = await this.plan(index, range, { signal });
     try {

@@ -1,22 +1,28 @@
-/** Rows of a tensor: their description, and what reading them fetches. */
+/** Ranges of rows of a tensor: their description, and the plan for reading them. */
 
 import { InvalidInputError } from "./errors.js";
 import type { StoredPart, TensorInfo } from "./tensor.js";
 
-/** A range of rows, slices of the outermost dimension: the first one and the one to stop before. */
+/** A range of rows, which are slices along the outermost dimension: the first row, and the row to stop before. */
 export type RowRange = readonly [begin: number, end: number];
 
-/** What reading a tensor, or some of its rows, will fetch. */
+/** The bytes that reading a tensor, or some of its rows, will fetch. */
 export interface ReadPlan {
-  /** Whether all stored bytes of the tensor are fetched. True for some rows of a tensor that is not stored in blocks. */
+  /**
+   * Whether all stored bytes of the tensor are fetched. Also true for a range of rows of a tensor that is not stored in
+   * blocks.
+   */
   readonly whole: boolean;
-  /** The number of bytes to fetch, without those of a delta's base. */
+  /** The number of bytes to fetch, excluding the bytes of a delta's base. */
   readonly bytes: number;
   /** The ranges to fetch. */
   readonly parts: readonly StoredPart[];
 }
 
-/** Returns the description of some rows. Throws if the tensor does not have them. */
+/**
+ * Returns the description of a range of rows, as a tensor of its own. Throws an `InvalidInputError` if the tensor does
+ * not have these rows.
+ */
 export function rowsInfo(info: TensorInfo, rows: RowRange): TensorInfo {
   if (!Array.isArray(rows) || rows.length !== 2) throw new InvalidInputError(`\`rows\` is a pair [begin, end], not ${String(rows)}.`);
   const [begin, end] = rows;

@@ -1,6 +1,6 @@
 /**
- * The entry `zstn/service-worker`: the page's own service worker serves packed models as the safetensors files they were
- * packed from, so that any code that reads safetensors with range requests works unchanged.
+ * The entry `zstn/service-worker`: a page's own service worker serves packed models as the safetensors files that they
+ * were packed from. Code that reads safetensors with range requests then works unchanged.
  *
  * @module zstn/service-worker
  */
@@ -30,13 +30,14 @@ export type ServeOptions = Omit<OpenOptions, "signal" | "onProgress" | "workers"
 
 const SERVE_OPTIONS: OptionNames<ServeOptions> = { base: 1, siblings: 1, config: 1, verify: 1, coalesce: 1, cacheBytes: 1, ...HTTP_OPTIONS };
 
-/** Settings for `configure`. */
+/** The settings that `configure` accepts. */
 export interface ServiceWorkerConfiguration {
-  /** The WebAssembly modules that are not next to the scripts. Each has to be set before it is first needed. */
+  /** The WebAssembly modules that are not next to the scripts of this package. Set each module before its first use. */
   wasm?: Omit<WasmFiles, "coder">;
 }
 
-// Service workers may not use import(): all scripts are bundled, and modules fetched when they are needed. Nor can they start workers.
+// Service workers may not use import(), so all scripts are bundled, and only the WebAssembly modules are fetched on
+// demand. Service workers cannot start workers either.
 bundleCoreFiles(coreFiles);
 bundleGeneratedFile(generatedFile);
 if (!platform) setPlatform({ readModule: (address) => fetch(address), formatsGlue, coreCount: () => 1, resolve: pageAddress, loadHub });
@@ -45,12 +46,15 @@ async function loadHub(): Promise<never> {
   throw new UnsupportedError("Service workers read no hf:// addresses: use the URL of the file, https://huggingface.co/owner/name/resolve/main/file.");
 }
 
-/** Sets where the WebAssembly modules are, if they are not next to the script. Throws an `InvalidInputError` for a module that is loaded already. */
+/**
+ * Sets where this package finds its WebAssembly modules, if they are not next to the script. Throws an
+ * `InvalidInputError` for a module that is already loaded.
+ */
 export function configure(configuration: ServiceWorkerConfiguration): void {
   configureAll(configuration);
 }
 
-/** The part of a service worker's scope that is used here. Its types conflict with those of pages. */
+/** The members of a service worker's scope that this module uses. The official types conflict with those of pages. */
 interface Scope {
   readonly clients?: unknown;
   addEventListener?(type: "fetch", listener: (event: FetchEvent) => void): void;
@@ -61,13 +65,13 @@ interface FetchEvent {
 }
 
 /**
- * Serves models as safetensors files. The keys of `files` are the URLs to serve, the values the URLs of the models.
- * Relative URLs are resolved against the worker's script; queries of requests are ignored. Call it during the first run of
- * the service worker's script.
+ * Serves models as safetensors files. The keys of `files` are the URLs to serve, and the values are the URLs of the
+ * models. Relative URLs are resolved against the worker's script; the query of a request is ignored. Call this function
+ * during the first run of the service worker's script. Throws an `InvalidInputError` outside a service worker.
  *
  * It supports GET and HEAD, single ranges (206, 416), `If-Range`, `If-None-Match` and `ETag`, which is present if the
- * packed file has a strong one. If a model cannot be read, the response has the status of its server, or 502, and the
- * error message. A model is opened at the first request and stays open while the worker runs.
+ * packed file has a strong one. If a model cannot be read, the response has the status of the model's server, or 502,
+ * and the error message as its body. A model is opened at the first request and stays open while the worker runs.
  */
 export function serveSafetensors(files: Readonly<Record<string, string | URL>>, options: ServeOptions = {}): void {
   const scope = globalThis as Scope;

@@ -1,4 +1,4 @@
-/** Opening the files of a model: one, or the shards that an index names. */
+/** Opens the files of a model: one file, or the shards that an index names. */
 
 import type { ResolveSibling } from "./siblings.js";
 import { loadCoreFiles } from "./core-files-loader.js";
@@ -14,28 +14,28 @@ import type { ShardIndex } from "./safetensors/shard-index.js";
 import { abortSiblingsOnFailure } from "./abort-siblings.js";
 import type { ReadOptions, Source } from "./source/source.js";
 
-/** How many shards are opened at the same time. */
+/** The maximum number of shards that are opened concurrently. */
 const MAX_CONCURRENT_SHARDS = 8;
 
-/** The longest index, in bytes. It lists names; 100 MB would be more than a million tensors. */
+/** The longest accepted index, in bytes. It lists tensor names; 100 MB would be more than a million tensors. */
 const MAX_INDEX_BYTES = 100_000_000;
 
-/** What opening a model needs besides its files. */
+/** The context of opening a model. */
 export interface OpenContext {
   meter: ProgressMeter;
   options: ReadOptions;
-  /** Returns the source of a file of the model. */
+  /** Returns the source of another file of the model. */
   openSource: (input: ModelInput) => Promise<Source>;
   resolveSibling: ResolveSibling;
 }
 
-/** The opened files, in the order of the index, and the index. */
+/** The opened files, in the order of the index, and the index if there is one. */
 export interface ModelFiles {
   files: OpenedFile[];
   shards?: { text: Uint8Array; index: ShardIndex };
 }
 
-/** Opens the file behind `source`, or if it is an index, all files that it names. */
+/** Opens the file that `source` reads or, if that is an index, all files that the index names. */
 export async function openFiles(context: OpenContext, source: Source, sizeBytes: number): Promise<ModelFiles> {
   const { options, meter } = context;
   const head = await readHead(context, source, sizeBytes);
@@ -45,7 +45,7 @@ export async function openFiles(context: OpenContext, source: Source, sizeBytes:
   return { files: await openShards(context, index.files), shards: { text, index } };
 }
 
-/** Reads as many of the first bytes of a file as it takes to recognise its format. */
+/** Reads the first bytes of a file, enough to recognise its format. */
 async function readHead({ options, meter }: OpenContext, source: Source, sizeBytes: number): Promise<Uint8Array> {
   const headBytes = Math.min(sizeBytes, HEAD_BYTES);
   meter.expectMore(headBytes);
@@ -79,7 +79,7 @@ async function openShards(context: OpenContext, names: string[]): Promise<Opened
   try {
     return await abortSiblingsOnFailure([context.options.signal], async (signal) => {
       const waiting = names.entries();
-      // Each worker takes the next name as soon as it is free.
+      // Each of these loops takes the next name as soon as it is free.
       const worker = async () => {
         for (const [number, name] of waiting) {
           files[number] = await openShard({ ...context, options: { ...context.options, signal } }, name);

@@ -1,11 +1,11 @@
-/** Sibling files: the shards next to an index, or the `config.json` next to a model. */
+/** Resolves sibling files: the shards next to an index, or the `config.json` next to a model. */
 
 import { hasCode, ReadError } from "./errors.js";
 import type { HttpError } from "./errors.js";
 import type { ModelInput } from "./model-input.js";
 import { platform } from "./platform.js";
 
-/** Returns the file of that name in the same folder; `undefined` if there is none, or no way to reach it. */
+/** Returns the file with the given name in the same folder; `undefined` if there is none, or if it cannot be reached. */
 export type ResolveSibling = (name: string) => ModelInput | undefined;
 
 /** Returns the function that resolves the siblings of `input`. */
@@ -17,13 +17,13 @@ export function siblingResolver(input: ModelInput, siblings: ResolveSibling | un
     if (!(resolved instanceof URL)) return platform.siblingPath?.(input, name);
     if (!/^https?:$/.test(resolved.protocol)) return undefined;
     const url = new URL(encodeURIComponent(name), resolved);
-    // Hubs add "?download=true", and some servers an access key.
+    // The query is kept: hubs add "?download=true", and some servers need an access key.
     url.search = resolved.search;
     return url;
   };
 }
 
-/** Returns whether an error says that a file does not exist. */
+/** Returns whether an error means that a file does not exist. */
 export function isAbsent(error: unknown): boolean {
   if (hasCode<HttpError>(error, "http")) return error.status === 404 || error.status === 410;
   return error instanceof ReadError && (error.cause as { code?: unknown } | undefined)?.code === "ENOENT";

@@ -2,14 +2,17 @@
 
 import { abortable } from "./source/abortable.js";
 
-/** Receives the pieces of a file in order. */
+/** Receives the chunks of a file in order. */
 export interface Sink {
   write(piece: Uint8Array<ArrayBuffer>): Promise<void>;
-  /** Puts a piece in front of all others. Absent where pieces are gone once they are written. */
+  /** Inserts a chunk before all others. Absent if chunks cannot be changed once they are written. */
   prepend?(piece: Uint8Array<ArrayBuffer>): void;
 }
 
-/** Size at which pieces become a `Blob`, in bytes: browsers move a large `Blob` out of memory, but not many small pieces. */
+/**
+ * The size at which buffered chunks become a `Blob`, in bytes: browsers move a large `Blob` out of memory, but not many
+ * small ones.
+ */
 const BLOB_BYTES = 4 << 20;
 
 export class BlobSink implements Sink {
@@ -44,11 +47,12 @@ export class StreamSink implements Sink {
 
   constructor(stream: WritableStream<Uint8Array>) {
     this.#writer = stream.getWriter();
-    // Every write reports it again; here nothing may be listening yet.
+    // Every write reports a failure again. Without this handler, a failure before the first write would be an unhandled
+    // rejection.
     this.#writer.closed.catch(() => {});
   }
 
-  /** Resolves when the piece is written, so that only one is in memory. */
+  /** Resolves when the chunk is written, so that only one chunk is in memory. */
   write(piece: Uint8Array<ArrayBuffer>): Promise<void> {
     return this.#writer.write(piece);
   }
@@ -59,8 +63,8 @@ export class StreamSink implements Sink {
   }
 
   /**
-   * Aborts the stream: it takes nothing more and is not closed. An error of the stream itself is known already. A write that
-   * is under way, which the stream waits for, does not hold up an aborted `signal`.
+   * Aborts the stream: it accepts no more data and is not closed. An error of the stream itself is ignored, since its
+   * write has reported it. If `signal` aborts, this does not wait for a pending write.
    */
   async abort(reason: unknown, signal: AbortSignal | undefined): Promise<void> {
     await abortable(this.#writer.abort(reason), signal).catch(() => {});
@@ -68,7 +72,7 @@ export class StreamSink implements Sink {
   }
 }
 
-/** Writes all of a file that had to be complete first. */
+/** Copies a complete file to `sink` in chunks. */
 export async function pour(file: Blob, sink: Sink, signal: AbortSignal | undefined): Promise<void> {
   for (let offset = 0; offset < file.size; offset += BLOB_BYTES) {
     signal?.throwIfAborted();

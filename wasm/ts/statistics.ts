@@ -1,5 +1,6 @@
-/** Statistics of tensors that were stored when a file was packed (docs/formats/zstn-integrity.md 7). */
+/** Reads the statistics of tensors that were stored when a file was packed (docs/formats/zstn-integrity.md 7). */
 
+import { uncompared } from "./compared-source.js";
 import { readRanges } from "./byte-ranges.js";
 import type { CoreInstance, CoreModel } from "./core.js";
 import { toFloat32, typedArray } from "./dtype.js";
@@ -10,64 +11,67 @@ import type { StoredPart, TensorInfo } from "./tensor.js";
 
 /** Options of `model.statistics`. */
 export interface StatisticsOptions {
-  /** Stops reading; the promise then rejects with the reason of the signal. */
+  /** Aborts the read, which then rejects with the reason of the signal. */
   signal?: AbortSignal;
 }
 
-/** Figures of the elements of a tensor or of a band of its rows. */
+/** Summary figures of the elements of a tensor, or of a band of its rows. */
 export interface Figures {
   /** The number of elements. */
   readonly count: number;
-  /** The least finite element; NaN if no element is finite. 64-bit integers are rounded to the nearest number. */
+  /** The least finite element; NaN if no element is finite. 64-bit integers are rounded to the nearest 64-bit float. */
   readonly min: number;
-  /** The greatest finite element. */
+  /** The greatest finite element; NaN if no element is finite. */
   readonly max: number;
-  /** The mean of the finite elements. */
+  /** The mean of the finite elements; NaN if there are none. */
   readonly mean: number;
-  /** The root of the mean of the squares of the finite elements. */
+  /** The root mean square of the finite elements; NaN if there are none. */
   readonly rms: number;
-  /** Elements that are zero, of either sign. */
+  /** The number of elements that are zero, of either sign. */
   readonly zeros: number;
-  /** Elements that are NaN. */
+  /** The number of elements that are NaN. */
   readonly nans: number;
-  /** Elements that are infinite, of either sign. */
+  /** The number of elements that are infinite, of either sign. */
   readonly infinities: number;
 }
 
 /** Statistics of a tensor. */
 export interface TensorStatistics extends Figures {
   /**
-   * Rows of each band, the last one can have fewer: 256, or more in narrow matrices. A row is a run along the last
-   * dimension; a vector is one row.
+   * The number of rows in each band; the last band can have fewer. 256, or more in narrow matrices. A row is a run
+   * along the last dimension; a vector is one row.
    */
   readonly rowsPerBand: number;
-  /** Figures of each band of rows, first rows first. Only where the statistics of one tensor have been asked for. */
+  /**
+   * The figures of each band of rows, in the order of the rows. `undefined` unless the statistics of this one tensor
+   * were requested.
+   */
   readonly bands: readonly Figures[] | undefined;
 }
 
-/** Rows of a band of usual tensors. */
+/** The number of rows in a band, unless the rows are short. */
 const ROWS_PER_BAND = 256;
-/** Least number of elements of a band of several rows. */
+/** The least number of elements in a band of several rows. */
 const MIN_BAND_ELEMENTS = 2 ** 16;
-/** Bytes of the checksum after the bands of a tensor. */
+/** The length of the checksum that follows the bands of a tensor, in bytes. */
 const CHECKSUM_BYTES = 4;
 const WITHOUT_FIGURES: readonly Dtype[] = ["F4", "F6_E2M3", "F6_E3M2", "C64"];
-/** Dtypes whose mean and root mean square have 64 bits. */
+/** The dtypes whose mean and root mean square are stored as 64-bit floats. */
 const WIDE: readonly Dtype[] = ["I32", "U32", "F64", "I64", "U64"];
 
-/** The statistics of the files of a model. Every read is checked before its figures are returned. */
+/** The statistics of the files of a model. All figures are validated before they are returned. */
 export class StoredStatistics {
-  /** Statistics of all tensors, without their bands. */
+  /** The statistics of all tensors, without their bands. */
   readonly all: ReadonlyMap<string, TensorStatistics> | undefined;
   readonly #instance: CoreInstance;
   readonly #sources: readonly Source[];
   readonly #tensors: ReadonlyMap<string, TensorInfo>;
-  /** The bytes that hold the bands of each tensor of several bands. */
+  /** The byte range of the bands of each tensor that has several bands. */
   readonly #bands = new Map<string, StoredPart>();
 
   constructor(instance: CoreInstance, core: CoreModel, sources: readonly Source[], tensors: ReadonlyMap<string, TensorInfo>) {
     this.#instance = instance;
-    this.#sources = sources;
+    this.#sources = uncompared(sources);
     this.#tensors = tensors;
     const all = new Map<string, TensorStatistics>();
     let any = false;
@@ -81,17 +85,17 @@ export class StoredStatistics {
     for (const info of tensors.values()) {
       const target = info.aliasOf === undefined ? undefined : tensors.get(info.aliasOf);
       const shared = target && all.get(target.name);
-      // Equal bytes can be tensors of different shapes.
+      // Tensors with equal bytes can still differ in dtype or shape.
       if (!shared || target.dtype !== info.dtype || target.shape.join() !== info.shape.join()) continue;
       all.set(info.name, shared);
       const bands = this.#bands.get(target.name);
       if (bands) this.#bands.set(info.name, bands);
     }
-    // In the order of the tensors.
+    // Restores the order of the tensors.
     this.all = new Map([...tensors.keys()].flatMap((name) => (all.has(name) ? [[name, all.get(name)!]] : [])));
   }
 
-  /** Returns the statistics of a tensor with its bands. */
+  /** Returns the statistics of a tensor with its bands. Rejects with a `FormatError` if the bands are damaged. */
   async withBands(name: string, options: ReadOptions): Promise<TensorStatistics | undefined> {
     const summary = this.all?.get(name);
     if (!summary) return undefined;
@@ -103,7 +107,7 @@ export class StoredStatistics {
     return { ...summary, bands: this.#parseBands(this.#tensors.get(name)!, bytes!) };
   }
 
-  /** Adds the entries of a file's frames, which are in the order of its tensors. */
+  /** Adds the entries of one file to `all`. They are in the order of the file's tensors. */
   #parse(file: number, record: Uint8Array, all: Map<string, TensorStatistics>): void {
     const trailer = record.length - 8;
     const bandsEnd = Number(new DataView(record.buffer, record.byteOffset).getBigUint64(trailer, true));
@@ -144,7 +148,7 @@ export class StoredStatistics {
   }
 }
 
-/** Returns the rows of a tensor and how they are divided into bands. */
+/** Returns the number of rows of a tensor and their division into bands. */
 function gridOf(shape: readonly number[]): { count: number; rows: number; columns: number; rowsPerBand: number; bands: number } {
   const columns = shape.at(-1) ?? 1;
   const rows = shape.slice(0, -1).reduce((product, length) => product * length, 1);
@@ -158,7 +162,7 @@ function malformed(tensor?: string): FormatError {
   return new FormatError(`The stored statistics of ${of} are damaged. Get the file again.`, { rule: "zstn.statistics", tensor });
 }
 
-/** Reads figures one after the other. */
+/** Reads figures sequentially from encoded bytes. */
 class FiguresReader {
   readonly #bytes: Uint8Array;
   #at = 0;
@@ -167,12 +171,12 @@ class FiguresReader {
     this.#bytes = bytes;
   }
 
-  /** The number of bytes that have not been read. */
+  /** The number of unread bytes. */
   get left(): number {
     return this.#bytes.length - this.#at;
   }
 
-  /** Reads a number of seven bits a byte, low bits first. */
+  /** Reads a variable-length number: seven bits in each byte, least significant bits first. */
   number(): number {
     let number = 0;
     for (let weight = 1; ; weight *= 128) {
@@ -183,7 +187,7 @@ class FiguresReader {
     }
   }
 
-  /** Reads the figures of `count` elements. */
+  /** Reads the figures of `count` elements. Throws a `FormatError` if they are impossible. */
   figures(count: number, { dtype, name }: Pick<TensorInfo, "dtype" | "name">): Figures {
     const tagged = this.number();
     const zeros = Math.floor(tagged / 2);
@@ -200,7 +204,7 @@ class FiguresReader {
     return { ...counts, min, max, mean, rms };
   }
 
-  /** Reads an element; those of 64 bits are 64-bit floats. */
+  /** Reads an element of a dtype. Elements of all 64-bit dtypes are stored as 64-bit floats. */
   #element(dtype: Dtype): number {
     const width = { F64: 8, I64: 8, U64: 8, F32: 4, I32: 4, U32: 4, F16: 2, BF16: 2, I16: 2, U16: 2 }[dtype as string] ?? 1;
     const bytes = new Uint8Array(this.#take(width));

@@ -1,4 +1,4 @@
-/** Streaming tensors: the next ones are read while the caller works on one. */
+/** Streams tensors: reads further tensors while the caller works on one. */
 
 import { InvalidInputError } from "./errors.js";
 import { checkOptions } from "./known-options.js";
@@ -10,23 +10,23 @@ import type { Tensor, TensorInfo } from "./tensor.js";
 
 /** Options of `model.stream`. */
 export interface StreamOptions {
-  /** Ends the stream and all its reads. The stream then throws the reason of the signal. */
+  /** Aborts the stream and all its reads. The stream then throws the reason of the signal. */
   signal?: AbortSignal;
-  /** Called as bytes arrive, with the sums over all tensors of the stream. */
+  /** Called as bytes arrive, with totals over all tensors of the stream. */
   onProgress?: OnProgress;
   /**
-   * How much may be read ahead, in bytes. 128 MiB by default. Both the stored and the decoded bytes of tensors that
-   * have not been yielded yet count. A tensor that exceeds it is read alone.
+   * The number of bytes that may be read ahead. 128 MiB by default. It counts the stored and the decoded bytes of all
+   * tensors that have not been yielded yet. A tensor that exceeds it is read alone.
    */
   readAheadBytes?: number;
 }
 
-/** Enough to keep a fast connection busy while the caller works, and not too much for a page. */
+/** Enough to keep a fast connection busy while the caller works, and not too much memory for a page. */
 const DEFAULT_READ_AHEAD_BYTES = 128 << 20;
 
-/** What a stream needs of its model. */
+/** The operations of a model that a stream needs. */
 interface Streamed {
-  /** Returns the description of a tensor; throws if there is none. */
+  /** Returns the description of a tensor. Rejects if there is no such tensor. */
   info: (name: string) => Promise<TensorInfo>;
   /** Returns the number of bytes to fetch for a tensor. */
   costBytes: (info: TensorInfo) => number;
@@ -52,7 +52,7 @@ export async function* streamOf(names: Iterable<string>, options: StreamOptions,
 /** A tensor to be read. */
 interface Ahead {
   info: TensorInfo;
-  /** The memory it takes until it is yielded, in bytes. */
+  /** The memory that the tensor takes until it is yielded, in bytes. */
   heldBytes: number;
 }
 
@@ -61,15 +61,15 @@ interface UnderWay {
   tensor: Promise<Tensor>;
 }
 
-/** Throws unless the limit is a number of bytes. */
+/** Throws an `InvalidInputError` unless the limit is a number of bytes. */
 function checkAhead(readAheadBytes: number): void {
   if (!(readAheadBytes >= 0)) throw new InvalidInputError(`\`readAheadBytes\` is a number of bytes, not ${String(readAheadBytes)}.`);
 }
 
 /**
- * Yields the tensors in order. At most `readAheadBytes` are in flight. Further reads begin when half of that is free, so
- * that several tensors are requested in the same turn and can be coalesced. The first failure stops all reads; tensors
- * before it in the order are still yielded, then the error is thrown.
+ * Yields the tensors in order. Tensors in flight hold at most `readAheadBytes`. Further reads begin when half of that
+ * is free, so that several tensors are requested in the same turn of the event loop and can be coalesced. The first
+ * failure stops all reads; tensors before it in the order are still yielded, then the error is thrown.
  */
 async function* inOrder(
   tensors: readonly Ahead[],

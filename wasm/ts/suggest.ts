@@ -1,20 +1,20 @@
-/** Names that a person may have meant. The command line suggests the same ones. */
+/** Suggests tensor names similar to a misspelt one. The command line makes the same suggestions. */
 
-/** More names than anyone reads in an error message. */
+/** The maximum number of suggestions in an error message. */
 const MAX_SUGGESTIONS = 3;
 
-/** Comparing takes time proportional to the square of the length. Characters after these are not compared. */
+/** The number of leading characters that are compared. Comparing takes time proportional to the square of the length. */
 const MAX_COMPARED_CHARS = 200;
 
 interface Suggestion {
   distance: number;
   lengthChars: number;
-  /** The position among all names. Of equals the first one comes first. */
+  /** The position among all names. Among equal suggestions, the lower position wins. */
   place: number;
   name: string;
 }
 
-/** Returns the names most like `wanted`, best first; only those that are really like it. */
+/** Returns the names most similar to `wanted`, best match first, and none that are not similar. */
 export function suggestNames(wanted: string, names: Iterable<string>): string[] {
   const targetText = comparedText(wanted);
   const target = compared(targetText);
@@ -23,20 +23,20 @@ export function suggestNames(wanted: string, names: Iterable<string>): string[] 
   const best: Suggestion[] = [];
   const all = [...names];
   const texts = all.map(comparedText);
-  /** The places of names by a number that their distance is not below. */
+  /** The positions of names, grouped by a lower bound of their distance. */
   const byLeast: number[][] = [];
   for (let place = 0; place < all.length; place++) {
     const text = texts[place]!;
-    // A part of a name ("wte" for "transformer.wte.weight") counts as near.
+    // A substring of a name ("wte" of "transformer.wte.weight") counts as a near match.
     if (target.length >= 3 && (text.length <= MAX_COMPARED_CHARS ? text : joined(compared(text))).includes(wantedText)) {
       insert(best, { distance: 1, lengthChars: lengthChars(all[place]!), place, name: all[place]! });
       continue;
     }
     const least = letters.leastDistance(text);
-    // No name has more characters than units.
+    // A name has at most as many characters as UTF-16 units, so the allowed distance is not underestimated.
     if (least <= allowedFor(text.length, target.length)) (byLeast[least] ??= []).push(place);
   }
-  // The nearest first, so that most of the others need not be compared.
+  // Names with the lowest bound come first, so that most of the others need not be compared.
   for (let least = 0; least < byLeast.length; least++) {
     for (const place of byLeast[least] ?? []) {
       const worst = best[MAX_SUGGESTIONS - 1]?.distance ?? Number.POSITIVE_INFINITY;
@@ -51,13 +51,16 @@ export function suggestNames(wanted: string, names: Iterable<string>): string[] 
 
 const allowedFor = (length: number, other: number): number => Math.max(2, Math.floor(Math.max(length, other) / 3));
 
-/** Returns the beginning of a name that counts, in lower case. No character takes more than two units; what lies beyond need not be turned into lower case. */
+/**
+ * Returns the beginning of a name that is compared, in lower case. A character takes at most two UTF-16 units, so the
+ * rest need not be converted.
+ */
 const comparedText = (name: string): string => name.slice(0, 2 * MAX_COMPARED_CHARS).toLowerCase();
 
-/** The characters of a text by their index: the text itself where each takes one unit. */
+/** The characters of a text by index: the text itself if each of its characters is one UTF-16 unit. */
 type Characters = string | readonly string[];
 
-/** Returns the characters that count of such a text. */
+/** Returns the characters of a text that are compared. */
 const compared = (text: string): Characters => (isOneUnitEach(text) ? text.slice(0, MAX_COMPARED_CHARS) : [...text].slice(0, MAX_COMPARED_CHARS));
 
 const joined = (characters: Characters): string => (typeof characters === "string" ? characters : characters.join(""));
@@ -68,7 +71,7 @@ function lengthChars(name: string): number {
   return chars;
 }
 
-/** Keeps `best` sorted and short. */
+/** Inserts a suggestion, keeping `best` sorted and at most `MAX_SUGGESTIONS` long. */
 function insert(best: Suggestion[], added: Suggestion): void {
   const order = (other: Suggestion): number => other.distance - added.distance || other.lengthChars - added.lengthChars || other.place - added.place;
   const at = best.findIndex((other) => order(other) > 0);
@@ -76,9 +79,15 @@ function insert(best: Suggestion[], added: Suggestion): void {
   best.length = Math.min(best.length, MAX_SUGGESTIONS);
 }
 
-/** The letters of a text, for a lower bound of distances from it that takes one pass: every edit removes and adds at most one letter. */
+/**
+ * The letter counts of a text. They give a lower bound of its distance from another text in one pass, because every
+ * edit removes at most one letter and adds at most one.
+ */
 class Letters {
-  /** How often letters occur. Those with the same last seven bits count as one, which only makes the bound lower. */
+  /**
+   * The number of occurrences of each letter. Letters that share their last seven bits are counted together, which can
+   * only lower the bound.
+   */
   readonly #counts = new Int32Array(128);
   readonly #length: number;
   readonly #isExact: boolean;
@@ -89,11 +98,11 @@ class Letters {
     for (let i = 0; i < this.#length; i++) this.#counts[text.charCodeAt(i) & 127]! += 1;
   }
 
-  /** Returns a number that the distance of `text` is not below. */
+  /** Returns a lower bound of the distance to `text`. */
   leastDistance(text: string): number {
     const counts = this.#counts;
     const length = Math.min(text.length, MAX_COMPARED_CHARS);
-    // Letters that `text` has and this one lacks.
+    // The number of letters that `text` has and this text lacks.
     let [added, isExact] = [0, this.#isExact];
     for (let i = 0; i < length; i++) {
       const unit = text.charCodeAt(i);
@@ -107,20 +116,20 @@ class Letters {
 
 const isOneUnitEach = (text: string): boolean => !/[\ud800-\udfff]/.test(text);
 
-/** The row of the table that is being computed. */
+/** The current row of the distance table. */
 const row = /* @__PURE__ */ new Uint16Array(MAX_COMPARED_CHARS + 1);
 
-/** Returns the Levenshtein distance, or `undefined` if it is above `allowed`, mostly without computing all rows. */
+/** Returns the Levenshtein distance, or `undefined` if it exceeds `allowed`, usually without computing all rows. */
 function editDistance(a: Characters, b: Characters, allowed: number): number | undefined {
   if (Math.abs(a.length - b.length) > allowed) return undefined;
-  // What both begin and end with needs no edits.
+  // The common prefix and suffix need no edits.
   let [start, aEnd, bEnd] = [0, a.length, b.length];
   while (start < aEnd && start < bEnd && a[start] === b[start]) start += 1;
   while (aEnd > start && bEnd > start && a[aEnd - 1] === b[bEnd - 1]) [aEnd, bEnd] = [aEnd - 1, bEnd - 1];
   const columns = bEnd - start;
   for (let i = 0; i <= columns; i++) row[i] = i;
   for (let i = 0; i < aEnd - start; i++) {
-    // Cells further from the diagonal than `allowed` are above it.
+    // Cells farther from the diagonal than `allowed` have a distance above `allowed`.
     const [first, last] = [Math.max(0, i - allowed), Math.min(columns, i + allowed + 1)];
     let diagonal = row[first]!;
     let least = (row[first] = first === 0 ? i + 1 : allowed + 1);
@@ -130,7 +139,7 @@ function editDistance(a: Characters, b: Characters, allowed: number): number | u
       row[j + 1] = Math.min(substituted, diagonal + 1, row[j]! + 1);
       least = Math.min(least, row[j + 1]!);
     }
-    // Distances never become smaller from row to row.
+    // The smallest distance of a row never decreases from one row to the next.
     if (least > allowed) return undefined;
   }
   const distance = row[columns]!;

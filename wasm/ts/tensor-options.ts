@@ -1,4 +1,4 @@
-/** The options of reading one tensor. */
+/** The options of the calls that read one tensor. */
 
 import type { OptionNames } from "./known-options.js";
 import type { OnProgress } from "./progress.js";
@@ -7,18 +7,18 @@ import type { RowRange } from "./rows.js";
 /** Options of `model.tensor`. */
 export interface TensorOptions {
   /**
-   * The rows to read, slices of the outermost dimension: the first one and the one to stop before. If the tensor is
-   * stored in blocks or uncompressed, nothing else is fetched; `model.plan` says what is.
+   * The rows to read, `[begin, end]` with `end` exclusive: slices along the outermost dimension. If the tensor is
+   * stored in blocks or uncompressed, only the bytes of these rows are fetched; `model.plan` lists them.
    */
   rows?: RowRange;
-  /** Stops the read, which then rejects with the reason of the signal. */
+  /** Aborts the read, which then rejects with the reason of the signal. */
   signal?: AbortSignal;
   /** Called as bytes arrive. */
   onProgress?: OnProgress;
   /**
-   * Memory to decode into, such as the array of an earlier tensor; `data` is then a view of its beginning. It must be
-   * at least as long as the tensor or its rows, and aligned for the elements. If the call fails, its contents are
-   * undefined.
+   * The memory to decode into, such as the array of an earlier tensor; `data` is then a view of its beginning. It must
+   * be at least as long as the tensor or its rows, and aligned for the elements. If the call fails, the contents of
+   * this memory are undefined.
    */
   into?: ArrayBufferView<ArrayBuffer> | ArrayBuffer;
 }

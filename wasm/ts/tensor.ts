@@ -1,76 +1,83 @@
-/** Tensors: their description, and their data. */
+/** Tensors: their descriptions and their data. */
 
 import { toFloat16, toFloat32 } from "./dtype.js";
 import type { Dtype, DtypeArrays, Float16Data, TensorData } from "./dtype.js";
 import { InvalidInputError } from "./errors.js";
 
-/** A byte range of a file that holds a tensor or a part of it. */
+/** A byte range in a file that holds a tensor or a part of one. */
 export interface StoredPart {
-  /** Index of the file, from 0; always 0 for a model in one file. */
+  /** Index of the file, counted from 0; always 0 for a model in one file. */
   readonly file: number;
-  /** Position in that file, in bytes. */
+  /** Position of the range in that file, in bytes. */
   readonly offset: number;
-  /** Length, in bytes. */
+  /** Length of the range, in bytes. */
   readonly length: number;
 }
 
-/** A part of all elements of a packed tensor, such as their exponents, which is coded separately. */
+/** The same bits of all elements of a packed tensor, such as their exponents, which are coded as a unit. */
 export interface StoredPlane {
   /** `"sign"`, `"exponent"` or `"mantissa"`; `"byte 0"` and so on, from the least significant byte; or `"bytes"` for whole elements. */
   readonly name: string;
   /** The coding: `"store"`, `"zstd"`, `"zstd blocks"`, `"rANS"`, `"rANS adaptive"` or `"rANS order 1"`. */
   readonly method: string;
-  /** Length of the decoded plane, in bytes. Seven bits of mantissa take one byte, so all planes together may be longer than the tensor. */
+  /**
+   * Length of the decoded plane, in bytes. A plane of seven mantissa bits takes one byte for each element, so all
+   * planes together may be longer than the tensor.
+   */
   readonly byteLength: number;
   /** Length of the coded plane, in bytes. */
   readonly storedLength: number;
 }
 
-/** The description of a tensor, known as soon as the model is open. */
+/** The description of a tensor, available as soon as the model is open. */
 export interface TensorInfo {
-  /** The name, as in the header. */
+  /** Name of the tensor, as in the header. */
   readonly name: string;
   /** The element type, as safetensors spells it: `"BF16"`, `"F32"`, `"I64"`, … */
   readonly dtype: Dtype;
-  /** The dimensions, outermost first; empty for a scalar. A zTensor of complex128 is F64 with a last dimension of 2. */
+  /**
+   * The dimensions, outermost first; empty for a scalar. A zTensor tensor of complex128 has dtype F64 and an additional
+   * last dimension of 2.
+   */
   readonly shape: readonly number[];
   /** Length of the decoded tensor, in bytes. */
   readonly byteLength: number;
-  /** Length of the stored tensor, in bytes. */
+  /** Length of the stored bytes, in bytes. */
   readonly storedLength: number;
-  /** Where the tensor is stored: one part, or several for a weight that has a `format`. */
+  /** The ranges where the tensor is stored: one part, or several for a weight that has a `format`. */
   readonly parts: readonly StoredPart[];
-  /** The format of a weight of compressed-tensors, such as `"pack-quantized"`. Absent for tensors in one part. */
+  /** The compressed-tensors format of a weight, such as `"pack-quantized"`. Absent for tensors in one part. */
   readonly format?: string;
   /**
-   * In a delta, how the tensor uses the base's tensor of the same name. `"copy"`: it is equal, and nothing is stored
-   * here. `"difference"`: the stored bytes are the difference. Absent when the base is not needed.
+   * In a delta, how the tensor uses the base's tensor of the same name. `"copy"`: the two are equal, and nothing is
+   * stored. `"difference"`: the stored bytes encode the delta between the two. Absent if the tensor does not use the
+   * base.
    */
   readonly base?: "copy" | "difference";
-  /** Name of the tensor with equal bytes that is stored in place of this one (tied weights). Absent if there is none. */
+  /** Name of the tensor with equal bytes whose stored bytes this one shares (tied weights). Absent if there is none. */
   readonly aliasOf?: string;
 }
 
 /** A tensor with its data. Comparing its `dtype` narrows the type of `data`. */
 export type Tensor = { [D in Dtype]: TypedTensor<D> }[Dtype];
 
-/** Creates a tensor of whatever dtype `info` has. */
+/** Creates a tensor of the dtype in `info`. */
 export function createTensor(info: TensorInfo, data: TensorData): Tensor {
   return new TypedTensor(info.dtype, info, data) as Tensor;
 }
 
 /** A tensor of one dtype with its data. */
 export class TypedTensor<D extends Dtype> {
-  /** The name, as in the header. */
+  /** Name of the tensor, as in the header. */
   readonly name: string;
   /** The element type, as safetensors spells it. */
   readonly dtype: D;
   /** The dimensions, outermost first; empty for a scalar. */
   readonly shape: readonly number[];
   /**
-   * The elements in row-major order. Types without a JavaScript array are their stored bits: F16 and BF16 in a
-   * `Uint16Array`; BOOL, F8, F6 and F4 in a `Uint8Array` (F6 and F4 packed as in the file). C64 is a `Float32Array` of
-   * alternating real and imaginary parts.
+   * The elements in row-major order. Types that JavaScript has no array for are represented by their stored bits: F16
+   * and BF16 in a `Uint16Array`; BOOL, F8, F6 and F4 in a `Uint8Array` (F6 and F4 packed as in the file). C64 is a
+   * `Float32Array` of alternating real and imaginary parts.
    */
   readonly data: DtypeArrays[D];
 
@@ -82,17 +89,18 @@ export class TypedTensor<D extends Dtype> {
     this.data = data;
   }
 
-  /** The memory of `data` as little-endian bytes. */
+  /** The memory of `data` as little-endian bytes, without copying. */
   get bytes(): Uint8Array<ArrayBuffer> {
     return new Uint8Array(this.data.buffer, this.data.byteOffset, this.data.byteLength);
   }
 
   /**
-   * Returns the elements as 32-bit floats in a new array. Exact for F32, F16, BF16 and all F8 types; F64 and wide
-   * integers are rounded. Throws an `UnsupportedError` for BOOL, C64, F6 and F4, and a `LimitError` if there is not enough memory.
+   * Returns the elements as 32-bit floats in a new array. The conversion is exact for F32, F16, BF16 and all F8 types;
+   * F64 and wide integers are rounded. Throws an `UnsupportedError` for BOOL, C64, F6 and F4, a `LimitError` if there
+   * is not enough memory, and an `InvalidInputError` for a range outside the tensor.
    *
    * @param begin the first element to convert
-   * @param end   the element to stop before; with `begin` it converts a large tensor piece by piece
+   * @param end   the element to stop before; with `begin`, it converts a large tensor in chunks
    */
   toFloat32(begin = 0, end = this.data.length): Float32Array<ArrayBuffer> {
     this.#check(begin, end);
@@ -100,12 +108,13 @@ export class TypedTensor<D extends Dtype> {
   }
 
   /**
-   * Returns the elements as 16-bit floats in a new array: a `Float16Array`, or in runtimes that have none their bits in a
-   * `Uint16Array`. Exact for F16 and all F8 types but E8M0; others are rounded to the nearest, ties to even, become
-   * infinite from 65 520 on, and lose digits below 2⁻¹⁴. NaN stays NaN. Throws like `toFloat32`.
+   * Returns the elements as 16-bit floats in a new array: a `Float16Array`, or in runtimes without one a `Uint16Array`
+   * with their bits. The conversion is exact for F16 and all F8 types except E8M0. Other values are rounded to the
+   * nearest, ties to even; they become infinite from 65 520 on, and lose digits below 2⁻¹⁴. NaN stays NaN. Throws like
+   * `toFloat32`.
    *
    * @param begin the first element to convert
-   * @param end   the element to stop before; with `begin` it converts a large tensor piece by piece
+   * @param end   the element to stop before; with `begin`, it converts a large tensor in chunks
    */
   toFloat16(begin = 0, end = this.data.length): Float16Data {
     this.#check(begin, end);

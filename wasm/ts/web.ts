@@ -1,5 +1,6 @@
 /**
- * The entry for browsers and their workers: URLs are resolved against the page; the WebAssembly modules are fetched.
+ * The entry for browsers and their workers: URLs are resolved against the page, and the WebAssembly modules are
+ * fetched.
  *
  * @module zstn
  */
@@ -15,7 +16,10 @@ export * from "./exports.js";
 
 setPlatform({ readModule: (address) => fetch(address), startWorker: startWebWorker, avoidsWorkers: isWorkerOfFirefox, coreCount, resolve: pageAddress, loadHub: () => import("./hub/for-open.js").then(({ hubWith }) => hubWith(toolkit)) });
 
-/** Creates a cache in a folder, which is created if necessary. Several programs may share it. Node only. */
+/**
+ * Creates a cache in a folder, which is created if necessary. Several programs may share it. Available in Node only;
+ * here it throws an `InvalidInputError`.
+ */
 export function folderCache(path: string, options?: StoredCacheOptions): StoredCache;
 export function folderCache(): never {
   throw new InvalidInputError("`folderCache` needs Node; in a browser use `opfsCache` or `memoryCache`.");

@@ -1,6 +1,6 @@
 /**
- * The entry for Cloudflare Workers (export condition `workerd`): WebAssembly modules are imported, since they may not be
- * compiled there. Addresses are absolute, and there are no workers to decode in.
+ * The entry for Cloudflare Workers (export condition `workerd`). WebAssembly modules are imported, because Workers may
+ * not compile them at run time. Addresses must be absolute, and there are no workers to decode in.
  *
  * @module zstn
  */
@@ -16,7 +16,7 @@ export * from "./exports.js";
 
 type Imported = Promise<{ default: WasmModule }>;
 
-/** One import for each, so that a Worker that only reads does not start with the code that packs. */
+/** Each module has its own import, so that a Worker that only reads does not load the code that packs. */
 const MODULES: Record<keyof WasmFiles, () => Imported> = {
   reader: () => import("./core/zstn_wasm_bg.wasm") as unknown as Imported,
   formats: () => import("./core/zstn_formats_bg.wasm") as unknown as Imported,
@@ -32,7 +32,10 @@ setPlatform({
   loadHub: () => import("./hub/web.js"),
 });
 
-/** Creates a cache in a folder, which is created if necessary. Several programs may share it. Node only. */
+/**
+ * Creates a cache in a folder, which is created if necessary. Several programs may share it. Available in Node only;
+ * here it throws an `UnsupportedError`.
+ */
 export function folderCache(path: string, options?: StoredCacheOptions): StoredCache;
 export function folderCache(): never {
   throw new UnsupportedError("`folderCache` needs Node; in Cloudflare Workers use `memoryCache`.");

@@ -1,12 +1,15 @@
-/** Writing a packed file while it is made, without blocking the event loop for long. */
+/** Writes a packed file as it is produced, without blocking the event loop for long. */
 
 import type { Sink } from "./sink.js";
 import { abortable } from "./source/abortable.js";
 
-/** How long packing may block the event loop, in milliseconds, so that a button can abort it. */
+/** The time that packing may block the event loop, in milliseconds. It is short, so that a button can abort packing. */
 const TURN_MS = 30;
 
-/** Writes what `next` returns, which may be no bytes, until it returns `undefined`. Returns the length of all pieces. */
+/**
+ * Writes the chunks that `next` returns, which may be empty, until it returns `undefined`. Resolves to the total length
+ * of all chunks, in bytes.
+ */
 export async function writePieces(sink: Sink, signal: AbortSignal | undefined, next: () => Promise<Uint8Array<ArrayBuffer> | undefined>): Promise<number> {
   let size = 0;
   let turn = performance.now();

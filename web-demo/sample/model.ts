@@ -1,4 +1,4 @@
-/** A made-up transformer, small enough to be bundled: weights of the kind that trained ones are, the same on every build. */
+/** A synthetic transformer, small enough to be bundled. Its weights resemble trained ones and are identical in every build. */
 
 interface SampleTensor {
   readonly name: string;
@@ -11,10 +11,13 @@ const WIDTH = 128;
 const VOCABULARY = 768;
 const CONTEXT = 256;
 const LAYERS = 4;
-/** Blocks that the fine-tune has changed. */
+/** The blocks that differ in the fine-tune. */
 const TUNED_LAYERS = [2, 3];
 
-/** Small, fast and repeatable (xorshift); any quality of randomness will do here. */
+/**
+ * Returns a generator of normally distributed numbers. It is small, fast and reproducible (xorshift); the quality of
+ * the randomness does not matter here.
+ */
 function normal(seed: number): () => number {
   let state = seed >>> 0 || 1;
   const uniform = () => {
@@ -26,7 +29,7 @@ function normal(seed: number): () => number {
   return () => Math.sqrt(-2 * Math.log(uniform())) * Math.cos(2 * Math.PI * uniform());
 }
 
-/** The model, or the fine-tune of it: a low-rank update of some blocks, as adapters are merged. */
+/** Returns the model, or its fine-tune: a low-rank update of some blocks, as merged adapters produce. */
 export function sampleModel(tuned: boolean): Uint8Array<ArrayBuffer> {
   const draw = normal(2026);
   const tensors: SampleTensor[] = [];
@@ -36,7 +39,7 @@ export function sampleModel(tuned: boolean): Uint8Array<ArrayBuffer> {
     tensors.push({ name, dtype, shape, values: Float32Array.from({ length: count }, (_, i) => value(Math.floor(i / columns), i % columns)) });
   };
   const matrix = (name: string, rows: number, columns: number, deviation: number) => {
-    // Rows and columns differ in scale, and a few directions carry more than the rest.
+    // Rows and columns differ in scale, and a few directions have larger values than the rest.
     const [across, down] = [Array.from({ length: columns }, () => Math.exp(0.35 * draw())), Array.from({ length: rows }, () => Math.exp(0.35 * draw()))];
     const [left, right] = [Array.from({ length: rows }, draw), Array.from({ length: columns }, draw)];
     add(name, "BF16", [rows, columns], (row, column) => deviation * (across[column]! * down[row]! * draw() + 0.6 * left[row]! * right[column]!));

@@ -1,4 +1,4 @@
-/** The sample as files of the page, packed when it is built. */
+/** Adds the sample models to the page as files, packed during the build. */
 
 import type { Plugin } from "vite";
 import { pack } from "zstn";
@@ -13,7 +13,7 @@ async function packed(tuned: boolean): Promise<Uint8Array> {
 
 export const sampleFiles: Plugin = {
   name: "sample-files",
-  // `cargo xtask demo` first builds the page for reading alone, before it can pack.
+  // `cargo xtask demo` first builds the page in the mode `reading`, when the module that packs is not available yet.
   apply: (_, { mode }) => mode !== "reading",
   async generateBundle() {
     for (const [fileName, tuned] of Object.entries(FILES)) this.emitFile({ type: "asset", fileName, source: await packed(tuned) });

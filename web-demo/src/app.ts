@@ -1,4 +1,4 @@
-/** The page: it opens models, and shows the view that the route names. */
+/** The application: opens models and shows the view that the route names. */
 
 import type { TensorInfo } from "zstn";
 import { Engine } from "./engine/client.js";
@@ -32,7 +32,7 @@ import type { Demonstration } from "./welcome/demonstration.js";
 const SAMPLE = "sample.zstn";
 const TUNED_SAMPLE = "sample-tuned.zstn";
 
-/** Steps through the list that follow each other within this time are one navigation, in milliseconds. */
+/** The longest time between two steps through the list that count as one navigation, in milliseconds. */
 const QUICK_STEP_MS = 1000;
 
 export class App {
@@ -45,10 +45,10 @@ export class App {
   readonly #loader: Loader;
   readonly #localFiles = new LocalFiles();
   #route: Route = {};
-  /** The hub that a link named. URLs below it are repositories. */
+  /** The hub that a link has named. URLs below it are treated as repositories. */
   #hub: string | undefined;
   #loaded: Loaded | undefined;
-  /** The route that is shown again if the model that is being opened fails. */
+  /** The route to restore if opening the next model fails. */
   #routeBefore: Route = {};
   #attempts = 0;
   #isOpening = false;
@@ -75,28 +75,28 @@ export class App {
     });
   }
 
-  /** Opens another model at the user's request, with its base if that is known. */
+  /** Opens another model at the user's request, with its base if one is given. */
   open(input: UserInput, base?: UserInput): void {
     const src = "text" in input ? input.text : undefined;
-    // The second model of the previous one is not kept.
+    // A second model that belonged to the previous model is not reused.
     const second = base ?? (this.#loaded?.second ? undefined : this.#opener.second);
     const secondText = second && "text" in second ? second.text : undefined;
     if (!second || secondText !== undefined) this.#opener.show(src, secondText);
     for (const text of [src, secondText]) if (text !== undefined) this.#origins.named(originOf(text), "person");
-    // While another model is being opened, the route is that one's already.
+    // While another model is being opened, `#route` already belongs to that model.
     if (!this.#isOpening) this.#routeBefore = this.#route;
     this.#go({ src, with: secondText }, false, this.#localFiles.remember(input, second));
     void this.#open(input, second);
   }
 
-  /** Opens the sample, or its fine-tune next to it. */
+  /** Opens the sample model, or its fine-tune compared with it. */
   openSample(compared: boolean): void {
     this.#loaded = undefined;
     this.#opener.show(compared ? TUNED_SAMPLE : SAMPLE, compared ? SAMPLE : undefined);
     this.open({ text: compared ? TUNED_SAMPLE : SAMPLE });
   }
 
-  /** Opens dropped files; on the page that packs, packs them. */
+  /** Opens dropped files. On the page that packs, a single safetensors file is packed instead. */
   drop(files: readonly File[]): void {
     const [file] = files;
     const isPackable = files.length === 1 && /\.safetensors$/i.test(file!.name);
@@ -125,7 +125,7 @@ export class App {
     return true;
   }
 
-  /** Focuses the search of tensors. Returns `false` if there is none. */
+  /** Focuses the tensor search. Returns `false` if there is none. */
   search(): boolean {
     if (!this.#list || !this.#loaded || this.#route.view !== undefined) return false;
     showTab("list");
@@ -133,18 +133,18 @@ export class App {
     return true;
   }
 
-  /** Opens the next or the previous tensor of the list. Returns `false` if there is none. */
+  /** Opens the next or the previous tensor in the list. Returns `false` if there is none. */
   step(by: 1 | -1): boolean {
     const tensor = this.#loaded && this.#route.view === undefined ? this.#list?.neighbour(by) : undefined;
     if (!tensor) return false;
-    // Steps that follow quickly share a history entry.
+    // Steps in quick succession share a history entry.
     const now = performance.now();
     this.#pick(tensor, now - this.#steppedAt < QUICK_STEP_MS);
     this.#steppedAt = now;
     return true;
   }
 
-  /** Follows the URL, on load and on navigation. */
+  /** Shows the state that the URL describes, on load and on navigation. */
   async follow(): Promise<void> {
     const before = this.#route;
     if (this.#loaded && !this.#isOpening) this.#routeBefore = before;
@@ -176,7 +176,7 @@ export class App {
     if (mine !== this.#attempts) return;
     this.#isOpening = false;
     if (!opened) {
-      // The previous model stays open, and the URL shows it, unless the user has gone elsewhere meanwhile.
+      // The previous model stays open and the URL shows it again, unless the user has navigated elsewhere in the meantime.
       if (this.#loaded && this.#route.src === src) this.#go({ ...this.#routeBefore, view: this.#route.view }, true);
       return;
     }
@@ -186,7 +186,7 @@ export class App {
     getById("sidebar").replaceChildren(this.#list.node);
     announce(`${opened.first.name} is open: ${opened.first.tensors.length} tensors.`);
     this.#forgetOverview();
-    // The user may have navigated meanwhile.
+    // The user may have navigated in the meantime.
     this.#render(true);
   }
 
@@ -195,7 +195,7 @@ export class App {
     if ("text" in input) this.#origins.named(originOf(input.text), "person");
     const { first } = this.#loaded;
     const second = await this.#loader.openSecond(input);
-    // It belongs to the model it was opened for.
+    // The second model is only used with the model that it was opened for.
     if (!second || this.#loaded?.first !== first) return;
     this.#loaded = { first, second };
     this.#opener.close();
@@ -235,8 +235,8 @@ export class App {
 
   #compare(mode: Mode, against: string | undefined): void {
     const own = against === this.#route.tensor ? undefined : against;
-    // With a second model, differences are usual, so that the single view has to be named.
-    // The view is that of the tensor, not of its difference from another one.
+    // With a second model, the difference is the default mode, so the route has to name the single view.
+    // A view of one tensor does not apply to its difference from another tensor, so it is reset.
     const view = mode === "difference" || this.#route.mode === "difference" || own !== this.#route.against ? NO_VIEW : {};
     this.#go({ ...this.#route, ...view, mode: mode === "alone" && !this.#loaded?.second ? undefined : mode, against: own }, true);
     this.#render();

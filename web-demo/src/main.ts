@@ -1,4 +1,4 @@
-/** The entry of the page. */
+/** The entry script of the page. */
 
 import { App } from "./app.js";
 import { acceptDrops } from "./open/drop.js";

@@ -1,4 +1,5 @@
-//! Installs distribution packages where that needs no confirmation.
+//! Installs Debian packages if the user has the privilege to do so without
+//! confirmation.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +11,7 @@ use anyhow::{Context, Result, bail};
 use crate::process;
 use crate::step::Step;
 
-/// Returns the command that installs `packages` by hand.
+/// Returns the command that installs `packages` manually.
 pub fn by_hand(packages: &[&str]) -> String {
     format!(
         "sudo apt-get update && sudo apt-get install --no-install-recommends {}",
@@ -18,10 +19,11 @@ pub fn by_hand(packages: &[&str]) -> String {
     )
 }
 
-/// apt-get refuses to run twice at a time.
+/// Serialises calls, since apt-get refuses to run twice at the same time.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// Installs `packages`, saying `why` first. Removes nothing that is installed.
+/// Installs `packages`, after printing the reason `why`. No installed package is
+/// removed.
 pub fn install(step: &mut Step, packages: &[&str], why: &str) -> Result<()> {
     let _lock = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     if process::find("apt-get").is_none() {
@@ -35,7 +37,7 @@ pub fn install(step: &mut Step, packages: &[&str], why: &str) -> Result<()> {
     if step.run(&mut install_command(privilege, packages)).is_ok() {
         return Ok(());
     }
-    // Package lists are often empty or old, above all in containers.
+    // Package lists are often empty or outdated, especially in containers.
     update_locked(step)?;
     step.run(&mut install_command(privilege, packages))
 }
@@ -52,13 +54,13 @@ fn update_locked(step: &mut Step) -> Result<()> {
     step.run(&mut update)
 }
 
-/// Returns whether this machine has the tools that [`unpack`] uses.
+/// Returns whether this machine has the programs that [`unpack`] uses.
 pub fn can_unpack() -> bool {
     process::find("apt-get").is_some() && process::find("dpkg").is_some()
 }
 
-/// Downloads `package`, which needs no privilege, and unpacks it to `folder`
-/// without installing it.
+/// Downloads `package`, which needs no privilege, and unpacks it into `folder` without
+/// installing it.
 pub fn unpack(step: &mut Step, package: &str, folder: &Path) -> Result<()> {
     let _lock = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     fs::create_dir_all(folder)
@@ -66,7 +68,7 @@ pub fn unpack(step: &mut Step, package: &str, folder: &Path) -> Result<()> {
     let mut download = Command::new("apt-get");
     download.args(["download", package]).current_dir(folder);
     if step.run(&mut download).is_err() {
-        // Package lists are often empty or old, above all in containers.
+        // Package lists are often empty or outdated, especially in containers.
         update_locked(step)?;
         step.run(&mut download)?;
     }
@@ -109,7 +111,7 @@ fn apt_get(privilege: Privilege) -> Command {
             command.env("DEBIAN_FRONTEND", "noninteractive");
             command
         }
-        // sudo drops the environment, so the variable goes after it.
+        // sudo drops the environment, so the variable is set after it.
         Privilege::Sudo => {
             let mut command = Command::new("sudo");
             command.args(["-n", "env", "DEBIAN_FRONTEND=noninteractive", "apt-get"]);
@@ -122,7 +124,7 @@ fn install_command(privilege: Privilege, packages: &[&str]) -> Command {
     let mut command = apt_get(privilege);
     command
         .args(["install", "--yes", "-qq"])
-        // Some of these packages replace others, which the owner may want to keep.
+        // Some of these packages replace others, which the user may want to keep.
         .args(["--no-remove", "--no-install-recommends"])
         .args(["-o", "DPkg::Lock::Timeout=120"])
         .args(packages);

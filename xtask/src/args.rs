@@ -16,21 +16,21 @@ pub struct Args {
 
 #[derive(Subcommand)]
 pub enum Verb {
-    /// Pack a real model, serve it, read one tensor of it, and show the page
+    /// Pack a real model, serve it, read a tensor from it, and show it in the viewer
     Demo(Demo),
-    /// Take a model through everything that a hub uses, and print the bytes that moved
+    /// Take a model through all hub features, and print the bytes transferred
     HubDemo(HubDemo),
     /// Check licences, origins and lock files of all dependencies
     Deps(Deps),
-    /// Build and test for other processors and systems, by emulation
+    /// Build and test for other processors and systems, with emulators
     Platforms(Platforms),
     /// Build everything that is published, without publishing it
     Release(Release),
-    /// Build what is shipped twice, in different folders, and compare the bytes
+    /// Build the shipped artifacts twice, in different folders, and compare the bytes
     Reproducible(Reproducible),
     /// Run the tests
     Test(Test),
-    /// Let the real z4ai decode random inputs of every encoder
+    /// Let the real z4ai decode random inputs from every encoder
     Interop(Interop),
     /// Code real matrices with zstn and gauss-compress in alternation; installs PyTorch
     Gauss(ByHand),
@@ -40,7 +40,7 @@ pub enum Verb {
     Capi(Capi),
     /// Install ONNX Runtime and TensorFlow.js for the tests of docs/npm/hand-off.md
     Consumers,
-    /// Run every fault of servers and files in Rust and in Node, and print the table
+    /// Run every fault of servers and files in Rust and in Node, and print a table
     Faults(Faults),
     /// Run the tests of object stores against moto (S3) and azurite (Azure)
     Stores,
@@ -50,21 +50,23 @@ pub enum Verb {
     HubJob(HubJob),
     /// Run the npm package in Firefox, WebKitGTK, Node, Deno, Bun, workerd and through bundlers
     Runtimes,
-    /// Install what the other commands need, and nothing else
+    /// Install the tools of the other commands, and nothing else
     Setup,
-    /// Count the instructions of each stage and compare them with tests/instructions.json
+    /// Count the instructions of each stage and compare them with
+    /// tests/instructions.json
     Instructions(Instructions),
-    /// Give readers and encoders inputs that a fuzzer makes up, and stop at the first defect
+    /// Fuzz readers and encoders, and stop at the first defect
     Fuzz(Fuzz),
-    /// Compare decoders of zstd, natively and in WebAssembly
+    /// Compare zstd decoders, natively and in WebAssembly
     Decoders(Decoders),
-    /// Pack a real model in many shapes and print the sizes next to those of other packers
+    /// Pack a real model in many forms and print the sizes, compared with other packers
     Sizes(Sizes),
-    /// Build the WebAssembly modules and the npm package around them
+    /// Build the WebAssembly modules and the npm package
     Wasm(Wasm),
     /// Build the Python package into target/wheels
     Wheel,
-    /// Run the tests of the Python package, and those of safetensors and z4ai on it
+    /// Run the tests of the Python package, and the test suites of safetensors and z4ai
+    /// with it
     Python,
     /// Run the tests of the Python package with transformers and diffusers; installs PyTorch
     Torch,
@@ -75,13 +77,13 @@ pub struct Demo {
     /// The checkpoint to show; a small real one is downloaded by default
     #[arg(value_name = "MODEL.safetensors")]
     pub model: Option<PathBuf>,
-    /// Port of the local server; 0 takes a free one
+    /// Port of the local server; 0 selects a free port
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub port: u16,
-    /// Stop when everything has been shown once
+    /// Stop after everything has been shown once
     #[arg(long)]
     pub no_wait: bool,
-    /// Use the command line that has been built
+    /// Use the command line that is already built
     #[arg(long, hide = true)]
     pub built: bool,
 }
@@ -95,7 +97,7 @@ pub struct HubDemo {
 
 #[derive(clap::Args)]
 pub struct HubJob {
-    /// Also measure: one node, two nodes and no cluster, next to the simulation
+    /// Also measure one node, two nodes and no cluster, compared with the simulation
     #[arg(long)]
     pub figures: bool,
 }
@@ -109,7 +111,7 @@ pub struct Test {
     /// Run only this suite; may be repeated
     #[arg(long, value_name = "SUITE", conflicts_with = "skip")]
     pub only: Vec<String>,
-    /// Leave this suite out; may be repeated
+    /// Skip this suite; may be repeated
     #[arg(long, value_name = "SUITE")]
     pub skip: Vec<String>,
     /// Print a table of all steps with their wall clock and processor time
@@ -132,7 +134,7 @@ pub struct Platforms {
     /// s390x, aarch64, i686, musl, windows, or msrv for the oldest Rust; all by default
     #[arg(value_name = "NAME")]
     pub names: Vec<String>,
-    /// Keep what is built, for the next run
+    /// Keep the builds for the next run
     #[arg(long)]
     pub keep: bool,
 }
@@ -142,7 +144,7 @@ pub struct Release {
     /// Build everything into target/release-dry-run; nothing is published from here
     #[arg(long)]
     pub dry_run: bool,
-    /// Build the static program alone
+    /// Build only the static program
     #[arg(long, hide = true)]
     pub only_program: bool,
 }
@@ -152,7 +154,7 @@ pub struct Reproducible {
     /// Only this WebAssembly module: reader, formats, coder or threads
     #[arg(long, value_name = "MODULE")]
     pub only: Option<String>,
-    /// Also the static program; its release builds take many minutes
+    /// Also build the static program; its release builds take many minutes
     #[arg(long)]
     pub native: bool,
 }
@@ -172,7 +174,8 @@ pub struct Interop {
 
 #[derive(clap::Args)]
 pub struct Faults {
-    /// Instead, send every verb of the command line 50 of each signal at random moments
+    /// Instead, send 50 of each signal to every command of the command line at random
+    /// moments
     #[arg(long)]
     pub all: bool,
 }
@@ -182,10 +185,10 @@ pub struct Fuzz {
     /// Targets of tests/fuzz, such as frames; all by default
     #[arg(value_name = "TARGET")]
     pub targets: Vec<String>,
-    /// How long each target runs; two run at a time
+    /// Minutes for each target; two targets run at a time
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub minutes: u32,
-    /// Replay the known inputs instead, and count the edges that they reach
+    /// Instead, replay the known inputs, and count the edges that they reach
     #[arg(long, conflicts_with = "minutes")]
     pub coverage: bool,
 }
@@ -198,23 +201,25 @@ pub struct Sizes {
     /// Effort to measure, may be repeated; balanced and max by default
     #[arg(long, value_name = "EFFORT")]
     pub effort: Vec<String>,
-    /// Seed of the fine-tunes and adapters that are made for the comparison
+    /// Seed of the fine-tunes and adapters that are generated for the comparison
     #[arg(long, value_name = "S")]
     pub seed: Option<u64>,
-    /// Level of the column of zstd, 19 by default; 0 leaves it out, which saves most of the time
+    /// Level of the zstd column, 19 by default; 0 omits the column, which saves most of
+    /// the time
     #[arg(long, value_name = "N")]
     pub zstd_level: Option<u8>,
-    /// Compare every tensor as a single frame at effort max instead; slow
+    /// Instead, compare every tensor as a single frame at effort max; slow
     #[arg(long)]
     pub frames: bool,
 }
 
 #[derive(clap::Args)]
 pub struct Wasm {
-    /// Only this module, with the package around those that are there: reader, formats, coder or threads
+    /// Only this module: reader, formats, coder or threads; the package contains the
+    /// modules that exist
     #[arg(long, value_name = "MODULE")]
     pub only: Option<String>,
-    /// Leave out the npm package, which a fresh clone cannot build from one module
+    /// Omit the npm package, which a fresh clone cannot build from one module
     #[arg(long, hide = true, requires = "only")]
     pub no_package: bool,
 }
@@ -224,7 +229,7 @@ pub struct Instructions {
     /// Only stages whose name contains this, such as "Huffman"
     #[arg(value_name = "NAME", conflicts_with = "write")]
     pub only: Option<String>,
-    /// Update the file instead of comparing with it
+    /// Update the file instead of comparing the counts with it
     #[arg(long)]
     pub write: bool,
 }
@@ -240,14 +245,14 @@ pub struct Capi {
     /// Write the header and the list of symbols first
     #[arg(long)]
     pub write: bool,
-    /// Run the tests of the library instead
+    /// Instead, run the tests of the library
     #[arg(long, conflicts_with_all = ["prefix", "dev", "write"])]
     pub test: bool,
 }
 
 #[derive(clap::Args)]
 pub struct Decoders {
-    /// The checkpoint whose BF16 tensors are decoded; synthetic weights by default
+    /// Checkpoint whose BF16 tensors are decoded; synthetic weights by default
     #[arg(value_name = "MODEL.safetensors")]
     pub model: Option<PathBuf>,
 }

@@ -1,4 +1,4 @@
-//! A command that runs while other steps do.
+//! Commands that run in the background of other steps.
 
 use std::fs::File;
 use std::process::{Child, Command, Stdio};
@@ -9,16 +9,16 @@ use crate::process;
 use crate::step::Step;
 use crate::workspace::Workspace;
 
-/// A running command. It is stopped when this value is dropped.
+/// A running command, which is stopped when this value is dropped.
 pub struct Background {
     child: Child,
     shown: String,
-    /// The name of its log.
+    /// Name of its log.
     log: &'static str,
 }
 
 impl Background {
-    /// Starts `command` from the root of the repository.
+    /// Starts `command` in the root of the repository.
     pub fn start(workspace: &Workspace, log: &'static str, command: &mut Command) -> Result<Self> {
         let shown = process::show(command);
         let path = workspace.log(log);
@@ -35,7 +35,7 @@ impl Background {
         Ok(Self { child, shown, log })
     }
 
-    /// Waits until the command ends; copies its output to the log of `step`.
+    /// Waits until the command ends, and copies its output to the log of `step`.
     pub fn finish(mut self, workspace: &Workspace, step: &mut Step) -> Result<()> {
         step.spent(process::processor_time(&self.child));
         let status = self
@@ -52,7 +52,7 @@ impl Background {
 
 impl Drop for Background {
     fn drop(&mut self) {
-        // Both fail only if the command has already ended.
+        // Both calls fail only if the command has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

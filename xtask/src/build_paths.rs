@@ -1,5 +1,5 @@
-//! Paths of the building machine, which panic messages contain: without them a
-//! build is the same in every folder and for every user.
+//! Removal of this machine's paths from panic messages. Without them, a build is the
+//! same in every folder and for every user.
 
 use std::env;
 use std::fs;
@@ -9,15 +9,15 @@ use std::process::Command;
 use crate::rust_target::rustlib;
 use crate::workspace::Workspace;
 
-/// Where dependencies seem to be.
+/// Replaces the path of dependencies in messages.
 const CRATES: &str = "/crates";
-/// Where the source of the standard library seems to be, if it is built as well.
+/// Replaces the path of the standard library's source, if it is built from source.
 const STANDARD_LIBRARY: &str = "/rust";
 
-/// Returns arguments of `rustc` that replace them. `rustc` is the compiler.
+/// Returns the arguments for `rustc` that replace these paths.
 pub fn remap(workspace: &Workspace, rustc: &mut Command) -> Vec<String> {
     let mut replaced: Vec<(PathBuf, &str)> = vec![(workspace.root().to_path_buf(), ".")];
-    // One folder for each registry; its name says which.
+    // cargo has one folder for each registry, with a name derived from its address.
     let registries = cargo_home().map(|home| home.join("registry/src"));
     for registry in registries.iter().flat_map(|folder| folders(folder)) {
         replaced.push((registry, CRATES));
@@ -34,15 +34,15 @@ pub fn remap(workspace: &Workspace, rustc: &mut Command) -> Vec<String> {
         .collect()
 }
 
-/// Sets exactly these flags for a build by cargo.
+/// Sets exactly these flags for a cargo build.
 pub fn set_flags(command: &mut Command, flags: &[String]) {
     command
         .env_remove("RUSTFLAGS")
-        // Unlike the other variable, this one can have blanks in a flag.
+        // Unlike `RUSTFLAGS`, this variable supports flags that contain spaces.
         .env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f"));
 }
 
-/// Returns the folder of cargo's downloads.
+/// Returns cargo's home folder, which contains its downloads.
 pub fn cargo_home() -> Option<PathBuf> {
     let named = env::var_os("CARGO_HOME").filter(|home| !home.is_empty());
     named
@@ -52,8 +52,8 @@ pub fn cargo_home() -> Option<PathBuf> {
 
 fn folders(parent: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(parent).into_iter().flatten().flatten();
-    // `cargo publish --dry-run` leaves the folder of a registry without a host. It
-    // must not change the flags, or everything would be compiled again.
+    // `cargo publish --dry-run` leaves a registry folder without a host name. If it
+    // changed the flags, everything would be compiled again.
     let is_used = |entry: &fs::DirEntry| !entry.file_name().to_string_lossy().starts_with('-');
     let folders = entries.filter(is_used).map(|entry| entry.path());
     let mut folders: Vec<PathBuf> = folders.collect();

@@ -1,4 +1,4 @@
-//! Runs cargo from inside `cargo run` without the variables that it sets.
+//! Runs cargo from `cargo run` without the variables that the outer cargo sets.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -6,18 +6,19 @@ use std::process::Command;
 
 use crate::workspace::Workspace;
 
-/// Set by `cargo run` for this program. Build scripts that watch them would
-/// run again on every change between `cargo xtask` and plain `cargo`.
+/// Prefixes of variables that `cargo run` sets for this program. Build scripts that
+/// depend on them would run again on every change between `cargo xtask` and plain
+/// `cargo`.
 const INHERITED_PREFIXES: &[&str] = &["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_"];
 
-/// Returns cargo of the active toolchain, building into this repository's target
-/// directory.
+/// Returns a command for the active toolchain's cargo, which builds into this
+/// repository's target directory.
 pub fn cargo(workspace: &Workspace) -> Command {
     let program = env::var_os("CARGO").map_or_else(|| PathBuf::from("cargo"), PathBuf::from);
     cargo_at(&program, workspace.target("").as_path())
 }
 
-/// Returns the cargo `program`, building into `target`.
+/// Returns a command for the cargo `program`, which builds into `target`.
 pub fn cargo_at(program: &Path, target: &Path) -> Command {
     let mut command = Command::new(program);
     cargo_environment(&mut command, target);
@@ -36,6 +37,6 @@ pub fn cargo_environment(command: &mut Command, target: &Path) {
     }
     command
         .env("CARGO_TARGET_DIR", target)
-        // Binaries are looked for in target/<profile>, not target/<triple>/<profile>.
+        // Programs are expected in target/<profile>, not in target/<triple>/<profile>.
         .env_remove("CARGO_BUILD_TARGET");
 }

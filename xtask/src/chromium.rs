@@ -1,4 +1,4 @@
-//! A browser for the tests that need a real one.
+//! Chromium, for tests that need a real browser.
 
 use std::env;
 use std::path::PathBuf;
@@ -21,7 +21,7 @@ const MAC: &[&str] = &[
 ];
 const PACKAGES: &[&str] = &["chromium"];
 
-/// Returns the browser to test with; installs one if there is none.
+/// Returns the browser for the tests, and installs one if there is none.
 pub fn ready(step: &mut Step) -> Result<PathBuf> {
     let browser = match find()? {
         Some(browser) => browser,

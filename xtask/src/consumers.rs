@@ -1,6 +1,6 @@
-//! The libraries that tensors are handed to in the tests of
-//! `docs/npm/hand-off.md`: ONNX Runtime and TensorFlow.js. They take 700 MB, so
-//! they are apart from the packages that everything else needs.
+//! ONNX Runtime and TensorFlow.js, which receive tensors in the tests of
+//! `docs/npm/hand-off.md`. They take 700 MB, so they are separate from the packages
+//! that all other tests need.
 
 use std::fs;
 use std::path::PathBuf;
@@ -12,10 +12,10 @@ use crate::node;
 use crate::step::{Report, Step};
 use crate::workspace::Workspace;
 
-/// The folder with the lists of the packages.
+/// The folder that contains the lists of packages.
 const LISTS: &str = "tests/js/consumers";
 
-/// The verb `consumers`: installs them.
+/// Runs the verb `consumers`, which installs the packages.
 pub fn run(workspace: &Workspace, report: &Report) -> Result<()> {
     report.step("Node and npm", node::check)?;
     report.step("ONNX Runtime and TensorFlow.js", |step| {
@@ -23,8 +23,9 @@ pub fn run(workspace: &Workspace, report: &Report) -> Result<()> {
     })
 }
 
-/// Installs them, which takes 20 seconds the first time, and returns the folder
-/// with their `node_modules`; `None` if that fails: their tests are skipped then.
+/// Installs the packages, which takes 20 seconds the first time. Returns the folder
+/// that contains their `node_modules`, or `None` if that fails; their tests are then
+/// skipped.
 pub fn ready(workspace: &Workspace, step: &mut Step) -> Result<Option<PathBuf>> {
     let folder = workspace.cache("consumers");
     fs::create_dir_all(&folder)
@@ -42,7 +43,7 @@ pub fn ready(workspace: &Workspace, step: &mut Step) -> Result<Option<PathBuf>> 
         fs::copy(&list, folder.join(name))
             .with_context(|| format!("{} cannot be copied", list.display()))?;
     }
-    // The only script would download what is for other processors than the CPU.
+    // The only install script downloads files for other processors than the CPU.
     let done = step.run_twice(|| {
         let mut command = node::npm();
         command

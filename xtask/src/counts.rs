@@ -1,10 +1,10 @@
-//! The number of tests that a runner reports, so that a run without tests fails.
+//! Counts the tests that a runner reports, so that a run without any tests fails.
 
 use anyhow::{Result, bail};
 
 use crate::step::Step;
 
-/// The sums of all summaries in one log.
+/// The totals of all summaries in a log.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     passed: u64,
@@ -12,8 +12,8 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Reads the summaries of cargo's test harness, Node's runner, Python's
-    /// unittest and pytest.
+    /// Parses the summaries of cargo's test harness, Node's runner, Python's unittest,
+    /// and pytest.
     pub fn read(log: &str) -> Self {
         let mut counts = Self::default();
         for line in log.lines().map(str::trim) {
@@ -27,7 +27,7 @@ impl Counts {
                 && rest.starts_with(|first: char| first.is_ascii_digit())
                 && rest.contains(" passed")
             {
-                // pytest: "3 passed, 1 skipped in 0.5s"
+                // A summary of pytest is "3 passed, 1 skipped in 0.5s".
                 counts.passed += before(rest, " passed");
                 if let Some((_, rest)) = rest.split_once(", ") {
                     counts.skipped += before(rest, " skipped");
@@ -56,7 +56,7 @@ impl Counts {
     }
 }
 
-/// Notes the number of tests on the step's line. None at all is an error.
+/// Sets the step's note to the number of tests. No tests at all is an error.
 pub fn note(step: &mut Step) -> Result<()> {
     let counts = Counts::read(&step.output()?);
     if counts.passed == 0 {
@@ -66,7 +66,7 @@ pub fn note(step: &mut Step) -> Result<()> {
     Ok(())
 }
 
-/// Returns the number right before the first `word`.
+/// Returns the number right before the first occurrence of `word`.
 fn before(text: &str, word: &str) -> u64 {
     text.find(word)
         .and_then(|end| text[..end].rsplit(|c: char| !c.is_ascii_digit()).next())
@@ -74,7 +74,7 @@ fn before(text: &str, word: &str) -> u64 {
         .unwrap_or(0)
 }
 
-/// Returns the number right after `word`, which begins the text.
+/// Returns the number right after `word`, if `text` begins with it.
 fn after(text: &str, word: &str) -> u64 {
     text.strip_prefix(word)
         .and_then(|rest| rest.split(|c: char| !c.is_ascii_digit()).next())

@@ -1,4 +1,4 @@
-//! The verb `decoders`: compares zstd decoders, natively and in WebAssembly.
+//! The verb `decoders`, which compares zstd decoders, natively and in WebAssembly.
 
 use std::fs;
 use std::path::Path;
@@ -17,7 +17,7 @@ use crate::workspace::Workspace;
 
 const MANIFEST: &str = "tests/bench/decoders/Cargo.toml";
 
-/// The features of that crate; each gives a module.
+/// The features of the crate `tests/bench/decoders`; each is built as a module.
 const MODULES: [&str; 3] = ["ours", "ruzstd", "structured"];
 
 pub fn run(workspace: &Workspace, report: &Report, options: &Decoders) -> Result<()> {
@@ -44,7 +44,7 @@ pub fn run(workspace: &Workspace, report: &Report, options: &Decoders) -> Result
     let mut web = Command::new("node");
     web.arg(workspace.path("tests/js/bench/decoders.mjs"))
         .args([&planes, &modules]);
-    // The tables are the result, so they go to the terminal instead of a log.
+    // The tables are the result, so they are printed to the terminal instead of a log.
     for table in [&mut native, &mut web] {
         println!();
         let shown = process::show(table);

@@ -1,8 +1,8 @@
-//! The verb `demo`: packs a real model, serves it, reads a tensor of it in Node
-//! and shows it in the viewer.
+//! The verb `demo`, which packs a real model, serves it, reads a tensor from it in
+//! Node, and shows it in the viewer.
 //!
-//! Only what the page needs to show that model is built first. The rest follows
-//! while the server is running.
+//! Only the parts that the viewer needs for this model are built first. The rest is
+//! built while the server is running.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ use crate::wasm::Module;
 use crate::workspace::Workspace;
 use crate::{node, placeholder, python, wasm};
 
-/// The build of the command line, a directory of `target/`.
+/// The cargo profile of the command line, which is a directory of `target/`.
 const PROFILE: &str = "debug";
 const PACKED: &str = "model.zstn";
 const EXAMPLE: &str = "wasm/examples/read-tensor.mjs";
@@ -28,12 +28,12 @@ const EXAMPLE: &str = "wasm/examples/read-tensor.mjs";
 pub fn run(workspace: &Workspace, report: &Report, options: &Demo) -> Result<()> {
     let given = options.model.as_deref().map(existing).transpose()?;
     report.step("Node and npm", node::check)?;
-    // The dev build shares most dependencies with this program. It packs and serves
-    // local files: gateway, worker and clients of object stores would take a minute.
-    // Codecs at level 1 pack a small model as fast as anyone notices.
+    // The dev build shares most dependencies with this program. Only packing and
+    // serving of local files are built, since gateway, worker and object store clients
+    // would take another minute. Codecs compiled with optimisation level 1 are fast
+    // enough for a small model.
     let mut build = cargo(workspace);
-    build.args(["build", "--package", "zstn"]);
-    build.args(["--no-default-features", "--features", "cli"]);
+    build.args(["build", "--package", "zstn-cli", "--no-default-features"]);
     build.args(["--config", "profile.dev.package.zstn-core.opt-level=1"]);
     build.args(["--config", "profile.dev.debug=false"]);
     let command_line = match options.built {
@@ -79,7 +79,7 @@ pub fn run(workspace: &Workspace, report: &Report, options: &Demo) -> Result<()>
     if !later.is_empty() {
         println!("\nStill to come: reading other formats, packing in the page.\n");
         if let Err(error) = rest(workspace, report, later, &site) {
-            // Ctrl-C ends the build as well.
+            // Ctrl-C also ends the build.
             return if server.is_stopping() {
                 Ok(())
             } else {
@@ -92,7 +92,8 @@ pub fn run(workspace: &Workspace, report: &Report, options: &Demo) -> Result<()>
     server.wait()
 }
 
-/// Asks the desktop to open the page, if there is one; its address has been printed.
+/// Opens the page in the desktop's browser, if there is one. Its address has already
+/// been printed.
 fn open(page: &str) {
     let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     let program = match cfg!(target_os = "macos") {
@@ -108,8 +109,8 @@ fn open(page: &str) {
     std::thread::spawn(move || command.status());
 }
 
-/// Builds the page with the module that it needs to show a ZSTN file. Returns the
-/// modules that are still to be built as they are published.
+/// Builds the viewer with only the module that it needs to show a ZSTN file. Returns
+/// the modules that still have to be built for publication.
 fn first_page(workspace: &Workspace, report: &Report) -> Result<&'static [&'static Module]> {
     let others = [&wasm::FORMATS, &wasm::CODER];
     let has_all = others
@@ -142,7 +143,7 @@ fn first_page(workspace: &Workspace, report: &Report) -> Result<&'static [&'stat
     Ok(later)
 }
 
-/// Builds what [`first_page`] left out, and replaces the page.
+/// Builds the modules that [`first_page`] skipped, and replaces the page.
 fn rest(workspace: &Workspace, report: &Report, later: &[&Module], site: &Path) -> Result<()> {
     wasm::published(workspace, report, later)?;
     report.step("npm package", |step| wasm::package(workspace, step))?;
@@ -199,7 +200,7 @@ fn length(file: &Path) -> Result<u64> {
         .with_context(|| format!("{} cannot be read", file.display()))
 }
 
-/// Replaces the page in `site`; the packed model stays.
+/// Replaces the page in `site`, but not the packed model.
 fn copy_page(page: &Path, site: &Path) -> Result<()> {
     let copied = entries(site).and_then(|old| {
         for entry in old.iter().filter(|entry| !entry.ends_with(PACKED)) {
@@ -236,7 +237,7 @@ fn entries(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
         .collect()
 }
 
-/// Runs the npm package's example, which compares what it read with the original.
+/// Runs the npm package's example, and compares its output with the original.
 fn read_tensor(step: &mut Step, url: &str, model: &Path) -> Result<()> {
     let mut example = Command::new("node");
     example
@@ -246,7 +247,7 @@ fn read_tensor(step: &mut Step, url: &str, model: &Path) -> Result<()> {
         .arg(model);
     step.run(&mut example)?;
     let output = step.output()?;
-    // The first line of the log is the command.
+    // The first line of the log is the command itself.
     for line in output.lines().skip(1).filter(|line| !line.is_empty()) {
         step.after(line);
     }

@@ -1,5 +1,5 @@
-//! Free space on the disk of the target directory. Where it runs out, linkers
-//! die with a bus error instead of a sentence.
+//! Free space on the disk of the target directory. When the disk is full, linkers die
+//! with a bus error instead of an error message.
 
 use std::path::Path;
 
@@ -9,9 +9,10 @@ use crate::step::Step;
 use crate::workspace::Workspace;
 
 const GIGABYTE: u64 = 1_000_000_000;
-/// What a clone takes after everything has been built, downloaded and tested once.
+/// Space that a clone takes after everything has been built, downloaded and tested
+/// once.
 const CLONE_BYTES: u64 = 12 * GIGABYTE;
-/// Less than this does not last for a single build.
+/// Minimum space for a single build.
 const LEAST_BYTES: u64 = GIGABYTE;
 
 /// Fails if the disk is full, and warns if a fresh clone would fill it.
@@ -27,7 +28,7 @@ pub fn check(workspace: &Workspace, step: &mut Step) -> Result<()> {
     Ok(())
 }
 
-/// Returns a warning, if there is a reason for one.
+/// Returns a warning if space is low; an error if the disk is full.
 fn judge(free_bytes: u64) -> Result<Option<String>> {
     let free = gigabytes(free_bytes);
     if free_bytes < LEAST_BYTES {
@@ -53,8 +54,8 @@ fn gigabytes(bytes: u64) -> String {
     format!("{}.{} GB", tenths / 10, tenths % 10)
 }
 
-/// Returns the free bytes on the disk of `folder`, or of the first folder above
-/// it that exists.
+/// Returns the free bytes on the disk of `folder`, or of its first ancestor that
+/// exists.
 #[cfg(unix)]
 fn free_bytes(folder: &Path) -> Option<u64> {
     let existing = folder.ancestors().find(|folder| folder.exists())?;

@@ -1,4 +1,4 @@
-//! A virtual environment of Python.
+//! Virtual environments of Python.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -24,7 +24,7 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// Returns the environment `name`; a new one has no packages.
+    /// Returns the environment `name`. If it is new, it contains no packages.
     pub fn named(workspace: &Workspace, step: &mut Step, name: &str) -> Result<Self> {
         let environment = Self {
             directory: workspace.cache(name),
@@ -56,7 +56,7 @@ impl Environment {
         &self.directory
     }
 
-    /// Returns the search path with its programs at the front.
+    /// Returns the search path with the environment's programs at the front.
     pub fn search_path(&self) -> Result<OsString> {
         let programs = self.python().with_file_name("");
         let path = env::var_os("PATH").unwrap_or_default();
@@ -69,13 +69,14 @@ impl Environment {
         self.directory.join(scripts).join(name)
     }
 
-    /// The directory of ztensor 1.2, to be put at the front of the search path by
-    /// those who need it instead of 0.1.
+    /// Returns the folder of ztensor 1.2, for the front of the module search path of
+    /// code that needs it instead of 0.1.
     pub fn ztensor_1(&self) -> PathBuf {
         self.directory.join("ztensor1")
     }
 
-    /// Runs `pip install`, unless `stamp` says that exactly this was done before.
+    /// Runs `pip install`, unless `stamp` records that exactly this has been done
+    /// before.
     pub fn install(
         &self,
         step: &mut Step,

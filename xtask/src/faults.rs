@@ -1,5 +1,5 @@
-//! The verb `faults`: every fault of `tests/faults`, in Rust and in Node, as a
-//! table of cases and surfaces.
+//! The verb `faults`, which runs every fault of `tests/faults` in Rust and in Node, and
+//! prints a table of cases and surfaces.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use crate::tier::Tier;
 use crate::workspace::Workspace;
 use crate::{node, programs, wasm};
 
-/// A table: the list of its cases in `tests/faults`, and the suites that ran them.
+/// A table: the list of its cases in `tests/faults`, and the suites that run them.
 struct Table {
     title: &'static str,
     file: &'static str,
@@ -54,7 +54,7 @@ const JAVASCRIPT: [&str; 2] = [
     "tests/js/node/file-faults.test.mjs",
 ];
 
-/// Signals of each kind, at random moments of each verb.
+/// Number of signals of each kind that every verb receives at random moments.
 const MOMENTS: &str = "50";
 
 pub fn run(workspace: &Workspace, report: &Report, options: &Faults) -> Result<()> {
@@ -67,7 +67,7 @@ pub fn run(workspace: &Workspace, report: &Report, options: &Faults) -> Result<(
     report.step("command line and server of faults", |step| {
         programs::build(workspace, step)
     })?;
-    // Results of an earlier run must not pass for those of this one.
+    // Results of an earlier run must not be mistaken for the current ones.
     let results = workspace.target("faults");
     if results.exists() {
         fs::remove_dir_all(&results).context("the results of the last run cannot be removed")?;
@@ -106,13 +106,13 @@ fn signals(workspace: &Workspace, report: &Report) -> Result<()> {
     })
 }
 
-/// Returns the path of the server of faults.
+/// Returns the path of the fault server.
 pub fn server(workspace: &Workspace) -> PathBuf {
     let suffix = std::env::consts::EXE_SUFFIX;
     workspace.target(&format!("debug/fault-server{suffix}"))
 }
 
-/// The runs of a case on a surface.
+/// The number of runs of a case on a surface, by result.
 #[derive(Default, Clone, Copy)]
 struct Count {
     passed: usize,
@@ -167,7 +167,7 @@ impl Table {
 }
 
 impl Count {
-    /// Returns the text of a cell; nothing where a case does not concern a
+    /// Returns the text of a cell, which is empty if the case does not apply to the
     /// surface.
     fn show(self) -> String {
         match self {

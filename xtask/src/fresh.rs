@@ -1,8 +1,8 @@
-//! Decides whether a build is up to date: a stamp records its inputs and
+//! Decides whether a build is up to date, using a stamp that records its inputs and
 //! outputs.
 //!
-//! Sizes and times are compared for being the same, not newer: a file restored
-//! from a backup or another branch is older and still a change.
+//! Sizes and times are compared for equality, because a file restored from a backup or
+//! another branch may be older and is nevertheless changed.
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -12,10 +12,11 @@ use anyhow::{Context, Result};
 
 use crate::workspace::Workspace;
 
-/// Directories that are never inputs: results and installed packages.
+/// Directories that are never inputs: results, and installed packages.
 const SKIPPED: &[&str] = &["node_modules", "dist", "target", ".git"];
 
-/// The inputs of a build when the stamp was made, and its outputs.
+/// A hash of a build's inputs at the time the stamp was created, and the paths of its
+/// outputs.
 pub struct Stamp {
     file: PathBuf,
     outputs: Vec<PathBuf>,
@@ -23,7 +24,8 @@ pub struct Stamp {
 }
 
 impl Stamp {
-    /// `inputs` and `outputs` are files or directories; a missing one counts as empty.
+    /// Hashes the inputs. `inputs` and `outputs` are files or directories; a missing
+    /// one counts as empty.
     pub fn new(
         workspace: &Workspace,
         name: &str,
@@ -46,7 +48,7 @@ impl Stamp {
             && self.text().is_ok_and(|now| now == saved)
     }
 
-    /// Records the inputs of [`Stamp::new`] and the current outputs.
+    /// Records the inputs hashed by [`Stamp::new`], and the current outputs.
     pub fn save(&self) -> Result<()> {
         if let Some(directory) = self.file.parent() {
             fs::create_dir_all(directory)
@@ -62,7 +64,7 @@ impl Stamp {
     }
 }
 
-/// Hashes names, sizes and modification times of everything below `paths`.
+/// Hashes names, sizes and modification times of all files below `paths`.
 fn fingerprint(paths: &[PathBuf]) -> Result<u64> {
     let mut hasher = DefaultHasher::new();
     for path in paths {

@@ -1,8 +1,8 @@
-//! The verb `fuzz`: runs the targets of `tests/fuzz`, which is laid out for
-//! cargo-fuzz as well.
+//! The verb `fuzz`, which runs the targets of `tests/fuzz`. That folder also works with
+//! cargo-fuzz.
 //!
-//! The instrumentation is that of cargo-fuzz without a sanitizer: the code under
-//! test has next to no `unsafe`, and the active toolchain can build it.
+//! The instrumentation is the same as cargo-fuzz's without a sanitizer: the tested code
+//! has almost no `unsafe`, and the active toolchain can build it.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ use crate::{process, programs};
 
 const MANIFEST: &str = "tests/fuzz/Cargo.toml";
 
-/// All targets: those that find most come first.
+/// All targets, starting with those that find the most defects.
 const TARGETS: [&str; 21] = [
     "frames",
     "files",
@@ -43,13 +43,14 @@ const TARGETS: [&str; 21] = [
     "requests",
 ];
 
-/// Targets that run at a time, a core for each.
+/// Number of targets that run at the same time, each on its own core.
 const AT_A_TIME: usize = 2;
-/// Targets that run at a time in `cargo xtask test`, which has a few minutes for all
-/// of them.
+/// Number of targets that run at the same time in `cargo xtask test`, which has a few
+/// minutes for all of them.
 const AT_A_TIME_IN_TESTS: usize = 6;
 
-/// Coverage of edges, with the operands of comparisons, which guide the fuzzer.
+/// Measures coverage of edges and traces operands of comparisons, which guide the
+/// fuzzer.
 const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module \
     -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
@@ -58,10 +59,10 @@ const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module \
     -Cllvm-args=-sanitizer-coverage-stack-depth \
     -Ccodegen-units=1";
 
-/// A single input takes at most this long, in seconds by the clock: the slowest take
-/// one or two of processor time, and targets share cores.
+/// Time limit for a single input in seconds of wall time. The slowest inputs take one
+/// or two seconds of processor time, and targets share cores.
 const TIMEOUT_S: u32 = 30;
-/// The most memory that one input may take, in MiB.
+/// Memory limit for a single input, in MiB.
 const MEMORY_MIB: u32 = 1024;
 
 pub fn run(workspace: &Workspace, report: &Report, options: &Fuzz) -> Result<()> {
@@ -90,12 +91,12 @@ pub fn short(workspace: &Workspace, report: &Report) -> Result<()> {
     all(workspace, report, &TARGETS, run, AT_A_TIME_IN_TESTS)
 }
 
-/// What is done with a target.
+/// How a target is run.
 #[derive(Clone, Copy)]
 enum Run {
-    /// New inputs for this time.
+    /// Generates new inputs for this many minutes.
     Minutes(u32),
-    /// The inputs that are known, to count what they reach.
+    /// Replays the known inputs, to measure their coverage.
     Replay,
 }
 
@@ -116,7 +117,7 @@ fn all(
     Ok(())
 }
 
-/// Builds targets. Returns the folder of their programs.
+/// Builds targets, and returns the folder of their programs.
 fn build(workspace: &Workspace, step: &mut Step, targets: &[&str]) -> Result<PathBuf> {
     let host = host()?;
     let target = workspace.target("fuzz");
@@ -127,7 +128,7 @@ fn build(workspace: &Workspace, step: &mut Step, targets: &[&str]) -> Result<Pat
         .args(["build", "--release", "--manifest-path"])
         .arg(workspace.path(MANIFEST))
         .args(targets.iter().flat_map(|target| ["--bin", *target]))
-        // Keeps the flags from build scripts.
+        // An explicit target prevents the flags from being applied to build scripts.
         .args(["--target", &host]);
     step.run(&mut build)?;
     Ok(target.join(host).join("release"))
@@ -152,8 +153,8 @@ fn seeds(workspace: &Workspace, step: &mut Step) -> Result<()> {
     Ok(())
 }
 
-/// Runs targets at the same time. What they find stays in `target/fuzz/found`, what
-/// they learn in `target/fuzz/corpus`.
+/// Runs targets at the same time. Inputs that cause a failure are stored in
+/// `target/fuzz/found`, inputs with new coverage in `target/fuzz/corpus`.
 fn fuzz(
     workspace: &Workspace,
     step: &mut Step,
@@ -219,8 +220,8 @@ fn command(workspace: &Workspace, programs: &Path, target: &str, run: Run) -> Re
     Ok(command)
 }
 
-/// Returns the number of executions, and of edges reached of those there are, from
-/// what a target has printed.
+/// Returns the number of executions and the covered share of edges, parsed from the
+/// output of a target.
 fn figures(output: &str) -> String {
     let after = |name: &str| {
         let lines = output.lines().filter_map(|line| line.split_once(name));

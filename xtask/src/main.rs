@@ -1,7 +1,7 @@
-//! The commands of this repository and the set-up behind them.
+//! The commands of this repository, and the tools that they need.
 //!
-//! Nothing here decides how the product behaves: a task finds tools, installs
-//! the missing ones, runs them in order and reports the result.
+//! Nothing here affects the behaviour of the product. A task finds tools, installs
+//! missing ones, runs them in order, and reports the result.
 
 mod apt;
 mod args;

@@ -1,5 +1,5 @@
-//! A real web server for the tests. Installing its package would start a
-//! service, so it is only unpacked.
+//! nginx, a real web server for the tests. Its package is only unpacked, because
+//! installing it would start a service.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,11 +11,11 @@ use crate::process;
 use crate::step::Step;
 use crate::workspace::Workspace;
 
-/// The package that has the program differs between releases.
+/// Packages that may contain the program, depending on the release of the distribution.
 const PACKAGES: [&str; 2] = ["nginx", "nginx-core"];
 
-/// Returns an nginx to test with, or `None` where there is neither a program nor a
-/// package, and its tests are skipped.
+/// Returns the path of nginx, or `None` if neither the program nor a package is
+/// available; its tests are then skipped.
 pub fn ready(workspace: &Workspace, step: &mut Step) -> Result<Option<PathBuf>> {
     let folder = workspace.cache("nginx");
     let unpacked = folder.join("usr/sbin/nginx");

@@ -6,7 +6,7 @@ use crate::rust_target::{self, BARE};
 use crate::step::Step;
 use crate::workspace::Workspace;
 
-/// Compiles the core for a target that has no `std`, with `features` and no others.
+/// Compiles the core for a target without `std`, with exactly `features`.
 pub fn build_core(workspace: &Workspace, step: &mut Step, features: &[&str]) -> Result<()> {
     let toolchain = rust_target::ready(workspace, step, &BARE)?;
     let mut build = toolchain.build(workspace, "no-std", &BARE, "");

@@ -11,13 +11,13 @@ use crate::process;
 use crate::step::Step;
 use crate::workspace::Workspace;
 
-/// The first Node 20 that loads ES modules with `require`.
+/// The first Node 20 release that supports ES modules in `require`.
 const OLDEST_NODE: (u32, u32, u32) = (20, 19, 0);
 const INSTRUCTIONS: &str = "Install Node 20.19 or newer with npm (from nodejs.org, `nvm install 22`, \
      or `brew install node`), then try again.";
 
-/// Checks that Node is installed and new enough. It is never installed from
-/// here: people choose their own version.
+/// Checks that Node is installed and recent enough. This program never installs it,
+/// since users choose their own version.
 pub fn check(step: &mut Step) -> Result<()> {
     let node = process::ask(Command::new("node").arg("--version"))
         .with_context(|| format!("Node is missing. {INSTRUCTIONS}"))?;
@@ -36,13 +36,13 @@ pub fn npm() -> Command {
     command
 }
 
-/// Runs `npm ci`, unless `node_modules` came from this lock file.
+/// Runs `npm ci`, unless `node_modules` is up to date with the lock file.
 pub fn install(workspace: &Workspace, step: &mut Step) -> Result<()> {
     let lock = workspace.path("package-lock.json");
     if !lock.is_file() {
         bail!("package-lock.json is missing; `npm install` writes it");
     }
-    // npm writes the second file last, and leaves it alone afterwards.
+    // npm writes the second file last and does not change it afterwards.
     let installed = workspace.path("node_modules/.package-lock.json");
     let stamp = Stamp::new(workspace, "npm-ci", &[lock], &[installed])?;
     if stamp.is_fresh() {
@@ -57,7 +57,7 @@ pub fn install(workspace: &Workspace, step: &mut Step) -> Result<()> {
     stamp.save()
 }
 
-/// Runs `npm run build` of one package, unless `inputs` gave this `output` before.
+/// Runs `npm run build` in one package, unless `output` is up to date with `inputs`.
 pub fn build(
     workspace: &Workspace,
     step: &mut Step,
@@ -65,7 +65,7 @@ pub fn build(
     inputs: &[PathBuf],
     output: &Path,
 ) -> Result<()> {
-    // Compilers and type definitions are inputs too.
+    // Compilers and type definitions are inputs, too.
     let mut inputs = inputs.to_vec();
     inputs.push(workspace.path("package.json"));
     inputs.push(workspace.path("package-lock.json"));

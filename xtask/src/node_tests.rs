@@ -1,4 +1,4 @@
-//! Scripts of `tests/package.json` with the programs that the tests talk to.
+//! Scripts of `tests/package.json`, with the programs that the tests use.
 
 use std::process::Command;
 
@@ -8,15 +8,15 @@ use crate::step::Step;
 use crate::workspace::Workspace;
 use crate::{faults, node, programs};
 
-/// Returns `npm run SCRIPT` of the tests, which finds the dev builds of the
-/// command line, the server of faults and the stub hub.
+/// Returns `npm run SCRIPT` in the tests, with the paths of the dev builds of the
+/// command line, the fault server and the stub hub.
 pub fn npm(workspace: &Workspace, script: &str) -> Command {
     let mut npm = node::npm();
     npm.args(["run", script, "--workspace", "zstn-tests"])
         .env("ZSTN_BIN", workspace.zstn("debug"))
         .env("ZSTN_FAULT_SERVER", faults::server(workspace))
         .env("ZSTN_STUB_HUB", programs::stub_hub(workspace))
-        // Lists failures at the end of the log.
+        // This reporter lists failures at the end of the log.
         .env("NODE_OPTIONS", "--test-reporter=spec");
     npm
 }

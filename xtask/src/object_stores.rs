@@ -1,4 +1,4 @@
-//! The object stores of the tests: moto for S3, azurite for Azure.
+//! Object stores for the tests: moto for S3, azurite for Azure.
 
 use std::fs;
 use std::net::{TcpListener, TcpStream};
@@ -16,10 +16,11 @@ use crate::{counts, node, programs, python};
 
 const AZURITE: &str = "azurite@3.37.0";
 const AZURITE_PROGRAM: &str = "node_modules/azurite/dist/src/blob/main.js";
-/// Both begin in a few seconds, unless the machine is busy.
+/// Time limit for starting the servers, which takes a few seconds unless the machine is
+/// busy.
 const START_LIMIT: Duration = Duration::from_secs(120);
 
-/// The verb `stores`: runs the tests of object stores alone.
+/// Runs the verb `stores`, which only runs the tests of object stores.
 pub fn run(workspace: &Workspace, report: &Report) -> Result<()> {
     let stores = report.step("moto and azurite", |step| {
         ObjectStores::ready(workspace, step)
@@ -33,25 +34,25 @@ pub struct ObjectStores {
     azurite: PathBuf,
 }
 
-/// The servers while they run. They end when this is dropped, and forget what
-/// was stored.
+/// The running servers. They are stopped, and their objects are lost, when this value
+/// is dropped.
 struct Running {
-    /// Variables for the tests: host and port of each.
+    /// Environment variables for the tests: host and port of each server.
     variables: [(&'static str, String); 2],
     _moto: Background,
     _azurite: Background,
 }
 
 impl ObjectStores {
-    /// Installs both servers, each in a folder of its own below `target/`.
+    /// Installs both servers, each in a separate folder below `target/`.
     pub fn ready(workspace: &Workspace, step: &mut Step) -> Result<Self> {
         let moto = python::moto(workspace, step)?;
         let azurite = azurite(&workspace.cache("azurite"), step)?;
         Ok(Self { moto, azurite })
     }
 
-    /// Runs every test of object stores; plain `cargo test` leaves out those that
-    /// need servers.
+    /// Runs all tests of object stores; plain `cargo test` skips those that need
+    /// servers.
     pub fn test(&self, workspace: &Workspace, step: &mut Step) -> Result<()> {
         let running = self.start(workspace)?;
         step.run(
@@ -63,7 +64,7 @@ impl ObjectStores {
         counts::note(step)
     }
 
-    /// Starts both on free ports.
+    /// Starts both servers on free ports.
     fn start(&self, workspace: &Workspace) -> Result<Running> {
         let (s3, azure) = (free_port()?, free_port()?);
         let mut moto = Command::new(&self.moto);
@@ -73,7 +74,7 @@ impl ObjectStores {
         azurite
             .arg(&self.azurite)
             .args(["--blobHost", "127.0.0.1", "--blobPort", &azure.to_string()])
-            // The client speaks a newer version of the protocol.
+            // The client uses a newer version of the protocol than azurite supports.
             .args(["--inMemoryPersistence", "--skipApiVersionCheck", "--silent"]);
         let azurite = Background::start(workspace, "azurite", &mut azurite)?;
         for (port, log) in [(s3, "moto"), (azure, "azurite")] {
@@ -93,7 +94,7 @@ impl ObjectStores {
     }
 }
 
-/// Installs azurite, unless this version is there.
+/// Installs azurite, unless this version is already installed.
 fn azurite(folder: &Path, step: &mut Step) -> Result<PathBuf> {
     let program = folder.join(AZURITE_PROGRAM);
     let stamp = folder.join("installed.txt");
@@ -107,7 +108,8 @@ fn azurite(folder: &Path, step: &mut Step) -> Result<PathBuf> {
         let mut command = node::npm();
         command
             .args(["install", "--no-audit", "--no-fund", "--no-package-lock"])
-            // Not the packages of this repository, of which the folder is a part.
+            // The folder is inside this repository, whose packages must not be
+            // installed here.
             .args(["--no-workspaces", "--prefix", "."])
             .arg(AZURITE)
             .current_dir(folder);
@@ -121,8 +123,8 @@ fn azurite(folder: &Path, step: &mut Step) -> Result<PathBuf> {
     Ok(program)
 }
 
-/// Returns a port that was free a moment ago. Neither server says which one it
-/// has taken.
+/// Returns a port that is free at the moment. Neither server reports a port that it
+/// chooses itself.
 fn free_port() -> Result<u16> {
     let listener = TcpListener::bind("127.0.0.1:0").context("there is no free port")?;
     Ok(listener

@@ -1,5 +1,4 @@
-//! The oldest Rust that the crates promise to build with, `rust-version` in
-//! `Cargo.toml`.
+//! The oldest supported Rust version, `rust-version` in `Cargo.toml`.
 
 use std::path::Path;
 use std::process::Command;
@@ -13,11 +12,11 @@ use crate::step::Step;
 use crate::workspace::Workspace;
 
 const VERSION: &str = env!("CARGO_PKG_RUST_VERSION");
-/// Its own: another compiler's results are of no use to this one.
+/// A separate target directory, because another compiler's results cannot be reused.
 const DIRECTORY: &str = "oldest-rust";
 
-/// Checks all crates with it; about a minute. Without rustup the step is left
-/// out with a note.
+/// Checks all crates with that version in about a minute. Without rustup, the step is
+/// skipped with a note.
 pub fn check(workspace: &Workspace, step: &mut Step) -> Result<()> {
     if !is_installed() && !install(step) {
         step.note(format!("rustup cannot install Rust {VERSION}: left out"));
@@ -56,7 +55,7 @@ fn install(step: &mut Step) -> bool {
     process::succeeds_within(&mut rustup, RUSTUP_LIMIT) && is_installed()
 }
 
-/// Removes what rustup and cargo have set for this program's own toolchain.
+/// Removes the variables that rustup and cargo set for this program's toolchain.
 fn in_toolchain(command: &mut Command) -> &mut Command {
     command
         .env_remove("RUSTUP_TOOLCHAIN")

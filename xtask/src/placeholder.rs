@@ -1,5 +1,5 @@
-//! Files in place of WebAssembly modules that are not built yet, so that the
-//! rest of the npm package and the viewer can be built without them.
+//! Placeholder files for WebAssembly modules that have not been built, so that the rest
+//! of the npm package and the viewer can be built without them.
 
 use std::fs;
 use std::path::PathBuf;
@@ -17,15 +17,15 @@ export const create = () => {
 };
 ";
 
-/// The smallest valid module, so that an error comes from [`GLUE`].
+/// The smallest valid module; the error about the missing module comes from [`GLUE`].
 const BINARY: &[u8] = b"\0asm\x01\0\0\0";
 
-/// Returns whether `module` has been built at some time.
+/// Returns whether the real `module` has been built.
 pub fn is_built(workspace: &Workspace, module: &Module) -> bool {
     fs::read(binary(workspace, module)).is_ok_and(|bytes| bytes != BINARY)
 }
 
-/// Writes the placeholder of `module`.
+/// Writes the placeholder for `module`.
 pub fn write(workspace: &Workspace, module: &Module) -> Result<()> {
     let glue = workspace.path(&format!("wasm/dist/core/{}.js", module.name));
     fs::write(&glue, GLUE)
@@ -37,7 +37,8 @@ fn binary(workspace: &Workspace, module: &Module) -> PathBuf {
     workspace.path(&format!("wasm/dist/core/{}_bg.wasm", module.name))
 }
 
-/// Builds the viewer without its sample, which the module for packing packs.
+/// Builds the viewer without its sample model, because packing that needs the coder
+/// module.
 pub fn page(workspace: &Workspace, step: &mut Step) -> Result<()> {
     let mut vite = npm();
     vite.args([

@@ -1,5 +1,5 @@
-//! The verb `platforms`: builds and tests for other processors and systems, by
-//! emulation. What ran is in docs/platforms.md.
+//! The verb `platforms`, which builds and tests for other processors and systems, with
+//! emulators. docs/platforms.md lists the results.
 
 use std::fs;
 use std::process::Command;
@@ -12,30 +12,31 @@ use crate::step::{Report, Step};
 use crate::workspace::Workspace;
 use crate::{apt, build_paths, counts, oldest_rust, process, rust_target, wine};
 
-/// The target directory of all platforms. `--keep` leaves it, several GB.
+/// The target directory for all platforms, several GB, which `--keep` does not remove.
 pub const DIRECTORY: &str = "platforms";
 
-/// A system that tests run on by emulation.
+/// A platform on which tests run with an emulator.
 struct Platform {
     name: &'static str,
     triple: &'static str,
-    /// The programs and header files it takes, each with its package of Debian.
+    /// Programs and header files that it needs, each with its Debian package.
     files: &'static [(&'static str, &'static str)],
     compiler: &'static str,
     archiver: &'static str,
-    /// What runs its programs; nothing where this machine does.
+    /// The emulator that runs its programs; `None` if this machine can.
     runner: Option<&'static str>,
     flags: &'static [&'static str],
     tests: &'static [Tests],
 }
 
-/// One call of `cargo test`.
+/// A call of `cargo test`.
 struct Tests {
     title: &'static str,
     arguments: &'static [&'static str],
 }
 
-/// Programs without shared libraries, which would have to be those of the system.
+/// Flags for programs without shared libraries, which the emulated system would have to
+/// provide.
 const STATIC: &[&str] = &["-Ctarget-feature=+crt-static"];
 
 const CORE: Tests = Tests {
@@ -132,7 +133,7 @@ const ALL: [Platform; 5] = [
         ],
         compiler: "i686-linux-gnu-gcc",
         archiver: "i686-linux-gnu-ar",
-        // Processors of this family run it themselves.
+        // 64-bit x86 processors run these programs without an emulator.
         runner: None,
         flags: STATIC,
         tests: &[CORE, VECTORS, FOUR_GIB],
@@ -152,7 +153,7 @@ const ALL: [Platform; 5] = [
         triple: "x86_64-pc-windows-gnu",
         files: &[
             ("x86_64-w64-mingw32-gcc", "gcc-mingw-w64-x86-64"),
-            // Brings the loader for 64 bits, which is in no folder of the search path.
+            // This package installs the 64-bit loader, which is not in the search path.
             ("wine", "wine"),
         ],
         compiler: "x86_64-w64-mingw32-gcc",
@@ -163,10 +164,10 @@ const ALL: [Platform; 5] = [
     },
 ];
 
-/// The name of the check with the oldest Rust; every other name is a platform.
+/// Name of the check with the oldest Rust; all other names are platforms.
 const OLDEST_RUST: &str = "msrv";
 
-/// Tests the platforms that are named, or all of them.
+/// Tests the named platforms, or all of them.
 pub fn run(workspace: &Workspace, report: &Report, options: &Platforms) -> Result<()> {
     for name in &options.names {
         if name != OLDEST_RUST && ALL.iter().all(|platform| platform.name != name) {
@@ -181,7 +182,7 @@ pub fn run(workspace: &Workspace, report: &Report, options: &Platforms) -> Resul
         |name: &str| options.names.is_empty() || options.names.iter().any(|wanted| wanted == name);
     for platform in ALL.iter().filter(|platform| is_wanted(platform.name)) {
         let tested = platform.test(workspace, report);
-        // A platform that this machine cannot emulate does not hide the others.
+        // If this machine cannot emulate a platform, the others are still tested.
         report.keep(tested);
     }
     if !options.keep {
@@ -206,7 +207,7 @@ impl Platform {
                 if arguments.any(|argument| ["library", "http", "cli"].contains(argument)) {
                     step.run(
                         self.cargo(workspace)
-                            .args(["build", "--package", "zstn"])
+                            .args(["build", "--package", "zstn-cli"])
                             .args(["--target", self.triple]),
                     )?;
                     command.env("ZSTN_BIN", self.program(workspace));
@@ -217,7 +218,8 @@ impl Platform {
             });
         }
         if self.is_windows() {
-            // It would write to its folder for a while after the last program.
+            // Otherwise wine would write to its folder for a while after the last
+            // program.
             wine::end(workspace);
         }
         Ok(())
@@ -242,14 +244,14 @@ impl Platform {
         Ok(())
     }
 
-    /// Returns cargo, which finds compiler and emulator in its environment.
+    /// Returns a cargo command with the compiler and the emulator in its environment.
     fn cargo(&self, workspace: &Workspace) -> Command {
         let mut command = cargo(workspace);
         let lower = self.triple.replace('-', "_");
         let upper = lower.to_uppercase();
         command
             .env("CARGO_TARGET_DIR", workspace.target(DIRECTORY))
-            // Nothing is built twice, and nobody debugs it.
+            // The build is used once and not debugged.
             .env("CARGO_INCREMENTAL", "0")
             .env("CARGO_PROFILE_DEV_DEBUG", "false")
             .env(format!("CC_{lower}"), self.compiler)

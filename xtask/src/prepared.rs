@@ -1,4 +1,5 @@
-//! Tools and builds that several suites need, prepared when the first suite asks.
+//! Tools and builds that several suites need, prepared when the first suite requests
+//! them.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -20,7 +21,7 @@ pub struct Prepared<'a> {
     pub workspace: &'a Workspace,
     pub report: &'a Report,
     pub tier: Tier,
-    /// This program.
+    /// Path of this program.
     pub this: PathBuf,
     npm: Shared<()>,
     package: Shared<()>,
@@ -62,8 +63,8 @@ impl<'a> Prepared<'a> {
         })
     }
 
-    /// Builds the npm package and the viewer: the published modules in [`Tier::All`],
-    /// otherwise modules that compile fast.
+    /// Builds the npm package and the viewer: in [`Tier::All`] with the published
+    /// modules, otherwise with modules that compile fast.
     pub fn package(&self) -> Result<()> {
         self.npm()?;
         self.package.get(|| {
@@ -94,7 +95,7 @@ impl<'a> Prepared<'a> {
             .get(|| self.report.step("Chromium", chromium::ready))
     }
 
-    /// Installs the other browsers and runtimes of JavaScript.
+    /// Installs the other browsers and JavaScript runtimes.
     pub fn runtimes(&self) -> Result<Arc<Runtimes>> {
         self.runtimes
             .get(|| Runtimes::ready(self.workspace, self.report).map(Arc::new))
@@ -109,7 +110,7 @@ impl<'a> Prepared<'a> {
         })
     }
 
-    /// Builds the wheel and installs it where its tests run.
+    /// Builds the wheel, and installs it in the environment of its tests.
     pub fn wheel(&self) -> Result<Arc<Python>> {
         self.wheel.get(|| {
             let python = Python::ready(self.workspace, self.report, self.tier)?;
@@ -122,7 +123,7 @@ impl<'a> Prepared<'a> {
         })
     }
 
-    /// Downloads the model of the demos.
+    /// Downloads the model that the demos use.
     pub fn model(&self) -> Result<PathBuf> {
         self.peers()?;
         self.model.get(|| {
@@ -131,8 +132,8 @@ impl<'a> Prepared<'a> {
         })
     }
 
-    /// Installs ONNX Runtime and TensorFlow.js in [`Tier::All`]. Their tests are
-    /// skipped without them.
+    /// Installs ONNX Runtime and TensorFlow.js in [`Tier::All`]. Without them, their
+    /// tests are skipped.
     pub fn consumers(&self) -> Result<Option<PathBuf>> {
         if self.tier == Tier::Default {
             return Ok(None);
@@ -144,7 +145,7 @@ impl<'a> Prepared<'a> {
         })
     }
 
-    /// Builds the C library and installs it below the target directory.
+    /// Builds the C library, and installs it below the target directory.
     pub fn library(&self) -> Result<Arc<Installed>> {
         self.programs()?;
         self.library.get(|| {
@@ -156,7 +157,8 @@ impl<'a> Prepared<'a> {
         })
     }
 
-    /// Returns a script of `tests/package.json`, with or without a browser.
+    /// Returns a command for a script of `tests/package.json`, with a browser if one is
+    /// given.
     pub fn node_tests(&self, script: &str, browser: Option<&Path>) -> Command {
         let mut npm = node_tests::npm(self.workspace, script);
         self.tier.apply(&mut npm);

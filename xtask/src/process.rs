@@ -1,6 +1,6 @@
 //! Finds programs and runs short queries.
 //!
-//! Work that takes time, and whose output matters when it fails, runs through
+//! Long-running commands, whose output matters if they fail, run through
 //! [`crate::step::Step`] instead.
 
 use std::env;
@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-/// Returns the first file called `name` in `PATH`. An absolute path is looked for
-/// where it says.
+/// Returns the first file named `name` in `PATH`. An absolute path is returned if the
+/// file exists.
 pub fn find(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH")?;
     let file = format!("{name}{}", env::consts::EXE_SUFFIX);
@@ -52,7 +52,8 @@ pub fn succeeds_within(command: &mut Command, limit: Duration) -> bool {
             Ok(Some(status)) => return status.success(),
             Ok(None) if started.elapsed() < limit => thread::sleep(Duration::from_millis(50)),
             _ => {
-                // It may have ended on its own, which is as good.
+                // If the command has ended meanwhile, these calls fail, which does not
+                // matter.
                 let _ = child.kill();
                 let _ = child.wait();
                 return false;
@@ -61,15 +62,15 @@ pub fn succeeds_within(command: &mut Command, limit: Duration) -> bool {
     }
 }
 
-/// Waits until `child` ends, without reaping it, and returns the processor time of
-/// it and of the children that it has waited for. Zero where the system does not
-/// report that.
+/// Waits until `child` ends, without reaping it. Returns the processor time of the
+/// child and of its own children that it has waited for, or zero if the system does not
+/// report it.
 #[cfg(target_os = "linux")]
 pub fn processor_time(child: &Child) -> Duration {
     use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
-    /// The fields utime, stime, cutime and cstime of `/proc/PID/stat`, in clock ticks,
-    /// counted from the state field, which follows the name of the program.
+    /// The fields utime, stime, cutime and cstime of `/proc/PID/stat`, in clock ticks.
+    /// Fields are counted from the state field, which follows the program's name.
     const TIMES: std::ops::Range<usize> = 11..15;
 
     let ended = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
@@ -88,13 +89,13 @@ pub fn processor_time(child: &Child) -> Duration {
     Duration::from_millis(ticks * 1000 / rustix::param::clock_ticks_per_second())
 }
 
-/// Waits for nothing and returns zero: this system does not report the time.
+/// Returns zero without waiting, as this system does not report the time.
 #[cfg(not(target_os = "linux"))]
 pub fn processor_time(_: &Child) -> Duration {
     Duration::ZERO
 }
 
-/// Formats a command as a person would type it.
+/// Formats a command as a user would type it.
 pub fn show(command: &Command) -> String {
     let program = Path::new(command.get_program());
     let name = program.file_name().unwrap_or(program.as_os_str());
@@ -113,7 +114,7 @@ pub fn show(command: &Command) -> String {
 }
 
 /// Parses a version number such as `v20.19.1`, `Python 3.11.7` or `rustc 1.96.0
-/// (hash)`: the first run of digits and dots, where missing parts are 0.
+/// (hash)`: the first sequence of digits and dots. Missing components are 0.
 pub fn version(text: &str) -> Option<(u32, u32, u32)> {
     let start = text.find(|c: char| c.is_ascii_digit())?;
     let rest = &text[start..];

@@ -1,7 +1,7 @@
-//! The dev build of this repository: the command line, the server of faults, the
-//! stub hub, all tests, and the libraries for C and Python. Compiled once, with one
-//! selection of packages, since cargo compiles dependencies again for each selection
-//! whose features differ.
+//! The dev build of this repository: the command line, the fault server, the stub hub,
+//! all tests, and the libraries for C and Python. They are compiled with a single
+//! selection of packages, because cargo compiles dependencies again for each selection
+//! with different features.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -15,11 +15,11 @@ use crate::rust_target::active_rustc;
 use crate::step::Step;
 use crate::workspace::Workspace;
 
-/// Everything was built by this process already.
+/// Whether this process has already built everything.
 static BUILT: AtomicBool = AtomicBool::new(false);
 
-/// Returns cargo for builds with the dev profile. Clippy compiles the crates of the
-/// workspace, so that linting them does not take a second pass over all crates.
+/// Returns a cargo command for builds with the dev profile. It uses clippy as the
+/// compiler of the workspace's crates, so that linting does not need a second build.
 pub fn cargo_dev(workspace: &Workspace) -> Command {
     let mut command = cargo(workspace);
     if let Some(clippy) = clippy(workspace) {
@@ -28,7 +28,8 @@ pub fn cargo_dev(workspace: &Workspace) -> Command {
     command
 }
 
-/// Returns clippy as a compiler, which is next to `rustc`.
+/// Returns the path of clippy's compiler driver, which is in the same folder as
+/// `rustc`.
 fn clippy(workspace: &Workspace) -> Option<PathBuf> {
     let sysroot = process::ask(active_rustc(workspace).args(["--print", "sysroot"])).ok()?;
     let name = format!("clippy-driver{}", std::env::consts::EXE_SUFFIX);
@@ -36,7 +37,7 @@ fn clippy(workspace: &Workspace) -> Option<PathBuf> {
     program.is_file().then_some(program)
 }
 
-/// Builds everything, unless this process already has.
+/// Builds everything, unless this process has done so before.
 pub fn build(workspace: &Workspace, step: &mut Step) -> Result<()> {
     match BUILT.load(Ordering::SeqCst) {
         true => Ok(()),
@@ -56,15 +57,16 @@ pub fn stub_hub(workspace: &Workspace) -> PathBuf {
     workspace.target(&format!("debug/stub-hub{suffix}"))
 }
 
-/// The selections of packages that are built. This program's package is apart: `cargo
-/// xtask` has just built its dependencies, and the features of the other packages
-/// would have cargo build them again.
+/// The selections of packages that are built. This program's package is separate:
+/// `cargo xtask` has just built its dependencies, and with the features of the other
+/// packages cargo would build them again.
 pub const SELECTIONS: [&[&str]; 2] = [
     &["--workspace", "--exclude", "xtask"],
     &["--package", "xtask"],
 ];
 
-/// Returns a command that runs tests of the product, as [`build_all`] builds them.
+/// Returns a command that runs the product's tests, with the same settings as
+/// [`build_all`].
 pub fn test(workspace: &Workspace) -> Command {
     let mut test = cargo_dev(workspace);
     test.arg("test")
@@ -83,7 +85,7 @@ pub fn build_all(workspace: &Workspace, step: &mut Step) -> Result<()> {
     Ok(())
 }
 
-/// Fails if the compiler or clippy warned of anything in what [`build_all`] has
+/// Fails if the compiler or clippy has warned about anything that [`build_all`] has
 /// built. Cargo repeats the warnings of crates that are up to date.
 pub fn lints(workspace: &Workspace, step: &mut Step) -> Result<()> {
     clippy(workspace).context("clippy is missing: `rustup component add clippy` installs it")?;

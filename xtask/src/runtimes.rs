@@ -1,5 +1,5 @@
-//! The npm package in the JavaScript runtimes and bundlers of its users: those
-//! of npm in a folder of their own, Firefox and WebKitGTK from the distribution.
+//! The npm package in its users' JavaScript runtimes and bundlers. The ones on npm are
+//! installed in a separate folder; Firefox and WebKitGTK come from the distribution.
 
 use std::env;
 use std::fs;
@@ -14,18 +14,18 @@ use crate::tier::Tier;
 use crate::workspace::Workspace;
 use crate::{apt, chromium, counts, node, node_tests, process, programs, wasm};
 
-/// The first one with every command of WebDriver BiDi that playwright sends.
+/// The first version with all WebDriver BiDi commands that playwright uses.
 const MIN_FIREFOX: u32 = 143;
 const FIREFOX: &[&str] = &["firefox-esr", "firefox"];
 const WEBKIT_DRIVER: &str = "WebKitWebDriver";
 const DISPLAY: &str = "Xvfb";
-/// Debian's packages of the programs above.
+/// Debian packages of the programs above.
 const PACKAGES: &[&str] = &["firefox-esr", "webkit2gtk-driver", "xvfb"];
 
-/// The packages of npm, with their lock file.
+/// Files that list the npm packages.
 const MANIFEST: [&str; 3] = ["package.json", "package-lock.json", ".npmrc"];
 
-/// The verb `runtimes`: builds the package and runs these tests alone.
+/// Runs the verb `runtimes`, which builds the package and only runs these tests.
 pub fn run(workspace: &Workspace, report: &Report) -> Result<()> {
     report.step("Node and npm", node::check)?;
     report.step("npm packages", |step| node::install(workspace, step))?;
@@ -43,7 +43,7 @@ pub struct Runtimes {
 }
 
 impl Runtimes {
-    /// Installs them.
+    /// Installs the runtimes.
     pub fn ready(workspace: &Workspace, report: &Report) -> Result<Self> {
         let firefox = report.step("Firefox and WebKitGTK", browsers)?;
         report.step("Deno, Bun, workerd and bundlers", |step| {
@@ -52,8 +52,9 @@ impl Runtimes {
         Ok(Self { firefox })
     }
 
-    /// Tests the packed package in all of them, then the viewer and the package in
-    /// Firefox. Installing takes a minute, the first step one or two on two cores.
+    /// Tests the packed npm package in all of them, then the viewer and the package in
+    /// Firefox. Installing takes a minute, the first step one or two minutes on two
+    /// cores.
     pub fn test(&self, workspace: &Workspace, report: &Report, chromium: &Path) -> Result<()> {
         for (title, script) in [
             ("runtimes and bundlers", "test:runtimes"),
@@ -81,7 +82,7 @@ fn browsers(step: &mut Step) -> Result<PathBuf> {
     };
     if installed().is_none() {
         let why = "the npm package and the viewer are tested in them";
-        // Old lists name an old Firefox, and its package may be there still.
+        // Outdated package lists name an old Firefox, whose package may still exist.
         apt::update(step).with_context(instructions)?;
         apt::install(step, PACKAGES, why).with_context(instructions)?;
     }
@@ -99,11 +100,11 @@ fn firefox() -> Option<PathBuf> {
         .or_else(|| FIREFOX.iter().find_map(|name| process::find(name)))
 }
 
-/// Returns whether a Firefox is at least [`MIN_FIREFOX`].
+/// Returns whether this Firefox is at least version [`MIN_FIREFOX`].
 fn is_recent(firefox: &Path) -> bool {
     let version = process::ask(Command::new(firefox).arg("--version"));
     let major = version.ok().and_then(|text| {
-        // "Mozilla Firefox 153.7.0esr"
+        // The output has the form "Mozilla Firefox 153.7.0esr".
         text.split_whitespace()
             .last()?
             .split('.')
@@ -123,10 +124,10 @@ fn instructions() -> String {
     )
 }
 
-/// Installs what the lock file says in a folder of its own: these packages are no
-/// part of the workspace, whose `node_modules` they would fill with 1.3 GB. Not by
-/// `npm ci`, which refuses a lock file without the builds of a package for other
-/// systems, as registries that lack these have it written.
+/// Installs the packages of the lock file in a separate folder. They are not part of
+/// the workspace, because they would add 1.3 GB to its `node_modules`. `npm ci` is not
+/// used, because it refuses a lock file that lacks the builds for other systems, and
+/// lock files written with some registries lack them.
 fn packages(workspace: &Workspace, step: &mut Step) -> Result<()> {
     let folder = workspace.cache("runtimes");
     let inputs = MANIFEST.map(|name| workspace.path(&format!("tests/runtimes/{name}")));

@@ -1,4 +1,4 @@
-//! The checks of the Rust code: format, tests, and builds with other features.
+//! Checks of the Rust code: format, tests, and builds with other features.
 
 use anyhow::Result;
 
@@ -17,7 +17,7 @@ pub fn format(workspace: &Workspace, report: &Report) {
     });
 }
 
-/// Runs the tests of all crates, which have been built.
+/// Runs the tests of all crates, which have already been built.
 pub fn tests(workspace: &Workspace, step: &mut Step, tier: Tier) -> Result<()> {
     let mut results = Vec::new();
     for packages in programs::SELECTIONS {
@@ -32,7 +32,7 @@ pub fn tests(workspace: &Workspace, step: &mut Step, tier: Tier) -> Result<()> {
     counts::note(step)
 }
 
-/// Lints, tests and builds the core with other features than the workspace has.
+/// Lints, tests and builds the core with other features than the workspace's.
 pub fn features(workspace: &Workspace, report: &Report) {
     report.check("clippy, core without features", |step| {
         let mut clippy = cargo(workspace);
@@ -53,13 +53,13 @@ pub fn features(workspace: &Workspace, report: &Report) {
     }
 }
 
-/// Builds the documentation of the published crates; warnings are errors.
+/// Builds the documentation of the published crates. Warnings are errors.
 pub fn documentation(workspace: &Workspace, step: &mut Step) -> Result<()> {
     let mut doc = cargo(workspace);
     doc.env("RUSTDOCFLAGS", "-Dwarnings").args([
         "doc",
         "--no-deps",
-        // The documentation includes items that a feature enables.
+        // The documentation includes items behind features.
         "--all-features",
         "--package",
         "zstn-core",
@@ -69,6 +69,10 @@ pub fn documentation(workspace: &Workspace, step: &mut Step) -> Result<()> {
         "zstn-store",
         "--package",
         "zstn-net",
+        "--package",
+        "zstn-serve",
+        "--package",
+        "zstn-hub",
     ]);
     step.run(&mut doc)
 }

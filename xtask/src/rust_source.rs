@@ -1,4 +1,4 @@
-//! A compiler that builds the standard library from its source.
+//! A nightly compiler that builds the standard library from source.
 
 use std::fs;
 use std::path::Path;
@@ -9,12 +9,12 @@ use crate::rust_target::{RUSTUP_LIMIT, Target, Toolchain, packaged_is_complete, 
 use crate::step::Step;
 use crate::workspace::Workspace;
 
-/// The toolchain to use, since stable compilers do not build it.
+/// Name of the toolchain. Stable compilers cannot build the standard library.
 pub const NIGHTLY: &str = "nightly";
 
-/// Finds a toolchain that builds the standard library of `target` from
-/// source, for flags that its own build does not have. Installs nothing but the
-/// source. The error is a sentence that says what is missing.
+/// Finds a toolchain that builds the standard library of `target` from source, for
+/// flags that the prebuilt library does not have. Installs at most the source. The
+/// error is a sentence that states what is missing.
 pub fn toolchain(
     workspace: &Workspace,
     step: &mut Step,
@@ -36,7 +36,7 @@ pub fn toolchain(
     ))
 }
 
-/// Returns the compiler of that toolchain.
+/// Returns a command for the compiler of that toolchain.
 pub fn nightly_rustc() -> Command {
     let mut rustup = Command::new("rustup");
     rustup
@@ -45,7 +45,8 @@ pub fn nightly_rustc() -> Command {
     rustup
 }
 
-/// A toolchain of that name may be old, or lack the source.
+/// Returns whether the toolchain contains the source; one with this name may be old or
+/// lack it.
 fn nightly_has_source() -> bool {
     process::find("rustup").is_some()
         && rustlib(&mut nightly_rustc()).is_some_and(|lib| is_in(&lib))
@@ -54,7 +55,7 @@ fn nightly_has_source() -> bool {
 fn rustup_adds_source(workspace: &Workspace, step: &mut Step) -> bool {
     let has_nightly =
         process::find("rustup").is_some() && process::ask(nightly_rustc().arg("--version")).is_ok();
-    // Without network each attempt may take the whole limit.
+    // Without a network, each attempt may take the whole time limit.
     let failed = workspace.cache("rustup-without-rust-src");
     if !has_nightly || failed.exists() {
         return false;
@@ -67,14 +68,14 @@ fn rustup_adds_source(workspace: &Workspace, step: &mut Step) -> bool {
         .env("RUSTUP_MAX_RETRIES", "0");
     let added = process::succeeds_within(&mut rustup, RUSTUP_LIMIT) && nightly_has_source();
     if !added {
-        // Only a shortcut for the next run.
+        // This file only saves the next run an attempt.
         let _ = fs::create_dir_all(workspace.cache(""));
         let _ = fs::write(failed, "");
     }
     added
 }
 
-/// Returns whether the library folder of a sysroot contains the source.
+/// Returns whether a sysroot's library folder contains the source.
 pub fn is_in(rustlib: &Path) -> bool {
     rustlib.join("src/rust/library/Cargo.lock").is_file()
 }

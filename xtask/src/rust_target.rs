@@ -1,9 +1,9 @@
 //! A compiler that can build for WebAssembly.
 //!
-//! Three ways, in this order: the active toolchain has the target's standard
-//! library; rustup adds it; Debian's toolchain builds it from source. What
-//! counts is the library in the sysroot, not whether rustup is installed: many
-//! toolchains come without rustup, and some with one that cannot download.
+//! There are three ways, in this order: the active toolchain contains the target's
+//! standard library; rustup adds it; Debian's toolchain builds it from source. Only the
+//! library in the sysroot matters, not whether rustup is installed: many toolchains
+//! come without rustup, and some with a rustup that cannot download.
 
 use std::env;
 use std::fs;
@@ -21,19 +21,19 @@ use crate::rust_source::{self, NIGHTLY};
 use crate::step::Step;
 use crate::workspace::Workspace;
 
-/// A target and the crates of the standard library it needs.
+/// A target, with the crates of the standard library that it needs.
 pub struct Target {
     pub triple: &'static str,
     pub crates: &'static str,
 }
 
-/// The target of browsers and Node.
+/// The target for browsers and Node.
 pub const WEB: Target = Target {
     triple: "wasm32-unknown-unknown",
     crates: "std,panic_abort",
 };
 
-/// A target without an operating system and therefore without `std`.
+/// A target without an operating system, and therefore without `std`.
 pub const BARE: Target = Target {
     triple: "wasm32v1-none",
     crates: "core,alloc",
@@ -43,25 +43,25 @@ const PACKAGES: &[&str] = &["rustc-web", "cargo-web", "rust-web-src", "rust-web-
 const PACKAGED_RUSTC: &str = "/usr/bin/rustc";
 const PACKAGED_CARGO: &str = "/usr/bin/cargo";
 const PACKAGED_LINKER: &str = "/usr/bin/rust-lld";
-/// The time limit for a download of about 30 MB.
+/// Time limit for a download of about 30 MB.
 pub const RUSTUP_LIMIT: Duration = Duration::from_secs(120);
 
-/// A toolchain that builds for one [`Target`].
+/// A toolchain that can build for a [`Target`].
 pub enum Toolchain {
     Active,
-    /// Debian's, which brings the standard library as source only.
+    /// Debian's toolchain, which contains the standard library only as source.
     Packaged {
         crates: &'static str,
     },
-    /// Rustup's nightly, which builds the standard library from source.
+    /// Rustup's nightly toolchain, which builds the standard library from source.
     Nightly {
         crates: &'static str,
     },
 }
 
 impl Toolchain {
-    /// Returns `cargo build` for `target` with exactly `flags`. Each set of flags
-    /// needs its own target directory, or every change of flags rebuilds
+    /// Returns `cargo build` for `target` with exactly `flags`. Each set of flags needs
+    /// its own target directory; otherwise every change of flags would rebuild
     /// everything.
     pub fn build(
         &self,
@@ -89,7 +89,7 @@ impl Toolchain {
                 command
                     .env("RUSTC", PACKAGED_RUSTC)
                     .env("RUSTC_BOOTSTRAP", "1")
-                    // Points at the other toolchain's libraries under `cargo run`.
+                    // Under `cargo run`, this contains the other toolchain's libraries.
                     .env_remove("LD_LIBRARY_PATH")
                     .arg("build")
                     .arg(format!("-Zbuild-std={crates}"));
@@ -98,7 +98,7 @@ impl Toolchain {
             Self::Nightly { crates } => {
                 let mut command = cargo_at(Path::new("rustup"), &into);
                 command
-                    // Set by rustup for this program's own toolchain.
+                    // rustup sets these variables for this program's toolchain.
                     .env_remove("RUSTUP_TOOLCHAIN")
                     .env_remove("RUSTC")
                     .env_remove("LD_LIBRARY_PATH")
@@ -122,7 +122,7 @@ impl Toolchain {
     }
 }
 
-/// Finds a toolchain for `target`; installs one if there is none.
+/// Finds a toolchain for `target`, and installs one if there is none.
 pub fn ready(workspace: &Workspace, step: &mut Step, target: &Target) -> Result<Toolchain> {
     if active_has(workspace, target) || rustup_adds(workspace, step, target) {
         return Ok(Toolchain::Active);
@@ -176,11 +176,11 @@ fn instructions(target: &Target) -> String {
     )
 }
 
-/// Returns the compiler that cargo uses here.
+/// Returns a command for the compiler that cargo uses here.
 pub fn active_rustc(workspace: &Workspace) -> Command {
     let program = env::var_os("RUSTC").map_or_else(|| PathBuf::from("rustc"), PathBuf::from);
     let mut command = Command::new(program);
-    // A rust-toolchain file there decides which toolchain is active.
+    // A rust-toolchain file in the root selects the active toolchain.
     command.current_dir(workspace.root());
     command
 }
@@ -194,7 +194,8 @@ fn active_has(workspace: &Workspace, target: &Target) -> bool {
     rustlib(&mut active_rustc(workspace)).is_some_and(|lib| has_library(&lib, target.triple))
 }
 
-/// Looks for the library itself: an interrupted download leaves an empty directory.
+/// Returns whether the library exists. An interrupted download leaves an empty
+/// directory, so the directory alone is not sufficient.
 fn has_library(rustlib: &Path, triple: &str) -> bool {
     fs::read_dir(rustlib.join(triple).join("lib")).is_ok_and(|entries| {
         entries.flatten().any(|entry| {
@@ -209,8 +210,8 @@ fn rustup_adds(workspace: &Workspace, step: &mut Step, target: &Target) -> bool 
     if process::find("rustup").is_none() {
         return false;
     }
-    // Without network each attempt may take the whole limit, so a failure is
-    // recorded where there is an alternative.
+    // Without a network, each attempt may take the whole time limit. A failure is
+    // therefore recorded, and rustup is not tried again if there is an alternative.
     let failed = workspace.cache(&format!("rustup-without-{}", target.triple));
     if failed.exists() && packaged_is_complete() {
         return false;
@@ -228,7 +229,7 @@ fn rustup_adds(workspace: &Workspace, step: &mut Step, target: &Target) -> bool 
         process::succeeds_within(&mut rustup, RUSTUP_LIMIT) && active_has(workspace, target);
     if !added {
         step.say("That did not work.");
-        // Only a shortcut for the next run.
+        // This file only saves the next run an attempt.
         let _ = fs::create_dir_all(workspace.cache(""));
         let _ = fs::write(failed, "");
     }
@@ -252,8 +253,8 @@ fn packaged_compiler() -> bool {
         && fs::symlink_metadata(PACKAGED_LINKER).is_ok()
 }
 
-/// Returns the package of the linker, which a dangling link of another package
-/// names.
+/// Returns the package of the linker, derived from the target of another package's
+/// dangling link.
 fn packaged_linker_missing() -> Option<String> {
     let linker = Path::new(PACKAGED_LINKER);
     if linker.exists() {

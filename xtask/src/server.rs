@@ -1,4 +1,4 @@
-//! `zstn serve` as a child process that never outlives this program.
+//! `zstn serve` as a child process, which always ends before this program.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -16,14 +16,15 @@ use serde_json::Value;
 use crate::step::Step;
 
 const START_LIMIT: Duration = Duration::from_secs(20);
-/// How long to wait for word of a Ctrl-C that a child has already obeyed.
+/// How long to wait for the Ctrl-C handler after a child has ended because of the same
+/// Ctrl-C.
 const GRACE: Duration = Duration::from_millis(300);
 
 /// A reason for [`Server::wait`] to return.
 enum End {
-    /// Ctrl-C, or a request to terminate.
+    /// Ctrl-C, or a termination request.
     Asked,
-    /// The server closed its output, so it has ended.
+    /// The server has closed its output, which means that it has ended.
     Gone,
 }
 
@@ -41,9 +42,10 @@ impl Server {
     pub fn start(step: &mut Step, zstn: &Path, directory: &Path, port: u16) -> Result<Self> {
         let (sender, ends) = channel();
         let asked = sender.clone();
-        // Set before the child exists, so that it is never left behind.
+        // The handler is set before the child exists, so that the child is never left
+        // running.
         ctrlc::set_handler(move || {
-            // Without a receiver, this program is ending already.
+            // Without a receiver, this program is already ending.
             let _ = asked.send(End::Asked);
         })
         .context("Ctrl-C cannot be watched")?;
@@ -87,19 +89,19 @@ impl Server {
         &self.url
     }
 
-    /// Returns whether the user has asked to stop, for instance with Ctrl-C.
+    /// Returns whether the user has requested a stop, for instance with Ctrl-C.
     pub fn is_stopping(&self) -> bool {
-        // A child that the same Ctrl-C has ended may be noticed first.
+        // If the same Ctrl-C has ended a child, that may be noticed first.
         matches!(self.ends.recv_timeout(GRACE), Ok(End::Asked))
     }
 
-    /// Prints each request until the user asks to stop.
+    /// Prints each request until the user requests a stop.
     pub fn wait(&self) -> Result<()> {
         self.show.store(true, Ordering::Relaxed);
         if matches!(self.ends.recv(), Ok(End::Asked)) {
             return Ok(());
         }
-        // Ctrl-C reaches the server too, which may end first.
+        // The server also receives Ctrl-C, and may end first.
         match self.ends.recv_timeout(GRACE) {
             Ok(End::Asked) => Ok(()),
             _ => Err(self.gone("stopped")),
@@ -114,7 +116,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Both fail only if the server has already ended.
+        // Both calls fail only if the server has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,4 +1,4 @@
-//! The verb `setup`: installs the tools of the other verbs and builds nothing.
+//! The verb `setup`, which installs the tools of the other verbs and builds nothing.
 
 use anyhow::Result;
 

@@ -1,11 +1,11 @@
-//! A result that several suites need.
+//! A value that several suites share.
 
 use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Result, bail};
 
-/// A value made by the first caller that needs it. Callers on other threads wait
-/// until it is made.
+/// A value that is created by the first caller. Callers on other threads wait until it
+/// has been created.
 pub struct Shared<T>(Mutex<State<T>>);
 
 enum State<T> {
@@ -21,8 +21,8 @@ impl<T> Default for Shared<T> {
 }
 
 impl<T: Clone> Shared<T> {
-    /// Returns the value; `make` is called once. Only its first caller gets the
-    /// error of `make`, so that it is reported once.
+    /// Returns the value, and calls `make` once to create it. Only the first caller
+    /// gets the error of `make`, so that it is reported once.
     pub fn get(&self, make: impl FnOnce() -> Result<T>) -> Result<T> {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match &*state {
@@ -30,7 +30,7 @@ impl<T: Clone> Shared<T> {
             State::Failed => bail!("left out: an earlier step that it needs has failed"),
             State::New => {}
         }
-        // Until it succeeds, also if `make` panics.
+        // This remains the state if `make` fails or panics.
         *state = State::Failed;
         let value = make()?;
         *state = State::Made(value.clone());

@@ -1,4 +1,4 @@
-//! The verb `sizes`: prints the tables of `docs/benchmarks.md`.
+//! The verb `sizes`, which prints the tables of `docs/benchmarks.md`.
 
 use std::process::Command;
 
@@ -14,14 +14,14 @@ pub fn run(workspace: &Workspace, report: &Report, options: &Sizes) -> Result<()
     report.step("Python packages", |step| python::peers(workspace, step))?;
     let environment = report.step("OpenZL and ZipNN", |step| python::figures(workspace, step))?;
     report.step("command line, release build", |step| {
-        step.run(cargo(workspace).args(["build", "--release", "--package", "zstn"]))
+        step.run(cargo(workspace).args(["build", "--release", "--package", "zstn-cli"]))
     })?;
     let mut table = Command::new(environment.python());
     table
         .arg(workspace.path("tests/peers/sizes.py"))
         .args(&options.names)
         .env("ZSTN_BIN", workspace.zstn("release"))
-        // Keeps the source tree free of __pycache__.
+        // Prevents __pycache__ folders in the source tree.
         .env("PYTHONDONTWRITEBYTECODE", "1");
     for effort in &options.effort {
         table.args(["--effort", effort]);
@@ -35,7 +35,7 @@ pub fn run(workspace: &Workspace, report: &Report, options: &Sizes) -> Result<()
     if options.frames {
         table.arg("--frames");
     }
-    // The table is the result, so it goes to the terminal, row by row.
+    // The table is the result, so it is printed to the terminal row by row.
     let status = table.status().context("Python does not start")?;
     if !status.success() {
         bail!("measuring stopped: {status}");

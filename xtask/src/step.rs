@@ -1,7 +1,7 @@
-//! One unit of work with a title, a log, a duration and a result.
+//! A step: a unit of work with a title, a log, a duration and a result.
 //!
-//! The terminal gets one line per step. The output of tools goes to a log file
-//! and is shown only when the step fails. Steps may run at the same time.
+//! The terminal shows one line per step. The output of tools goes to a log file, which
+//! is shown only if the step fails. Steps may run at the same time.
 
 use std::fs::{self, File};
 use std::io::{IsTerminal, Write, stdout};
@@ -15,11 +15,11 @@ use anyhow::{Context, Error, Result, anyhow, bail};
 use crate::process;
 use crate::workspace::Workspace;
 
-/// Enough to see the first error of most tools.
+/// Number of log lines that contain the first error of most tools.
 const LINES_SHOWN_ON_FAILURE: usize = 150;
 const TITLE_WIDTH: usize = 44;
 
-/// The list of steps of one command.
+/// The steps of a command, and their results.
 pub struct Report {
     logs: PathBuf,
     root: PathBuf,
@@ -30,19 +30,19 @@ pub struct Report {
 
 #[derive(Default)]
 struct State {
-    /// Titles of the steps that are running.
+    /// Titles of the running steps.
     running: Vec<String>,
     ended: Vec<Ended>,
-    /// The first failure after which the run continued.
+    /// The first failure that did not stop the run.
     failure: Option<Error>,
 }
 
-/// A step that has ended.
+/// A completed step.
 struct Ended {
     title: String,
     passed: bool,
     took: Duration,
-    /// Processor time of its commands and their children, where the system reports it.
+    /// Processor time of its commands and their children, if the system reports it.
     processor: Duration,
     note: String,
 }
@@ -61,7 +61,7 @@ impl Report {
         })
     }
 
-    /// Runs `work` and prints one line about it, and the log if it failed.
+    /// Runs `work` and prints a line about it, followed by the log if it failed.
     pub fn step<T>(&self, title: &str, work: impl FnOnce(&mut Step) -> Result<T>) -> Result<T> {
         let log = self.logs.join(format!("{}.log", file_name(title)));
         let file =
@@ -99,25 +99,26 @@ impl Report {
         result.with_context(|| format!("\"{title}\" did not succeed"))
     }
 
-    /// Runs a step that no later one depends on: the run continues if it fails.
+    /// Runs a step that no later step depends on. If it fails, the run continues.
     pub fn check(&self, title: &str, work: impl FnOnce(&mut Step) -> Result<()>) {
         let result = self.step(title, work);
         self.keep(result);
     }
 
-    /// Records the failure of steps that no later one depends on.
+    /// Records the failure of a step that no later step depends on.
     pub fn keep(&self, result: Result<()>) {
         if let Err(error) = result {
             self.state().failure.get_or_insert(error);
         }
     }
 
-    /// Returns the first failure that was recorded.
+    /// Returns the first recorded failure as an error.
     pub fn kept(&self) -> Result<()> {
         self.state().failure.take().map_or(Ok(()), Err)
     }
 
-    /// Prints a table of all steps: results, seconds of wall clock and of processor time.
+    /// Prints a table of all steps with results, wall time and processor time in
+    /// seconds.
     pub fn table(&self) {
         let state = self.state();
         println!("\n  {:<TITLE_WIDTH$} {:>8} {:>8}", "step", "wall", "cpu");
@@ -132,8 +133,7 @@ impl Report {
         );
     }
 
-    /// Prints the steps that failed, and the last line, in the format that scripts
-    /// look for.
+    /// Prints the failed steps and a last line, in a format that scripts parse.
     pub fn summary(&self) {
         let state = self.state();
         let failed: Vec<_> = state.ended.iter().filter(|ended| !ended.passed).collect();
@@ -151,8 +151,8 @@ impl Report {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets `change` print lines in place of the names of running steps, which are
-    /// printed again after it.
+    /// Removes the names of running steps from the terminal, lets `change` print lines,
+    /// and prints the names again.
     fn print(&self, change: impl FnOnce(&mut State)) {
         let mut state = self.state();
         if self.live {
@@ -197,7 +197,7 @@ impl Ended {
     }
 }
 
-/// The step that is running.
+/// A running step.
 pub struct Step<'a> {
     report: &'a Report,
     log: PathBuf,
@@ -208,7 +208,7 @@ pub struct Step<'a> {
 }
 
 impl Step<'_> {
-    /// Runs `command`, by default from the root of the repository.
+    /// Runs `command`, by default in the root of the repository.
     pub fn run(&mut self, command: &mut Command) -> Result<()> {
         let shown = process::show(command);
         if command.get_current_dir().is_none() {
@@ -233,8 +233,8 @@ impl Step<'_> {
         bail!("`{shown}` failed ({status})")
     }
 
-    /// Runs the command that `make` returns, and once more if it failed: for
-    /// downloads.
+    /// Runs the command that `make` returns, and runs it a second time if it fails.
+    /// Meant for downloads.
     pub fn run_twice(&mut self, make: impl Fn() -> Command) -> Result<()> {
         if self.run(&mut make()).is_ok() {
             return Ok(());
@@ -243,12 +243,12 @@ impl Step<'_> {
             .map_err(|error| anyhow!("{error}, also when tried again"))
     }
 
-    /// Counts the processor time of a command that this step did not run.
+    /// Adds the processor time of a command that was not run by this step.
     pub fn spent(&mut self, processor: Duration) {
         self.processor += processor;
     }
 
-    /// Adds the log of another command to that of this step.
+    /// Appends the log of another command to this step's log.
     pub fn append(&mut self, log: &Path) -> Result<()> {
         let output = fs::read(log).with_context(|| format!("{} cannot be read", log.display()))?;
         self.file
@@ -261,7 +261,7 @@ impl Step<'_> {
         self.note = note.into();
     }
 
-    /// Prints a sentence at once, such as what is about to be installed.
+    /// Prints a sentence immediately, such as what will be installed.
     pub fn say(&mut self, sentence: &str) {
         self.report.print(|_| println!("  {sentence}"));
     }
@@ -271,7 +271,7 @@ impl Step<'_> {
         self.after.push(line.into());
     }
 
-    /// Creates a log for a child that outlives this step.
+    /// Creates a log for a child process that outlives this step.
     pub fn sibling_log(&self, name: &str) -> Result<(File, PathBuf)> {
         let path = self.log.with_file_name(format!("{name}.log"));
         let file =
@@ -304,7 +304,7 @@ impl Step<'_> {
     }
 }
 
-/// Returns whether `line` is one of cargo's progress lines, which bury errors.
+/// Returns whether `line` is one of cargo's progress lines, which would hide errors.
 fn is_progress(line: &str) -> bool {
     const VERBS: [&str; 5] = [
         "Compiling ",
@@ -323,7 +323,7 @@ fn relative(path: &Path, root: &Path) -> String {
         .to_string()
 }
 
-/// Converts `title` to the name of a file.
+/// Converts `title` to a file name.
 pub fn file_name(title: &str) -> String {
     title
         .split(|c: char| !c.is_ascii_alphanumeric())

@@ -1,4 +1,4 @@
-//! The suites of `cargo xtask test`.
+//! The test suites of `cargo xtask test`.
 
 use std::process::Command;
 
@@ -15,20 +15,20 @@ use crate::{
     oldest_rust, rust_checks, valgrind,
 };
 
-/// Checks that are chosen, run and reported together.
+/// A group of checks that is selected, run and reported together.
 #[derive(Debug)]
 pub struct Suite {
-    /// Its name on the command line.
+    /// Name on the command line.
     pub name: &'static str,
-    /// A few words about its checks, for `--help`.
+    /// Short description for `--help`.
     pub about: &'static str,
-    /// The first tier that includes it.
+    /// The lowest tier that includes the suite.
     pub tier: Tier,
     pub run: fn(&Prepared) -> Result<()>,
 }
 
-/// All suites. A run begins them in this order: first the ones that build what
-/// others need.
+/// All suites, in the order in which a run starts them: first those whose builds others
+/// need.
 pub const SUITES: [Suite; 20] = [
     Suite {
         name: "rust",
@@ -284,7 +284,7 @@ fn release(prepared: &Prepared) -> Result<()> {
     let browser = prepared.chromium()?;
     prepared.package()?;
     report.step("command line, release build", |step| {
-        step.run(cargo(workspace).args(["build", "--release", "--package", "zstn"]))
+        step.run(cargo(workspace).args(["build", "--release", "--package", "zstn-cli"]))
     })?;
     report.step("zstn view, release build", |step| {
         let mut npm = prepared.node_tests("test:view", Some(&browser));
@@ -355,7 +355,7 @@ fn demos(prepared: &Prepared) -> Result<()> {
 }
 
 fn fuzz(prepared: &Prepared) -> Result<()> {
-    // It takes every core for minutes, and the others wait for none of its results.
+    // Fuzzing uses all cores for minutes, and no other suite waits for its results.
     prepared.programs()?;
     fuzz::short(prepared.workspace, prepared.report)
 }

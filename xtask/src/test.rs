@@ -1,4 +1,4 @@
-//! The verb `test`: runs suites of tests, several at a time.
+//! The verb `test`, which runs several test suites at a time.
 
 use std::collections::VecDeque;
 use std::env;
@@ -16,12 +16,12 @@ use crate::suites::{SUITES, Suite};
 use crate::tier::Tier;
 use crate::workspace::Workspace;
 
-/// Suites that run at the same time. More than there are cores on a usual machine,
-/// since some wait for downloads, and others use one core.
+/// Number of suites that run at the same time. It exceeds the number of cores of a
+/// usual machine, because some suites wait for downloads and others use only one core.
 const AT_A_TIME: usize = 4;
 
 pub fn run(workspace: &Workspace, report: &Report, options: &Test) -> Result<()> {
-    // Read now, since tests rebuild the file of this program.
+    // The path is read first, because tests rebuild this program's file.
     let this = env::current_exe().context("this program does not know its own path")?;
     let tier = match options.all {
         true => Tier::All,
@@ -52,7 +52,7 @@ pub fn run(workspace: &Workspace, report: &Report, options: &Test) -> Result<()>
     report.kept()
 }
 
-/// Returns the suites that `options` ask for, in the order in which they begin.
+/// Returns the suites that `options` select, in the order in which they start.
 fn chosen(options: &Test, tier: Tier) -> Result<Vec<&'static Suite>> {
     let names = || SUITES.iter().map(|suite| suite.name);
     for name in options.only.iter().chain(&options.skip) {

@@ -1,20 +1,20 @@
-//! How much is tested.
+//! The tiers of tests.
 
 use std::process::Command;
 
-/// The tiers of tests. [`Tier::All`] includes [`Tier::Default`].
+/// A tier of tests. [`Tier::All`] includes [`Tier::Default`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Tier {
-    /// Every push: one representative of each kind of fault, and WebAssembly modules
-    /// that compile fast.
+    /// For every push: one representative of each kind of fault, and WebAssembly
+    /// modules that compile fast.
     Default,
-    /// Every night and before a release: whole tables of faults, and the modules
-    /// that are published.
+    /// For every night and before a release: whole tables of faults, and the published
+    /// modules.
     All,
 }
 
 impl Tier {
-    /// Makes the tests that `command` runs go through whole tables
+    /// Makes the tests that `command` runs use the whole tables in [`Tier::All`]
     /// (`tests/rust/support/tier.rs`, `tests/js/support/tier.mjs`).
     pub fn apply(self, command: &mut Command) -> &mut Command {
         match self {

@@ -1,5 +1,5 @@
-//! The verbs `gauss` and `compressed`: comparisons with packages that need
-//! PyTorch, which is too large for the tests.
+//! The verbs `gauss` and `compressed`, which run comparisons with packages that need
+//! PyTorch. PyTorch is too large for the tests.
 
 use std::process::Command;
 
@@ -19,8 +19,8 @@ pub fn compressed(workspace: &Workspace, report: &Report, options: &ByHand) -> R
     run(workspace, report, options, "compressed", "ZSTN_COMPRESSED")
 }
 
-/// Runs `tests/peers/torch_NAME.py`. The environment variable `program` has the
-/// path of zstn's side, the example of that name.
+/// Runs `tests/peers/torch_NAME.py`. The environment variable named `program` contains
+/// the path of the example with this name, which is zstn's side of the comparison.
 fn run(
     workspace: &Workspace,
     report: &Report,
@@ -41,13 +41,13 @@ fn run(
         .arg(workspace.path(&format!("tests/peers/torch_{name}.py")))
         .args(&options.arguments)
         .env(program, workspace.target(&example))
-        // One thread each.
+        // Both sides use one thread.
         .env("OMP_NUM_THREADS", "1")
         .env("OPENBLAS_NUM_THREADS", "1")
         .env("MKL_NUM_THREADS", "1")
-        // Keeps the source tree free of __pycache__.
+        // Prevents __pycache__ folders in the source tree.
         .env("PYTHONDONTWRITEBYTECODE", "1");
-    // Its output is the result, so it goes to the terminal.
+    // The output is the result, so it is printed to the terminal.
     let status = script.status().context("Python does not start")?;
     if !status.success() {
         bail!("the comparison stopped: {status}");

@@ -1,4 +1,4 @@
-//! Finds or unpacks valgrind, which counts the instructions of a program.
+//! valgrind, which counts the instructions of a program.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,20 +12,20 @@ use crate::workspace::Workspace;
 
 pub const PACKAGE: &str = "valgrind";
 
-/// The directories of the tools in an unpacked package; the second is that of
-/// older Debian releases.
+/// Directories of the tools in an unpacked package; the second one is used by older
+/// Debian releases.
 const TOOLS: [&str; 2] = ["usr/libexec/valgrind", "usr/lib/x86_64-linux-gnu/valgrind"];
 
 /// A valgrind that works on this machine.
 pub struct Valgrind {
     program: PathBuf,
-    /// The directory of its tools, if they are not at their built-in path.
+    /// Directory of its tools, if it is not the built-in one.
     tools: Option<PathBuf>,
 }
 
 impl Valgrind {
-    /// Returns a command without the user's environment, so that every run is
-    /// the same.
+    /// Returns a command without the user's environment variables, so that all runs are
+    /// equal.
     pub fn command(&self) -> Command {
         let mut command = Command::new(&self.program);
         command.env_clear().env("LC_ALL", "C");
@@ -43,7 +43,7 @@ impl Valgrind {
 }
 
 /// Returns the installed valgrind, or Debian's package unpacked below the target
-/// directory, or `None` where there is neither.
+/// directory, or `None` if neither is available.
 pub fn ready(workspace: &Workspace, step: &mut Step) -> Result<Option<Valgrind>> {
     let folder = workspace.cache("valgrind");
     let installed = process::find("valgrind").map(|program| Valgrind {

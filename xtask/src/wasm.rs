@@ -1,6 +1,6 @@
-//! Builds the npm package: module, glue, TypeScript.
+//! Builds the npm package: WebAssembly modules, glue, TypeScript.
 //!
-//! `wasm/dist/core` is written here; the npm package's own build must not change
+//! `wasm/dist/core` is written here, and the npm package's own build must not change
 //! it.
 
 use std::fs;
@@ -19,22 +19,22 @@ use crate::rust_target::{self, Toolchain, WEB};
 use crate::step::{Report, Step};
 use crate::workspace::Workspace;
 
-/// Every browser since 2023 and every supported Node has both features. Less
-/// inlining makes modules a tenth smaller after brotli; hot loops use
+/// Flags for all modules. Every browser since 2023 and every supported Node has both
+/// features. Less inlining makes modules 10 % smaller after brotli; hot loops use
 /// `#[inline(always)]` where they need it.
 pub const FLAGS: &str =
     "-C target-feature=+simd128,+bulk-memory -C llvm-args=--inline-threshold=40";
 
 /// A WebAssembly module of the npm package.
 pub struct Module {
-    /// The feature of the crate `zstn-wasm` that it is built with.
+    /// The feature of the crate `zstn-wasm` that enables it.
     feature: &'static str,
-    /// The stem of its files in `wasm/dist/core`.
+    /// Stem of its file names in `wasm/dist/core`.
     pub name: &'static str,
-    /// Its target directory: all modules are one `cdylib` to cargo, so that in
-    /// a common directory each would overwrite the others.
+    /// Its target directory. To cargo, all modules are the same `cdylib`, so in a
+    /// common directory each would overwrite the others.
     directory: &'static str,
-    /// The title of the step that builds it.
+    /// Title of the step that builds it.
     title: &'static str,
 }
 
@@ -45,7 +45,7 @@ impl Module {
     }
 }
 
-/// Opens files and reads tensors; every page loads it.
+/// Opens files and reads tensors; loaded by every page.
 pub const READER: Module = Module {
     feature: "reader",
     name: "zstn_wasm",
@@ -53,7 +53,8 @@ pub const READER: Module = Module {
     title: "core as WebAssembly, for reading",
 };
 
-/// The same with all formats; loaded when the first such file is met.
+/// Like [`READER`], but for all formats; loaded when the first file of another format
+/// is opened.
 pub const FORMATS: Module = Module {
     feature: "formats",
     name: "zstn_formats",
@@ -61,7 +62,7 @@ pub const FORMATS: Module = Module {
     title: "core as WebAssembly, for all formats",
 };
 
-/// Packs, and codes single frames; loaded when first used.
+/// Packs files, and codes single frames; loaded on first use.
 pub const CODER: Module = Module {
     feature: "coder",
     name: "zstn_coder",
@@ -69,10 +70,10 @@ pub const CODER: Module = Module {
     title: "core as WebAssembly, for packing",
 };
 
-/// The modules that every build of the package has.
+/// The modules that every build of the package contains.
 pub const ALL: [&Module; 3] = [&READER, &FORMATS, &CODER];
 
-/// Decodes on several threads, for pages that may share memory.
+/// Decodes on several threads; for pages that are allowed to share memory.
 const THREADS: Module = Module {
     feature: "threads",
     name: "zstn_threads",
@@ -80,7 +81,8 @@ const THREADS: Module = Module {
     title: "core as WebAssembly, with threads",
 };
 
-/// Shared memory needs a maximum: here, all that 32-bit addresses reach.
+/// Flags for [`THREADS`]. Shared memory needs a maximum, which is all of the 32-bit
+/// address space.
 const THREADS_FLAGS: &str = "-C target-feature=+simd128,+bulk-memory,+atomics \
     -C link-arg=--shared-memory -C link-arg=--import-memory -C link-arg=--max-memory=4294967296 \
     -C link-arg=--export=__wasm_init_tls -C link-arg=--export=__tls_size \
@@ -89,14 +91,14 @@ const THREADS_FLAGS: &str = "-C target-feature=+simd128,+bulk-memory,+atomics \
 /// How modules are compiled.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Profile {
-    /// Modules for the npm package: small and fast.
+    /// For the npm package: small and fast modules.
     Published,
     /// For tests: compiled in a fraction of the time, with overflow checks.
     Fast,
 }
 
 impl Profile {
-    /// The name of cargo's profile, and of its folder.
+    /// Returns the name of the cargo profile, which is also the name of its folder.
     fn name(self) -> &'static str {
         match self {
             Self::Published => "wasm",
@@ -104,9 +106,10 @@ impl Profile {
         }
     }
 
-    /// The target directory of a module. All modules are one `cdylib` to cargo, so
-    /// in a common directory each overwrites the others. Those for tests share their
-    /// dependencies there, and [`compile_fast`] takes care of it.
+    /// Returns the target directory of a module. To cargo, all modules are the same
+    /// `cdylib`, so in a common directory each overwrites the others. Modules for tests
+    /// share a directory nevertheless, to share dependencies; [`compile_fast`] handles
+    /// the conflict.
     fn directory(self, module: &Module) -> &'static str {
         match self {
             Self::Published => module.directory,
@@ -117,7 +120,7 @@ impl Profile {
 
 const FAST_DIRECTORY: &str = "wasm-fast";
 
-/// The verb `wasm`.
+/// Runs the verb `wasm`.
 pub fn run(workspace: &Workspace, report: &Report, options: &Wasm) -> Result<()> {
     report.step("Node and npm", node::check)?;
     report.step("npm packages", |step| node::install(workspace, step))?;
@@ -137,27 +140,27 @@ pub fn run(workspace: &Workspace, report: &Report, options: &Wasm) -> Result<()>
     }
 }
 
-/// Builds everything below `wasm/dist`, as it is published.
+/// Builds everything below `wasm/dist` for publication.
 pub fn build(workspace: &Workspace, report: &Report) -> Result<()> {
     published(workspace, report, &ALL)?;
     report.step(THREADS.title, |step| threads(workspace, step))?;
     report.step("npm package", |step| package(workspace, step))
 }
 
-/// Builds everything below `wasm/dist` for tests, without the module for threads.
+/// Builds everything below `wasm/dist` for tests, without the threads module.
 pub fn build_fast(workspace: &Workspace, report: &Report) -> Result<()> {
     remove_threads(workspace);
     fast(workspace, report, &ALL)?;
     report.step("npm package", |step| package(workspace, step))
 }
 
-/// Returns whether modules have been built here as they are published.
+/// Returns whether modules have been built here for publication.
 pub fn was_published(workspace: &Workspace) -> bool {
     workspace.target(READER.directory).is_dir()
 }
 
-/// Builds `modules` as they are published. While one is optimised, which mostly takes
-/// one core, the next one is compiled.
+/// Builds `modules` for publication. While one module is being optimised, which mostly
+/// uses one core, the next one is compiled.
 pub fn published(workspace: &Workspace, report: &Report, modules: &[&Module]) -> Result<()> {
     let mut started = None;
     for (index, built) in modules.iter().enumerate() {
@@ -209,7 +212,7 @@ fn compile_fast(workspace: &Workspace, step: &mut Step, modules: &[&Module]) -> 
         return Ok(());
     }
     for module in modules {
-        // Cargo would take the module of other features for the one that it builds.
+        // cargo would mistake the module with other features for the one to build.
         for built in [built(workspace, module, Profile::Fast), deps(workspace)] {
             if built.exists() {
                 fs::remove_file(&built)
@@ -235,7 +238,7 @@ fn compile_fast(workspace: &Workspace, step: &mut Step, modules: &[&Module]) -> 
     stamp.save()
 }
 
-/// Returns the path of a module as cargo has compiled it.
+/// Returns the path of a module compiled by cargo.
 fn built(workspace: &Workspace, module: &Module, profile: Profile) -> PathBuf {
     let folder = profile.directory(module);
     workspace.target(&format!(
@@ -245,7 +248,7 @@ fn built(workspace: &Workspace, module: &Module, profile: Profile) -> PathBuf {
     ))
 }
 
-/// Returns the file that [`built`] is a link to, with [`Profile::Fast`].
+/// Returns the file that [`built`] is a hard link to, with [`Profile::Fast`].
 fn deps(workspace: &Workspace) -> PathBuf {
     let name = Profile::Fast.name();
     workspace.target(&format!(
@@ -269,8 +272,8 @@ pub fn module(workspace: &Workspace, report: &Report, module: &Module) -> Result
     })
 }
 
-/// Builds the one module that stable Rust cannot build. The package works
-/// without it, so a machine without another compiler gets a note instead.
+/// Builds the threads module, which stable Rust cannot build. The package works without
+/// it, so a machine without a suitable compiler only gets a note.
 fn threads(workspace: &Workspace, step: &mut Step) -> Result<()> {
     match rust_source::toolchain(workspace, step, &WEB) {
         Ok(toolchain) => compile(
@@ -289,18 +292,18 @@ fn threads(workspace: &Workspace, step: &mut Step) -> Result<()> {
     }
 }
 
-/// Removes the module for threads: one of an earlier build would not understand
-/// this one's messages.
+/// Removes the threads module, because one from an earlier build would not understand
+/// this build's messages.
 fn remove_threads(workspace: &Workspace) {
     for file in THREADS.files(&workspace.path("wasm/dist/core")) {
-        // Usually there is none.
+        // The files usually do not exist.
         let _ = fs::remove_file(file);
     }
 }
 
-/// Makes the glue start this package's workers. Those of wasm-bindgen-rayon do
-/// not start in Node, and in browsers they start from `blob:` addresses, which
-/// a page may forbid.
+/// Makes the glue start this package's workers. The workers of wasm-bindgen-rayon do
+/// not start in Node, and in browsers they start from `blob:` URLs, which a page may
+/// forbid.
 fn own_workers(glue: &Path) -> Result<()> {
     const OURS: &str = "import { startWorkers } from '../threads/rayon.js';";
     let text = fs::read_to_string(glue)?;
@@ -322,10 +325,9 @@ fn own_workers(glue: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Turns the glue into a function that makes the glue of one instance, without
-/// its loader: what an instance that has trapped has left behind must never
-/// reach the instance that replaces it, neither its objects nor what the
-/// garbage collector frees of them.
+/// Turns the glue into a function that creates the glue of one instance, without its
+/// loader. State left by an instance that has trapped must never reach the instance
+/// that replaces it, whether as objects or through the garbage collector's finalizers.
 fn separate_instances(glue: &Path) -> Result<()> {
     let text = fs::read_to_string(glue)?;
     let parts = text.split_once("\nasync function __wbg_load(");
@@ -365,7 +367,7 @@ fn separate_instances(glue: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Returns the command that compiles a module, into a folder of its own.
+/// Returns the command that compiles a module into its own folder.
 fn cargo_build(
     workspace: &Workspace,
     module: &Module,
@@ -402,7 +404,7 @@ fn compile(
         &format!("wasm-glue-{}", module.feature),
         &[
             built.clone(),
-            // For the version of wasm-bindgen and the options below.
+            // These files determine the version of wasm-bindgen and its options below.
             workspace.path("Cargo.lock"),
             workspace.path("xtask/src/wasm.rs"),
         ],
@@ -424,20 +426,20 @@ fn compile(
     Ok(())
 }
 
-/// The endings of the files that wasm-bindgen writes for a module.
+/// Suffixes of the files that wasm-bindgen writes for a module.
 const GLUE: [&str; 2] = ["_bg.wasm", ".js"];
 
-/// Writes the glue of a module. `--target web` is the one output that browsers,
+/// Writes the glue of a module. `--target web` is the only output that browsers,
 /// bundlers and Node can all load.
 pub fn bind(module: &Path, into: &Path, name: &str, profile: Profile) -> Result<()> {
     let mut bindgen = Bindgen::new();
     bindgen
         .input_path(module)
         .out_name(name)
-        // The declarations are written by hand, in `wasm/ts/core`.
+        // The declarations in `wasm/ts/core` are written by hand.
         .typescript(false)
-        // Only debuggers use it, and it is a quarter of the file. Tests of sizes
-        // recognise modules that are not published by it.
+        // Only debuggers use the name section, which is a quarter of the file. Tests of
+        // sizes recognise modules that are not published by it.
         .remove_name_section(profile == Profile::Published)
         .remove_producers_section(true)
         .web(true)

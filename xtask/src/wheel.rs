@@ -1,5 +1,5 @@
-//! The Python package: the verbs `wheel`, which builds it, and `python` and
-//! `torch`, which test it.
+//! The Python package: the verb `wheel` builds it, and the verbs `python` and `torch`
+//! test it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,19 +16,19 @@ use crate::workspace::Workspace;
 use crate::{build_paths, counts, process, programs};
 
 const PACKAGE: &str = "native/python";
-/// The name of the extension module in the package.
+/// Name of the extension module in the package.
 const MODULE: &str = if cfg!(windows) {
     "_native.pyd"
 } else {
     "_native.abi3.so"
 };
-/// The oldest glibc that Rust supports.
+/// The platform tag of the oldest glibc that Rust supports.
 const PLATFORM: &str = "manylinux_2_17";
-/// Where pip puts the test suites of other packages.
+/// Where pip downloads the test suites of other packages.
 const SUITES: &str = "python-suites";
 
-/// Prints the files of a wheel, its first argument, in which one of the other
-/// arguments occurs.
+/// A program that prints the files of a wheel (its first argument) that contain one of
+/// the other arguments.
 const FIND_PATHS: &str = "\
 import os, sys, zipfile
 with zipfile.ZipFile(sys.argv[1]) as wheel:
@@ -40,7 +40,7 @@ with zipfile.ZipFile(sys.argv[1]) as wheel:
                 print(f'{name}: {content[at:at + 120]!r}')
 ";
 
-/// The verb `wheel`: builds what users install.
+/// Runs the verb `wheel`, which builds the wheel for users.
 pub fn run(workspace: &Workspace, report: &Report) -> Result<()> {
     let tools = report.step("maturin and zig", |step| {
         python::maturin_with_zig(workspace, step)
@@ -59,7 +59,7 @@ pub fn run(workspace: &Workspace, report: &Report) -> Result<()> {
     })
 }
 
-/// Builds what users install, and returns its path.
+/// Builds the wheel for users, and returns its path.
 pub fn release(workspace: &Workspace, step: &mut Step) -> Result<PathBuf> {
     let tools = python::maturin_with_zig(workspace, step)?;
     let wheel = build_release(workspace, step, &tools, has_zig(&tools))?;
@@ -87,8 +87,8 @@ fn build_release(
     Ok(wheel)
 }
 
-/// Refuses a wheel in which a path of this machine occurs: that of the workspace,
-/// or of cargo's downloads.
+/// Refuses a wheel that contains a path of this machine: the workspace's, or the path
+/// of cargo's downloads.
 fn refuse_paths(workspace: &Workspace, tools: &Environment, wheel: &Path) -> Result<()> {
     let home = build_paths::cargo_home().context("cargo has no home")?;
     let mut search = Command::new(tools.python());
@@ -104,8 +104,8 @@ fn refuse_paths(workspace: &Workspace, tools: &Environment, wheel: &Path) -> Res
     Ok(())
 }
 
-/// Refuses a wheel that takes more of glibc than its name says, or more of
-/// Python than its stable interface.
+/// Refuses a wheel that uses newer symbols of glibc than its name promises, or symbols
+/// of Python outside its stable interface.
 fn audit(workspace: &Workspace, step: &mut Step, wheel: &Path) -> Result<()> {
     let tools = python::audit(workspace, step)?;
     let mut libraries = Command::new(tools.python());
@@ -121,7 +121,7 @@ fn audit(workspace: &Workspace, step: &mut Step, wheel: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The verb `python`: all tests of the package.
+/// Runs the verb `python`, which runs all tests of the package.
 pub fn test(workspace: &Workspace, report: &Report) -> Result<()> {
     let python = Python::ready(workspace, report, Tier::All)?;
     python.build(workspace, report)?;
@@ -132,7 +132,8 @@ pub fn test(workspace: &Workspace, report: &Report) -> Result<()> {
     })
 }
 
-/// The verb `torch`: the tests that need PyTorch and libraries on it.
+/// Runs the verb `torch`, which runs the tests that need PyTorch and libraries based on
+/// it.
 pub fn test_with_torch(workspace: &Workspace, report: &Report) -> Result<()> {
     let python = Python {
         tools: report.step("maturin", |step| python::maturin(workspace, step))?,
@@ -154,16 +155,16 @@ pub fn test_with_torch(workspace: &Workspace, report: &Report) -> Result<()> {
     })
 }
 
-/// The tools for building the wheel and testing it.
+/// The tools that build and test the wheel.
 pub struct Python {
     tools: Environment,
     tests: Environment,
-    /// The S3 server; only in [`Tier::All`].
+    /// The S3 server; `None` unless in [`Tier::All`].
     moto: Option<PathBuf>,
 }
 
 impl Python {
-    /// Installs them.
+    /// Installs the tools.
     pub fn ready(workspace: &Workspace, report: &Report, tier: Tier) -> Result<Self> {
         Ok(Self {
             tools: report.step("maturin", |step| python::maturin(workspace, step))?,
@@ -193,9 +194,9 @@ impl Python {
         })
     }
 
-    /// Installs a wheel around the library that was built with the whole workspace,
-    /// which maturin, compiling the package alone, would build again with other
-    /// features.
+    /// Installs a wheel that contains the library built together with the workspace.
+    /// maturin would build it again with other features, because it compiles the
+    /// package alone.
     pub fn assemble(&self, workspace: &Workspace, report: &Report) -> Result<()> {
         report.step("wheel, of the workspace's build", |step| {
             let tree = workspace.target("wheels/tree");
@@ -225,19 +226,20 @@ impl Python {
         })
     }
 
-    /// Builds the programs that tests of the package talk to.
+    /// Builds the programs that tests of the package use.
     pub fn programs(&self, workspace: &Workspace, report: &Report) -> Result<()> {
         report.step("programs for the tests", |step| {
             programs::build(workspace, step)
         })
     }
 
-    /// Runs the tests that take seconds.
+    /// Runs the tests that take only seconds.
     pub fn test(&self, workspace: &Workspace, report: &Report, tier: Tier) -> Result<()> {
         report.check("Python tests", |step| {
             let mut pytest = self.tests(workspace);
             tier.apply(&mut pytest);
-            // Warnings and what the interpreter checks only on request are errors.
+            // Warnings are errors, and so are problems found by the interpreter's
+            // optional checks.
             pytest
                 .args(["-X", "dev", "-W", "error", "-m", "pytest", "-q"])
                 .args(["-p", "no:cacheprovider", "."]);
@@ -262,7 +264,7 @@ impl Python {
                 .args(["-m", "pyright", "--project", "../pyproject.toml"])
                 .arg("--pythonpath")
                 .arg(self.tests.python())
-                // Newer versions of it.
+                // This suppresses warnings about newer versions of pyright.
                 .env("PYRIGHT_PYTHON_IGNORE_WARNINGS", "1");
             step.run(&mut pyright)
         });
@@ -274,7 +276,7 @@ impl Python {
         })
     }
 
-    /// Runs the test suite of another package on ours.
+    /// Runs the test suite of another package with zstn.
     pub fn suite(&self, workspace: &Workspace, step: &mut Step, name: &str) -> Result<()> {
         let mut run = self.tests(workspace);
         run.args(["peers/run.py", name, "--cache"])
@@ -283,8 +285,8 @@ impl Python {
         counts::note(step)
     }
 
-    /// Returns the Python of the tests, in their folder: from the package's
-    /// own, its sources would be imported in place of the wheel.
+    /// Returns a Python command in the folder of the tests. In the package's own
+    /// folder, its sources would be imported instead of the wheel.
     pub fn tests(&self, workspace: &Workspace) -> Command {
         let mut python = Command::new(self.tests.python());
         python
@@ -299,7 +301,7 @@ impl Python {
     }
 }
 
-/// Installs the wheel of the dev profile, which has been built, into an
+/// Installs the wheel of the dev profile, which must already have been built, in an
 /// environment.
 pub fn install_dev(
     workspace: &Workspace,
@@ -325,8 +327,8 @@ fn has_zig(tools: &Environment) -> bool {
         && process::ask(Command::new(tools.python()).args(["-m", "ziglang", "version"])).is_ok()
 }
 
-/// Builds a wheel into `folder`, which then holds no other, and returns its path.
-/// `flags` are exactly those of `rustc`, if they are given.
+/// Builds a wheel as the only one in `folder`, and returns its path. `flags`, if given,
+/// are exactly the flags of `rustc`.
 fn build(
     workspace: &Workspace,
     step: &mut Step,
@@ -357,7 +359,7 @@ fn maturin(workspace: &Workspace, tools: &Environment) -> Result<Command> {
     cargo_environment(&mut maturin, workspace.target("").as_path());
     maturin
         .args(["-m", "maturin"])
-        // It looks for an interpreter by this, and for zig by the search path.
+        // maturin finds the interpreter with this variable, and zig in the search path.
         .env("VIRTUAL_ENV", tools.directory())
         .env("PATH", tools.search_path()?)
         .current_dir(workspace.path(PACKAGE));
@@ -370,7 +372,7 @@ fn native_library(workspace: &Workspace) -> PathBuf {
     workspace.target(&format!("debug/{DLL_PREFIX}_native{DLL_SUFFIX}"))
 }
 
-/// Copies the sources of the package, without modules and caches that are built.
+/// Copies the sources of the package, without built modules and caches.
 fn copy_package(from: &Path, to: &Path) -> std::io::Result<()> {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(from)? {
@@ -418,8 +420,8 @@ fn install(step: &mut Step, environment: &Environment, wheel: &Path) -> Result<(
     step.run(&mut pip)
 }
 
-/// Installs the wheel and NumPy into a new environment, and runs the examples
-/// of the README there.
+/// Installs the wheel and NumPy in a new environment, and runs the examples of the
+/// README there.
 fn readme(workspace: &Workspace, step: &mut Step, wheel: &Path) -> Result<()> {
     let environment = python::bare(workspace, step)?;
     install(step, &environment, wheel)?;

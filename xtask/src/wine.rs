@@ -1,4 +1,5 @@
-//! A folder for wine, which runs programs of Windows, with what tests miss in it.
+//! A wine folder, in which Windows programs run, with the libraries and programs that
+//! tests need.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,18 +11,19 @@ use crate::process;
 use crate::step::Step;
 use crate::workspace::Workspace;
 
-/// Gives wine a folder of its own, and a standard error that has only what its
-/// programs write: tests compare it.
+/// Gives wine a separate folder, and suppresses its own messages: standard error must
+/// only contain the output of the programs, because tests compare it.
 pub fn set_environment<'a>(command: &'a mut Command, workspace: &Workspace) -> &'a mut Command {
     command
         .env("WINEPREFIX", prefix(workspace))
         .env("WINEDEBUG", "-all")
-        // No windows that offer to install .NET and a browser, and no menus.
+        // Prevents windows that offer to install .NET and a browser, and the creation
+        // of menus.
         .env("WINEDLLOVERRIDES", "mscoree=;mshtml=;winemenubuilder.exe=")
 }
 
-/// Makes the folder, and builds what is missing in it with a compiler for Windows:
-/// a library that this wine may have, and git.
+/// Creates the folder, and builds what is missing there with a compiler for Windows: a
+/// library that this wine may lack, and git.
 pub fn prepare(workspace: &Workspace, step: &mut Step, compiler: &str) -> Result<()> {
     let system = prefix(workspace).join("drive_c/windows/system32");
     if !system.is_dir() {
@@ -46,7 +48,8 @@ pub fn prepare(workspace: &Workspace, step: &mut Step, compiler: &str) -> Result
     )
 }
 
-/// Ends what would write to the folder for a while after the last program.
+/// Ends the processes that would write to the folder for a while after the last
+/// program.
 pub fn end(workspace: &Workspace) {
     let mut server = Command::new("wineserver");
     let _ = process::ask(set_environment(&mut server, workspace).arg("--kill"));

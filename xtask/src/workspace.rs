@@ -1,4 +1,4 @@
-//! The directories of the repository. No other module spells the path of the
+//! The directories of the repository. Only this module constructs the path of the
 //! target directory, so that `CARGO_TARGET_DIR` applies everywhere.
 
 use std::env;
@@ -6,15 +6,15 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-/// The repository and its target directory, both absolute.
+/// The absolute paths of the repository and its target directory.
 pub struct Workspace {
     root: PathBuf,
     target: PathBuf,
 }
 
 impl Workspace {
-    /// Finds the repository from the manifest of this crate, whatever the current
-    /// directory.
+    /// Finds the repository from the manifest path of this crate, independent of the
+    /// current directory.
     pub fn find() -> Result<Self> {
         let manifest = env::var_os("CARGO_MANIFEST_DIR")
             .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
@@ -48,24 +48,24 @@ impl Workspace {
         self.target.join(relative)
     }
 
-    /// Returns the path of the log called `name`.
+    /// Returns the path of the log named `name`.
     pub fn log(&self, name: &str) -> PathBuf {
         self.target("xtask-logs").join(format!("{name}.log"))
     }
 
-    /// Returns the path of a download, which a rebuild does not remove.
+    /// Returns the path of a download, which remains when the project is rebuilt.
     pub fn cache(&self, relative: &str) -> PathBuf {
         self.target.join("cache").join(relative)
     }
 
-    /// Returns the path of the command line built with `profile`, a directory of
-    /// `target/`.
+    /// Returns the path of the command line built with `profile`, which is a directory
+    /// of `target/`.
     pub fn zstn(&self, profile: &str) -> PathBuf {
         let name = format!("zstn{}", env::consts::EXE_SUFFIX);
         self.target.join(profile).join(name)
     }
 
-    /// Returns a path for messages, relative to the repository where it is inside.
+    /// Returns a path for messages, relative to the repository if it is inside.
     pub fn show(&self, path: &Path) -> String {
         path.strip_prefix(&self.root)
             .unwrap_or(path)

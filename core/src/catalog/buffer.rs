@@ -1,4 +1,4 @@
-//! Decoding a tensor into a buffer of the caller's.
+//! Decoding of a tensor into a buffer that the caller provides.
 
 use alloc::format;
 
@@ -7,14 +7,15 @@ use crate::engine::Engine;
 use crate::{Error, Result};
 
 impl FileCatalog {
-    /// Decodes tensor `number` as [`FileCatalog::decode_against`] does, into
-    /// `out`. The frames of a ZSTN file are decoded in place; other tensors
-    /// are decoded first and then copied.
+    /// Decodes tensor `number` into `out`, otherwise like
+    /// [`FileCatalog::decode_against`]. The frames of a ZSTN file are decoded
+    /// in place; tensors of other formats are decoded and then copied.
     ///
     /// # Errors
-    /// As [`FileCatalog::decode_against`], and
-    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) if `out` is not exactly
-    /// as long as the tensor. `out` may hold anything after an error.
+    /// The errors of [`FileCatalog::decode_against`], and
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) if `out` does not have
+    /// the length of the tensor. The content of `out` is unspecified after an
+    /// error.
     pub fn decode_into<E: Engine>(
         &self,
         engine: &E,
@@ -35,7 +36,7 @@ pub fn copy(name: &str, decoded: &[u8], out: &mut [u8]) -> Result<()> {
     Ok(())
 }
 
-/// Refuses a buffer that does not hold exactly the tensor called `name`.
+/// Fails unless `out` has the length of the tensor called `name`.
 pub(super) fn check_len(name: &str, len_bytes: u64, out: &[u8]) -> Result<()> {
     if out.len() as u64 == len_bytes {
         return Ok(());

@@ -1,6 +1,6 @@
-//! Opens a delta. A delta with a trailer can be read after its head, its header
-//! and its trailer; in others the records are walked, since z4ai's format has
-//! no index (docs/formats/zstn-delta.md 4).
+//! Opens a delta. For a delta with a trailer, the head, the header and the
+//! trailer are enough. Without a trailer the records are walked, since z4ai's
+//! format has no index (docs/formats/zstn-delta.md 4).
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -19,7 +19,7 @@ use crate::engine::Engine;
 use crate::limits::{DELTA_WHOLE_BYTES, HEADER_LEN_BYTES};
 use crate::{Error, Result, Rule};
 
-/// What has been parsed of a delta so far.
+/// The sections of a delta that have been parsed.
 #[derive(Debug, Clone, Default)]
 pub(super) struct FormatOpener {
     trailer: Option<Trailer>,
@@ -27,8 +27,8 @@ pub(super) struct FormatOpener {
     walk: Option<Walk>,
 }
 
-/// Where the fields of the trailer are, once the end of the file has been
-/// fetched.
+/// The location of the trailer's fields, known once the end of the file has
+/// been fetched.
 enum TrailerFields {
     Unknown,
     Absent,
@@ -131,8 +131,8 @@ impl Opener for FormatOpener {
 }
 
 impl FormatOpener {
-    /// Refuses a file whose last `after_records` bytes, which follow the records,
-    /// are not its trailer.
+    /// Checks that the `after_records` bytes between the last record and the
+    /// end of the file are the trailer.
     fn check_end(&self, after_records: u64) -> Result<()> {
         let expected = match &self.trailer {
             Some(_) => self.fields_len_bytes + TRAILER_END_BYTES,
@@ -167,7 +167,7 @@ fn prefix_len_bytes(fetched: &FetchedRanges) -> Result<u64> {
 
 fn trailer_fields(fetched: &FetchedRanges, prefix_len: u64) -> Result<TrailerFields> {
     let len_bytes = fetched.len_bytes();
-    // A shorter file cannot hold a trailer.
+    // The file is too short for a trailer.
     let Some(trailer_start) = len_bytes
         .checked_sub(TRAILER_END_BYTES)
         .filter(|&start| start >= prefix_len)
@@ -183,8 +183,8 @@ fn trailer_fields(fetched: &FetchedRanges, prefix_len: u64) -> Result<TrailerFie
     }))
 }
 
-/// Returns the records at the offsets that follow from the trailer. They are in
-/// data order, without gaps.
+/// Computes the records from their lengths in the trailer: they lie in data
+/// order and without gaps.
 fn records(prefix: &Prefix, header: &Header, contents: &Contents, end: u64) -> Result<Vec<Record>> {
     let count = header.tensors.len();
     if contents.records.len() != count || u64::from(prefix.record_count) != count as u64 {

@@ -1,5 +1,5 @@
-//! Which tensors are stored in extension frames, and which version of a format a
-//! file has (docs/formats/extensions.md).
+//! Extension frames: which tensors may be stored in one, and the format version
+//! of a file (docs/formats/extensions.md).
 
 use core::ops::Range;
 
@@ -7,25 +7,25 @@ use super::FileCatalog;
 use super::format::AnyContents;
 use crate::frame::{Edition, Family, difference};
 
-/// A kind of extension frame.
+/// A family of extension frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Extension {
-    /// `ZXQ1`: a grid of values times scales.
+    /// `ZXQ1`: every element is a value of a grid times a scale.
     Lattice,
     /// `ZXD1`: a difference from the base's tensor.
     Difference,
 }
 
 impl Extension {
-    /// All of them.
+    /// Every variant.
     pub const ALL: [Self; 2] = [Self::Lattice, Self::Difference];
 
-    /// Number of first bytes of a frame that [`Extension::of_frame`] looks at.
+    /// The number of bytes of a frame that [`Extension::of_frame`] examines.
     pub const HEAD_BYTES: u64 = 4;
 
-    /// Returns the kind of a frame with these first bytes; `None` if it is not an
-    /// extension frame.
+    /// Returns the family of the frame that begins with `head`, or `None` if it
+    /// is not an extension frame.
     #[must_use]
     pub fn of_frame(head: &[u8]) -> Option<Self> {
         if head.starts_with(&difference::MAGIC) {
@@ -37,7 +37,7 @@ impl Extension {
         }
     }
 
-    /// Returns the spelling in JSON output.
+    /// Returns the name of the family in JSON output.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -48,8 +48,7 @@ impl Extension {
 }
 
 impl FileCatalog {
-    /// Returns the edition of a ZSTN or Z4DM file; `None` for files of other
-    /// kinds, which have none.
+    /// Returns the edition of a ZSTN or Z4DM file, or `None` for other formats.
     #[must_use]
     pub fn edition(&self) -> Option<Edition> {
         match &self.contents {
@@ -60,8 +59,7 @@ impl FileCatalog {
         }
     }
 
-    /// Returns the version of a ZSTN or Z4DM file; `None` for files of other
-    /// kinds.
+    /// Returns the version of a ZSTN or Z4DM file, or `None` for other formats.
     #[must_use]
     pub fn version(&self) -> Option<u8> {
         let edition = self.edition()?;
@@ -71,10 +69,10 @@ impl FileCatalog {
         }
     }
 
-    /// Returns the range of the file with the first bytes of the frame of tensor
-    /// `number`, for [`Extension::of_frame`]. `None` if the tensor cannot be in an
-    /// extension frame: the version of the file does not allow it, or the tensor
-    /// has no frame of its own.
+    /// Returns the range of the file that contains the first bytes of the frame
+    /// of tensor `number`, for [`Extension::of_frame`]. Returns `None` if the
+    /// tensor cannot be in an extension frame, because the version of the file
+    /// does not allow it or the tensor has no frame of its own.
     #[must_use]
     pub fn frame_head(&self, number: usize) -> Option<Range<u64>> {
         if self.edition() != Some(Edition::Extended) {

@@ -7,7 +7,8 @@ use core::ops::Range;
 use crate::bytes;
 use crate::{Error, Result};
 
-/// A head, a tail, and an optional window between them.
+/// A head, a tail, and an optional window between them. The head grows at its
+/// end, the tail at its beginning.
 #[derive(Debug, Clone)]
 pub(super) struct FetchedRanges {
     len_bytes: u64,
@@ -43,12 +44,12 @@ impl FetchedRanges {
         &self.head
     }
 
-    /// Returns where the tail begins.
+    /// Returns the offset at which the tail begins.
     pub(super) fn tail_start(&self) -> u64 {
         self.len_bytes - self.tail.len() as u64
     }
 
-    /// Returns the offset from which all bytes up to the end of the file have
+    /// Returns the offset from which everything up to the end of the file has
     /// been fetched.
     pub(super) fn tail_from(&self) -> u64 {
         match self.tail_start() {
@@ -57,13 +58,18 @@ impl FetchedRanges {
         }
     }
 
-    /// Returns the range that is missing up to `end`.
+    /// Returns the range between the head and `end`, or `None` if the head
+    /// reaches `end`.
     pub(super) fn missing_head(&self, end: u64) -> Option<Range<u64>> {
         let have = self.head.len() as u64;
         (have < end).then_some(have..end)
     }
 
-    /// Adds bytes that continue the head or precede the tail.
+    /// Appends bytes to the head or prepends them to the tail, whichever they
+    /// touch.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) if they touch neither.
     pub(super) fn supply(&mut self, offset_bytes: u64, bytes: &[u8]) -> Result<()> {
         if offset_bytes == self.head.len() as u64 {
             self.head.extend_from_slice(bytes);
@@ -77,7 +83,7 @@ impl FetchedRanges {
         Ok(())
     }
 
-    /// Replaces the window.
+    /// Replaces the window with these bytes.
     #[cfg(any(feature = "deltas", feature = "ztensor"))]
     pub(super) fn supply_window(&mut self, start: u64, bytes: &[u8]) {
         self.window = Window {
@@ -86,7 +92,8 @@ impl FetchedRanges {
         };
     }
 
-    /// Returns the bytes of `range` if all of them have been fetched.
+    /// Returns the bytes of `range`, or `None` if some of them have not been
+    /// fetched.
     pub(super) fn part(&self, range: Range<u64>) -> Option<Cow<'_, [u8]>> {
         let head_end = self.head.len() as u64;
         let tail_start = self.tail_start();
@@ -110,8 +117,8 @@ impl FetchedRanges {
         Some(joined.into())
     }
 
-    /// Returns the same as [`FetchedRanges::part`], for a range that the caller
-    /// has checked.
+    /// Returns the bytes of `range`, which the caller knows to have been
+    /// fetched; empty if they have not.
     pub(super) fn have(&self, range: Range<u64>) -> Cow<'_, [u8]> {
         self.part(range).unwrap_or_default()
     }

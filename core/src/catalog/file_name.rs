@@ -1,14 +1,14 @@
-//! The names of checkpoint files: how an index of shards is called, and what
-//! packing changes of a name (docs/formats/sharded.md 4). `tests/names.json` has
-//! the examples that the tests of all languages run.
+//! The names of checkpoint files: names of shard indices, and how packing
+//! changes a name (docs/formats/sharded.md 4). `tests/names.json` contains
+//! examples that the tests of all languages run.
 
 use alloc::format;
 use alloc::string::String;
 
 use super::Kind;
 
-/// The name of an index of shards, which may have a variant such as `fp16`
-/// before or after the word `index`.
+/// The name of a shard index. It may contain a variant such as `fp16` before or
+/// after the word `index`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IndexName<'a> {
     stem: &'a str,
@@ -18,8 +18,8 @@ pub struct IndexName<'a> {
 
 impl<'a> IndexName<'a> {
     /// Parses the name or the path of an index: `STEM.KIND.index.json`,
-    /// `STEM.KIND.index.VARIANT.json` or `STEM.KIND.VARIANT.index.json`, where a
-    /// variant has no dot. Returns `None` for any other file.
+    /// `STEM.KIND.index.VARIANT.json` or `STEM.KIND.VARIANT.index.json`, where
+    /// the variant has no dot. Returns `None` for any other name.
     #[must_use]
     pub fn parse(name: &'a str) -> Option<Self> {
         let text = name.strip_suffix(".json")?;
@@ -36,35 +36,36 @@ impl<'a> IndexName<'a> {
         })
     }
 
-    /// Returns the format of the shards that the index names.
+    /// Returns the format of the shards that the index lists.
     #[must_use]
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// Returns the part before the format: `model` in
+    /// Returns the part of the name before the format: `model` in
     /// `model.safetensors.index.json`.
     #[must_use]
     pub fn stem(&self) -> &'a str {
         self.stem
     }
 
-    /// Returns whether the name has a variant next to the word `index`.
+    /// Returns whether the name has a variant before or after the word `index`.
     #[must_use]
     pub fn has_variant(&self) -> bool {
         self.ending != ".index.json"
     }
 
-    /// Returns the name of the same index when its shards have the format `to`.
+    /// Returns the name of the index once its shards have been converted to the
+    /// format `to`.
     #[must_use]
     pub fn renamed(&self, to: Kind) -> String {
         format!("{}.{}{}", self.stem, to.extension(), self.ending)
     }
 }
 
-/// Returns the name that a file or an index of the format `from` has in the format
-/// `to`: `model.safetensors` becomes `model.zstn`. Returns `None` for a file of
-/// another format.
+/// Converts the name of a file or index from the format `from` to the format
+/// `to`: `model.safetensors` becomes `model.zstn`. Returns `None` if the name
+/// is not of the format `from`.
 #[must_use]
 pub fn renamed(name: &str, from: Kind, to: Kind) -> Option<String> {
     if let Some((stem, kind)) = kind_at_end(name) {
@@ -74,14 +75,15 @@ pub fn renamed(name: &str, from: Kind, to: Kind) -> Option<String> {
     (index.kind() == from).then(|| index.renamed(to))
 }
 
-/// Returns the format that the name of a file or of an index of shards states.
+/// Returns the format that the name of a file or of a shard index states.
 #[must_use]
 pub fn kind_of_name(name: &str) -> Option<Kind> {
     let of_index = || Some(IndexName::parse(name)?.kind());
     kind_at_end(name).map(|(_, kind)| kind).or_else(of_index)
 }
 
-/// Splits the extension of a checkpoint file off its name.
+/// Splits a file name into its stem and its format; `None` without a known
+/// extension.
 fn kind_at_end(name: &str) -> Option<(&str, Kind)> {
     let (stem, extension) = name.rsplit_once('.')?;
     let mut kinds = Kind::FILES.iter();
@@ -90,7 +92,7 @@ fn kind_at_end(name: &str) -> Option<(&str, Kind)> {
     has_name.then_some((stem, *kind))
 }
 
-/// Removes a variant, which has no dot and no slash, from the end of a name.
+/// Removes a variant from the end of a name. A variant has no dot and no slash.
 fn without_variant(name: &str) -> Option<&str> {
     let (before, variant) = name.rsplit_once('.')?;
     (!variant.is_empty() && !variant.contains('/')).then_some(before)

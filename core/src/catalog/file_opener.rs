@@ -1,7 +1,7 @@
-//! Opens a file: from its first bytes to its [`FileCatalog`] in as few reads as
-//! possible. Most kinds take two round trips, whatever the size of the model,
-//! and no request is relative to the end of the file, which browsers do not
-//! allow without a preflight.
+//! Opens a file, from its first bytes to its [`FileCatalog`], in as few reads
+//! as possible. Most formats take two round trips, whatever the size of the
+//! model. All requests are absolute ranges, because browsers require a CORS
+//! preflight for a range relative to the end of a file.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -16,8 +16,8 @@ use crate::frame::{self, Family};
 use crate::limits::HEAD_LEN_BYTES;
 use crate::{Error, Result, Rule};
 
-/// Returns whether a file with these first bytes has a format that this library
-/// supports but this build leaves out.
+/// Returns whether a file that begins with `head` has a format that this
+/// library supports but this build omits.
 #[must_use]
 pub fn is_left_out(head: &[u8]) -> bool {
     by_magic(head).is_some_and(|kind| !kind.is_included())
@@ -28,14 +28,15 @@ fn by_magic(head: &[u8]) -> Option<Kind> {
     Kind::FILES.iter().copied().find(is_of)
 }
 
-/// Returns whether the header of a safetensors file can begin with `byte`; a
-/// file may end before it.
+/// Returns whether `byte` can be the first byte of a safetensors header.
+/// `None`, for a file that ends before its header, counts as possible.
 pub(super) fn begins_header(byte: Option<&u8>) -> bool {
     byte.is_none_or(|byte| b"{ \t\r\n".contains(byte))
 }
 
-/// Recognises the kind of a file of `file_len_bytes` by its first bytes; the
-/// error says what the file looks like instead.
+/// Recognises the format of a file of `file_len_bytes` by its first bytes.
+///
+/// # Errors The error describes the apparent format of the file.
 pub fn recognise(head: &[u8], file_len_bytes: u64) -> Result<Kind> {
     match by_magic(head) {
         Some(kind) if kind.is_included() => return Ok(kind),
@@ -58,7 +59,8 @@ pub fn recognise(head: &[u8], file_len_bytes: u64) -> Result<Kind> {
     if let Some(sentence) = super::other_format::describe(head) {
         return Err(Error::malformed(Rule::Recognised, sentence).at(0));
     }
-    // A truncated container must not pass for a malformed safetensors file.
+    // A truncated container must not be mistaken for a malformed safetensors
+    // file.
     if head.len() >= 8 && begins_header(head.get(8)) {
         safetensors::header_len_bytes(head, file_len_bytes)?;
         return Ok(Kind::Safetensors);
@@ -73,7 +75,8 @@ pub fn recognise(head: &[u8], file_len_bytes: u64) -> Result<Kind> {
     Err(Error::malformed(Rule::Recognised, detail).at(0))
 }
 
-/// A file being opened, which knows the byte ranges that are still missing.
+/// A file that is being opened. It keeps the fetched bytes and computes the
+/// ranges that are still missing.
 #[derive(Debug, Clone)]
 pub struct FileOpener {
     format: AnyOpener,
@@ -81,14 +84,15 @@ pub struct FileOpener {
 }
 
 impl FileOpener {
-    /// Returns the number of bytes that [`FileOpener::new`] needs; fewer for a
-    /// shorter file.
+    /// Returns the number of bytes that [`FileOpener::new`] requires of a file
+    /// of `file_len_bytes`.
     #[must_use]
     pub fn head_len_bytes(file_len_bytes: u64) -> u64 {
         file_len_bytes.min(HEAD_LEN_BYTES)
     }
 
-    /// Starts from the first bytes of a file of `file_len_bytes`.
+    /// Starts to open a file of `file_len_bytes` from its first
+    /// [`head_len_bytes`](Self::head_len_bytes).
     pub fn new(file_len_bytes: u64, head: Vec<u8>) -> Result<Self> {
         if (head.len() as u64) < Self::head_len_bytes(file_len_bytes) {
             return Err(Error::invalid_input("the head of the file is too short"));
@@ -101,23 +105,24 @@ impl FileOpener {
     }
 
     /// Returns the byte ranges that are still missing; empty once
-    /// [`FileOpener::finish`] can be called. They do not overlap and may be
-    /// read concurrently. The number of rounds is bounded: for a delta without
-    /// a trailer by the number of tensors in its header, for a Gauss file by
-    /// the number of times that its index can be doubled, for other files by
-    /// three.
+    /// [`FileOpener::finish`] can be called. The ranges do not overlap and may
+    /// be read concurrently.
+    ///
+    /// The number of rounds is bounded: by the number of tensors in the header
+    /// for a delta without a trailer, by the number of times that the index can
+    /// double for a Gauss file, and by three for other files.
     pub fn needs(&self) -> Result<Vec<Range<u64>>> {
         self.format.needs(&self.fetched)
     }
 
-    /// Adds the bytes of a range returned by [`FileOpener::needs`].
+    /// Adds the bytes of a range that [`FileOpener::needs`] has returned.
     pub fn supply(&mut self, offset_bytes: u64, bytes: &[u8]) -> Result<()> {
         self.format.supply(&mut self.fetched, offset_bytes, bytes)?;
         self.format.advance(&self.fetched)
     }
 
-    /// Returns the catalog. Offsets in errors are relative to the start of the
-    /// file.
+    /// Returns the catalog of the file. Offsets in errors are relative to the
+    /// start of the file.
     pub fn finish<E: Engine>(self, engine: &E) -> Result<FileCatalog> {
         if !self.needs()?.is_empty() {
             return Err(Error::invalid_input("bytes of the file are still missing"));

@@ -1,5 +1,6 @@
-//! The registry of file formats: a new one is a container, a module here with an
-//! [`Opener`] and its [`Contents`], and a line at the end of this file.
+//! The registry of file formats. A new format is a container, a module in this
+//! folder with an [`Opener`] and a [`Contents`], and a line at the end of this
+//! file.
 
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
@@ -21,42 +22,44 @@ use crate::container::{model_delta, zstn as zstn_container};
 use crate::engine::Engine;
 use crate::{Error, Result};
 
-/// Reads what lists the tensors of a file, in as few round trips as the format
-/// allows.
+/// Reads the sections of a file that list its tensors, in as few round trips as
+/// the format allows.
 pub(super) trait Opener: Default {
-    /// Returns the ranges that are missing.
+    /// Returns the ranges that are still missing.
     fn needs(&self, fetched: &FetchedRanges) -> Result<Vec<Range<u64>>>;
 
-    /// Adds the bytes of a range returned by [`Opener::needs`].
+    /// Adds the bytes of a range that [`Opener::needs`] has returned.
     fn supply(&self, fetched: &mut FetchedRanges, offset_bytes: u64, bytes: &[u8]) -> Result<()> {
         fetched.supply(offset_bytes, bytes)
     }
 
-    /// Parses as much as the fetched bytes allow, for formats whose next range
-    /// depends on it.
+    /// Parses as much as the fetched bytes allow, in formats where the result
+    /// determines the next range.
     fn advance(&mut self, fetched: &FetchedRanges) -> Result<()> {
         let _ = fetched;
         Ok(())
     }
 
-    /// Returns the catalog, once nothing is missing.
+    /// Returns the catalog. [`Opener::needs`] must have returned no range.
     fn finish<E: Engine>(self, fetched: &FetchedRanges, engine: &E) -> Result<FileCatalog>;
 }
 
-/// One tensor to decode: what the catalog says of it, and the bytes at hand.
+/// A tensor to decode: its catalog entry and its stored bytes.
 #[derive(Clone, Copy)]
 pub(super) struct StoredTensor<'a, 't> {
     pub tensor: &'t FileTensor,
-    /// Its number in the file.
+    /// The number of the tensor in the file.
     pub number: usize,
     pub bytes: &'a [u8],
-    /// The tensor of the same name in the base, where it is needed.
+    /// The bytes of the base's tensor of the same name, if the tensor depends
+    /// on it.
     pub base: Option<&'a [u8]>,
 }
 
 impl StoredTensor<'_, '_> {
-    /// Returns what makes an error in the stored bytes one of the file: its
-    /// offset counts from the start of the file, and it names the tensor.
+    /// Returns a function that makes an error in the stored bytes one of the
+    /// file: it turns the offset into one from the start of the file and names
+    /// the tensor.
     pub fn in_file(&self) -> impl Fn(Error) -> Error {
         |error| {
             error
@@ -66,7 +69,7 @@ impl StoredTensor<'_, '_> {
     }
 }
 
-/// What is specific to a format, for tensors in their order.
+/// The part of a catalog that is specific to a format.
 pub(super) trait Contents: Sized {
     /// Decodes a tensor. Offsets in errors are relative to the start of the
     /// file.
@@ -76,8 +79,8 @@ pub(super) trait Contents: Sized {
         stored: StoredTensor<'a, '_>,
     ) -> Result<Cow<'a, [u8]>>;
 
-    /// Decodes a tensor into `out`, which may be of another length: that is an
-    /// error. By default it is decoded and then copied.
+    /// Decodes a tensor into `out`; fails if `out` does not have its length.
+    /// The default implementation decodes it and then copies it.
     fn decode_into<E: Engine>(
         &self,
         engine: &E,
@@ -88,15 +91,16 @@ pub(super) trait Contents: Sized {
         buffer::copy(&stored.tensor.name, &decoded, out)
     }
 
-    /// Returns the range of the file whose bytes [`Contents::plan`] takes as a table;
-    /// `None` if `fetched`, which are no bytes at first, are enough.
+    /// Returns the range of the file whose bytes [`Contents::plan`] requires as
+    /// `table`, or `None` if `fetched` is enough. `fetched` is empty at first,
+    /// then contains the bytes of the range that was returned before.
     fn table(&self, tensor: &FileTensor, number: usize, fetched: &[u8]) -> Option<Range<u64>> {
         let _ = (tensor, number, fetched);
         None
     }
 
-    /// Plans how to read the bytes `span` of a tensor; `None` if it can only be
-    /// read as a whole.
+    /// Plans how to read the bytes `span` of a tensor. Returns `None` if the
+    /// tensor can only be read as a whole.
     fn plan(
         &self,
         tensor: &FileTensor,
@@ -108,7 +112,7 @@ pub(super) trait Contents: Sized {
         Ok(None)
     }
 
-    /// Returns what decoding tensor `number` alone takes.
+    /// Returns contents that are enough to decode tensor `number` and no other.
     #[cfg(feature = "decode-task")]
     fn project(&self, number: usize) -> Self;
 }
@@ -119,22 +123,23 @@ macro_rules! formats {
         $kind:ident = $name:literal, $extension:literal, $magics:expr, $module:ident
             $(if $feature:tt)?;
     )*) => {
-        /// The kinds of file that can be read tensor by tensor.
+        /// The formats whose files can be read tensor by tensor.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         #[non_exhaustive]
         pub enum Kind {
             $( $(#[$doc])* $kind, )*
-            /// Weights as `config.json` describes them, in files of another kind; a
-            /// [`Model`](crate::model::Model) alone can be that.
+            /// Weights that `config.json` describes, in files of another
+            /// format. Only a [`Model`](crate::model::Model) can be of this
+            /// kind.
             CompressedTensors,
         }
 
         impl Kind {
-            /// Every kind of file, in the order in which a folder is searched for
-            /// them.
+            /// Every kind of file, in the order in which folders are searched
+            /// for them.
             pub const FILES: &[Self] = &[ $( Self::$kind, )* ];
 
-            /// Returns the spelling in JSON output and in JavaScript.
+            /// Returns the name of the format in JSON output and in JavaScript.
             #[must_use]
             pub fn name(self) -> &'static str {
                 match self {
@@ -143,7 +148,7 @@ macro_rules! formats {
                 }
             }
 
-            /// Returns the extension of file names, without a dot;
+            /// Returns the extension of file names, without a dot. Files of
             /// compressed-tensors are safetensors files.
             #[must_use]
             pub fn extension(self) -> &'static str {
@@ -153,8 +158,8 @@ macro_rules! formats {
                 }
             }
 
-            /// Returns what files of this kind begin with: any of these, or, if
-            /// there is none, nothing by which they are recognised.
+            /// Returns the magic numbers with which files of this format begin.
+            /// Formats that have none are recognised in other ways.
             #[must_use]
             pub fn magics(self) -> &'static [&'static [u8]] {
                 match self {
@@ -163,7 +168,7 @@ macro_rules! formats {
                 }
             }
 
-            /// Returns whether this build reads the kind.
+            /// Returns whether this build can read the format.
             #[must_use]
             pub fn is_included(self) -> bool {
                 match self {
@@ -173,13 +178,14 @@ macro_rules! formats {
             }
         }
 
-        /// The opener of any format.
+        /// The opener of a file of any format.
         #[derive(Debug, Clone)]
-        #[allow(clippy::large_enum_variant)] // one for a file being opened
+        #[allow(clippy::large_enum_variant)] // there is only one per file being opened
         pub(super) enum AnyOpener { $( $(#[cfg(feature = $feature)])? $kind($module::FormatOpener), )* }
 
         impl AnyOpener {
-            /// Returns the opener; `None` for a kind that this build leaves out.
+            /// Creates the opener for `kind`, or returns `None` if this build
+            /// omits the format.
             pub fn new(kind: Kind) -> Option<Self> {
                 match kind {
                     $( $(#[cfg(feature = $feature)])?
@@ -206,7 +212,7 @@ macro_rules! formats {
             }
         }
 
-        /// The contents of a file of any format.
+        /// The contents of a catalog of any format.
         #[derive(Debug, Clone, Serialize, Deserialize)]
         #[allow(clippy::large_enum_variant, reason = "there is one for each file, and without features only one kind is large")]
         pub(super) enum AnyContents { $( $(#[cfg(feature = $feature)])? $kind($module::FormatContents), )* }
@@ -243,9 +249,9 @@ macro_rules! formats {
 formats! {
     /// Uncompressed safetensors.
     Safetensors = "safetensors", "safetensors", &[], safetensors;
-    /// ZSTN version 3, or 4 with extension frames.
+    /// ZSTN version 3, or version 4 with extension frames.
     Zstn = "zstn", "zstn", &[&zstn_container::MAGIC], zstn;
-    /// `Z4DM`: a checkpoint as its difference from a base.
+    /// `Z4DM`: a checkpoint stored as a delta against a base.
     Delta = "z4dm", "z4dm", &[&model_delta::MAGIC], delta if "deltas";
     /// zTensor of any version.
     ZTensor = "ztensor", "zt", ZTENSOR_MAGICS, ztensor if "ztensor";

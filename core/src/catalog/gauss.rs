@@ -1,5 +1,5 @@
-//! Opens a Gauss file. Its index comes first and does not state its length:
-//! only parsing it shows whether more is needed.
+//! Opens a Gauss file. Its index comes first and does not state its own length,
+//! so parsing it determines whether more bytes are required.
 
 use alloc::borrow::Cow;
 use alloc::collections::BTreeMap;
@@ -15,7 +15,8 @@ use crate::container::foreign::gauss::{self, Index, Parsed};
 use crate::engine::Engine;
 use crate::{Error, Result};
 
-/// What has been parsed is parsed again when more is there: the index is short.
+/// Stateless: the index is short, so it is parsed again whenever more of it has
+/// been fetched.
 #[derive(Debug, Clone, Default)]
 pub(super) struct FormatOpener;
 
@@ -45,7 +46,7 @@ impl Contents for FormatContents {
         engine: &E,
         stored: StoredTensor<'a, '_>,
     ) -> Result<Cow<'a, [u8]>> {
-        // Offsets in its errors are relative to the start of the file already.
+        // The decoder returns offsets relative to the start of the file.
         gauss::decode(engine, &self.0[stored.number], stored.bytes)
     }
 
@@ -89,7 +90,7 @@ impl FileCatalog {
     }
 
     /// Returns the mixtures, scales and shards of tensor `number` of a Gauss
-    /// file; `None` for other files.
+    /// file, or `None` for other formats.
     #[must_use]
     pub fn gauss_tensor(&self, number: usize) -> Option<&gauss::Tensor> {
         match &self.contents {

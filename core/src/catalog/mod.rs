@@ -1,6 +1,6 @@
-//! A uniform view of all containers: which tensors a file holds, where their
-//! bytes are, and how to decode them. The module does no I/O: the caller
-//! supplies the bytes that [`FileOpener`] asks for.
+//! A uniform view of all container formats: the tensors in a file, where their
+//! bytes are, and how to decode them. This module does no I/O; the caller
+//! supplies the byte ranges that [`FileOpener`] requests.
 
 use alloc::borrow::Cow;
 use alloc::collections::BTreeMap;
@@ -53,8 +53,8 @@ pub(crate) use refused::{Refusals, Refused};
 pub(crate) use rows::check_inside;
 pub use tensor::FileTensor;
 
-/// The tensors of one file and how to decode them, known once its head, header
-/// and index have been read.
+/// The tensors of one file and how to decode them. Made by [`FileOpener`] from
+/// the file's head, header and index.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct FileCatalog {
     contents: AnyContents,
@@ -69,7 +69,7 @@ pub struct FileCatalog {
     tensors: Vec<FileTensor>,
     #[serde(skip)]
     by_name: BTreeMap<String, usize>,
-    /// Tensors of the file that cannot be read, with the reason.
+    /// The tensors of the file that cannot be read, with the reason for each.
     #[serde(skip)]
     refused: Refused,
 }
@@ -100,26 +100,28 @@ impl FileCatalog {
         })
     }
 
-    /// Returns the tensors of the file that cannot be read, each with the reason:
-    /// those of a plain safetensors file whose dtype this version does not know.
+    /// Returns the tensors of the file that cannot be read, with the reason for
+    /// each: the tensors of a plain safetensors file whose dtype this version
+    /// does not know.
     pub(crate) fn refused(&self) -> &Refused {
         &self.refused
     }
 
-    /// Returns the kind of the file.
+    /// Returns the format of the file.
     #[must_use]
     pub fn kind(&self) -> Kind {
         self.contents.kind()
     }
 
-    /// Returns the length of the file.
+    /// Returns the length of the file in bytes.
     #[must_use]
     pub fn len_bytes(&self) -> u64 {
         self.len_bytes
     }
 
     /// Returns the length of the safetensors file that this file is or was
-    /// packed from; for a zTensor or Gauss file, the length of all its tensors.
+    /// packed from; for a zTensor or Gauss file, the total length of its
+    /// decoded tensors.
     #[must_use]
     pub fn original_len_bytes(&self) -> u64 {
         let head_len_bytes = match &self.original_header {
@@ -130,17 +132,19 @@ impl FileCatalog {
     }
 
     /// Returns the JSON header of the safetensors file that this file is or was
-    /// packed from, byte for byte, including padding. The original file
-    /// consists of its length, the header, and the tensors at their
-    /// [`FileTensor::span`]. `None` for zTensor and Gauss files, which do not keep
-    /// one.
+    /// packed from, byte for byte, including padding. That safetensors file
+    /// consists of the length of this header, the header, and the tensors at
+    /// their [`FileTensor::span`].
+    ///
+    /// Returns `None` for zTensor and Gauss files, which do not store such a
+    /// header.
     #[must_use]
     pub fn original_header(&self) -> Option<&[u8]> {
         self.original_header.as_deref()
     }
 
-    /// Returns `__metadata__` of the header; for a zTensor file, the attributes
-    /// that are strings.
+    /// Returns the entries of `__metadata__` in the header; for a zTensor file,
+    /// the attributes that are strings.
     #[must_use]
     pub fn metadata(&self) -> &BTreeMap<String, String> {
         &self.metadata
@@ -152,8 +156,8 @@ impl FileCatalog {
         &self.tensors
     }
 
-    /// Returns the short digest that the file holds of tensor `number`: ZSTN files
-    /// with an integrity section do, and deltas with a trailer.
+    /// Returns the short digest that the file stores for tensor `number`. ZSTN
+    /// files with an integrity section and deltas with a trailer store digests.
     #[must_use]
     pub fn tensor_digest(&self, number: usize) -> Option<ShortDigest> {
         let stored = || self.integrity()?.tensor_digest(number)?.first_chunk();
@@ -161,6 +165,9 @@ impl FileCatalog {
     }
 
     /// Returns the number of the tensor called `name`.
+    ///
+    /// # Errors
+    /// [`NotFound`](crate::ErrorKind::NotFound) if the file has no such tensor.
     pub fn find(&self, name: &str) -> Result<usize> {
         self.by_name
             .get(name)
@@ -168,8 +175,8 @@ impl FileCatalog {
             .ok_or_else(|| Error::not_found(name))
     }
 
-    /// Decodes tensor `number` from its `stored` bytes. Stored and decoded
-    /// bytes are compared with the checksums in the file, if it has any.
+    /// Decodes tensor `number` from its `stored` bytes. If the file has
+    /// checksums, the stored and the decoded bytes are compared with them.
     pub fn decode<'a, E: Engine>(
         &self,
         engine: &E,
@@ -179,8 +186,9 @@ impl FileCatalog {
         self.decode_against(engine, number, stored, None)
     }
 
-    /// Decodes like [`FileCatalog::decode`], against the tensor of the same
-    /// name in the `base`, which a tensor with [`FileTensor::base`] needs.
+    /// Decodes a tensor like [`FileCatalog::decode`], with `base`, the bytes of
+    /// the base's tensor of the same name. A tensor with [`FileTensor::base`]
+    /// requires them.
     pub fn decode_against<'a, E: Engine>(
         &self,
         engine: &E,
@@ -192,16 +200,18 @@ impl FileCatalog {
         self.contents.decode(engine, stored)
     }
 
-    /// Returns tensor number `number`.
+    /// Returns tensor `number`.
     ///
     /// # Errors
-    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) if there is none.
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) if the number is out of
+    /// bounds.
     pub fn tensor(&self, number: usize) -> Result<&FileTensor> {
         let tensor = self.tensors.get(number);
         tensor.ok_or_else(|| Error::no_such("tensor", number, self.tensors.len()))
     }
 
-    /// Refuses bytes that cannot be those stored of tensor `number`.
+    /// Pairs the bytes with tensor `number`; fails if their length is not the
+    /// tensor's stored length.
     fn stored<'a>(
         &self,
         number: usize,

@@ -1,9 +1,10 @@
-//! Files that are taken for models: what they are instead, and what to do about
-//! it. The npm package has the same sentences (`tests/other-formats.json`).
+//! Recognises files that users mistake for models, and explains what each one
+//! is and how to convert it. The npm package has the same sentences
+//! (`tests/other-formats.json`).
 
 use super::file_opener::begins_header;
 
-/// A format that this library does not read.
+/// A format that this library recognises but does not read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum OtherFormat {
     Html,
@@ -32,7 +33,8 @@ use OtherFormat::{
     SavedModel, Tar, TfLite, TorchScript, Xml, Zip,
 };
 
-/// The first bytes of formats; of several that fit, the first counts.
+/// The first bytes of each format. If several entries match, the first one
+/// wins.
 const MAGICS: [(&[u8], OtherFormat); 14] = [
     (b"GGUF", Gguf),
     (b"lmgg", Ggml),
@@ -50,26 +52,27 @@ const MAGICS: [(&[u8], OtherFormat); 14] = [
     (b"\x1f\x8b\x08", Gzip),
 ];
 
-/// Begins the first file of a zip archive.
+/// The first bytes of a zip archive, which begin its first entry.
 const ZIP_FILE: &[u8] = b"PK\x03\x04";
 
-/// The position of the length of a file's name in a zip archive, and that of the
-/// name.
+/// The offset, in a zip archive, of the length of the first file's name, and of
+/// the name itself.
 const ZIP_NAME_LEN: usize = 26;
 const ZIP_NAME: usize = 30;
 
-/// The position of `ustar` in a tar archive.
+/// The offset of `ustar` in a tar archive.
 const TAR_MAGIC: usize = 257;
 
-/// Returns the sentence about a file with these first bytes, without its full
-/// stop; `None` if they are of no format that is known here.
+/// Returns a sentence about the file that begins with `head`, without its full
+/// stop, or `None` if the format is unknown.
 pub(super) fn describe(head: &[u8]) -> Option<&'static str> {
     find(head).map(OtherFormat::sentence)
 }
 
 fn find(head: &[u8]) -> Option<OtherFormat> {
-    // The length of a header below 4 GiB, and its first byte: a safetensors
-    // file, though it may be a damaged one.
+    // The upper half of a header length below 4 GiB, followed by a possible
+    // first byte of the header: this is a safetensors file, even if a damaged
+    // one.
     if head.get(4..8) == Some(&[0; 4]) && begins_header(head.get(8)) {
         return None;
     }
@@ -105,14 +108,15 @@ fn text(head: &[u8]) -> Option<OtherFormat> {
     if text.starts_with(b"version https://git-lfs.github.com/") {
         return Some(LfsPointer);
     }
-    // The first eight bytes of a safetensors file are a length, in which some
-    // are zero.
+    // A safetensors file begins with the 64-bit length of its header, which
+    // contains zero bytes.
     let is_text = |byte: &u8| matches!(byte, b'\t' | b'\n' | b'\r' | b' '..=b'~');
     let is_json = matches!(text, [b'{' | b'[', ..]) && head.get(..8)?.iter().all(is_text);
     is_json.then_some(Json)
 }
 
-/// Tells archives apart by the name of their first file.
+/// Distinguishes zip-based formats by the name of the first file in the
+/// archive.
 fn zip(head: &[u8]) -> OtherFormat {
     let Some(&[low, high]) = head.get(ZIP_NAME_LEN..ZIP_NAME_LEN + 2) else {
         return Zip;
@@ -133,13 +137,14 @@ fn zip(head: &[u8]) -> OtherFormat {
     }
 }
 
-/// Recognises messages of protocol buffers, which have no magic number, by their
-/// first fields.
+/// Recognises protocol buffer messages by their first fields, since they have
+/// no magic number.
 fn protobuf(head: &[u8]) -> Option<OtherFormat> {
     match *head {
-        // A schema version of 1, and a long graph that begins with its description.
+        // The schema version 1, then a graph longer than 127 bytes that begins
+        // with its description.
         [0x08, 1, 0x12, 0x80..=0xff, ..] => Some(SavedModel),
-        // A version of the format; then the name of a producer, the graph or an
+        // A version of the format, then the name of a producer, the graph or an
         // operator set.
         [0x08, 3..0x40, 0x12, 1..0x80, b' '..=b'~', ..]
         | [0x08, 3..0x40, 0x3a | 0x42, 1..=0xff, ..] => Some(Onnx),
@@ -147,7 +152,8 @@ fn protobuf(head: &[u8]) -> Option<OtherFormat> {
     }
 }
 
-/// What follows a description of a format that has weights.
+/// The conversion instructions that follow the description of a format with
+/// weights.
 macro_rules! convert {
     (pytorch $load:literal) => {
         concat!(
@@ -296,7 +302,7 @@ mod tests {
                 let said = describe(&head).unwrap_or_else(|| panic!("{name}: {head:x?}"));
                 let said = format!("T{}.", &said[1..]);
                 assert_eq!(said, sentence, "{name}");
-                // As the beginning of a longer file.
+                // The pattern at the beginning of a longer file.
                 let mut file = head.clone();
                 file.resize(1000, 0);
                 let error = recognise(&file, 1 << 40).unwrap_err();

@@ -1,4 +1,5 @@
-//! What is read for a part of a tensor, and how it is decoded from that.
+//! The plan for reading a part of a tensor: the ranges to fetch, and how to
+//! decode them.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -24,21 +25,21 @@ pub struct RangePlan {
     reason = "there is one for each read, most of the largest variant"
 )]
 enum Way {
-    /// The part is stored uncompressed.
+    /// The bytes are stored uncompressed.
     Stored,
-    /// It is in a frame at that offset in the file.
+    /// The bytes are in a frame at this offset in the file.
     Frame(u64, PartPlan),
-    /// It takes a part of the base's tensor.
+    /// The bytes depend on the base's tensor.
     #[cfg(feature = "deltas")]
     Delta {
-        /// Bytes of the base's tensor.
+        /// The required range of the base's tensor.
         base: Range<u64>,
         part: DeltaPart,
     },
 }
 
 impl RangePlan {
-    /// Plans for a part that is stored uncompressed at these `ranges`.
+    /// Creates the plan for bytes that are stored uncompressed at `ranges`.
     pub(super) fn stored(ranges: Vec<Range<u64>>) -> Self {
         Self {
             ranges,
@@ -46,8 +47,8 @@ impl RangePlan {
         }
     }
 
-    /// Plans for the bytes `span` of the tensor whose frame is at `start` and has
-    /// this `table`.
+    /// Creates the plan for the bytes `span` of a tensor whose frame is at
+    /// `start` and has this `table`.
     pub(super) fn of_frame(start: u64, table: &FrameTable, span: Range<u64>) -> Self {
         let plan = table.plan(span);
         let in_file = |range: &Range<u64>| start + range.start..start + range.end;
@@ -57,8 +58,8 @@ impl RangePlan {
         }
     }
 
-    /// Plans for a part that is made of the bytes `base` of the base's tensor and of
-    /// one range of the file, which may be empty.
+    /// Creates the plan for bytes that depend on the bytes `base` of the base's
+    /// tensor and on one range of the file, which may be empty.
     #[cfg(feature = "deltas")]
     pub(super) fn of_delta(stored: Range<u64>, base: Range<u64>, part: DeltaPart) -> Self {
         Self {
@@ -70,14 +71,15 @@ impl RangePlan {
         }
     }
 
-    /// Returns the ranges of the file to fetch, in order; no two of them touch.
+    /// Returns the ranges of the file to fetch, in ascending order; no two of
+    /// them touch.
     #[must_use]
     pub fn ranges(&self) -> &[Range<u64>] {
         &self.ranges
     }
 
-    /// Returns which bytes of the base's tensor with the same name are needed; `None`
-    /// if the part is stored without a base.
+    /// Returns the required range of the base's tensor of the same name, or
+    /// `None` if the part does not depend on a base.
     #[must_use]
     pub fn base(&self) -> Option<Range<u64>> {
         match &self.way {
@@ -87,8 +89,11 @@ impl RangePlan {
         }
     }
 
-    /// Decodes the part of the tensor from the bytes of [`RangePlan::ranges`] and of
+    /// Decodes the part from the bytes of [`RangePlan::ranges`] and
     /// [`RangePlan::base`]. Every block is compared with its checksum.
+    ///
+    /// # Errors [`InvalidInput`](crate::ErrorKind::InvalidInput) if `base` does
+    /// not have the planned length, and the rule that damaged bytes break.
     pub fn decode<E: Engine>(
         &self,
         engine: &E,

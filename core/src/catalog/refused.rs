@@ -1,4 +1,4 @@
-//! Tensors that cannot be read, and why.
+//! The tensors of a file that cannot be read, and the reasons.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -6,11 +6,11 @@ use alloc::vec::Vec;
 
 use crate::{Error, sort};
 
-/// Tensors that cannot be read, by name, in any order.
+/// Names of unreadable tensors with their errors, in any order.
 pub(crate) type Refusals = Vec<(String, Error)>;
 
-/// Names of tensors that cannot be read, each with its error. It is made of the
-/// same maps as a catalog, so that it takes no code of its own.
+/// The unreadable tensors by name. It uses the same types of map as a catalog,
+/// so that no further generic code is compiled.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Refused {
     by_name: BTreeMap<String, usize>,
@@ -18,7 +18,8 @@ pub(crate) struct Refused {
 }
 
 impl Refused {
-    /// Takes names with their errors; of a repeated name the last one counts.
+    /// Collects names with their errors. For a repeated name, the last error
+    /// wins.
     pub(crate) fn new(all: Refusals) -> Self {
         let names = all.iter().map(|(name, _)| name.clone());
         Self {
@@ -27,12 +28,13 @@ impl Refused {
         }
     }
 
-    /// Returns why the tensor called `name` cannot be read, if it is here.
+    /// Returns the error of the tensor called `name`, or `None` if it is not
+    /// among the unreadable ones.
     pub(crate) fn get(&self, name: &str) -> Option<&Error> {
         self.by_name.get(name).map(|&number| &self.errors[number])
     }
 
-    /// Returns all of them, sorted by name.
+    /// Returns all names and errors, sorted by name.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &Error)> {
         let numbers = self.by_name.iter();
         numbers.map(|(name, &number)| (name.as_str(), &self.errors[number]))

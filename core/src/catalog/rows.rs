@@ -1,4 +1,4 @@
-//! Reads a part of a tensor: says which bytes of the file are needed for it.
+//! Plans reads of parts of tensors: which bytes of the file a part requires.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -26,7 +26,7 @@ impl Tables {
     }
 }
 
-/// Refuses bytes that are not inside the tensor called `name`.
+/// Fails unless `span` lies inside the tensor called `name`.
 pub(crate) fn check_inside(name: &str, len_bytes: u64, span: &Range<u64>) -> Result<()> {
     if span.start <= span.end && span.end <= len_bytes {
         return Ok(());
@@ -35,19 +35,24 @@ pub(crate) fn check_inside(name: &str, len_bytes: u64, span: &Range<u64>) -> Res
 }
 
 impl FileCatalog {
-    /// Returns the range of the file whose bytes [`FileCatalog::plan`] takes as the
-    /// table of tensor `number`; `None` if it takes `fetched`, which are no bytes at
-    /// first and then those of the last range, or what came with the index.
+    /// Returns the range of the file whose bytes [`FileCatalog::plan`] requires
+    /// as the table of tensor `number`, or `None` if `fetched` is enough. Call
+    /// this with no bytes first, fetch the range, and call it again with the
+    /// fetched bytes until it returns `None`. It returns `None` at once for
+    /// tensors without a table, and for tables that were fetched with the
+    /// index.
     #[must_use]
     pub fn block_table(&self, number: usize, fetched: &[u8]) -> Option<Range<u64>> {
         let tensor = self.tensors.get(number)?;
         self.contents.table(tensor, number, fetched)
     }
 
-    /// Returns the stored size of each plane of tensor `number`. `table` holds
-    /// the bytes of the ranges returned by [`FileCatalog::block_table`]. `None`
-    /// if there is no table: for short, sparse and palette frames, and for
-    /// tensors that are not packed.
+    /// Returns the stored size of each plane of tensor `number`. `table`
+    /// contains the bytes of the ranges that [`FileCatalog::block_table`] has
+    /// returned.
+    ///
+    /// Returns `None` if the tensor has no table: short, sparse and palette
+    /// frames have none, nor do tensors that are not packed.
     pub fn plane_sizes(
         &self,
         number: usize,
@@ -61,13 +66,14 @@ impl FileCatalog {
         Ok(table.map(|table| table.plane_sizes()))
     }
 
-    /// Plans how to read the bytes `span` of tensor `number`. `table` holds the
-    /// bytes of the ranges returned by [`FileCatalog::block_table`]. `None` if
-    /// the tensor can only be read as a whole.
+    /// Plans how to read the bytes `span` of tensor `number`. `table` contains
+    /// the bytes of the ranges that [`FileCatalog::block_table`] has returned.
+    /// Returns `None` if the tensor can only be read as a whole.
     ///
     /// # Errors
-    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) if there is no tensor
-    /// with that number, or `span` is not inside it; a table that is damaged.
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) if the number is out of
+    /// bounds or `span` does not lie inside the tensor, and an error of the
+    /// format for a damaged table.
     pub fn plan(
         &self,
         number: usize,
@@ -79,7 +85,8 @@ impl FileCatalog {
         self.plan_inside(number, &span, table)
     }
 
-    /// Plans like [`FileCatalog::plan`] for bytes that are inside the tensor.
+    /// Plans like [`FileCatalog::plan`], for bytes that are known to lie inside
+    /// the tensor.
     pub(crate) fn plan_inside(
         &self,
         number: usize,
@@ -92,8 +99,9 @@ impl FileCatalog {
 }
 
 impl FormatContents {
-    /// Returns the block table of a tensor, if there is one: `table` are its
-    /// bytes, unless they were fetched with the index.
+    /// Parses the block table of a tensor from `table`, or from the bytes
+    /// fetched with the index. Returns `None` if the tensor has none or its
+    /// bytes are missing.
     pub(super) fn block_table(
         &self,
         tensor: &FileTensor,

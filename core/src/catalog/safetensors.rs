@@ -1,4 +1,4 @@
-//! Uncompressed safetensors files: the header at the front lists everything.
+//! Uncompressed safetensors files. The header at the front lists every tensor.
 
 use alloc::borrow::Cow;
 use alloc::vec;
@@ -15,7 +15,7 @@ use crate::Result;
 use crate::container::safetensors::{Header, PREFIX_BYTES, header_len_bytes};
 use crate::engine::Engine;
 
-/// The header is all there is to fetch.
+/// Stateless: only the header has to be fetched.
 #[derive(Debug, Clone, Default)]
 pub(super) struct FormatOpener;
 
@@ -56,7 +56,7 @@ impl Opener for FormatOpener {
     }
 }
 
-/// Tensors are stored as they are.
+/// Empty: tensors are stored as they are, at the places that the catalog lists.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct FormatContents;
 

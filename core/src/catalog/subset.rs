@@ -1,15 +1,15 @@
-//! Projects a catalog onto one of its tensors.
+//! Projection of a catalog onto one of its tensors.
 
 use alloc::collections::BTreeMap;
 
 use super::{FileCatalog, FileTensor, Refused};
 
 impl FileCatalog {
-    /// Returns a catalog of tensor `number` alone, with nothing but what
-    /// decoding it takes.
+    /// Returns a catalog that contains only tensor `number` and only the data
+    /// required to decode it.
     ///
     /// # Panics
-    /// If there is no tensor with that number.
+    /// If the number is out of bounds.
     pub(crate) fn project(&self, number: usize) -> Self {
         Self {
             contents: self.contents.project(number),

@@ -1,4 +1,4 @@
-//! One tensor of a file.
+//! The catalog entry of a tensor.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -14,35 +14,38 @@ use crate::tensor::element_count;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct FileTensor {
-    /// Name.
+    /// The name, unique within the file.
     pub name: String,
-    /// Element type.
+    /// The element type.
     pub dtype: Dtype,
-    /// Shape, outermost dimension first; empty for a scalar.
+    /// The shape, outermost dimension first. Empty for a scalar.
     pub shape: Vec<u64>,
-    /// Range in the original data buffer; for a zTensor or Gauss file, in a
-    /// buffer that holds its tensors back to back.
+    /// The range of the tensor in the original data buffer. For a zTensor or
+    /// Gauss file, it refers to a virtual buffer that holds the decoded tensors
+    /// back to back.
     pub span: Range<u64>,
-    /// Range of the file to fetch; empty for a copy of the base's tensor.
+    /// The range of the file to fetch. Empty if the tensor is copied from the
+    /// base.
     pub stored: Range<u64>,
-    /// What the base's tensor with the same name is needed for, if it is
-    /// needed.
+    /// How the tensor depends on the base's tensor of the same name, if it
+    /// does.
     pub base: Option<BaseUse>,
-    /// Number of the tensor with the same bytes, whose stored bytes this one
-    /// shares. Files of other programs may have it later in the list.
+    /// The number of the tensor with which this one shares its stored bytes, if
+    /// it does. In files written by other programs that tensor may come later
+    /// in the list.
     pub alias_of: Option<usize>,
 }
 
 impl FileTensor {
-    /// Returns the length of the decoded tensor, which is little-endian and
-    /// row-major.
+    /// Returns the length in bytes of the decoded tensor, which is
+    /// little-endian and row-major.
     #[must_use]
     pub fn len_bytes(&self) -> u64 {
         self.span.end - self.span.start
     }
 
-    /// Returns the number of bytes that the tensor takes in the file, including
-    /// bytes shared with other tensors.
+    /// Returns the number of bytes stored for the tensor, including bytes
+    /// shared with other tensors.
     #[must_use]
     pub fn stored_len_bytes(&self) -> u64 {
         self.stored.end - self.stored.start
@@ -51,7 +54,7 @@ impl FileTensor {
     /// Returns the number of elements.
     #[must_use]
     pub fn element_count(&self) -> u64 {
-        // The header has been checked.
+        // Opening the file has checked that the number fits.
         element_count(&self.shape).unwrap_or(u64::MAX)
     }
 }

@@ -1,5 +1,5 @@
-//! Walks the records of a delta without a trailer. Only the heads of the
-//! records are read, a window at a time; a small file is read whole.
+//! Walks the records of a delta without a trailer. Of a large file, only a
+//! window at the head of each record is fetched; a small file is fetched whole.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -15,18 +15,18 @@ use crate::container::safetensors::Header;
 use crate::frame::Edition;
 use crate::{Error, Result, Rule};
 
-/// The least number of bytes requested at a time; holds the records of several
-/// small tensors.
+/// The least number of bytes requested at a time. A window of this size often
+/// contains the records of several small tensors.
 const WINDOW_BYTES: u64 = 4096;
 
-/// A walk in progress. Every record consumes one of the header's tensors, so
-/// there are at most as many steps as tensors.
+/// A walk in progress. Every record consumes one of the header's tensors, which
+/// bounds the number of steps.
 #[derive(Debug, Clone)]
 pub(super) struct Walk {
     header: Header,
-    /// The numbers of the header's tensors by name.
+    /// The numbers of the header's tensors, by name.
     numbers: BTreeMap<String, usize>,
-    /// The longest possible head of a record.
+    /// The length of the longest possible record head.
     head_len_bytes: u64,
     wants_rest: bool,
     edition: Edition,
@@ -36,8 +36,8 @@ pub(super) struct Walk {
 }
 
 impl Walk {
-    /// Starts a walk through the records after `prefix`: with windows or, if
-    /// `wants_rest`, after the rest of the file has been read.
+    /// Starts a walk through the records after `prefix`. With `wants_rest`, the
+    /// rest of the file is fetched at once; otherwise, window by window.
     pub(super) fn new(prefix: &Prefix, header: Header, wants_rest: bool) -> Result<Self> {
         let count = header.tensors.len();
         if u64::from(prefix.record_count) != count as u64 {
@@ -67,7 +67,7 @@ impl Walk {
         self.wants_rest
     }
 
-    /// Returns where the next record begins.
+    /// Returns the offset at which the next record begins.
     pub(super) fn position(&self) -> u64 {
         self.position
     }
@@ -87,7 +87,7 @@ impl Walk {
         Some(self.position..fetched.len_bytes().min(self.position + window))
     }
 
-    /// Parses as many records as the fetched bytes hold.
+    /// Parses as many records as have been fetched.
     pub(super) fn advance(&mut self, fetched: &FetchedRanges) -> Result<()> {
         while !self.is_done() {
             let end = fetched.len_bytes().min(self.position + self.head_len_bytes);
@@ -138,8 +138,8 @@ impl Walk {
         Ok(())
     }
 
-    /// Returns the header, the records in the order of its tensors, and where the
-    /// last record ends in the file.
+    /// Returns the header, the records in the order of its tensors, and the
+    /// offset at which the last record ends.
     pub(super) fn finish(self) -> Result<(Header, Vec<Record>, u64)> {
         if !self.is_done() {
             return Err(Error::invalid_input("bytes of the file are still missing"));

@@ -1,12 +1,13 @@
 //! Opens a ZSTN file, whose header is at the front and whose index is at the
 //! end.
 //!
-//! The head states the length of the header. Index and integrity section take
-//! at most one and a half times as much as the header, and a few bytes more (79
-//! bytes and a name for each tensor, while the shortest usual entry of a header
-//! takes 50 and a name). So the rest of the header and both of them can be
-//! requested together; if the section holds a copy of the header, the header
-//! itself is not requested.
+//! The head states the length of the header. The index and the integrity
+//! section are usually at most one and a half times as long as the header, plus
+//! a few bytes: for each tensor they take the name and 79 bytes, or about 93
+//! with statistics, while a header entry in its usual spelling takes the name
+//! and at least 50 bytes. The rest of the header and both of them can therefore
+//! be requested together. If the section contains a copy of the header, the
+//! header itself is not requested.
 
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
@@ -32,7 +33,7 @@ use crate::frame::Edition;
 use crate::limits::TAIL_LEN_BYTES;
 use crate::{Error, Result, Rule};
 
-/// Everything that has been fetched is in the [`FetchedRanges`].
+/// Stateless: everything is computed from the [`FetchedRanges`].
 #[derive(Debug, Clone, Default)]
 pub(super) struct FormatOpener;
 
@@ -46,8 +47,8 @@ impl Opener for FormatOpener {
     }
 }
 
-/// What the frames may be, the integrity section, and the block tables that were
-/// fetched with the index.
+/// The edition, the integrity section, and the block tables that were fetched
+/// with the index.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct FormatContents {
     pub edition: Edition,
@@ -113,14 +114,15 @@ impl Contents for FormatContents {
         Self {
             edition: self.edition,
             integrity: self.integrity.as_ref().map(|all| all.project(number)),
-            // Decoding a whole tensor does without them.
+            // Block tables are only used to read parts of a tensor.
             tables: Tables::default(),
         }
     }
 }
 
-/// Returns the ranges that are missing: first the rest of the header and the
-/// tail, then the part of the index that the tail did not cover.
+/// Returns the ranges that are still missing: in the first round the rest of
+/// the header and the tail, in the second the part of the index before the
+/// tail.
 fn needs(fetched: &FetchedRanges) -> Result<Vec<Range<u64>>> {
     let len_bytes = fetched.len_bytes();
     let prefix_len = Prefix::len_bytes(fetched.head(), len_bytes)?;
@@ -129,7 +131,8 @@ fn needs(fetched: &FetchedRanges) -> Result<Vec<Range<u64>>> {
         return Ok(rest_of_head.into_iter().collect());
     }
     let has_copy = promises_header_copy(fetched.head());
-    // 24: the record count and the footer. A copy is a tenth of the header.
+    // 24 bytes hold the record count and the footer. A copy takes about a tenth
+    // of the header.
     let copy_len = if has_copy { prefix_len / 8 } else { 0 };
     let usual = prefix_len.saturating_add(prefix_len / 2 + copy_len + 24 + integrity::FIXED_BYTES);
     let guess = len_bytes.saturating_sub(usual.max(TAIL_LEN_BYTES));
@@ -144,13 +147,13 @@ fn needs(fetched: &FetchedRanges) -> Result<Vec<Range<u64>>> {
             missing.push(index.start.max(covered)..fetched.tail_start());
         }
     }
-    // The copy can only be read once it has been fetched.
+    // The tail has to be fetched first: it shows whether there is a copy.
     let may_have_copy = has_copy && (!missing.is_empty() || section(fetched)?.header.is_some());
     missing.extend(rest_of_head.filter(|_| !may_have_copy));
     Ok(missing)
 }
 
-/// Returns the catalog, once nothing is missing.
+/// Returns the catalog. [`needs`] must have returned no range.
 fn finish<E: Engine>(fetched: &FetchedRanges, engine: &E) -> Result<FileCatalog> {
     let len_bytes = fetched.len_bytes();
     let prefix_bytes = prefix(fetched, engine)?;
@@ -169,8 +172,8 @@ fn finish<E: Engine>(fetched: &FetchedRanges, engine: &E) -> Result<FileCatalog>
     FileCatalog::zstn(header, &prefix, tail, tables, len_bytes)
 }
 
-/// Returns the integrity section of a file whose tail has been fetched; empty
-/// if there is none.
+/// Returns the integrity section of a file whose tail has been fetched; an
+/// empty one if the file has none.
 fn section(fetched: &FetchedRanges) -> Result<Section> {
     let len_bytes = fetched.len_bytes();
     let prefix_len = Prefix::len_bytes(fetched.head(), len_bytes)?;
@@ -180,9 +183,9 @@ fn section(fetched: &FetchedRanges) -> Result<Section> {
     Ok(section.unwrap_or_default())
 }
 
-/// Returns the bytes of the file up to its frames, with the header from its
-/// copy if the header was not fetched. The checksum of these bytes is compared
-/// later.
+/// Returns the bytes of the file before its frames. If the header was not
+/// fetched, it is restored from its copy. [`Tail::parse`] compares these bytes
+/// with their checksum.
 fn prefix<'a, E: Engine>(fetched: &'a FetchedRanges, engine: &E) -> Result<Cow<'a, [u8]>> {
     let prefix_len = Prefix::len_bytes(fetched.head(), fetched.len_bytes())?;
     if fetched.missing_head(prefix_len).is_none() {
@@ -199,14 +202,14 @@ fn prefix<'a, E: Engine>(fetched: &'a FetchedRanges, engine: &E) -> Result<Cow<'
     zstd::check(copy, header_len)?;
     let mut header = bytes::buffer(header_len)?;
     zstd::decode(engine, copy, &mut header)?;
-    // The original consists of the length of its header, the header, and the
-    // data.
+    // The original file consists of eight bytes for the length of its header,
+    // the header, and the data.
     let data_len = file.len_bytes.saturating_sub(header_len + 8);
     let start = bytes::part(fetched.head(), 0..PREFIX_FIXED_BYTES - 8);
     Ok([start, &header, &data_len.to_le_bytes()].concat().into())
 }
 
-/// Returns the block tables that were fetched with the index.
+/// Returns the block tables that were fetched together with the index.
 fn tables(fetched: &FetchedRanges, tail: &Tail, index_start: u64) -> Tables {
     let all = tail.integrity.as_ref().and_then(Integrity::tables_start);
     let Some(start) = all.map(|start| start.max(fetched.tail_from())) else {
@@ -267,7 +270,7 @@ impl FileCatalog {
         )
     }
 
-    /// Sets what the tensors of a ZSTN file are compared with.
+    /// Sets the checks that reading the tensors of a ZSTN file includes.
     pub(crate) fn set_verify(&mut self, verify: Verify) {
         if let AnyContents::Zstn(FormatContents {
             integrity: Some(integrity),
@@ -278,12 +281,21 @@ impl FileCatalog {
         }
     }
 
-    /// Returns whether this build lacks what comparing the tensors of the file
-    /// with `verify` takes.
+    /// Returns whether this build omits the code for the checks that `verify`
+    /// includes.
     #[must_use]
     pub fn is_verify_left_out(&self, verify: Verify) -> bool {
         self.integrity()
             .is_some_and(|integrity| integrity.is_left_out(verify))
+    }
+
+    /// Returns whether everything that this catalog was made from has been compared
+    /// with checksums in the file, and every tensor will be when it is decoded. Bytes
+    /// that are not all from one version of the file are then refused; rows of a
+    /// tensor are not covered, since nothing ties its block table to this catalog.
+    #[must_use]
+    pub fn is_covered(&self) -> bool {
+        self.integrity().is_some_and(Integrity::covers_file)
     }
 
     /// Returns the integrity section of a ZSTN file
@@ -296,9 +308,10 @@ impl FileCatalog {
         }
     }
 
-    /// Returns the statistics of every tensor that were stored when the file was
-    /// packed, by its number (docs/formats/zstn-integrity.md 7); `None` if the
-    /// file has none.
+    /// Returns the statistics that were stored for each tensor when the file
+    /// was packed, indexed by the number of the tensor
+    /// (docs/formats/zstn-integrity.md 7), or `None` if the file has no
+    /// statistics.
     ///
     /// # Errors
     /// [`Rule::ZstnStatistics`] for a malformed record.

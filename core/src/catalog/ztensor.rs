@@ -1,4 +1,5 @@
-//! Opens a zTensor file. Its manifest is at the end; the last bytes say where.
+//! Opens a zTensor file. The manifest is near the end of the file, and the last
+//! bytes give its location.
 
 use alloc::borrow::Cow;
 use alloc::collections::BTreeMap;
@@ -16,14 +17,14 @@ use crate::engine::Engine;
 use crate::limits::HEAD_LEN_BYTES;
 use crate::{Error, Result};
 
-/// The end of the file says where the manifest is.
+/// Stateless: the end of the file gives the location of the manifest.
 #[derive(Debug, Clone, Default)]
 pub(super) struct FormatOpener;
 
 impl FormatOpener {
     /// Returns the range that is missing: first the end of the file, then the
-    /// rest of the manifest. The end is requested with the same length as the
-    /// head, which holds the manifest of a few hundred tensors.
+    /// rest of the manifest. As many bytes of the end as of the head are
+    /// requested, which contain the manifest of a few hundred tensors.
     fn missing(fetched: &FetchedRanges) -> Result<Option<Range<u64>>> {
         let (len_bytes, head_end) = (fetched.len_bytes(), fetched.head().len() as u64);
         let Some(footer) = footer(fetched) else {
@@ -101,7 +102,7 @@ impl Contents for FormatContents {
     }
 }
 
-/// Returns `None` until the end of the file has been fetched.
+/// Parses the footer; `None` until the end of the file has been fetched.
 fn footer(fetched: &FetchedRanges) -> Option<Result<Footer>> {
     let len_bytes = fetched.len_bytes();
     let tail = fetched.part(len_bytes.saturating_sub(FOOTER_BYTES)..len_bytes)?;
@@ -131,8 +132,8 @@ impl FileCatalog {
                 });
             let mut shape = tensor.shape.clone();
             if tensor.element() == Element::Complex128 {
-                // There is no such dtype: the last dimension holds real and
-                // imaginary parts.
+                // No dtype exists for this element type, so an additional last
+                // dimension holds the real and the imaginary part.
                 shape.push(2);
             }
             tensors.push(FileTensor {
@@ -161,8 +162,9 @@ impl FileCatalog {
         )
     }
 
-    /// Returns layout, parts and fields of tensor `number` of a zTensor file,
-    /// for callers that want its stored parts; `None` for other files.
+    /// Returns the layout, parts and fields of tensor `number` of a zTensor
+    /// file, for callers that read its stored parts, or `None` for other
+    /// formats.
     #[must_use]
     pub fn ztensor_tensor(&self, number: usize) -> Option<&ztensor::Tensor> {
         match &self.contents {

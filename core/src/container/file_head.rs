@@ -9,8 +9,8 @@ use crate::bytes::{index, part};
 use crate::limits::HEAD_LEN_BYTES;
 use crate::{Error, Result};
 
-/// The first bytes of a file, as far as they have been read. What lies in them is
-/// not read again.
+/// The bytes read so far from the beginning of a file, which need not be read
+/// again.
 #[derive(Debug)]
 pub struct FileHead {
     len_bytes: u64,
@@ -18,7 +18,7 @@ pub struct FileHead {
 }
 
 impl FileHead {
-    /// Starts on a file of `len_bytes`, of which nothing has been read.
+    /// Creates an empty head for a file of `len_bytes`.
     pub fn new(len_bytes: u64) -> Self {
         Self {
             len_bytes,
@@ -26,12 +26,12 @@ impl FileHead {
         }
     }
 
-    /// Returns the length of the file.
+    /// Returns the length of the file in bytes.
     pub fn len_bytes(&self) -> u64 {
         self.len_bytes
     }
 
-    /// Returns the first bytes.
+    /// Returns the bytes read so far.
     pub fn known(&self) -> &[u8] {
         &self.known
     }
@@ -41,7 +41,8 @@ impl FileHead {
         0..self.len_bytes.min(HEAD_LEN_BYTES)
     }
 
-    /// Takes the bytes from `from` on, unless they have been read.
+    /// Adds the bytes that begin at offset `from`, unless the head already
+    /// contains them.
     pub fn extend(&mut self, from: u64, bytes: &[u8]) {
         if self.known.len() < index(from) + bytes.len() {
             self.known.truncate(index(from));
@@ -49,17 +50,18 @@ impl FileHead {
         }
     }
 
-    /// Returns the part of `wanted` that has not been read; it may be empty.
+    /// Returns the end of `wanted` that has not been read; it may be empty.
     pub fn missing(&self, wanted: &Range<u64>) -> Range<u64> {
         let known = self.known.len() as u64;
         wanted.start.max(known).min(wanted.end)..wanted.end
     }
 
-    /// Returns the bytes of `wanted` from those of its missing part. Owned bytes
-    /// are not copied, but may be moved.
+    /// Returns the bytes of `wanted`, given the bytes of its missing end. Owned
+    /// bytes are not copied, but may be moved.
     ///
     /// # Errors
-    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for more or fewer bytes.
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) if `bytes` does not
+    /// have the length of the missing end.
     pub fn complete<'b>(&self, wanted: &Range<u64>, bytes: Cow<'b, [u8]>) -> Result<Cow<'b, [u8]>> {
         let missing = self.missing(wanted);
         if bytes.len() as u64 != missing.end - missing.start {

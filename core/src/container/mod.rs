@@ -1,4 +1,4 @@
-//! Many tensors to a file and back.
+//! File formats that hold many tensors: encoding and decoding.
 //!
 //! These modules plan and check; they never read or write a file themselves.
 
@@ -10,5 +10,5 @@ pub mod safetensors;
 mod tagged;
 pub mod zstn;
 
-/// Offset of the byte that states the version of a ZSTN or Z4DM file.
+/// The offset of the byte that states the version of a ZSTN or Z4DM file.
 pub const VERSION_OFFSET_BYTES: u64 = 4;

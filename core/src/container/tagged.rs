@@ -1,5 +1,5 @@
-//! Records of a tag, a length and a value, which let later versions add records
-//! that older readers skip (docs/formats/zstn-integrity.md 2,
+//! Records that consist of a tag, a length and a value. Later versions can add
+//! records that older readers skip (docs/formats/zstn-integrity.md 2,
 //! docs/formats/zstn-delta.md 1).
 
 use alloc::vec::Vec;
@@ -8,26 +8,27 @@ use core::slice::ChunksExact;
 use crate::bytes::Cursor;
 use crate::{Error, Result, Rule};
 
-/// The name of a record.
+/// The tag of a record: four ASCII letters.
 pub type Tag = [u8; 4];
 
 /// The value of a record.
 #[derive(Debug, Clone, Copy)]
 pub struct Value<'a> {
-    /// Offset of the record.
+    /// The offset of the record.
     pub at: u64,
-    /// The bytes.
+    /// The bytes of the value.
     pub bytes: &'a [u8],
     rule: Rule,
 }
 
 impl<'a> Value<'a> {
-    /// Returns a value of fixed length.
+    /// Returns the value as an array; fails if it has another length.
     pub fn array<const N: usize>(self) -> Result<[u8; N]> {
         self.bytes.try_into().map_err(|_| self.wrong_len())
     }
 
-    /// Returns the entries of a value that consists of entries of `entry_bytes`.
+    /// Returns the entries of a value that consists of entries of `entry_bytes`
+    /// bytes each.
     pub fn entries(self, entry_bytes: usize) -> Result<ChunksExact<'a, u8>> {
         let entries = self.bytes.chunks_exact(entry_bytes);
         match entries.remainder() {
@@ -42,9 +43,12 @@ impl<'a> Value<'a> {
     }
 }
 
-/// Reads the records that fill `bytes`, and returns those with the tags `known`,
-/// in their order. Records with other tags are skipped; a known one that occurs
-/// twice breaks `rule`.
+/// Reads the records that fill `bytes`, and returns the values of those with a
+/// tag in `known`, in the order of `known`. Records with other tags are
+/// skipped.
+///
+/// # Errors
+/// The given `rule` for a known tag that occurs twice.
 pub fn read<'a, const N: usize>(
     bytes: &'a [u8],
     known: [Tag; N],
@@ -55,8 +59,8 @@ pub fn read<'a, const N: usize>(
     Ok(values)
 }
 
-/// Reads into `values`, one for each known tag: compiled once for all numbers of
-/// tags.
+/// Reads into `values`, which has one place for each known tag. It is not
+/// generic over the number of tags, so that it is compiled once.
 fn read_into<'a>(
     bytes: &'a [u8],
     known: &[Tag],
@@ -79,7 +83,7 @@ fn read_into<'a>(
     Ok(())
 }
 
-/// Appends a record whose value is `value`.
+/// Appends a record.
 pub fn write(out: &mut Vec<u8>, tag: Tag, value: &[u8]) {
     out.extend_from_slice(&tag);
     out.extend_from_slice(&(value.len() as u64).to_le_bytes());

@@ -1,5 +1,5 @@
-//! Streams of bits: little-endian, the bits written first at the bottom.
-//! Huffman and FSE streams of zstd are read from their end.
+//! Little-endian bit streams, whose first bits are the lowest ones. The Huffman
+//! and FSE streams of zstd are read from their end.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -15,7 +15,7 @@ pub struct BitWriter<'a> {
 }
 
 impl<'a> BitWriter<'a> {
-    /// Starts at a whole byte, the end of `out`.
+    /// Starts writing at the end of `out`, which is a byte boundary.
     pub fn new(out: &'a mut Vec<u8>) -> Self {
         Self {
             out,
@@ -24,48 +24,50 @@ impl<'a> BitWriter<'a> {
         }
     }
 
-    /// Appends up to 57 bits; `value` has no bits beyond them.
+    /// Appends the low `bits` bits of `value`, up to 57. Its other bits must be
+    /// zero.
     #[inline]
     pub fn put(&mut self, value: u64, bits: u32) {
         self.hold(value, bits);
         self.flush();
     }
 
-    /// Appends like [`Self::put`], for callers that flush themselves: at most
-    /// 57 bits between flushes.
+    /// Appends like [`Self::put`] without flushing. The caller must flush after
+    /// at most 57 bits.
     #[inline]
     pub fn hold(&mut self, value: u64, bits: u32) {
         self.held |= value << self.held_bits;
         self.held_bits += bits;
     }
 
-    /// Writes out all whole bytes.
+    /// Writes all whole bytes to the buffer.
     #[inline]
     pub fn flush(&mut self) {
         let whole_bits = self.held_bits / 8 * 8;
         let end = self.out.len() + (whole_bits / 8) as usize;
-        // Eight bytes at once and the surplus cut off is faster than a copy
-        // of a varying length.
+        // Appending eight bytes and truncating is faster than copying a
+        // variable number of bytes.
         self.out.extend_from_slice(&self.held.to_le_bytes());
         self.out.truncate(end);
         self.held = self.held.checked_shr(whole_bits).unwrap_or(0);
         self.held_bits -= whole_bits;
     }
 
-    /// Fills the last byte with zeros.
+    /// Pads the last byte with zeros and writes it.
     pub fn finish(mut self) {
         self.held_bits = self.held_bits.next_multiple_of(8);
         self.flush();
     }
 
-    /// Sets the bit that marks the end of a stream read backwards.
+    /// Appends the bit that marks the end of a stream that is read backwards,
+    /// then finishes.
     pub fn finish_marked(mut self) {
         self.put(1, 1);
         self.finish();
     }
 }
 
-/// Reads bits, for fields whose number is small.
+/// Reads bits, for streams with few fields.
 #[derive(Debug, Clone)]
 pub struct BitReader<'a> {
     bytes: &'a [u8],
@@ -73,7 +75,7 @@ pub struct BitReader<'a> {
 }
 
 impl<'a> BitReader<'a> {
-    /// Starts at the lowest bit of the first byte.
+    /// Starts reading at the lowest bit of the first byte.
     #[must_use]
     pub fn new(bytes: &'a [u8]) -> Self {
         Self {
@@ -101,7 +103,7 @@ impl<'a> BitReader<'a> {
         Ok(value as u32)
     }
 
-    /// Checks that nothing follows but less than eight zero bits.
+    /// Checks that fewer than eight bits are left and that they are zero.
     pub fn finish(mut self, rule: Rule, what: &str) -> Result<()> {
         let at = self.position_bits.div_ceil(8);
         let spare = (8 * at - self.position_bits) % 8;

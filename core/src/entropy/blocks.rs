@@ -1,7 +1,7 @@
-//! Independent blocks: of zstd in plane method 2
-//! (docs/formats/z4ai-frames.md 4.3), of brotli in `ZARA` (11.3). They decode
-//! in parallel, and a reader that wants some rows of a tensor fetches only the
-//! blocks that hold them.
+//! Independent blocks: zstd blocks in plane method 2
+//! (docs/formats/z4ai-frames.md 4.3), and brotli blocks in `ZARA` frames
+//! (11.3). They decode in parallel, and a reader of some rows of a tensor
+//! fetches only the blocks that contain them.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -11,19 +11,20 @@ use crate::bytes::Cursor;
 use crate::engine::Engine;
 use crate::{Error, Result, Rule};
 
-/// One block as the table has it.
+/// One block, as described by the table.
 #[derive(Debug, Clone, Copy)]
 pub struct Piece<'a> {
-    /// Its offset in the payload.
+    /// Offset of the block in the payload.
     pub at: u64,
-    /// Its bytes.
+    /// The coded bytes.
     pub coded: &'a [u8],
-    /// The number of bytes that it decodes to.
+    /// The decoded length in bytes.
     pub len_bytes: u64,
 }
 
-/// Cuts a payload by its table. Returns the decoded bytes of every block but
-/// the last, and the blocks, which together make `len_bytes`.
+/// Divides a payload into blocks following its table. Returns the decoded
+/// length of every block except the last, and the blocks, which decode to
+/// `len_bytes` bytes in total.
 pub fn cut(payload: &[u8], len_bytes: u64) -> Result<(u64, Vec<Piece<'_>>)> {
     let bad = |detail| Error::malformed(Rule::BlocksTable, detail);
     let mut cursor = Cursor::new(payload);
@@ -33,7 +34,7 @@ pub fn cut(payload: &[u8], len_bytes: u64) -> Result<(u64, Vec<Piece<'_>>)> {
     let fits = if len_bytes == 0 {
         count == 0
     } else {
-        // count and size are below 2^32, so the products fit.
+        // Count and size are below 2^32, so the products do not overflow.
         count >= 1
             && block_bytes >= 1
             && (count - 1) * block_bytes < len_bytes
@@ -65,7 +66,7 @@ pub fn cut(payload: &[u8], len_bytes: u64) -> Result<(u64, Vec<Piece<'_>>)> {
     Ok((block_bytes, pieces))
 }
 
-/// A checked payload of method 2.
+/// A parsed payload of plane method 2.
 #[derive(Debug, Clone)]
 pub struct Blocks<'a> {
     block_bytes: u64,
@@ -73,8 +74,9 @@ pub struct Blocks<'a> {
 }
 
 impl<'a> Blocks<'a> {
-    /// Reads the table and checks every block against the plane's decoded
-    /// length. Memory grows with what the payload really holds.
+    /// Parses the table and checks every block against the plane's decoded
+    /// length. The allocated memory is proportional to the actual length of the
+    /// payload.
     pub fn parse(payload: &'a [u8], len_bytes: u64) -> Result<Self> {
         let (block_bytes, pieces) = cut(payload, len_bytes)?;
         let frames = pieces.into_iter().map(|piece| {
@@ -87,25 +89,24 @@ impl<'a> Blocks<'a> {
         })
     }
 
-    /// Returns the decoded length of every block but the last.
+    /// Returns the decoded length of every block except the last, in bytes.
     #[must_use]
     pub fn block_bytes(&self) -> u64 {
         self.block_bytes
     }
 
-    /// Returns the stored blocks.
+    /// Returns the coded blocks. Each block is one zstd frame.
     #[must_use]
     pub fn frames(&self) -> &[&'a [u8]] {
         &self.frames
     }
 
-    /// Decodes all blocks into `out`, which is as long as the plane.
+    /// Decodes all blocks into `out`, which must be as long as the plane.
     pub fn decode<E: Engine>(&self, engine: &E, out: &mut [u8]) -> Result<()> {
         self.decode_from(engine, 0, out)
     }
 
-    /// Decodes whole blocks into `out`, the first of them the one with the
-    /// number `first`.
+    /// Decodes whole blocks into `out`, starting with block `first`.
     pub fn decode_from<E: Engine>(&self, engine: &E, first: usize, out: &mut [u8]) -> Result<()> {
         let Some(size) = usize::try_from(self.block_bytes).ok().filter(|&s| s > 0) else {
             return Ok(());
@@ -121,7 +122,7 @@ impl<'a> Blocks<'a> {
     }
 }
 
-/// Returns the length of the table of that many blocks.
+/// Returns the length in bytes of the table of `count` blocks.
 #[must_use]
 pub fn table_len_bytes(count: usize) -> usize {
     8 + 4 * count
@@ -140,7 +141,7 @@ pub fn table(block_bytes: u32, stored_lens: &[u32]) -> Vec<u8> {
     out
 }
 
-/// Returns the table of these blocks.
+/// Returns the table that precedes `blocks`.
 pub(crate) fn table_of(block_bytes: u32, blocks: &[Vec<u8>]) -> Vec<u8> {
     let len = |block: &Vec<u8>| u32::try_from(block.len()).expect("a block is a few MiB");
     table(block_bytes, &blocks.iter().map(len).collect::<Vec<_>>())

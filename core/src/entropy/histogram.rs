@@ -1,5 +1,5 @@
-//! Counts byte values, and computes how short a code for single symbols can be:
-//! its entropy, and the length of an optimal Huffman code.
+//! Counts byte values, and computes lower bounds for codes of single symbols:
+//! the entropy, and the length of an optimal Huffman code.
 
 use alloc::vec::Vec;
 
@@ -7,7 +7,8 @@ use alloc::vec::Vec;
 pub fn count(bytes: &[u8]) -> [u64; 256] {
     let mut counts = [0; 256];
     for part in bytes.chunks(MAX_COUNTED) {
-        // Four tables, so that runs of one value do not wait for each other.
+        // With four tables, increments in a run of one value do not depend on
+        // each other.
         let mut tables = [[0u32; 256]; 4];
         let (groups, rest) = part.as_chunks::<4>();
         for group in groups {
@@ -37,19 +38,19 @@ pub fn values(counts: &[u64]) -> usize {
     counts.iter().filter(|count| **count > 0).count()
 }
 
-/// The most bytes that a 32-bit counter can count.
+/// The number of bytes that a 32-bit counter can safely count.
 const MAX_COUNTED: usize = 1 << 31;
 
-/// Bits of symbols with these counts, at their entropy.
+/// Returns the entropy of symbols with these counts in bits.
 pub fn entropy_bits(counts: &[u64]) -> f64 {
     let total = counts.iter().sum::<u64>() as f64;
     let bits = |&count: &u64| count as f64 * log2(total / count as f64);
     counts.iter().filter(|count| **count > 0).map(bits).sum()
 }
 
-/// Returns the length of an optimal prefix code for symbols of these counts, in
-/// bits: the sum of all inner nodes of Huffman's tree, built with two sorted
-/// queues.
+/// Returns the length in bits of an optimal prefix code for symbols with these
+/// counts. It is the sum of all inner nodes of the Huffman tree, which is built
+/// with two sorted queues.
 pub fn huffman_bits(counts: &[u64]) -> u64 {
     let mut weights: Vec<u64> = counts.iter().copied().filter(|&count| count > 0).collect();
     if let [only] = weights[..] {
@@ -78,9 +79,9 @@ pub fn huffman_bits(counts: &[u64]) -> u64 {
     total
 }
 
-/// Returns the base-2 logarithm of `x >= 1`, to about 2^-40. It is computed by
-/// a series, since `core` has none and every platform has to make the same
-/// choice.
+/// Returns the base-2 logarithm of `x >= 1` with an error of about 2^-40. It is
+/// computed with a series, because `core` has no logarithm and every platform
+/// must make the same choices.
 fn log2(x: f64) -> f64 {
     let bits = x.to_bits();
     let exponent = (bits >> 52 & 0x7FF) as f64 - 1023.0;
@@ -95,7 +96,7 @@ fn log2(x: f64) -> f64 {
     exponent + 2.0 * z * sum * core::f64::consts::LOG2_E
 }
 
-/// 1, 1/3, 1/5 and so on.
+/// The series 1, 1/3, 1/5 and so on.
 const ODD_RECIPROCALS: [f64; 12] = {
     let mut terms = [1.0; 12];
     let mut k = 0;
@@ -131,7 +132,7 @@ mod tests {
         assert_eq!(huffman_bits(&[]), 0);
         assert_eq!(huffman_bits(&[9]), 9);
         assert_eq!(huffman_bits(&[5, 5]), 10);
-        // a b r c d of "abracadabra": 1, 3, 3, 3 and 3 bits.
+        // The codes of a b r c d in "abracadabra" have 1, 3, 3, 3 and 3 bits.
         assert_eq!(huffman_bits(&[5, 0, 2, 2, 1, 0, 1]), 23);
         assert_eq!(huffman_bits(&[16; 256]), 8 * 16 * 256);
         assert_eq!(huffman_bits(&[8, 4, 2, 1, 1]), 8 + 8 + 6 + 4 + 4);

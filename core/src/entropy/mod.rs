@@ -1,5 +1,5 @@
-//! Codes one plane into its payload and back. Nothing here knows the meaning of
-//! the plane or chooses a method.
+//! Entropy codecs, which code one plane into its payload and back. This module
+//! neither knows the meaning of a plane nor chooses a method.
 
 #[cfg(feature = "gauss")]
 pub mod ans;

@@ -1,5 +1,5 @@
-//! Frame `Z4AIMF01` (docs/formats/z4ai-frames.md 12): byte planes of one
-//! chunk of the input after another.
+//! Frame `Z4AIMF01` (docs/formats/z4ai-frames.md 12): the input is divided into
+//! chunks, and every chunk is stored as byte planes.
 
 use alloc::borrow::Cow;
 use alloc::vec;
@@ -16,7 +16,7 @@ use crate::{Error, Result, Rule};
 
 pub(super) const MAGIC: &[u8] = b"Z4AIMF01";
 
-/// A frame whose fields are consistent.
+/// A parsed frame whose fields are consistent.
 #[derive(Debug, Clone)]
 pub struct Frame<'a> {
     chunks: Vec<Chunk<'a>>,
@@ -27,7 +27,7 @@ pub struct Frame<'a> {
 struct Chunk<'a> {
     planes: Vec<Stream<'a>>,
     tail: &'a [u8],
-    /// The length that it decodes to, which its planes can hold.
+    /// The decoded length of the chunk, which its planes can justify.
     len_bytes: u64,
 }
 
@@ -117,8 +117,8 @@ impl<'a> FrameFamily<'a> for Frame<'a> {
     }
 }
 
-/// Returns the frame of `tensor`, whose elements are `width` bytes each, in
-/// chunks of about `chunk_bytes`. Planes are tried in all `codings`.
+/// Encodes `tensor`, whose elements are `width` bytes each, in chunks of about
+/// `chunk_bytes` bytes. Each plane gets the smallest result among `codings`.
 ///
 /// # Panics
 /// If `width` is zero, a plane of a chunk reaches 2^32 bytes, or there would
@@ -142,7 +142,7 @@ pub fn encode<E: PackEngine>(
         let count = chunk.len() / item_bytes;
         let (body, tail) = chunk.split_at(count * item_bytes);
         let mut out = field(count).to_vec();
-        // A tail is shorter than an element.
+        // The tail is shorter than an element, so its length fits in one byte.
         out.push(tail.len().to_le_bytes()[0]);
         out.extend_from_slice(tail);
         for plane in 0..item_bytes {

@@ -1,4 +1,4 @@
-//! `Z4DL`: a buffer as its difference from another one of the same length
+//! `Z4DL`: a buffer stored as its XOR with a reference of the same length
 //! (docs/formats/z4ai-containers.md 3).
 
 use alloc::format;
@@ -14,7 +14,7 @@ use crate::engine::{Engine, PackEngine};
 use crate::transform::xor;
 use crate::{Error, Result, Rule, TensorRef};
 
-/// First bytes.
+/// The first bytes of a delta.
 pub const MAGIC: [u8; 4] = *b"Z4DL";
 const VERSION: u8 = 2;
 
@@ -27,7 +27,7 @@ pub struct Delta<'a> {
 }
 
 impl<'a> Delta<'a> {
-    /// Reads the head. Flags and the reserved field are ignored, as z4ai does.
+    /// Parses the head. Like z4ai, it ignores the flags and the reserved field.
     pub fn parse(blob: &'a [u8]) -> Result<Self> {
         let mut cursor = Cursor::new(blob);
         cursor.expect_magic(&MAGIC, Rule::DeltaMagic, "Z4DL delta")?;
@@ -43,14 +43,15 @@ impl<'a> Delta<'a> {
         })
     }
 
-    /// Returns the length of the reference and of the result.
+    /// Returns the length in bytes of the reference and of the result, which
+    /// are equal.
     #[must_use]
     pub fn len_bytes(&self) -> u64 {
         self.reference_len_bytes
     }
 
-    /// Checks everything that can be checked without decoding: after this the
-    /// input has justified the length of the result.
+    /// Checks everything that can be checked without decoding. Afterwards it is
+    /// safe to allocate [`Delta::len_bytes`] bytes for the result.
     pub fn check(&self) -> Result<()> {
         self.frame().map(|_| ())
     }
@@ -61,8 +62,11 @@ impl<'a> Delta<'a> {
             .map_err(|error| error.within(HEAD_BYTES))
     }
 
-    /// Returns the buffer, from the reference it was made against; any other
-    /// one is refused.
+    /// Restores the buffer from the reference that the delta was made against.
+    ///
+    /// # Errors
+    /// The delta is damaged, or `reference` is not that reference, which its
+    /// length and digest show.
     pub fn decode<E: Engine>(&self, engine: &E, reference: &[u8]) -> Result<Vec<u8>> {
         let wrong = |detail| Error::malformed(Rule::DeltaReference, detail);
         if reference.len() as u64 != self.reference_len_bytes {
@@ -87,7 +91,7 @@ impl<'a> Delta<'a> {
 
 const HEAD_BYTES: u64 = 32;
 
-/// Encodes `current` as its difference from `reference`.
+/// Encodes `current` as a delta against `reference`.
 pub fn encode<E: PackEngine>(
     engine: &E,
     current: TensorRef,
@@ -107,7 +111,8 @@ pub fn encode<E: PackEngine>(
         sink(reference);
         Ok::<_, Error>(())
     })?;
-    // A `Z4DL` holds frames of z4ai alone; differences are no lattice either.
+    // Other readers expect z4ai's own frames in a `Z4DL`, and the XOR of two
+    // buffers is no lattice.
     let options = options.extended(false);
     out.extend_from_slice(&select::encode(
         engine,
@@ -117,8 +122,8 @@ pub fn encode<E: PackEngine>(
     Ok(out)
 }
 
-/// Returns the bytes before the inner frame, for the reference that `feed` passes
-/// to its argument piece by piece.
+/// Returns the bytes that precede the inner frame. `feed` calls its argument
+/// with the consecutive blocks of the reference.
 ///
 /// # Errors
 /// The errors of `feed`, such as a failed read.
@@ -136,8 +141,8 @@ pub fn head<E>(feed: impl FnOnce(&mut dyn FnMut(&[u8])) -> Result<(), E>) -> Res
     Ok(out)
 }
 
-/// Returns BLAKE2b with an output of 16 bytes, which is not a truncation of a
-/// longer one.
+/// Returns the BLAKE2b digest with an output length of 16 bytes, which is not a
+/// prefix of a longer digest.
 fn digest(reference: &[u8]) -> [u8; 16] {
     Blake2b::<U16>::digest(reference).into()
 }

@@ -1,5 +1,5 @@
-//! The two editions of our containers (docs/formats/extensions.md 1): the one
-//! that z4ai reads as well, and the one with extension frames.
+//! The two editions of zstn containers (docs/formats/extensions.md 1): one that
+//! z4ai also reads, and one with extension frames.
 
 use alloc::format;
 
@@ -9,19 +9,21 @@ use super::{Families, Family};
 use crate::bytes::Cursor;
 use crate::{Error, Result, Rule};
 
-/// What the frames of a container may be. Its version says which edition it is;
-/// the numbers are those of the format.
+/// The set of frame families that a container may use. The version field of the
+/// container identifies its edition. The discriminants match the format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 pub enum Edition {
-    /// Frames that every reader knows, z4ai among them.
+    /// Plain containers use only the frame families that every reader supports,
+    /// including z4ai.
     #[default]
     Plain,
-    /// Extension frames as well, which only zstn knows.
+    /// Extended containers may also use extension frames, which only zstn
+    /// supports.
     Extended,
 }
 
 impl Edition {
-    /// Returns the edition that a file needs because of this frame.
+    /// Returns the edition that a container needs in order to hold this frame.
     #[must_use]
     pub fn of_frame(frame: &[u8]) -> Self {
         match Family::recognise(frame) {
@@ -40,9 +42,10 @@ impl Edition {
         }
     }
 
-    /// Reads the version of a file of the kind `what`, whose editions have the
-    /// numbers `versions`; any other number breaks `rule`, and so does that of an
-    /// edition that this build leaves out.
+    /// Reads the version of a file of type `what`. `versions` are the version
+    /// numbers of the plain and of the extended edition. Any other number is a
+    /// violation of `rule`; so is the number of the extended edition in a build
+    /// without extensions.
     pub(crate) fn read(
         cursor: &mut Cursor,
         versions: [u8; 2],

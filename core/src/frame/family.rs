@@ -1,5 +1,5 @@
-//! The registry of frame families: a new one is a module with a
-//! [`FrameFamily`], and a line at the end of this file.
+//! The registry of frame families. To add one, implement [`FrameFamily`] in a
+//! module and list it at the end of this file.
 
 use alloc::format;
 use alloc::string::String;
@@ -7,42 +7,44 @@ use alloc::vec::Vec;
 
 use super::info::FrameInfo;
 use super::numpy::NumPy;
-use super::{auto, chunked, lattice, palette, sparse, turbo, z4ai};
+use super::{chunked, lattice, palette, sparse, turbo, z4ai, zara};
 use crate::bytes;
 use crate::engine::Engine;
 use crate::{Error, Result, Rule};
 
-/// A frame of one family: what it takes to read one.
+/// The decoder of one frame family.
 pub trait FrameFamily<'a>: Sized {
-    /// The streams that are decoded before the output buffer is made, so that
-    /// a frame that does not decode allocates nothing for its content.
+    /// The streams that are decoded before the output buffer is allocated, so
+    /// that a frame with a damaged stream never causes that allocation.
     type Streams;
 
-    /// Reads the frame at the start of `bytes`, checking everything that can
-    /// be checked without decoding; anything may follow it. Offsets in errors
-    /// count from the start.
+    /// Parses the frame at the start of `bytes` and checks everything that can
+    /// be checked without decoding. Other data may follow the frame. Offsets in
+    /// errors count from the start of `bytes`.
     fn parse(bytes: &'a [u8]) -> Result<Self>;
 
-    /// Returns what every frame states.
+    /// Returns the fields that every family has: NumPy description, tail,
+    /// stored length and decoded length.
     fn info(&self) -> &FrameInfo<'a>;
 
     /// Decodes the streams that [`FrameFamily::join`] needs.
     fn streams<E: Engine>(&self, engine: &E) -> Result<Self::Streams>;
 
-    /// Fills `body`, the content without its tail.
+    /// Fills `body`, which is the content without its tail.
     fn join<E: Engine>(&self, engine: &E, streams: Self::Streams, body: &mut [u8]) -> Result<()>;
 
     /// Decodes into `out`.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidInput`](crate::ErrorKind) if `out` is not as long as
-    /// the content; damage that shows only now.
+    /// [`ErrorKind::InvalidInput`](crate::ErrorKind) if the length of `out`
+    /// differs from the decoded length, and errors for damage that `parse`
+    /// could not detect.
     fn decode<E: Engine>(&self, engine: &E, out: &mut [u8]) -> Result<()> {
         let body = self.info().start(out)?;
         self.join(engine, self.streams(engine)?, body)
     }
 
-    /// Decodes into a buffer of its own.
+    /// Decodes into a new buffer.
     fn decompress<E: Engine>(&self, engine: &E) -> Result<Vec<u8>> {
         let streams = self.streams(engine)?;
         let mut out = bytes::buffer(self.info().decoded_len_bytes())?;
@@ -63,16 +65,17 @@ macro_rules! families {
         pub enum Family { $( $(#[$doc])* $family, )* }
 
         impl Family {
-            /// All of them.
+            /// Every family. [`Family::recognise`] tries their magics in this
+            /// order.
             pub const ALL: &[Self] = &[ $( Self::$family, )* ];
 
-            /// Returns the first bytes of a frame.
+            /// Returns the magic, the first bytes of a frame.
             #[must_use]
             pub fn magic(self) -> &'static [u8] {
                 match self { $( Self::$family => $module::MAGIC, )* }
             }
 
-            /// Returns the magic and a word for people.
+            /// Returns the magic and a descriptive word, for messages.
             #[must_use]
             pub fn name(self) -> &'static str {
                 match self { $( Self::$family => $name, )* }
@@ -94,7 +97,8 @@ macro_rules! families {
                 }
             }
 
-            /// Returns what every frame states.
+            /// Returns the fields that every family has: NumPy description,
+            /// tail, stored length and decoded length.
             #[must_use]
             pub fn info(&self) -> &FrameInfo<'a> {
                 match self { $( $(#[cfg(feature = $feature)])? Self::$family(frame) => frame.info(), )* }
@@ -103,8 +107,9 @@ macro_rules! families {
             /// Decodes into `out`.
             ///
             /// # Errors
-            /// [`ErrorKind::InvalidInput`](crate::ErrorKind) if `out` is not as
-            /// long as the content; damage that shows only now.
+            /// [`ErrorKind::InvalidInput`](crate::ErrorKind) if the length of
+            /// `out` differs from the decoded length, and errors for damage
+            /// that `parse` could not detect.
             pub fn decode<E: Engine>(&self, engine: &E, out: &mut [u8]) -> Result<()> {
                 let body = self.info().start(out)?;
                 match self {
@@ -113,7 +118,7 @@ macro_rules! families {
                 }
             }
 
-            /// Decodes into a buffer of its own.
+            /// Decodes into a new buffer.
             pub fn decompress<E: Engine>(&self, engine: &E) -> Result<Vec<u8>> {
                 match self { $( $(#[cfg(feature = $feature)])? Self::$family(frame) => frame.decompress(engine), )* }
             }
@@ -126,17 +131,17 @@ macro_rules! families {
 pub struct Families(u32);
 
 impl Families {
-    /// Those that z4ai reads inside a container
+    /// The families that z4ai reads inside a container
     /// (docs/formats/z4ai-containers.md 0).
     pub const CONTAINER: Self = Self::NONE
         .with(Family::Z4ai)
         .with(Family::Sparse)
         .with(Family::Palette);
 
-    /// Those that z4ai reads in a file by itself.
+    /// The families that z4ai reads as a file of their own.
     pub const STANDALONE: Self = Self::CONTAINER.with(Family::Auto);
 
-    /// Those of a container that allows extensions, which z4ai does not read.
+    /// The families of a container with extensions, which z4ai does not read.
     pub const EXTENDED: Self = Self::CONTAINER.with(Family::Lattice);
 
     const NONE: Self = Self(0);
@@ -147,7 +152,8 @@ impl Families {
         Self(self.0 | 1 << family as u32)
     }
 
-    /// Returns the set without `family`. `Z4AI` is written in any case.
+    /// Returns the set without `family`. Encoders use `Z4AI` even if it is not in
+    /// the set.
     #[must_use]
     pub const fn without(self, family: Family) -> Self {
         Self(self.0 & !(1 << family as u32))
@@ -176,8 +182,8 @@ impl Family {
 }
 
 impl<'a> Frame<'a> {
-    /// Reads the frame at the start of `bytes`, checking everything that can
-    /// be checked without decoding; anything may follow it.
+    /// Parses the frame at the start of `bytes` and checks everything that can
+    /// be checked without decoding. Other data may follow the frame.
     pub fn parse(bytes: &'a [u8]) -> Result<Self> {
         if let Some(family) = Family::recognise(bytes) {
             return Self::parse_as(family, bytes);
@@ -199,20 +205,20 @@ impl<'a> Frame<'a> {
         self.info().numpy()
     }
 
-    /// Returns the length of the frame.
+    /// Returns the length of the frame in bytes.
     #[must_use]
     pub fn stored_len(&self) -> usize {
         self.info().stored_len()
     }
 
-    /// Returns the length that it decodes to.
+    /// Returns the length of the decoded content in bytes.
     #[must_use]
     pub fn decoded_len_bytes(&self) -> u64 {
         self.info().decoded_len_bytes()
     }
 }
 
-/// Formats `bytes` for a message: as text if they are text, otherwise in hex.
+/// Formats `bytes` for a message: as quoted text if possible, otherwise in hex.
 pub(crate) fn printable(bytes: &[u8]) -> String {
     match core::str::from_utf8(bytes) {
         Ok(text) if !text.is_empty() && text.chars().all(|c| !c.is_control()) => {
@@ -230,21 +236,21 @@ pub(crate) fn printable(bytes: &[u8]) -> String {
     }
 }
 
-// A family whose magic begins with that of another comes before it.
+// If one magic is a prefix of another, the longer one must come first.
 families! {
-    /// `Z4AIMF01`, chunk by chunk.
+    /// `Z4AIMF01`: byte planes, stored chunk by chunk.
     Chunked: chunked, "Z4AIMF01 (chunked)" if "standalone-frames";
-    /// `Z4AI`, the general frame.
+    /// `Z4AI`: the general frame.
     Z4ai: z4ai, "Z4AI";
-    /// `ZSP1`, mostly zeros.
+    /// `ZSP1`: a buffer of mostly zeros.
     Sparse: sparse, "ZSP1 (sparse)";
-    /// `ZPL1`, few distinct values.
+    /// `ZPL1`: a buffer with few distinct values.
     Palette: palette, "ZPL1 (palette)";
-    /// `ZARA`, z4ai's higher efforts.
-    Auto: auto, "ZARA (auto)" if "standalone-frames";
-    /// `ZRT1`, only inside `ZSP1`.
+    /// `ZARA`: z4ai's format for its higher efforts.
+    Auto: zara, "ZARA (auto)" if "standalone-frames";
+    /// `ZRT1`: the values inside a `ZSP1` frame.
     Turbo: turbo, "ZRT1 (turbo)";
-    /// `ZXQ1`, a grid of values times scales; only where a file allows
-    /// extensions.
+    /// `ZXQ1`: values of a small grid times scales. Only files with extensions
+    /// may contain it.
     Lattice: lattice, "ZXQ1 (lattice)" if "extensions";
 }

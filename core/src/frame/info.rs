@@ -1,9 +1,9 @@
-//! What every frame states about itself and its content.
+//! The fields that every frame family has.
 
 use super::numpy::{Extras, NumPy};
 use crate::{Error, Result, Rule};
 
-/// What every frame states about itself and its content.
+/// The fields that every frame family has.
 #[derive(Debug, Clone)]
 pub struct FrameInfo<'a> {
     numpy: Option<NumPy<'a>>,
@@ -13,8 +13,8 @@ pub struct FrameInfo<'a> {
 }
 
 impl<'a> FrameInfo<'a> {
-    /// Describes a frame of `stored_len` bytes whose body, the content without
-    /// its tail, has `body_len_bytes`.
+    /// Describes a frame of `stored_len` bytes whose body, which is the content
+    /// without its tail, has `body_len_bytes` bytes.
     pub(super) fn new(extras: Extras<'a>, stored_len: usize, body_len_bytes: u64) -> Result<Self> {
         let Extras { numpy, tail } = extras;
         Ok(Self {
@@ -25,11 +25,12 @@ impl<'a> FrameInfo<'a> {
         })
     }
 
-    /// Writes the tail to the end of `out`, and returns the rest of it.
+    /// Copies the tail to the end of `out` and returns the bytes before it,
+    /// which the caller fills.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidInput`](crate::ErrorKind) if `out` is not as long as
-    /// the content.
+    /// [`ErrorKind::InvalidInput`](crate::ErrorKind) if the length of `out`
+    /// differs from the decoded length.
     pub(super) fn start<'o>(&self, out: &'o mut [u8]) -> Result<&'o mut [u8]> {
         if out.len() as u64 != self.decoded_len_bytes {
             return Err(Error::invalid_input(
@@ -53,25 +54,25 @@ impl<'a> FrameInfo<'a> {
         self.tail
     }
 
-    /// Returns the length of the frame.
+    /// Returns the length of the frame in bytes.
     #[must_use]
     pub fn stored_len(&self) -> usize {
         self.stored_len
     }
 
-    /// Returns the length that it decodes to.
+    /// Returns the length of the decoded content in bytes.
     #[must_use]
     pub fn decoded_len_bytes(&self) -> u64 {
         self.decoded_len_bytes
     }
 }
 
-/// Returns the length of that many elements.
+/// Returns the length of `elements` elements in bytes.
 pub(super) fn body_len(elements: u64, item_bytes: u64) -> Result<u64> {
     decoded_len(elements, item_bytes, &[])
 }
 
-/// Returns the length of that many elements and the tail after them.
+/// Returns the length of `elements` elements followed by `tail`, in bytes.
 pub(crate) fn decoded_len(elements: u64, item_bytes: u64, tail: &[u8]) -> Result<u64> {
     elements
         .checked_mul(item_bytes)

@@ -1,8 +1,8 @@
-//! One buffer to a self-describing frame and back
+//! Self-describing frames: each holds one compressed buffer
 //! (docs/formats/z4ai-frames.md 2).
 //!
-//! Decoders are driven by the bytes alone. What an encoder prefers is decided
-//! in [`select`], which no decoder sees.
+//! The bytes of a frame fully determine how it is decoded. [`select`] decides
+//! how a buffer is encoded; no decoder depends on it.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -10,8 +10,6 @@ use alloc::vec::Vec;
 use crate::engine::Engine;
 use crate::{Error, Result, Rule};
 
-#[doc(hidden)]
-pub mod auto;
 #[doc(hidden)]
 pub mod chunked;
 pub mod delta;
@@ -35,6 +33,8 @@ mod stream;
 pub mod turbo;
 #[doc(hidden)]
 pub mod z4ai;
+#[doc(hidden)]
+pub mod zara;
 
 pub use edition::Edition;
 #[doc(hidden)]
@@ -46,7 +46,11 @@ pub(crate) use info::decoded_len;
 pub use numpy::{NumPy, describe};
 pub use stored::Stored;
 
-/// Decodes a frame that fills `bytes`, to at most `limit_bytes` bytes.
+/// Decodes `bytes`, which must be exactly one frame.
+///
+/// # Errors
+/// [`ErrorKind::Limit`](crate::ErrorKind) if the frame decodes to more than
+/// `limit_bytes` bytes, and errors for a malformed frame.
 pub fn decompress<E: Engine>(engine: &E, bytes: &[u8], limit_bytes: u64) -> Result<Vec<u8>> {
     let frame = Frame::parse(bytes)?;
     if frame.stored_len() != bytes.len() {

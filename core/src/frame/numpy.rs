@@ -1,6 +1,6 @@
-//! The description of a NumPy array in a frame made from one
+//! The optional description of a NumPy array in a frame
 //! (docs/formats/z4ai-frames.md 3.5 and 14.2), which decoding ignores, and the
-//! tail that follows it in every head.
+//! tail that is stored after it in the head.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -9,41 +9,41 @@ use super::{Family, Frame};
 use crate::bytes::Cursor;
 use crate::{Error, Result, Rule};
 
-/// Flag bit of every family: the metadata are valid.
+/// The flag bit, in every family, that marks the array description as valid.
 const FLAG: u8 = 1;
 
-/// NumPy's description of the array. Decoding returns the bytes unchanged.
+/// NumPy's description of the array. It does not affect the decoded bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NumPy<'a> {
-    /// NumPy's `dtype.str`.
+    /// The data type in the syntax of NumPy's `dtype.str`.
     pub dtype: &'a str,
     /// Shape, outermost dimension first.
     pub shape: Vec<u64>,
 }
 
 impl<'a> NumPy<'a> {
-    /// Returns the description if `flags` call it valid.
+    /// Returns the description if `flags` marks it as valid.
     fn flagged(flags: u8, dtype: &'a str, shape: Vec<u64>) -> Option<Self> {
         (flags & FLAG != 0).then_some(Self { dtype, shape })
     }
 }
 
-/// The parts of a head other than the geometry: NumPy's description, and the
-/// bytes after the last whole element.
+/// The fields of a head other than the geometry: NumPy's description, and the
+/// tail, which is the bytes after the last whole element.
 pub(super) struct Extras<'a> {
     pub numpy: Option<NumPy<'a>>,
     pub tail: &'a [u8],
 }
 
 impl<'a> Extras<'a> {
-    /// Those of a frame whose head has neither.
+    /// The extras of a frame without description and tail.
     pub const NONE: Self = Self {
         numpy: None,
         tail: &[],
     };
 
-    /// Parses them as sparse and palette frames store them: after all their
-    /// lengths (9.1, 10).
+    /// Parses the layout of sparse and palette frames, where all lengths
+    /// precede the values (9.1, 10).
     pub fn after_their_lengths(cursor: &mut Cursor<'a>, flags: u8) -> Result<Self> {
         let tail_len = cursor.u32("tail length")?;
         let dtype_len = cursor.u8("NumPy dtype length")?;
@@ -56,8 +56,8 @@ impl<'a> Extras<'a> {
         })
     }
 
-    /// Parses them as `Z4AI` and auto frames store them: each after its length;
-    /// the dtype has been read (3.1, 11.1).
+    /// Parses the layout of `Z4AI` and `ZARA` frames, where each value follows
+    /// its own length. The caller has already read the dtype (3.1, 11.1).
     pub fn after_dtype(cursor: &mut Cursor<'a>, flags: u8, dtype: &'a str) -> Result<Self> {
         let dimensions = cursor.u8("dimension count")?;
         let shape = shape(cursor, dimensions)?;
@@ -69,19 +69,19 @@ impl<'a> Extras<'a> {
     }
 }
 
-/// Reads NumPy's dtype, which follows its length.
+/// Reads the length of NumPy's dtype, then the dtype.
 pub(super) fn dtype<'a>(cursor: &mut Cursor<'a>) -> Result<&'a str> {
     let len = cursor.u8("NumPy dtype length")?;
     ascii(cursor, len, "NumPy dtype")
 }
 
-/// Reads the name of a float format, which follows its length.
+/// Reads the length of the float format's name, then the name.
 pub(super) fn float_format<'a>(cursor: &mut Cursor<'a>) -> Result<&'a str> {
     let len = cursor.u8("float format length")?;
     ascii(cursor, len, "float format")
 }
 
-/// Returns a string of a frame, which is ASCII (13 rule 4).
+/// Reads a string of `len` bytes, which must be ASCII (13 rule 4).
 fn ascii<'a>(cursor: &mut Cursor<'a>, len: u8, what: &str) -> Result<&'a str> {
     let at = cursor.position() as u64;
     let bytes = cursor.take(len.into(), what)?;
@@ -93,15 +93,14 @@ fn ascii<'a>(cursor: &mut Cursor<'a>, len: u8, what: &str) -> Result<&'a str> {
     }
 }
 
-/// Returns `frame`, which has no description of an array, with one: NumPy's
-/// `dtype.str` and the shape, outermost dimension first. Only the families of
-/// single files ([`Families::STANDALONE`](super::Families::STANDALONE)) have a
-/// place for it.
-#[inline] // compiled where it is used: few programs make frames of arrays
+/// Returns a copy of `frame` with the description `array` added. The frame must
+/// not have one yet. Only the families of standalone files
+/// ([`Families::STANDALONE`](super::Families::STANDALONE)) have fields for it.
+#[inline] // instantiated only in programs that call it, which are few
 pub fn describe(frame: &[u8], array: &NumPy) -> Result<Vec<u8>> {
     let refuse = |detail: &str| Error::invalid_input(format!("the frame {detail}"));
     let parsed = Frame::parse(frame)?;
-    // Where the flags are, and the lengths of dtype and shape.
+    // Offsets of the flags, of the dtype length and of the dimension count.
     let (flags_at, dtype_at, dimensions_at) = match Family::recognise(frame) {
         Some(Family::Z4ai) => (5, 9, 11 + usize::from(frame[10])),
         Some(Family::Auto) => {
@@ -147,7 +146,7 @@ pub fn describe(frame: &[u8], array: &NumPy) -> Result<Vec<u8>> {
     Ok(out)
 }
 
-/// Returns the dimensions of an array.
+/// Reads the length of each dimension.
 fn shape(cursor: &mut Cursor, dimensions: u8) -> Result<Vec<u64>> {
     (0..dimensions).map(|_| cursor.u64("shape")).collect()
 }
@@ -172,7 +171,7 @@ mod tests {
         assert_eq!(parsed.numpy(), Some(&array));
         assert_eq!(parsed.decoded_len_bytes(), 1);
         assert_eq!(parsed.stored_len(), described.len());
-        // Once only.
+        // A second description is refused.
         assert!(describe(&described, &array).is_err());
     }
 }

@@ -1,4 +1,5 @@
-//! Frame `ZPL1` (docs/formats/z4ai-frames.md 10): few distinct values.
+//! Frame `ZPL1` (docs/formats/z4ai-frames.md 10), for buffers with few distinct
+//! values.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -16,7 +17,7 @@ use crate::{Error, Result, Rule};
 pub(super) const MAGIC: &[u8] = b"ZPL1";
 const VERSION: u8 = 1;
 
-/// A frame whose fields are consistent.
+/// A parsed frame whose fields are consistent.
 #[derive(Debug, Clone)]
 pub struct Frame<'a> {
     width: u8,
@@ -29,7 +30,7 @@ pub struct Frame<'a> {
 }
 
 impl<'a> FrameFamily<'a> for Frame<'a> {
-    /// The codebook and the index.
+    /// The decoded codebook and the decoded index.
     type Streams = [Vec<u8>; 2];
 
     fn parse(bytes: &'a [u8]) -> Result<Self> {
@@ -111,7 +112,7 @@ impl<'a> FrameFamily<'a> for Frame<'a> {
 }
 
 impl Frame<'_> {
-    /// Returns the bytes of one element.
+    /// Returns the size of one element in bytes.
     #[must_use]
     pub fn width(&self) -> u8 {
         self.width
@@ -124,7 +125,7 @@ impl Frame<'_> {
     }
 }
 
-/// A tensor split into codebook and index.
+/// A tensor split into a codebook and an index.
 #[derive(Debug, Clone)]
 pub struct Split<'a> {
     item_bytes: u8,
@@ -135,8 +136,8 @@ pub struct Split<'a> {
 }
 
 impl<'a> Split<'a> {
-    /// Splits a tensor of elements of `width` bytes; `None` if there are more
-    /// than `most_values` distinct ones.
+    /// Splits a tensor whose elements are `width` bytes each. Returns `None` if
+    /// there are more than `most_values` distinct elements.
     ///
     /// # Panics
     /// If `width` is not 2, 4 or 8.
@@ -163,14 +164,15 @@ impl<'a> Split<'a> {
         self.values.len()
     }
 
-    /// Returns the index, in [`palette::index_bytes`] bytes for each element.
+    /// Returns the index, which has [`palette::index_bytes`] bytes per element.
     #[must_use]
     pub fn index(&self) -> &[u8] {
         &self.index
     }
 
-    /// Returns the frame, or `None` if its codebook is too long for one.
-    /// Codebook and index are tried in all `codings`.
+    /// Encodes the frame, taking the smallest result among `codings` for the
+    /// codebook and for the index. Returns `None` if the coded codebook reaches
+    /// 4 GiB.
     #[must_use]
     pub fn encode<E: PackEngine>(&self, engine: &E, codings: &[ZstdCoding]) -> Option<Vec<u8>> {
         let index_bytes = palette::index_bytes(self.values.len());
@@ -178,7 +180,8 @@ impl<'a> Split<'a> {
         out.extend_from_slice(&[VERSION, self.item_bytes, 0, index_bytes.to_le_bytes()[0]]);
         out.extend_from_slice(&(self.elements as u64).to_le_bytes());
         out.extend_from_slice(&(self.values.len() as u64).to_le_bytes()[..4]);
-        // A tail is shorter than an element.
+        // The tail is shorter than an element, so its length fits in four
+        // bytes.
         out.extend_from_slice(&(self.tail.len() as u64).to_le_bytes()[..4]);
         out.extend_from_slice(&[0, 0]);
         out.extend_from_slice(self.tail);
@@ -191,7 +194,7 @@ impl<'a> Split<'a> {
             .flat_map(|value| value.to_le_bytes().into_iter().take(self.item_bytes.into()))
             .collect();
         let codebook = stream::zstd_smallest(engine, &codebook, codings);
-        // Only a codebook of gigabytes does not fit its field.
+        // Only a codebook of gigabytes overflows its 32-bit length field.
         out.extend_from_slice(&u32::try_from(codebook.len()).ok()?.to_le_bytes());
         out.extend_from_slice(&codebook);
         out.extend_from_slice(&stream::zstd_smallest(engine, &self.index, codings));
@@ -199,8 +202,8 @@ impl<'a> Split<'a> {
     }
 }
 
-/// Splits a tensor by [`Split::new`] and encodes it by [`Split::encode`];
-/// `None` if either returns `None`.
+/// Splits a tensor with [`Split::new`] and encodes it with [`Split::encode`].
+/// Returns `None` if either does.
 ///
 /// # Panics
 /// If `width` is not 2, 4 or 8.

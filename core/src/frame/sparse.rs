@@ -1,4 +1,4 @@
-//! Frame `ZSP1` (docs/formats/z4ai-frames.md 9.1): mostly zeros.
+//! Frame `ZSP1` (docs/formats/z4ai-frames.md 9.1), for buffers of mostly zeros.
 
 use alloc::borrow::Cow;
 use alloc::format;
@@ -17,7 +17,7 @@ use crate::{Error, Result, Rule};
 pub(super) const MAGIC: &[u8] = b"ZSP1";
 const VERSION: u8 = 1;
 
-/// A frame whose fields are consistent.
+/// A parsed frame whose fields are consistent.
 #[derive(Debug, Clone)]
 pub struct Frame<'a> {
     width: u8,
@@ -29,7 +29,7 @@ pub struct Frame<'a> {
 }
 
 impl<'a> FrameFamily<'a> for Frame<'a> {
-    /// The bitmap and the values.
+    /// The decoded bitmap and the decoded values.
     type Streams = (Vec<u8>, Vec<u8>);
 
     fn parse(bytes: &'a [u8]) -> Result<Self> {
@@ -115,7 +115,7 @@ impl<'a> FrameFamily<'a> for Frame<'a> {
 }
 
 impl Frame<'_> {
-    /// Returns the bytes of one element.
+    /// Returns the size of one element in bytes.
     #[must_use]
     pub fn width(&self) -> u8 {
         self.width
@@ -138,8 +138,9 @@ fn values(bytes: &[u8], nonzero: u64, width: u8) -> Result<turbo::Frame<'_>> {
     Ok(frame)
 }
 
-/// Returns the frame of `tensor`, whose elements are `width` bytes each. Bitmap
-/// and values are tried in all `codings`, the values cut as `transform` says.
+/// Encodes `tensor`, whose elements are `width` bytes each. The values are
+/// split into streams by `transform`; the bitmap and each stream get the
+/// smallest result among `codings`.
 ///
 /// # Panics
 /// If `width` is not 1, 2, 4 or 8.
@@ -154,7 +155,7 @@ pub fn encode<E: PackEngine>(
     encode_streams(engine, tensor, width, transform, [codings, codings])
 }
 
-/// Returns the same frame with codings of their own for the bitmap and for the
+/// Encodes like [`encode`], with separate codings for the bitmap and for the
 /// values.
 ///
 /// # Panics
@@ -179,7 +180,7 @@ pub fn encode_streams<E: PackEngine>(
     out.extend_from_slice(&[VERSION, width, 0, 0]);
     out.extend_from_slice(&(count as u64).to_le_bytes());
     out.extend_from_slice(&((values.len() / item_bytes) as u64).to_le_bytes());
-    // A tail is shorter than an element.
+    // The tail is shorter than an element, so its length fits in four bytes.
     out.extend_from_slice(&(tail.len() as u64).to_le_bytes()[..4]);
     out.extend_from_slice(&[0, 0]);
     out.extend_from_slice(tail);

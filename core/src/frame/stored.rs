@@ -1,4 +1,4 @@
-//! A frame as a container holds it.
+//! Frames inside containers.
 
 use alloc::format;
 
@@ -6,17 +6,22 @@ use super::{Edition, Family, Frame};
 use crate::engine::Engine;
 use crate::{Error, Result, Rule};
 
-/// A frame as a container holds it, checked to decode to `len_bytes` bytes.
+/// A frame inside a container that has been checked to decode to the expected
+/// number of bytes.
 ///
-/// Bytes after the frame proper are allowed
+/// Bytes after the end of the frame are allowed
 /// (docs/formats/z4ai-containers.md 2.6).
 #[derive(Debug, Clone)]
 pub struct Stored<'a>(Frame<'a>);
 
 impl<'a> Stored<'a> {
-    /// Reads and checks everything that can be checked without decoding.
-    /// After this the input has justified an output of `len_bytes`. A frame of a
-    /// family that containers of this `edition` do not have is refused.
+    /// Parses the frame and checks everything that can be checked without
+    /// decoding. Afterwards it is safe to allocate an output of `len_bytes`
+    /// bytes.
+    ///
+    /// # Errors
+    /// The frame is malformed, decodes to another length than `len_bytes`, or
+    /// belongs to a family that containers of this `edition` do not allow.
     pub fn parse(bytes: &'a [u8], len_bytes: u64, edition: Edition) -> Result<Self> {
         if let Some(family) = Family::recognise(bytes)
             && !edition.families().contains(family)
@@ -44,7 +49,7 @@ impl<'a> Stored<'a> {
         &self.0
     }
 
-    /// Decodes into `out`, which must have the length given to
+    /// Decodes into `out`, which must be as long as the `len_bytes` given to
     /// [`Stored::parse`].
     pub fn decode<E: Engine>(&self, engine: &E, out: &mut [u8]) -> Result<()> {
         self.0.decode(engine, out)

@@ -1,6 +1,6 @@
-//! A stream that is stored or one zstd frame: the two methods of turbo and
-//! chunked frames, which `ZARA` has as well (docs/formats/z4ai-frames.md 9.2,
-//! 11.3, 12).
+//! A stream that is either stored or one zstd frame. Turbo and chunked frames
+//! have only these two methods; `ZARA` frames have them among others
+//! (docs/formats/z4ai-frames.md 9.2, 11.3, 12).
 
 use alloc::borrow::Cow;
 use alloc::format;
@@ -14,9 +14,10 @@ use crate::{Error, Result, Rule};
 pub(super) const STORE: u8 = 0;
 pub(super) const ZSTD: u8 = 1;
 
-/// A record of turbo and `ZARA` frames, whose method has not been checked yet.
+/// A stream record of a turbo or `ZARA` frame. Its method has not been checked
+/// yet.
 pub(super) struct Record<'a> {
-    /// Its offset.
+    /// Offset of the record.
     pub at: u64,
     pub method: u8,
     pub len_bytes: u64,
@@ -40,14 +41,14 @@ impl<'a> Record<'a> {
         })
     }
 
-    /// Returns the error for a method that the family does not have.
+    /// Returns the error for a method that the frame family does not define.
     pub fn unknown_method(&self) -> Error {
         let detail = format!("stream method {} does not exist here", self.method);
         Error::malformed(Rule::FrameMethod, detail).at(self.at)
     }
 }
 
-/// A stream whose payload can decode to the length promised.
+/// A stream whose payload is plausible for its decoded length.
 #[derive(Debug, Clone)]
 pub(super) struct Stream<'a> {
     len_bytes: u64,
@@ -97,7 +98,7 @@ impl<'a> Stream<'a> {
         Ok(Cow::Owned(out))
     }
 
-    /// Decodes into `out`, which is as long as the stream.
+    /// Decodes into `out`, which must be as long as the decoded stream.
     pub fn decode_into<E: Engine>(&self, engine: &E, out: &mut [u8]) -> Result<()> {
         if self.stored {
             out.copy_from_slice(self.payload);
@@ -107,8 +108,8 @@ impl<'a> Stream<'a> {
     }
 }
 
-/// Returns the smallest zstd frame of `raw` among `codings`; a plain search if
-/// there are none.
+/// Encodes `raw` with each of `codings` and returns the smallest zstd frame.
+/// Without codings, it uses a search of level 1.
 pub(super) fn zstd_smallest<E: PackEngine>(
     engine: &E,
     raw: &[u8],
@@ -129,7 +130,8 @@ pub(super) fn zstd_smallest<E: PackEngine>(
     best
 }
 
-/// Returns method and payload for `raw`: stored unless zstd makes it smaller.
+/// Returns the method and payload for `raw`: stored unless a zstd frame is
+/// smaller.
 pub(super) fn encode<'a, E: PackEngine>(
     engine: &E,
     raw: Cow<'a, [u8]>,
@@ -146,7 +148,7 @@ pub(super) fn encode<'a, E: PackEngine>(
     }
 }
 
-/// Appends a record as [`Record::parse`] reads it.
+/// Appends a record in the layout that [`Record::parse`] reads.
 pub(super) fn write(out: &mut Vec<u8>, method: u8, len_bytes: usize, payload: &[u8]) {
     out.push(method);
     out.extend_from_slice(&(len_bytes as u64).to_le_bytes());

@@ -1,5 +1,5 @@
 //! Frame `ZRT1` (docs/formats/z4ai-frames.md 9.2): the values of a sparse
-//! frame, unchanged or as byte planes.
+//! frame, as one stream or as byte planes.
 
 use alloc::borrow::Cow;
 use alloc::format;
@@ -23,13 +23,14 @@ const BYTE_PLANE: u8 = 1;
 /// How the buffer is split into streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transform {
-    /// One stream, the buffer itself.
+    /// A single stream, which is the buffer itself.
     Opaque,
-    /// One stream per byte of an element; the buffer holds whole elements.
+    /// One stream per byte of an element. The buffer must consist of whole
+    /// elements.
     BytePlane,
 }
 
-/// A frame whose fields are consistent.
+/// A parsed frame whose fields are consistent.
 #[derive(Debug, Clone)]
 pub struct Frame<'a> {
     transform: Transform,
@@ -99,8 +100,9 @@ impl<'a> FrameFamily<'a> for Frame<'a> {
     }
 }
 
-/// Returns the frame of `bytes`, whose elements are `width` bytes each. Streams
-/// are tried in all `codings`. Byte planes are only made of whole elements.
+/// Encodes `bytes`, whose elements are `width` bytes each, taking the smallest
+/// result among `codings` for each stream. A buffer that is empty or does not
+/// consist of whole elements becomes a single stream.
 #[must_use]
 pub fn encode<E: PackEngine>(
     engine: &E,

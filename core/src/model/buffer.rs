@@ -1,4 +1,4 @@
-//! Decoding a tensor of a model into a buffer of the caller's.
+//! Decoding of a tensor of a model into a buffer that the caller provides.
 
 use super::Model;
 use crate::Result;
@@ -6,13 +6,15 @@ use crate::catalog::copy;
 use crate::engine::Engine;
 
 impl Model {
-    /// Decodes tensor `number` as [`Model::decode`] does, into `out`. A tensor
-    /// of a ZSTN file is decoded in place; others are copied there.
+    /// Decodes tensor `number` into `out`, otherwise like [`Model::decode`]. A
+    /// tensor of a ZSTN file is decoded in place; other tensors are decoded and
+    /// then copied.
     ///
     /// # Errors
-    /// As [`Model::decode`], and
-    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) if `out` is not exactly
-    /// as long as the tensor. `out` may hold anything after an error.
+    /// The errors of [`Model::decode`], and
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) if `out` does not have
+    /// the length of the tensor. The content of `out` is unspecified after an
+    /// error.
     pub fn decode_into<E: Engine>(
         &self,
         engine: &E,

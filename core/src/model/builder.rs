@@ -16,41 +16,42 @@ use crate::engine::Engine;
 use crate::limits::SHAPE_GAP_BYTES;
 use crate::{Error, Result, Rule, sort};
 
-/// Returns whether tensors in `files` have names that `config.json` may
-/// explain.
+/// Returns whether some tensor in `files` has a name that suggests a part of a
+/// compressed weight, in which case `config.json` has to be consulted.
 #[must_use]
 pub fn wants_config(files: &[FileCatalog]) -> bool {
     let mut tensors = files.iter().flat_map(FileCatalog::tensors);
     tensors.any(|tensor| may_be_part(&tensor.name))
 }
 
-/// The location of a stored tensor: number of the file, number in its catalog.
+/// The location of a stored tensor: the number of its file, and its number in
+/// the catalog of that file.
 pub type TensorLocation = (usize, usize);
 
-/// A model being built. Some weights keep their shape in a small tensor of
-/// their own, which has to be read.
+/// Builds a model from opened files. Some weights store their shape in a small
+/// tensor, whose bytes the caller has to supply first.
 #[derive(Debug, Clone)]
 pub struct ModelBuilder {
     files: Vec<FileCatalog>,
-    /// All stored tensors that belong to the model, by name.
+    /// The stored tensors that belong to the model, by name.
     locations: BTreeMap<String, TensorLocation>,
-    /// Tensors that the index lists and no file has, with the reason.
+    /// The tensors that the index lists and no file has, with the reasons.
     missing: Refusals,
     dense: Option<Dense>,
-    /// Stored bytes of the tensors that hold shapes.
+    /// The bytes of the tensors that store shapes, once supplied.
     shapes: BTreeMap<TensorLocation, Option<Vec<u8>>>,
 }
 
 impl ModelBuilder {
-    /// Takes the files of a model, in the order of the shard index
+    /// Starts a model from its files, in the order of the shard index
     /// ([`ShardIndex::files`]) if it has one, and the text of its
     /// `config.json`.
     ///
-    /// Tensors are left as they are stored if there is no config, if the config
-    /// describes no compression or an unknown method, or if the model is a
-    /// delta.
+    /// The tensors remain as they are stored if there is no config, if the
+    /// config describes no compression or an unknown method, or if the model is
+    /// a delta.
     ///
-    /// A tensor that the index lists in a file that does not have it cannot be read
+    /// A tensor that the index assigns to a file without it cannot be read
     /// ([`Model::refused`]); all others can.
     pub fn new(
         files: Vec<FileCatalog>,
@@ -80,7 +81,7 @@ impl ModelBuilder {
 
     /// Returns the ranges that are still missing, each with the number of its
     /// file; empty once [`ModelBuilder::finish`] can be called. Small tensors
-    /// that are close together share a range.
+    /// close to each other share a range.
     #[must_use]
     pub fn needs(&self) -> Vec<(usize, Range<u64>)> {
         let wanted: Vec<(usize, Range<u64>)> = self
@@ -104,7 +105,7 @@ impl ModelBuilder {
         joined
     }
 
-    /// Adds the bytes of a range returned by [`ModelBuilder::needs`].
+    /// Adds the bytes of a range that [`ModelBuilder::needs`] has returned.
     pub fn supply(&mut self, file: usize, offset_bytes: u64, supplied: &[u8]) {
         let end = offset_bytes.saturating_add(supplied.len() as u64);
         for (&(of, number), known) in &mut self.shapes {
@@ -116,8 +117,8 @@ impl ModelBuilder {
         }
     }
 
-    /// Sets what the tensors of ZSTN files are compared with when they are read,
-    /// by default [`Verify::Full`].
+    /// Sets the checks that reading the tensors of ZSTN files includes; the
+    /// default is [`Verify::Full`].
     #[must_use]
     pub fn verify(mut self, verify: Verify) -> Self {
         for file in &mut self.files {
@@ -126,7 +127,7 @@ impl ModelBuilder {
         self
     }
 
-    /// Builds the model. `engine` decodes shapes in packed files.
+    /// Builds the model. `engine` decodes the shapes stored in packed files.
     pub fn finish<E: Engine>(mut self, engine: &E) -> Result<Model> {
         let shape = |location: TensorLocation| {
             let stored = self.shapes.get(&location).and_then(Option::as_ref);
@@ -147,7 +148,8 @@ impl ModelBuilder {
         let mut refused: Refusals = refused;
         self.add_refused_by_files(&mut refused);
         refused.append(&mut self.missing);
-        // With a million tensors, memory that is no longer needed matters.
+        // In a model with a million tensors, this releases a considerable
+        // amount of memory.
         self.locations.clear();
         let tensors = sort::sorted(tensors, |((file, number), _)| {
             (*file as u64, *number as u64)
@@ -183,8 +185,8 @@ impl ModelBuilder {
         })
     }
 
-    /// Adds the tensors that their files refuse, unless another file has a tensor of
-    /// that name which the index, or their order, prefers.
+    /// Adds the tensors that their files report as unreadable, unless another
+    /// file has a readable tensor of the same name.
     fn add_refused_by_files(&self, refused: &mut Refusals) {
         for file in &self.files {
             for (name, error) in file.refused().iter() {
@@ -222,8 +224,8 @@ impl ModelBuilder {
     }
 }
 
-/// Finds the stored tensors that belong to the model (docs/formats/sharded.md
-/// 2), and tensors that the index lists and no file has.
+/// Returns the stored tensors that belong to the model (docs/formats/sharded.md
+/// 2), and the tensors that the index lists and no file has.
 fn locations(
     files: &[FileCatalog],
     shards: Option<&ShardIndex>,
@@ -249,7 +251,8 @@ fn locations(
     }
     for (file, catalog) in files.iter().enumerate() {
         for (number, tensor) in catalog.tensors().iter().enumerate() {
-            // A tensor that the index expects elsewhere is not read from here.
+            // A tensor that the index assigns to another file is not read from
+            // this one.
             let meant = shards.and_then(|shards| shards.file_of(&tensor.name));
             if meant.is_some_and(|meant| meant != file) {
                 continue;

@@ -1,6 +1,6 @@
-//! Everything that decoding one tensor takes, separated from its model: a few
-//! hundred bytes that another thread, or another instance of this library, can
-//! use.
+//! The data required to decode one tensor, separated from its model: a few
+//! hundred bytes that can be sent to another thread or another instance of this
+//! library.
 
 use alloc::borrow::Cow;
 use alloc::format;
@@ -21,26 +21,28 @@ use crate::{Error, Result};
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct DecodeTask {
     name: String,
-    /// One for each part, which holds that part alone.
+    /// The catalog of each part, reduced to that part.
     parts: Vec<FileCatalog>,
-    /// How the parts make a weight, and its shape.
+    /// The recipe that makes a weight from its parts, with the shape of the
+    /// result.
     weight: Option<(Weight, Vec<u64>)>,
 }
 
 impl DecodeTask {
     /// Serializes the task for [`DecodeTask::from_bytes`]. The encoding is not
-    /// a format: only the same version of this library reads it.
-    // Cold: a few hundred bytes for a tensor; small code is worth more.
+    /// a file format: only the same version of this library can read it.
+    // Cold: a task has a few hundred bytes, so small code matters more than
+    // speed.
     #[cold]
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
-        // Writing to memory only fails for types that do not know their length
-        // in advance; there are none here.
+        // Serialization into memory only fails for types whose length is
+        // unknown in advance, and the task contains none.
         serialize_with_flavor(self, Out(Vec::new())).unwrap_or_default()
     }
 
-    /// Deserializes a task. The bytes are trusted: everything that comes from a
-    /// file was checked when the model was opened.
+    /// Deserializes a task. The bytes are trusted: all data from files were
+    /// checked when the model was opened.
     #[cold]
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         postcard::from_bytes(bytes).map_err(|error| {
@@ -51,7 +53,8 @@ impl DecodeTask {
         })
     }
 
-    /// Decodes like [`Model::decode`] of the model that made the task.
+    /// Decodes the tensor like [`Model::decode`] does in the model that made
+    /// the task.
     pub fn decode<'a, E: Engine>(
         &self,
         engine: &E,
@@ -65,8 +68,8 @@ impl DecodeTask {
     }
 }
 
-/// An output buffer. Not inlined: postcard's own writer takes three times the
-/// code in WebAssembly.
+/// A growable output buffer. Its methods are not inlined, which takes a third
+/// of the code that postcard's own writer takes in WebAssembly.
 struct Out(Vec<u8>);
 
 impl Flavor for Out {
@@ -93,8 +96,8 @@ impl Model {
     /// Returns the task of decoding tensor `number`.
     ///
     /// # Errors
-    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) if there is no tensor
-    /// with that number.
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) if the number is out of
+    /// bounds.
     #[cold]
     pub fn decode_task(&self, number: usize) -> Result<DecodeTask> {
         let tensor = self.tensor(number)?;

@@ -1,4 +1,4 @@
-//! Makes weights in the formats of compressed-tensors dense.
+//! Decoding of weights in the formats of compressed-tensors to dense tensors.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -13,19 +13,19 @@ pub use crate::container::foreign::compressed_tensors::Weight;
 use crate::container::foreign::compressed_tensors::{Checkpoint, Config, Entry, Role, Stored};
 use crate::{Error, ErrorKind, Result};
 
-/// How weights are made from stored tensors.
+/// The mapping from stored tensors to the weights of the model.
 #[derive(Debug, Clone)]
 pub struct Dense {
     checkpoint: Checkpoint,
     is_rotated: bool,
 }
 
-/// A tensor of the model, and the location of its first part.
+/// A tensor of the model, with the location of its first part.
 pub type Located = (TensorLocation, Tensor);
 
 impl Dense {
-    /// Parses the text of `config.json`. `None` if it describes no compression,
-    /// or an unknown method.
+    /// Parses the text of `config.json` and matches it with the stored tensors.
+    /// Returns `None` if it describes no compression or an unknown method.
     pub fn new(
         config: &[u8],
         files: &[FileCatalog],
@@ -52,7 +52,7 @@ impl Dense {
         }))
     }
 
-    /// Returns the locations of the tensors that hold shapes of weights.
+    /// Returns the locations of the tensors that store shapes of weights.
     pub fn shape_locations(
         &self,
         locations: &BTreeMap<String, TensorLocation>,
@@ -67,8 +67,9 @@ impl Dense {
         weights.map(|part| locations[part]).collect()
     }
 
-    /// Returns all tensors of the model, and those that cannot be read. `shape`
-    /// returns the bytes of a tensor of [`Dense::shape_locations`].
+    /// Returns all tensors of the model, and the ones that cannot be read.
+    /// `shape` returns the bytes of a tensor listed by
+    /// [`Dense::shape_locations`].
     pub fn tensors(
         &self,
         as_stored: impl Fn(TensorLocation) -> Tensor,
@@ -88,7 +89,8 @@ impl Dense {
             };
             match weight {
                 Ok(located) => tensors.push(located),
-                // A mistake of the caller, not of the file.
+                // Invalid input is the caller's mistake, not a defect of the
+                // file.
                 Err(error) if error.kind() == ErrorKind::InvalidInput => return Err(error),
                 Err(error) => {
                     refused.push((name.into(), error));
@@ -141,8 +143,8 @@ fn tensor(
     Ok((first, tensor))
 }
 
-/// Returns the name of the stored tensor that has to be read to know the shape
-/// of `weight`.
+/// Returns the name of the stored tensor that contains the shape of `weight`,
+/// if the shape is only known once that tensor has been read.
 fn shape_part(weight: &Weight) -> Option<&String> {
     if weight.shape().is_some() {
         return None;
@@ -151,12 +153,12 @@ fn shape_part(weight: &Weight) -> Option<&String> {
     part.map(|part| &part.stored.name)
 }
 
-/// Returns the name of the format of a weight.
+/// Returns the name of the weight's format.
 pub fn format(weight: &Weight) -> &'static str {
     weight.format().name()
 }
 
-/// Decodes the dense bytes of a weight from those of its parts.
+/// Decodes a weight to its dense bytes, from the decoded bytes of its parts.
 pub fn decode(weight: &Weight, shape: &[u64], parts: &[&[u8]]) -> Result<Vec<u8>> {
     let dense = weight.decode(parts)?;
     if dense.shape != shape {

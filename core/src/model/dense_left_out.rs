@@ -1,5 +1,5 @@
-//! Stands in for `dense` in a build without compressed-tensors: its types have
-//! no values.
+//! Replaces `dense` in builds without compressed-tensors. Its types have no
+//! values.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -12,15 +12,15 @@ use super::builder::TensorLocation;
 use crate::Result;
 use crate::catalog::{FileCatalog, Refusals};
 
-/// A tensor of the dense model that is stored in several parts.
+/// A weight of the model that is stored in several parts.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Weight {}
 
-/// How weights are made from stored tensors.
+/// The mapping from stored tensors to the weights of the model.
 #[derive(Debug, Clone)]
 pub enum Dense {}
 
-/// A tensor of the model, and the location of its first part.
+/// A tensor of the model, with the location of its first part.
 pub type Located = (TensorLocation, Tensor);
 
 impl Dense {

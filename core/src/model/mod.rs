@@ -1,7 +1,7 @@
 //! A model as its user sees it: one list of tensors, whether they come from one
-//! file or several, and whether a tensor is stored as it is or in parts that
-//! `config.json` explains. The module does no I/O: the caller supplies the
-//! bytes that [`ModelBuilder`] and [`StoredPart`] ask for.
+//! file or several, and whether each one is stored as it is or in parts that
+//! `config.json` describes. This module does no I/O; the caller supplies the
+//! byte ranges that [`ModelBuilder`] and [`StoredPart`] state.
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
@@ -37,15 +37,16 @@ pub use dense::Weight;
 pub use rows::Rows;
 pub use unpacked::{Piece, Unpacked};
 
-/// A stored tensor that a tensor of the model is made of.
+/// A stored tensor from which a tensor of the model is decoded, by itself or
+/// together with others.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StoredPart {
-    /// Number of the file.
+    /// The number of the file, an index of [`Model::files`].
     pub file: usize,
-    /// Number of the tensor in its catalog.
+    /// The number of the stored tensor in the catalog of its file.
     pub number: usize,
-    /// Range of the file to fetch.
+    /// The range of the file to fetch.
     pub stored: Range<u64>,
 }
 
@@ -61,41 +62,42 @@ impl StoredPart {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Tensor {
-    /// Name.
+    /// The name, unique within the model.
     pub name: String,
-    /// Element type.
+    /// The element type.
     pub dtype: Dtype,
-    /// Shape, outermost dimension first; empty for a scalar.
+    /// The shape, outermost dimension first. Empty for a scalar.
     pub shape: Vec<u64>,
-    /// The parts to fetch: one, or several if it is a [`Tensor::weight`].
+    /// The parts to fetch: one, or several for a [`Tensor::weight`].
     pub parts: Vec<StoredPart>,
-    /// What the base's tensor with the same name is needed for, if it is
-    /// needed.
+    /// How the tensor depends on the base's tensor of the same name, if it
+    /// does.
     pub base: Option<BaseUse>,
-    /// Number of the tensor with the same bytes, whose stored bytes this one
-    /// shares. Files of other programs may have it later in the list.
+    /// The number of the tensor with which this one shares its stored bytes, if
+    /// it does. In files written by other programs that tensor may come later
+    /// in the list.
     pub alias_of: Option<usize>,
     len_bytes: u64,
-    /// Boxed, because few tensors have one and it is large.
+    /// Boxed because few tensors have one and it is large.
     weight: Option<Box<Weight>>,
 }
 
 impl Tensor {
-    /// Returns the length of the decoded tensor, which is little-endian and
-    /// row-major.
+    /// Returns the length in bytes of the decoded tensor, which is
+    /// little-endian and row-major.
     #[must_use]
     pub fn len_bytes(&self) -> u64 {
         self.len_bytes
     }
 
-    /// Returns the number of bytes that the tensor takes in its files,
+    /// Returns the number of bytes stored for the tensor in all of its files,
     /// including bytes shared with other tensors.
     #[must_use]
     pub fn stored_len_bytes(&self) -> u64 {
         self.parts.iter().map(StoredPart::len_bytes).sum()
     }
 
-    /// Returns its only part, if it is stored in one.
+    /// Returns the part of a tensor that is stored as it is, in one part.
     fn only_part(&self) -> Option<&StoredPart> {
         match self.parts.as_slice() {
             [only] if self.weight.is_none() => Some(only),
@@ -106,18 +108,19 @@ impl Tensor {
     /// Returns the number of elements.
     #[must_use]
     pub fn element_count(&self) -> u64 {
-        // Its length in bytes fits 64 bits, which has been checked.
+        // The length in bytes fits in 64 bits, which opening has checked.
         element_count(&self.shape).unwrap_or(u64::MAX)
     }
 
-    /// Returns how it is made from its parts, if it is a weight of
-    /// compressed-tensors.
+    /// Returns the recipe that makes the tensor from its parts, if it is a
+    /// weight of compressed-tensors.
     #[must_use]
     pub fn weight(&self) -> Option<&Weight> {
         self.weight.as_deref()
     }
 
-    /// Returns the name of the format of such a weight, like `pack-quantized`.
+    /// Returns the name of the weight's compressed-tensors format, such as
+    /// `pack-quantized`; `None` for other tensors.
     #[must_use]
     pub fn format(&self) -> Option<&'static str> {
         self.weight.as_deref().map(dense::format)
@@ -130,7 +133,7 @@ pub struct Model {
     files: Vec<FileCatalog>,
     tensors: Vec<Tensor>,
     by_name: BTreeMap<String, usize>,
-    /// Weights that cannot be read, with the reason.
+    /// The weights that cannot be read, with the reasons.
     refused: Refused,
     metadata: BTreeMap<String, String>,
     is_dense: bool,
@@ -138,8 +141,8 @@ pub struct Model {
 }
 
 impl Model {
-    /// Returns the kind of its files; [`Kind::CompressedTensors`] if
-    /// `config.json` was needed to read them.
+    /// Returns the format of the files, or [`Kind::CompressedTensors`] if
+    /// reading them required `config.json`.
     #[must_use]
     pub fn kind(&self) -> Kind {
         if self.is_dense {
@@ -148,22 +151,23 @@ impl Model {
         self.files[0].kind()
     }
 
-    /// Returns the files, in the order of their numbers; at least one.
+    /// Returns the files, in the order of their numbers. There is at least one.
     #[must_use]
     pub fn files(&self) -> &[FileCatalog] {
         &self.files
     }
 
-    /// Returns the length of all files together.
+    /// Returns the total length of all files in bytes.
     #[must_use]
     pub fn len_bytes(&self) -> u64 {
         let lens = self.files.iter().map(FileCatalog::len_bytes);
         lens.fold(0, u64::saturating_add)
     }
 
-    /// Returns the length of the safetensors files that the model is or was
-    /// packed from; if there were none (zTensor, Gauss, weights made dense),
-    /// the length of all tensors.
+    /// Returns the total length of the safetensors files that the model is or
+    /// was packed from. For zTensor and Gauss files and for weights made dense,
+    /// there are no such files: it is then the total length of the decoded
+    /// tensors.
     #[must_use]
     pub fn original_len_bytes(&self) -> u64 {
         let add = u64::saturating_add;
@@ -176,45 +180,52 @@ impl Model {
         }
     }
 
-    /// Returns `__metadata__` of the headers (docs/formats/sharded.md 2); for a
-    /// zTensor file, the attributes that are strings.
+    /// Returns the merged entries of `__metadata__` in all headers
+    /// (docs/formats/sharded.md 2); for a zTensor file, the attributes that are
+    /// strings.
     #[must_use]
     pub fn metadata(&self) -> &BTreeMap<String, String> {
         &self.metadata
     }
 
-    /// Returns all tensors, file by file and within a file in the order of its
+    /// Returns all tensors, file by file, and within a file in the order of its
     /// index.
     #[must_use]
     pub fn tensors(&self) -> &[Tensor] {
         &self.tensors
     }
 
-    /// Returns the weights of the model that cannot be read, by name, with the
-    /// reason: weights whose parts do not make a tensor (the parts are among the
-    /// tensors), and tensors that the index lists in a file without them.
+    /// Returns the tensors of the model that cannot be read, by name, with the
+    /// reasons. They are weights whose parts do not make a tensor (the parts
+    /// themselves are among the tensors), tensors of a dtype that this version
+    /// does not know, and tensors that the index assigns to a file without
+    /// them.
     pub fn refused(&self) -> impl Iterator<Item = (&str, &Error)> {
         self.refused.iter()
     }
 
-    /// Returns the short digest that its file holds of tensor `number`
-    /// ([`FileCatalog::tensor_digest`]). The file claims it: nothing is compared
-    /// before the tensor is read.
+    /// Returns the short digest that the file stores for tensor `number`
+    /// ([`FileCatalog::tensor_digest`]). It is a claim of the file until the
+    /// tensor has been read and compared with it.
     #[must_use]
     pub fn tensor_digest(&self, number: usize) -> Option<ShortDigest> {
         let part = self.tensors.get(number)?.only_part()?;
         self.files[part.file].tensor_digest(part.number)
     }
 
-    /// Returns whether weights were rotated before they were quantised: what is
-    /// read is the rotated weight.
+    /// Returns whether weights were rotated before they were quantised.
+    /// Decoding such a weight yields the rotated values.
     #[must_use]
     pub fn is_rotated(&self) -> bool {
         self.is_rotated
     }
 
-    /// Returns the number of the tensor called `name`; an error if there is
-    /// none or if it cannot be read.
+    /// Returns the number of the tensor called `name`.
+    ///
+    /// # Errors
+    /// The reason if the tensor cannot be read, and
+    /// [`NotFound`](crate::ErrorKind::NotFound) if the model has no such
+    /// tensor.
     pub fn find(&self, name: &str) -> Result<usize> {
         match (self.by_name.get(name), self.refused.get(name)) {
             (Some(number), _) => Ok(*number),
@@ -223,25 +234,27 @@ impl Model {
         }
     }
 
-    /// Returns whether the model has to be opened together with a base.
+    /// Returns whether the model can only be opened together with a base.
     #[must_use]
     pub fn needs_base(&self) -> bool {
         self.files.iter().any(FileCatalog::needs_base)
     }
 
-    /// Refuses a base that this delta was not made against
-    /// ([`FileCatalog::check_base`]). If the model has several files, each
-    /// delta needs one matching file of the base.
+    /// Checks that `base` is the checkpoint that this delta was made against
+    /// ([`FileCatalog::check_base`]). If the model has several files, every
+    /// delta among them requires one matching file of the base.
     pub fn check_base(&self, base: &Self) -> Result<()> {
         self.base_files(base).map(drop)
     }
 
-    /// Compares like [`Model::check_base`], and keeps the digests that the base
-    /// holds of its tensors: what is decoded from them is refused as before, but
-    /// they are not computed where the digest of the result is right.
+    /// Checks the base like [`Model::check_base`], and stores the digests that
+    /// it has for its tensors. Decoding then uses them instead of computing the
+    /// digests, as long as the digest of the restored tensor matches; a wrong
+    /// base is still refused.
     pub fn attach_base(&mut self, base: &Self) -> Result<()> {
         for (number, fitting) in self.base_files(base)? {
-            // Of the tensor that is read by that name, which may be in another file.
+            // The base's tensor of this name may be in another file than the
+            // matching one. Its digest is then not used.
             self.files[number].keep_base_digests(|name| {
                 let part = base.tensors[*base.by_name.get(name)?].only_part()?;
                 let file = base.files.get(part.file).filter(|_| part.file == fitting)?;
@@ -251,7 +264,8 @@ impl Model {
         Ok(())
     }
 
-    /// Returns the number of each delta, and that of the base's file that fits it.
+    /// Returns the number of each delta, with the number of the base's file
+    /// that matches it.
     fn base_files(&self, base: &Self) -> Result<Vec<(usize, usize)>> {
         if base.is_dense {
             return Err(Error::invalid_input(
@@ -280,17 +294,18 @@ impl Model {
         fitting.filter_map(Result::transpose).collect()
     }
 
-    /// Returns tensor number `number`.
+    /// Returns tensor `number`.
     ///
     /// # Errors
-    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) if there is none.
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) if the number is out of
+    /// bounds.
     pub fn tensor(&self, number: usize) -> Result<&Tensor> {
         let tensor = self.tensors.get(number);
         tensor.ok_or_else(|| Error::no_such("tensor", number, self.tensors.len()))
     }
 
-    /// Returns whether the stored bytes of tensor `number` are the tensor, with
-    /// nothing to decode or compare.
+    /// Returns whether the stored bytes of tensor `number` are its decoded
+    /// bytes, so there is nothing to decode or compare.
     #[must_use]
     pub fn is_plain(&self, number: usize) -> bool {
         self.tensors.get(number).is_some_and(|tensor| {
@@ -299,8 +314,8 @@ impl Model {
         })
     }
 
-    /// Returns the stored part whose bytes are those of tensor `number`, if it is
-    /// stored as it is, in one part.
+    /// Returns the stored part whose bytes are the decoded bytes of tensor
+    /// `number`, if [`Model::is_plain`] and there is only one part.
     #[must_use]
     pub fn plain_part(&self, number: usize) -> Option<&StoredPart> {
         let tensor = self.tensors.get(number).filter(|_| self.is_plain(number))?;
@@ -310,8 +325,9 @@ impl Model {
         }
     }
 
-    /// Decodes tensor `number` from the bytes of its parts, in their order, and
-    /// from the `base`'s tensor with the same name if [`Tensor::base`] says so.
+    /// Decodes tensor `number` from the bytes of its parts, in the order of
+    /// [`Tensor::parts`]. If the tensor has a [`Tensor::base`], `base` contains
+    /// the bytes of the base's tensor of the same name.
     pub fn decode<'a, E: Engine>(
         &self,
         engine: &E,
@@ -328,9 +344,9 @@ impl Model {
     }
 }
 
-/// Decodes a tensor from the bytes of its parts. `locations` are their catalogs
-/// and their numbers in them; `weight` is given with its shape if the tensor is
-/// one.
+/// Decodes a tensor from the bytes of its parts. `locations` gives the catalog
+/// of each part and its number there. `weight` is the recipe with the shape of
+/// the result, for a tensor that has one.
 fn decode<'a, 'm, E: Engine>(
     name: &str,
     locations: impl ExactSizeIterator<Item = (&'m FileCatalog, usize)>,

@@ -1,4 +1,4 @@
-//! Some rows of a tensor: slices of its outermost dimension.
+//! Reads of some rows of a tensor: slices along its outermost dimension.
 
 use alloc::format;
 use alloc::string::String;
@@ -12,13 +12,14 @@ use crate::engine::Engine;
 use crate::tensor::element_count;
 use crate::{Error, Result};
 
-/// Rows of a tensor, and the ranges to fetch for them. Made by [`Model::rows`].
+/// Rows of a tensor, with the ranges to fetch for them. Made by
+/// [`Model::rows`].
 #[derive(Debug, Clone)]
 pub struct Rows {
     name: String,
     shape: Vec<u64>,
     span: Range<u64>,
-    /// Number of the file, and the plan for reading the rows.
+    /// The number of the file, and the plan for reading the rows.
     cut: Option<(usize, RangePlan)>,
 }
 
@@ -29,28 +30,28 @@ impl Rows {
         &self.name
     }
 
-    /// Returns their shape: that of the tensor, with the number of requested
-    /// rows.
+    /// Returns the shape of the rows: the shape of the tensor with the
+    /// requested number of rows as its first dimension.
     #[must_use]
     pub fn shape(&self) -> &[u64] {
         &self.shape
     }
 
-    /// Returns the bytes of the tensor they are.
+    /// Returns the range of the rows in the bytes of the tensor.
     #[must_use]
     pub fn span(&self) -> Range<u64> {
         self.span.clone()
     }
 
-    /// Returns whether the tensor cannot be cut and has to be read as a whole,
-    /// by [`Model::decode`]; the rows are then the bytes [`Rows::span`] of it.
+    /// Returns whether the tensor can only be decoded as a whole, by
+    /// [`Model::decode`]. The rows are then its bytes [`Rows::span`].
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.cut.is_none()
     }
 
-    /// Returns the ranges to fetch, in order, each with the number of its file;
-    /// none if [`Rows::is_whole`].
+    /// Returns the ranges to fetch, in ascending order, each with the number of
+    /// its file; none if [`Rows::is_whole`].
     pub fn ranges(&self) -> impl ExactSizeIterator<Item = (usize, Range<u64>)> {
         let (file, ranges) = match &self.cut {
             Some((file, plan)) => (*file, plan.ranges()),
@@ -59,7 +60,7 @@ impl Rows {
         ranges.iter().map(move |range| (file, range.clone()))
     }
 
-    /// Returns the total length of [`Rows::ranges`]; `None` if
+    /// Returns the total length of [`Rows::ranges`] in bytes; `None` if
     /// [`Rows::is_whole`].
     #[must_use]
     pub fn fetched_len_bytes(&self) -> Option<u64> {
@@ -67,16 +68,16 @@ impl Rows {
         Some(ranges.map(|range| range.end - range.start).sum())
     }
 
-    /// Returns which bytes of the base's tensor with the same name are needed as
-    /// well ([`Model::part`]); `None` if the tensor is not stored against a base, and
-    /// if [`Rows::is_whole`].
+    /// Returns the required range of the base's tensor of the same name, which
+    /// [`Model::part`] can read. `None` if the tensor does not depend on a
+    /// base, or if [`Rows::is_whole`].
     #[must_use]
     pub fn base(&self) -> Option<Range<u64>> {
         self.cut.as_ref()?.1.base()
     }
 
-    /// Returns the rows from the bytes of [`Rows::ranges`], and from those of
-    /// [`Rows::base`] where they are needed. What the file has a checksum of is
+    /// Decodes the rows from the bytes of [`Rows::ranges`] and, where they are
+    /// required, of [`Rows::base`]. Bytes for which the file has a checksum are
     /// compared with it.
     pub fn decode<E: Engine>(
         &self,
@@ -95,7 +96,7 @@ impl Rows {
 }
 
 impl Tensor {
-    /// Returns where the rows are in the tensor's bytes.
+    /// Returns the range of the rows in the tensor's bytes.
     fn row_span(&self, rows: &Range<u64>) -> Result<Range<u64>> {
         let refuse = |detail| Err(Error::invalid_input(detail).tensor(&self.name));
         let Some((&count, row_shape)) = self.shape.split_first() else {
@@ -128,10 +129,12 @@ impl Tensor {
 }
 
 impl Model {
-    /// Returns the range whose bytes [`Model::rows`] takes as the table of tensor
-    /// `number`, with the number of its file; `None` if it takes `fetched`, which are
-    /// no bytes at first and then those of the last range, or what came with the
-    /// index.
+    /// Returns the range whose bytes [`Model::rows`] requires as the table of
+    /// tensor `number`, with the number of its file, or `None` if `fetched` is
+    /// enough. Call this with no bytes first, fetch the range, and call it
+    /// again with the fetched bytes until it returns `None`. It returns `None`
+    /// at once for tensors without a table, and for tables that were fetched
+    /// with the index.
     #[must_use]
     pub fn block_table(&self, number: usize, fetched: &[u8]) -> Option<(usize, Range<u64>)> {
         let part = self.tensors.get(number)?.only_part()?;
@@ -140,9 +143,9 @@ impl Model {
     }
 
     /// Returns the stored size of each plane of tensor `number`, in the order
-    /// of the frame. `table` holds the bytes of the ranges returned by
-    /// [`Model::block_table`]. `None` if the file has no block table for the
-    /// tensor.
+    /// of the frame. `table` contains the bytes of the ranges that
+    /// [`Model::block_table`] has returned. Returns `None` if the file has no
+    /// block table for the tensor.
     pub fn plane_sizes(
         &self,
         number: usize,
@@ -154,8 +157,8 @@ impl Model {
         }
     }
 
-    /// Plans for `rows` of tensor `number`. `table` are the bytes that
-    /// [`Model::block_table`] has named.
+    /// Plans how to read `rows` of tensor `number`. `table` contains the bytes
+    /// of the ranges that [`Model::block_table`] has returned.
     pub fn rows(&self, number: usize, rows: Range<u64>, table: Option<&[u8]>) -> Result<Rows> {
         let tensor = self.tensor(number)?;
         let span = tensor.row_span(&rows)?;
@@ -164,15 +167,15 @@ impl Model {
         self.cut(tensor, shape, span, table)
     }
 
-    /// Plans for the bytes `span` of tensor `number`, whose shape is their number, as
-    /// [`Model::rows`] does for rows.
+    /// Plans how to read the bytes `span` of tensor `number`, like
+    /// [`Model::rows`]. The result has one dimension: the number of bytes.
     pub fn part(&self, number: usize, span: Range<u64>, table: Option<&[u8]>) -> Result<Rows> {
         let tensor = self.tensor(number)?;
         check_inside(&tensor.name, tensor.len_bytes(), &span)?;
         self.cut(tensor, [span.end - span.start].into(), span, table)
     }
 
-    /// Plans for bytes that are inside the tensor.
+    /// Plans how to read bytes that are known to lie inside the tensor.
     fn cut(
         &self,
         tensor: &Tensor,
@@ -180,7 +183,8 @@ impl Model {
         span: Range<u64>,
         table: Option<&[u8]>,
     ) -> Result<Rows> {
-        // All of it also has a digest to be compared with.
+        // A whole tensor is decoded as such, so that it is compared with its
+        // digest.
         let is_all = span == (0..tensor.len_bytes());
         let cut = match tensor.only_part().filter(|_| !is_all) {
             Some(part) => {

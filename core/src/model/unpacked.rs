@@ -1,5 +1,6 @@
-//! A model as one virtual safetensors file: its head, and the mapping of its
-//! bytes to tensors. It serves ranges to readers that only know safetensors.
+//! A model as one virtual safetensors file: the head of that file, and the
+//! mapping from its bytes to tensors. Servers use it to answer ranges of the
+//! file to clients that only read safetensors.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -14,49 +15,50 @@ use crate::{Error, Result, bytes, sort};
 pub struct Unpacked {
     head: Vec<u8>,
     is_original: bool,
-    /// Numbers of the tensors that have bytes, in data order.
+    /// The numbers of the tensors that have bytes, in data order.
     order: Vec<usize>,
-    /// The offset of each of them in the file, and the end of the last.
+    /// The offset in the file at which each of these tensors begins, and the
+    /// end of the last one.
     begins: Vec<u64>,
 }
 
-/// A range of the virtual file.
+/// A range of the virtual file, all of it in the head or in one tensor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Piece {
-    /// These bytes of [`Unpacked::head`].
+    /// A range of [`Unpacked::head`].
     Head(Range<usize>),
-    /// Bytes of a tensor.
+    /// A range of a tensor.
     Tensor {
-        /// Its number in [`Model::tensors`].
+        /// The number of the tensor in [`Model::tensors`].
         number: usize,
-        /// Range of the tensor's bytes.
+        /// The range in the decoded bytes of the tensor.
         bytes: Range<u64>,
     },
 }
 
 impl Unpacked {
-    /// Returns the first bytes of the file: length of the header, and the
+    /// Returns the first bytes of the file: the length of the header, and the
     /// header.
     #[must_use]
     pub fn head(&self) -> &[u8] {
         &self.head
     }
 
-    /// Returns whether the file is, byte for byte, the one that was packed, or
-    /// the plain one itself. Otherwise the header is made here.
+    /// Returns whether the file is, byte for byte, the safetensors file that
+    /// the model is or was packed from. Otherwise the header is written anew.
     #[must_use]
     pub fn is_original(&self) -> bool {
         self.is_original
     }
 
-    /// Returns the length of the file.
+    /// Returns the length of the file in bytes.
     #[must_use]
     pub fn len_bytes(&self) -> u64 {
         self.begins.last().copied().unwrap_or_default()
     }
 
-    /// Returns the pieces that the bytes of `range` consist of, in order. A
-    /// range that exceeds the file is clipped.
+    /// Returns the pieces that make up the bytes `range`, in order. A range
+    /// that exceeds the file is clipped.
     pub fn pieces(&self, range: Range<u64>) -> impl Iterator<Item = Piece> {
         let head_len = self.head.len() as u64;
         let head = (range.start < head_len && range.start < range.end)
@@ -78,13 +80,15 @@ impl Unpacked {
 }
 
 impl Model {
-    /// This model as one safetensors file. Of a single file that was
-    /// safetensors once, or is, that is the original. Of several files, and
-    /// of what never was safetensors, it is one with the tensors in the order
-    /// of [`Model::tensors`] and a header as the official writer spells it.
+    /// Returns this model as one safetensors file. For a single file that is or
+    /// was packed from safetensors, this is the original file. Several files,
+    /// and files that never were safetensors, become a file with the tensors in
+    /// the order of [`Model::tensors`] and a header in the spelling of the
+    /// official writer.
     ///
     /// # Errors
-    /// If a weight of the model cannot be read, or safetensors cannot hold it.
+    /// If some tensor of the model cannot be read, or cannot be stored in
+    /// safetensors.
     pub fn unpacked(&self) -> Result<Unpacked> {
         if let Some((name, refusal)) = self.refused().next() {
             return Err(Error::unsupported(format!(
@@ -112,7 +116,7 @@ impl Model {
         let starts = (0..self.tensors.len()).map(|number| (span(number).start, 0));
         let mut order = sort::by_key(starts);
         order.retain(|&number| !span(number).is_empty());
-        // Opening has made sure that the spans leave no gap.
+        // Opening the file has checked that the spans leave no gap.
         let data_start = PREFIX_BYTES + header.len() as u64;
         let lens = order.iter().map(|&number| {
             let span = span(number);

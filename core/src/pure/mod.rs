@@ -1,4 +1,4 @@
-//! An engine without C and without threads.
+//! An engine without C code and without threads.
 
 #[cfg(feature = "pure-encoder")]
 mod search;
@@ -9,8 +9,8 @@ use alloc::vec::Vec;
 use crate::engine::Engine;
 use crate::entropy::zstd;
 
-/// zstd by decoders of our own; jobs one after the other. With the feature
-/// `pure-encoder` it packs as well.
+/// An engine that decodes zstd in pure Rust and runs jobs sequentially. With
+/// the feature `pure-encoder`, it also encodes.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Pure;
 

@@ -1,4 +1,4 @@
-//! zstd frames with matches, which `ruzstd` finds.
+//! Encodes zstd frames with matches, which the crate `ruzstd` finds.
 
 use alloc::vec::Vec;
 
@@ -16,8 +16,8 @@ impl PackEngine for Pure {
         if coding == ZstdCoding::Huffman {
             return;
         }
-        // One level is all there is; what it makes of literals is often worse
-        // than our own code.
+        // `ruzstd` offers only one level, and its coding of literals is often
+        // worse than ours.
         let searched = compress_to_vec(input, CompressionLevel::Fastest);
         if let Some(blocks) = blocks_of(&searched)
             && blocks.len() < out.len() - blocks_start
@@ -28,13 +28,14 @@ impl PackEngine for Pure {
     }
 }
 
-/// Returns the blocks of a frame by `ruzstd`, whose own header has no content
-/// size.
+/// Returns the blocks of a frame written by `ruzstd`, whose header lacks a
+/// content size.
 fn blocks_of(frame: &[u8]) -> Option<&[u8]> {
     let (_, rest) = frame.split_first_chunk::<4>()?;
     let (descriptor, rest) = rest.split_first()?;
-    // No content size, a window, no dictionary: one byte. Anything else would
-    // be a version of ruzstd that we have not met.
+    // The expected header has no content size and no dictionary, so only the
+    // window byte follows. Anything else comes from an unknown version of
+    // ruzstd.
     let (_, blocks) = rest.split_first().filter(|_| descriptor & 0xE3 == 0)?;
     let checksum = if descriptor & 4 == 0 { 0 } else { 4 };
     blocks.get(..blocks.len().checked_sub(checksum)?)

@@ -1,11 +1,12 @@
-//! Entropies in fixed point. Which base a checkpoint is packed against depends on
-//! them, so they are integers: the same on every machine.
+//! Entropies in fixed point. They decide which base a checkpoint is packed
+//! against, so they are integers, which are the same on every machine.
 
 /// One bit, in the unit of this module.
 pub const ONE: u64 = 1 << 16;
 
-/// Half of 1/ln 2 bits: what a sample of any length hides of the entropy for each
-/// further value that occurs (Miller and Madow).
+/// Half of 1/ln 2 bits: the Miller–Madow correction. For each further value
+/// that occurs, a sample of any length underestimates its total entropy by this
+/// much.
 const HIDDEN_PER_VALUE: u64 = 47_274;
 
 /// Returns the logarithm of `number` to base 2, rounded down; 0 for 0.
@@ -13,7 +14,7 @@ pub fn log2(number: u64) -> u64 {
     let Some(whole) = number.checked_ilog2() else {
         return 0;
     };
-    // 32 bits, of which 31 are after the point.
+    // The number has 32 bits, 31 of them after the binary point.
     let mut mantissa = (number << (63 - whole)) >> 32;
     let mut fraction = 0;
     for _ in 0..16 {
@@ -25,13 +26,13 @@ pub fn log2(number: u64) -> u64 {
     u64::from(whole) * ONE + fraction
 }
 
-/// Returns what a symbol costs that occurs `count` times of `total`.
+/// Returns the bits that a symbol takes if it occurs `count` times of `total`.
 pub fn cost(count: u64, total: u64) -> u64 {
     log2(total).saturating_sub(log2(count))
 }
 
-/// Returns the bits of all samples with these counts of values, coded by their
-/// distribution.
+/// Returns the bits of a sample with these counts of values, coded with their
+/// own distribution.
 pub fn of_counts(counts: impl Iterator<Item = u64> + Clone) -> u64 {
     let total: u64 = counts.clone().sum();
     let (mut bits, mut values) = (0u64, 0u64);

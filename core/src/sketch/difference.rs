@@ -1,5 +1,6 @@
-//! What extended delta frames need: differences of ordered integers, coded by
-//! what the exponent of the base says of their length (docs/formats/sketch.md 3).
+//! The size of extended delta frames: they code differences of ordered integers
+//! in contexts that follow from the exponent of the base's element
+//! (docs/formats/sketch.md 3).
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -9,21 +10,22 @@ use super::planes;
 use crate::dtype::Dtype;
 
 const CONTEXTS: usize = 65;
-/// The context of elements of tensors without a change.
+/// The context of all elements in tensors without a change.
 const UNCHANGED: usize = 64;
 const LENGTHS: usize = 65;
 
 /// The sampled differences of a tensor.
 pub struct Differences {
-    /// Context and difference of each element.
+    /// The context and the difference of each sampled element.
     elements: Vec<(usize, u64)>,
-    /// Elements of the tensor for each that is sampled.
+    /// The number of elements in the tensor for each sampled one.
     weight: u64,
 }
 
 impl Differences {
-    /// Returns the differences of floats; `None` for other dtypes, which have no
-    /// extended frame. `elements` is the number of those in the tensor.
+    /// Computes the differences between floats, or returns `None` for other
+    /// dtypes, which have no extended frame. `elements` is the number of
+    /// elements in the whole tensor.
     pub fn new(dtype: Dtype, current: &[u64], base: &[u64], elements: u64) -> Option<Self> {
         let mantissa = match dtype {
             Dtype::Bf16 | Dtype::F16 | Dtype::F32 => planes::mantissa_bits(dtype)?,
@@ -38,7 +40,8 @@ impl Differences {
         let scale = scale(&found);
         let context = |exponent: u64| match scale {
             None => UNCHANGED,
-            // How many units in the last place the mean change is worth here.
+            // 48 minus twice the base-2 logarithm of the mean change in units
+            // in the last place at this exponent.
             Some(scale) => usize::try_from((2 * exponent + 48).saturating_sub(scale))
                 .unwrap_or_default()
                 .min(UNCHANGED - 1),
@@ -51,8 +54,9 @@ impl Differences {
     }
 }
 
-/// Returns the zigzag number of the distance from `base` to `current` among
-/// ordered floats, towards larger magnitudes first.
+/// Returns the distance from `base` to `current` among ordered floats, as a
+/// zigzag number. The sign of the distance is relative to the base: steps
+/// towards larger magnitudes are positive.
 fn difference(current: u64, base: u64, sign: u64) -> u64 {
     let ordered = |word: u64| {
         let magnitude = (word & (sign - 1)).cast_signed();
@@ -75,8 +79,9 @@ fn length(difference: u64) -> u32 {
     64 - difference.leading_zeros()
 }
 
-/// Returns twice the logarithm of the mean change, on the scale of exponents and
-/// units in the last place; `None` if nothing has changed.
+/// Returns twice the base-2 logarithm of the mean change, or `None` if nothing
+/// has changed. The logarithm of a single change is the exponent of the base's
+/// element plus the length in bits of the difference.
 fn scale(found: &[(u64, u64)]) -> Option<u64> {
     const POINT: u64 = 40;
     let changes = found.iter().filter(|(_, difference)| *difference > 0);
@@ -88,7 +93,7 @@ fn scale(found: &[(u64, u64)]) -> Option<u64> {
     Some((2 * largest).saturating_sub(2 * below / ONE))
 }
 
-/// How often differences of each length occur in each context, in a whole
+/// The number of differences of each length in each context, over a whole
 /// checkpoint.
 pub struct Tables {
     counts: Vec<[u64; LENGTHS]>,
@@ -101,7 +106,8 @@ impl Tables {
         let mut totals = [0; CONTEXTS];
         for tensor in tensors {
             for &(context, difference) in &tensor.elements {
-                // Sketches may describe more than any file can hold.
+                // The sum saturates because a forged sketch can describe more
+                // elements than any file holds.
                 for sum in [
                     &mut counts[context][length(difference) as usize],
                     &mut totals[context],

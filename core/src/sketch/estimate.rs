@@ -1,5 +1,4 @@
-//! The size that a checkpoint is expected to have when packed
-//! (docs/formats/sketch.md 3).
+//! Estimates the size of a checkpoint once packed (docs/formats/sketch.md 3).
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -9,41 +8,44 @@ use super::difference::{Differences, Tables};
 use super::planes::{coded_bits, words};
 use super::{Sketch, Tensor};
 
-/// Bytes of a tensor besides its planes: heads, tables of codes, digests, its
-/// entries in index and header.
+/// The bytes that a tensor takes in addition to its planes: heads, code tables,
+/// digests, and its entries in the index and the header.
 const TENSOR_BYTES: u64 = 180;
-/// What frames take of the entropy of differing bits, in percent: their codes have
-/// whole bits and tables. Measured on `target/debug/zstn pack TUNED --base auto
-/// --family DIR` with a published fine-tune and three made ones of
-/// all-MiniLM-L6-v2, where it is 102 to 112.
+/// The size of a frame in percent of the entropy of the differing bits, which
+/// whole-bit codes and tables exceed. Measured with `target/debug/zstn pack
+/// TUNED --base auto --family DIR` on a published fine-tune and three synthetic
+/// ones of all-MiniLM-L6-v2, where it is 102 to 112.
 const CODED_PERCENT: u64 = 107;
-/// Bytes of a tensor that is as in the base.
+/// The bytes of a tensor that equals the base's tensor.
 const COPY_BYTES: u64 = 60;
 
-/// The expected size of a packed checkpoint.
+/// The estimated size of a packed checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Estimate {
-    /// Its size in bytes.
+    /// The estimated size of the packed file in bytes.
     pub packed_bytes: u64,
-    /// Tensors whose sampled elements are those of the base.
+    /// The number of tensors that equal the base's tensor: their digests match
+    /// or, without digests, their sampled elements do.
     pub equal_tensors: usize,
-    /// Tensors that are stored as differences.
+    /// The number of tensors that are stored as differences.
     pub differing_tensors: usize,
-    /// Tensors that are stored by themselves: the base has none of that name,
-    /// dtype and length, or the difference would be larger.
+    /// The number of tensors that are stored as plain frames, because the base
+    /// has no tensor of the same name, dtype and length, or because the
+    /// difference would be larger.
     pub whole_tensors: usize,
 }
 
 impl Estimate {
-    /// Sketches may describe more than any file can hold.
+    /// Adds to the size. The sum saturates because a forged sketch can describe
+    /// more bytes than any file holds.
     fn add(&mut self, len_bytes: u64) {
         self.packed_bytes = self.packed_bytes.saturating_add(len_bytes);
     }
 }
 
 impl Sketch {
-    /// Returns the size to expect of a container without a base.
+    /// Estimates the size of a container without a base.
     #[must_use]
     pub fn estimate_plain(&self) -> Estimate {
         let mut seen = BTreeSet::new();
@@ -64,9 +66,9 @@ impl Sketch {
         estimate
     }
 
-    /// Returns the size to expect of the difference from `base`. With `extended`,
-    /// for writers of extended frames, which code differences of numbers instead
-    /// of bits.
+    /// Estimates the size of a delta against `base`. With `extended`, the
+    /// writer is assumed to use extended frames, which code differences of
+    /// numbers instead of differing bits.
     #[must_use]
     pub fn estimate_delta(&self, base: &Self, extended: bool) -> Estimate {
         let pairs: Vec<_> = self
@@ -102,7 +104,7 @@ impl Sketch {
     }
 }
 
-/// A tensor and that of the base.
+/// The comparison of a tensor with the base's tensor.
 struct Pair {
     is_equal: bool,
     xor: Vec<u64>,
@@ -143,7 +145,8 @@ fn plain_bytes(tensor: &Tensor) -> u64 {
     bytes_of(tensor, coded_bits(tensor.dtype, &words))
 }
 
-/// Returns the bytes of a whole tensor whose samples take `bits`.
+/// Extrapolates the size of a whole tensor in bytes from the `bits` that its
+/// samples take.
 fn bytes_of(tensor: &Tensor, bits: u64) -> u64 {
     let sampled = tensor.samples.len() as u128;
     let bytes = u128::from(bits) * u128::from(tensor.len_bytes);

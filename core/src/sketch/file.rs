@@ -1,4 +1,4 @@
-//! The bytes of a sketch (docs/formats/sketch.md 1).
+//! The file format of sketches (docs/formats/sketch.md 1).
 
 use alloc::format;
 use alloc::string::String;
@@ -15,19 +15,20 @@ use crate::frame::{Edition, Stored};
 use crate::limits::{DIMENSIONS, HEADER_LEN_BYTES};
 use crate::{Error, Result, Rule, TensorRef};
 
-/// First bytes.
+/// The first bytes of the file.
 const MAGIC: [u8; 8] = *b"ZSTNSKCH";
 const VERSION: u8 = 1;
 
-/// The most bytes that a frame may decode to for each of its own, beyond
-/// [`FREE_BYTES`]. Sampled weights shrink by a half, tensors of zeros by 1000.
+/// The largest number of bytes that a frame may decode to per stored byte, in
+/// addition to [`FREE_BYTES`]. Sampled weights shrink by a half, tensors of
+/// zeros by a factor of 1000.
 const BYTES_PER_BYTE: u64 = 4096;
 const FREE_BYTES: u64 = 64 << 10;
 
 const HAS_DIGEST: u8 = 1;
 
 impl Sketch {
-    /// Returns the file. The same sketch gives the same bytes.
+    /// Returns the bytes of the file. Equal sketches give equal bytes.
     pub fn to_bytes<E: PackEngine>(&self, engine: &E) -> Vec<u8> {
         let mut directory = self.original_len_bytes.to_le_bytes().to_vec();
         directory.push(u8::from(self.base.is_some()));
@@ -48,12 +49,12 @@ impl Sketch {
         [&MAGIC[..], &[VERSION], &short_digest([&rest[..]]), &rest].concat()
     }
 
-    /// Reads a file.
+    /// Parses the bytes of a file.
     ///
     /// # Errors
-    /// Other files ([`Rule::SketchMagic`], [`Rule::SketchVersion`]) and damaged or
-    /// forged ones ([`Rule::SketchDigest`], [`Rule::SketchLayout`], and the rules of
-    /// frames).
+    /// [`Rule::SketchMagic`] and [`Rule::SketchVersion`] for other files;
+    /// [`Rule::SketchDigest`], [`Rule::SketchLayout`] and the rules of frames
+    /// for damaged or forged ones.
     pub fn parse<E: Engine>(engine: &E, file: &[u8]) -> Result<Self> {
         let mut cursor = Cursor::new(file);
         cursor.expect_magic(&MAGIC, Rule::SketchMagic, "sketch")?;
@@ -96,7 +97,7 @@ impl Sketch {
         }
     }
 
-    /// Reads the directory. The tensors have no samples yet.
+    /// Parses the directory. The tensors do not have their samples yet.
     fn from_directory(directory: &[u8]) -> Result<Self> {
         let mut cursor = Cursor::new(directory);
         let original_len_bytes = cursor.u64("length of the checkpoint")?;
@@ -126,7 +127,7 @@ impl Sketch {
     }
 }
 
-/// Appends the entry of a tensor in the directory.
+/// Appends the directory entry of a tensor.
 pub(super) fn write_tensor(tensor: &Tensor, out: &mut Vec<u8>) {
     let dtypes = 0u8..;
     let number = dtypes.zip(Dtype::ALL).find(|(_, d)| *d == tensor.dtype);
@@ -192,8 +193,9 @@ fn write_frame<E: PackEngine>(engine: &E, data: &[u8], dtype: Option<Dtype>, out
     out.extend_from_slice(&frame);
 }
 
-/// Decodes the next frame, which holds `len_bytes` bytes. All frames of a file may hold
-/// `room` together.
+/// Decodes the next frame, which must hold `len_bytes` bytes. `room` is the
+/// number of bytes that the remaining frames of the file may decode to; the
+/// length is subtracted from it.
 fn read_frame<E: Engine>(
     engine: &E,
     cursor: &mut Cursor,

@@ -1,6 +1,6 @@
-//! Signatures of checkpoints: what each tensor is, and a few of its elements,
-//! from which two checkpoints are compared without reading either
-//! (docs/formats/sketch.md).
+//! Sketches: signatures of checkpoints that contain the description of each
+//! tensor and a sample of its elements. Two checkpoints can be compared by
+//! their sketches without reading either (docs/formats/sketch.md).
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -19,34 +19,34 @@ mod positions;
 pub use estimate::Estimate;
 pub use positions::runs;
 
-/// The largest file that is read as a sketch, in bytes. Sketches take under
-/// 1 KB for a tensor, and a model of a million tensors is the largest that a
-/// safetensors header can describe.
+/// The largest file that is read as a sketch, in bytes. A sketch takes less
+/// than 1 KB per tensor, and a safetensors header can describe at most about a
+/// million tensors.
 pub const MAX_FILE_BYTES: u64 = 1 << 30;
 
-/// A tensor of a sketch.
+/// A tensor in a sketch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Tensor {
-    /// Name.
+    /// The name, unique within the sketch.
     pub name: String,
-    /// Element type.
+    /// The element type.
     pub dtype: Dtype,
-    /// Shape, outermost dimension first; empty for a scalar.
+    /// The shape, outermost dimension first. Empty for a scalar.
     pub shape: Vec<u64>,
-    /// Short digest of its bytes, if it is known.
+    /// The short digest of the tensor's bytes, if it is known.
     pub digest: Option<ShortDigest>,
     len_bytes: u64,
     samples: Vec<u8>,
 }
 
 impl Tensor {
-    /// Creates the entry of a tensor from its bytes at [`runs`], one run after
-    /// the other.
+    /// Creates the entry of a tensor. `samples` contains the tensor's bytes in
+    /// the ranges that [`runs`] returns, concatenated.
     ///
     /// # Errors
-    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for a shape that no tensor
-    /// can have, or for another number of bytes.
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for a shape that no
+    /// tensor can have, or if `samples` does not have the length of the runs.
     pub fn new(
         name: String,
         dtype: Dtype,
@@ -77,14 +77,14 @@ impl Tensor {
         self.len_bytes
     }
 
-    /// Returns the sampled bytes, run after run.
+    /// Returns the sampled bytes: the runs of elements, concatenated.
     #[must_use]
     pub fn samples(&self) -> &[u8] {
         &self.samples
     }
 }
 
-/// The signature of a checkpoint.
+/// A sketch, the signature of a checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sketch {
     original_len_bytes: u64,
@@ -93,12 +93,12 @@ pub struct Sketch {
 }
 
 impl Sketch {
-    /// Creates the sketch of a checkpoint whose safetensors files have
-    /// `original_len_bytes` together. `base` is the [`Sketch::identity`] of the
-    /// checkpoint that it is a delta against, if it is one.
+    /// Creates the sketch of a checkpoint. `original_len_bytes` is the total
+    /// length of its safetensors files. If the checkpoint is stored as a delta,
+    /// `base` is the [`Sketch::identity`] of the delta's base.
     ///
     /// # Errors
-    /// [`Rule::SketchLayout`] for two tensors of the same name.
+    /// [`Rule::SketchLayout`] if two tensors have the same name.
     pub fn new(
         original_len_bytes: u64,
         base: Option<ShortDigest>,
@@ -116,34 +116,36 @@ impl Sketch {
         })
     }
 
-    /// Returns the length of the safetensors files of the checkpoint, in bytes.
+    /// Returns the total length of the checkpoint's safetensors files, in
+    /// bytes.
     #[must_use]
     pub fn original_len_bytes(&self) -> u64 {
         self.original_len_bytes
     }
 
-    /// Returns the [`Sketch::identity`] of the base of a delta, if the sketch was
-    /// made of one.
+    /// Returns the [`Sketch::identity`] of the base, if the sketch was made of
+    /// a delta.
     #[must_use]
     pub fn base(&self) -> Option<ShortDigest> {
         self.base
     }
 
-    /// Returns the tensors, by name.
+    /// Returns the tensors, sorted by name.
     #[must_use]
     pub fn tensors(&self) -> &[Tensor] {
         &self.tensors
     }
 
-    /// Returns the tensor called `name`.
+    /// Returns the tensor called `name`, if there is one.
     #[must_use]
     pub fn find(&self, name: &str) -> Option<&Tensor> {
         let found = self.tensors.binary_search_by(|t| t.name.as_str().cmp(name));
         found.ok().map(|number| &self.tensors[number])
     }
 
-    /// Returns the digest of names, dtypes, shapes and digests of all tensors:
-    /// the same for every form of one checkpoint. `None` if a tensor has no digest.
+    /// Returns a digest of the names, dtypes, shapes and digests of all
+    /// tensors. It does not depend on how the checkpoint is stored. `None` if
+    /// some tensor has no digest.
     #[must_use]
     pub fn identity(&self) -> Option<ShortDigest> {
         let mut bytes = Vec::new();
@@ -163,8 +165,8 @@ fn len_bytes(dtype: Dtype, shape: &[u64]) -> Option<u64> {
     bits.is_multiple_of(8).then_some(bits / 8)
 }
 
-/// Returns the bytes of an element as it is sampled: of dtypes below one byte,
-/// a byte.
+/// Returns the size of a sampled element in bytes. Dtypes smaller than a byte
+/// are sampled byte by byte.
 fn element_bytes(dtype: Dtype) -> usize {
     dtype.len_bytes().unwrap_or(1)
 }

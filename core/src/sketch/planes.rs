@@ -1,5 +1,5 @@
-//! What today's frames need for a tensor, from a sample of its elements: the
-//! entropy of its planes (docs/formats/sketch.md 3).
+//! Estimates the size of a tensor in a plain frame from a sample of its
+//! elements: the entropy of its planes (docs/formats/sketch.md 3).
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -8,7 +8,7 @@ use super::bits::{self, ONE};
 use super::element_bytes;
 use crate::dtype::Dtype;
 
-/// The most bits of a plane.
+/// The largest number of bits in a plane.
 const PLANE_BITS: u32 = 8;
 
 /// Returns the elements as unsigned integers.
@@ -21,7 +21,8 @@ pub fn words(dtype: Dtype, samples: &[u8]) -> Vec<u64> {
     elements.map(word).collect()
 }
 
-/// Returns the bits of a mantissa, for the floats whose fields are split.
+/// Returns the number of mantissa bits of a float whose fields are stored in
+/// separate planes; `None` for other dtypes.
 pub fn mantissa_bits(dtype: Dtype) -> Option<u32> {
     match dtype {
         Dtype::Bf16 => Some(7),
@@ -32,9 +33,9 @@ pub fn mantissa_bits(dtype: Dtype) -> Option<u32> {
     }
 }
 
-/// Returns the bits that `words` take, all together, in the unit of [`bits`]: as
-/// byte planes, as fields of floats, as a mask and what is not zero, or as numbers of
-/// distinct values, whichever is least.
+/// Returns the bits that `words` take together, in the unit of [`bits`]. This
+/// is the smallest of four encodings: byte planes, the fields of floats, a mask
+/// with the nonzero words, and indices into a palette.
 pub fn coded_bits(dtype: Dtype, words: &[u64]) -> u64 {
     let width = element_bits(dtype);
     let mut bits = planes_bits(words, 0..width);
@@ -45,7 +46,7 @@ pub fn coded_bits(dtype: Dtype, words: &[u64]) -> u64 {
     let nonzero: Vec<u64> = words.iter().copied().filter(|&word| word != 0).collect();
     let zeros = (words.len() - nonzero.len()) as u64;
     if zeros > nonzero.len() as u64 {
-        // A mask, and what is not zero.
+        // A mask, followed by the nonzero words.
         let mask = bits::of_counts([zeros, nonzero.len() as u64].into_iter());
         bits = bits.min(mask + planes_bits(&nonzero, 0..width));
     }
@@ -56,7 +57,7 @@ pub fn coded_bits(dtype: Dtype, words: &[u64]) -> u64 {
     bits
 }
 
-/// Returns the bits of an element as it is sampled.
+/// Returns the number of bits in a sampled element.
 fn element_bits(dtype: Dtype) -> u32 {
     match element_bytes(dtype) {
         8 => 64,
@@ -66,7 +67,8 @@ fn element_bits(dtype: Dtype) -> u32 {
     }
 }
 
-/// Returns the bits of planes, from the highest bits down.
+/// Returns the bits of the byte planes of `range`, cut from its highest bit
+/// down.
 fn planes_bits(words: &[u64], range: Range<u32>) -> u64 {
     let (mut end, mut bits) = (range.end, 0);
     while end > range.start {
@@ -77,7 +79,8 @@ fn planes_bits(words: &[u64], range: Range<u32>) -> u64 {
     bits
 }
 
-/// Returns the bits of one plane: the bits `range` of every word.
+/// Returns the bits of one plane, which consists of the bits `range` of every
+/// word.
 fn value_bits(words: &[u64], range: Range<u32>) -> u64 {
     let width = range.end - range.start;
     let plane = |word: &u64| word >> range.start & (u64::MAX >> (64 - width));
@@ -89,10 +92,12 @@ fn value_bits(words: &[u64], range: Range<u32>) -> u64 {
     }
 }
 
-/// Returns the bits of values of which a sample shows too few: how long they are
-/// in binary, and every bit after the first by itself.
+/// Returns the bits of values that are too diverse for the sample to show their
+/// distribution. Their binary lengths are coded, and each bit after the first
+/// one is coded by itself.
 fn length_bits(values: impl Iterator<Item = u64>) -> u64 {
-    // For each length the number of values, and for each bit that of ones.
+    // The number of values of each length, and for each of their bits the
+    // number of values in which it is set.
     let mut lengths = [0u64; 65];
     let mut ones = [[0u64; 64]; 65];
     for value in values {
@@ -112,7 +117,7 @@ fn length_bits(values: impl Iterator<Item = u64>) -> u64 {
     bits::of_counts(lengths.into_iter()) + below
 }
 
-/// How often each value occurs.
+/// The number of occurrences of each distinct value.
 struct Values(Vec<u64>);
 
 impl Values {
@@ -127,8 +132,8 @@ impl Values {
         self.0.iter().sum()
     }
 
-    /// Returns the number of values that occur once: their share is about that of
-    /// values which the sample does not show.
+    /// Returns the number of values that occur once. Their share estimates the
+    /// share of all values that the sample does not contain.
     fn singles(&self) -> u64 {
         self.0.iter().filter(|&&count| count == 1).count() as u64
     }

@@ -1,5 +1,6 @@
-//! The elements of a tensor that a sketch holds (docs/formats/sketch.md 2).
-//! They depend on dtype and length alone, so that two sketches hold the same.
+//! The positions of the elements that a sketch contains (docs/formats/sketch.md
+//! 2). They depend only on the dtype and the length of the tensor, so that two
+//! sketches contain the same elements.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -7,30 +8,35 @@ use core::ops::Range;
 use super::element_bytes;
 use crate::dtype::Dtype;
 
-/// Elements of a run. Runs keep the bytes of one row together, which a reader
-/// gets for the price of one element.
+/// The number of elements in a run. A run lies within a few adjacent bytes,
+/// which a reader fetches for the price of one element.
 const RUN_ELEMENTS: u64 = 16;
-/// Tensors of up to this many elements are sampled whole.
+/// The number of elements up to which a tensor is sampled whole.
 const WHOLE_ELEMENTS: u64 = 64;
 const MIN_RUNS: u64 = 4;
 const MAX_RUNS: u64 = 64;
-/// One run for each of these, of the square root of the number of elements.
+/// The number of runs is the square root of the number of elements divided by
+/// this.
 const ROOT_PER_RUN: u64 = 32;
-/// The runs lie in this many windows at most, each of which is one request.
+/// The largest number of windows that contain the runs. Each window is one
+/// request.
 const MAX_WINDOWS: u64 = 8;
-/// A window for each of these, so that small tensors cost one request.
+/// The tensor length in bytes per window, so that small tensors cost one
+/// request.
 const BYTES_PER_WINDOW: u64 = 256 << 10;
-/// A window begins after this part of what its segment has besides. Halves of round
-/// lengths are where blocks of packed files meet, and a window there takes two.
+/// The divisor for the position of a window in its segment: the space before
+/// the window is the free space of the segment divided by this. A window in the
+/// middle would need two blocks of a packed file, whose blocks meet at the
+/// halves of round lengths.
 const WINDOW_PLACE: u64 = 3;
 /// The longest window in bytes.
 const WINDOW_BYTES: u64 = 32 << 10;
-/// 2^64 over the golden ratio: its multiples are spread evenly, and no period of
-/// a matrix meets them.
+/// 2^64 divided by the golden ratio. Its multiples modulo 2^64 are spread
+/// evenly and do not coincide with the period of a matrix.
 const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// Returns the byte ranges of a tensor of `len_bytes` bytes that a sketch holds:
-/// ascending, and no two of them overlap.
+/// Returns the byte ranges of a tensor of `len_bytes` bytes that a sketch
+/// contains, in ascending order and without overlap.
 #[must_use]
 pub fn runs(dtype: Dtype, len_bytes: u64) -> Vec<Range<u64>> {
     let unit = element_bytes(dtype) as u64;
@@ -53,14 +59,14 @@ pub fn runs(dtype: Dtype, len_bytes: u64) -> Vec<Range<u64>> {
     runs
 }
 
-/// Returns the number of windows, and of runs in each.
+/// Returns the number of windows, and the number of runs in each.
 fn counts(len_bytes: u64, elements: u64) -> (u64, u64) {
     let windows = (len_bytes / BYTES_PER_WINDOW).clamp(1, MAX_WINDOWS);
     let runs = (elements.isqrt() / ROOT_PER_RUN).clamp(MIN_RUNS, MAX_RUNS);
     (windows, runs.div_ceil(windows))
 }
 
-/// Returns the length of all [`runs`] together.
+/// Returns the total length of [`runs`] in bytes.
 pub fn len_bytes(dtype: Dtype, len_bytes: u64) -> u64 {
     let unit = element_bytes(dtype) as u64;
     let elements = len_bytes / unit;
@@ -100,7 +106,7 @@ mod tests {
 
     #[test]
     fn runs_lie_in_few_windows() {
-        // Requests join what is less than 64 KiB apart.
+        // A reader joins requests that are less than 64 KiB apart.
         let runs = runs(Dtype::Bf16, 1 << 28);
         let gaps = runs
             .windows(2)

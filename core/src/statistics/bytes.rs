@@ -1,4 +1,4 @@
-//! Figures as bytes (docs/formats/zstn-integrity.md 7).
+//! The encoding of figures (docs/formats/zstn-integrity.md 7).
 
 use alloc::vec::Vec;
 
@@ -8,10 +8,10 @@ use crate::bytes::Cursor;
 use crate::dtype::Dtype;
 use crate::{Error, Result, Rule};
 
-/// Appends figures of elements of this dtype.
+/// Appends the figures of elements of this dtype.
 pub fn write(out: &mut Vec<u8>, figures: &Figures, dtype: Dtype) {
     let has_special = figures.nans + figures.infinities > 0;
-    // More than 2^63 elements do not exist.
+    // The shift loses no bit, since no tensor has 2^63 elements.
     write_number(out, figures.zeros << 1 | u64::from(has_special));
     if has_special {
         write_number(out, figures.nans);
@@ -29,17 +29,18 @@ pub fn write(out: &mut Vec<u8>, figures: &Figures, dtype: Dtype) {
     for value in [figures.mean, figures.rms] {
         match are_wide(dtype) {
             true => out.extend_from_slice(&value.to_le_bytes()),
-            // Rounded already.
+            // The value has been rounded to 32 bits already.
             #[allow(clippy::cast_possible_truncation)]
             false => out.extend_from_slice(&(value as f32).to_le_bytes()),
         }
     }
 }
 
-/// Reads the figures of `count` elements of this dtype, which has figures.
+/// Reads the figures of `count` elements of this dtype, for which
+/// [`has_figures`](super::has_figures) is true.
 ///
 /// # Errors
-/// [`Rule::ZstnStatistics`] for figures that no elements have, and
+/// [`Rule::ZstnStatistics`] for figures that no elements can have, and
 /// [`Rule::Truncated`].
 pub fn read(cursor: &mut Cursor, count: u64, dtype: Dtype) -> Result<Figures> {
     let at = cursor.position() as u64;
@@ -99,8 +100,8 @@ pub fn read(cursor: &mut Cursor, count: u64, dtype: Dtype) -> Result<Figures> {
     }
 }
 
-/// Appends a number, seven bits a byte, low bits first; the high bit says that
-/// another byte follows.
+/// Appends a number, seven bits per byte, low bits first. The high bit of a
+/// byte is set if another byte follows.
 pub fn write_number(out: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         out.push(number.to_le_bytes()[0] | 0x80);
@@ -109,7 +110,7 @@ pub fn write_number(out: &mut Vec<u8>, mut number: u64) {
     out.push(number.to_le_bytes()[0]);
 }
 
-/// Reads a number that [`write_number`] has written.
+/// Reads a number in the encoding of [`write_number`].
 pub fn read_number(cursor: &mut Cursor) -> Result<u64> {
     let at = cursor.position() as u64;
     let mut number = 0;

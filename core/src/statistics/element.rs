@@ -1,4 +1,4 @@
-//! Elements as numbers and back.
+//! Conversion between the bytes of an element and its numeric value.
 
 use alloc::vec::Vec;
 
@@ -7,12 +7,11 @@ use half::{bf16, f16};
 use crate::dtype::Dtype;
 use crate::float::float8;
 
-/// Returns the number that the bytes of an element mean. Every dtype but the
-/// 64-bit integers is exact in 64 bits; those are rounded to nearest, ties to
-/// even.
+/// Returns the value of an element. It is exact except for the 64-bit integers,
+/// which are rounded to nearest, ties to even.
 ///
 /// # Panics
-/// If `bytes` are not an element of a dtype that has figures.
+/// If `bytes` is not one element of a dtype that has figures.
 pub fn value(bytes: &[u8], dtype: Dtype) -> f64 {
     macro_rules! number {
         ($type:ty) => {
@@ -41,10 +40,10 @@ pub fn value(bytes: &[u8], dtype: Dtype) -> f64 {
     }
 }
 
-/// Appends the element of a dtype of at most 32 bits that is `value`: one of the
-/// finite values that [`value`] returns.
+/// Appends the element of a dtype of at most 32 bits whose value is `value`,
+/// which must be a finite result of [`value`].
 pub fn write(out: &mut Vec<u8>, value: f64, dtype: Dtype) {
-    // The value is one of the dtype.
+    // `value` was read from the dtype, so the casts are exact.
     #[allow(clippy::cast_possible_truncation)]
     match dtype {
         Dtype::I8 => out.push((value as i8).to_le_bytes()[0]),
@@ -58,7 +57,7 @@ pub fn write(out: &mut Vec<u8>, value: f64, dtype: Dtype) {
         Dtype::F32 => out.extend_from_slice(&(value as f32).to_le_bytes()),
         _ => {
             let is_it = |&code: &u8| self::value(&[code], dtype) == value;
-            // The code of positive zero comes first.
+            // Positive zero has the lower code and is found first.
             out.push((0..=u8::MAX).find(is_it).unwrap_or_default());
         }
     }
@@ -111,7 +110,7 @@ mod tests {
                 let bytes = [number.to_le_bytes(), (!number).to_le_bytes()].concat();
                 let bytes = &bytes[4 - len.max(2)..][..len];
                 let value = value(bytes, dtype);
-                // Negative zero becomes positive.
+                // Negative zero is written as positive zero.
                 if !value.is_finite() || value == 0.0 {
                     continue;
                 }

@@ -1,32 +1,32 @@
-//! Figures of a number of elements.
+//! The figures of a set of elements.
 
-/// Figures of the elements of a tensor or of a band of its rows. Extremes, mean
-/// and root mean square are those of the finite elements, as `f64`; NaN if there
-/// is none.
+/// The figures of the elements of a tensor or of a band of its rows. The
+/// extremes, the mean and the root mean square are taken over the finite
+/// elements; they are NaN if there are none.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct Figures {
     /// The number of elements.
     pub count: u64,
-    /// Elements that are zero, of either sign.
+    /// The number of elements that are zero, of either sign.
     pub zeros: u64,
-    /// Elements that are not a number.
+    /// The number of elements that are NaN.
     pub nans: u64,
-    /// Infinite elements of either sign.
+    /// The number of infinite elements, of either sign.
     pub infinities: u64,
-    /// The least finite element.
+    /// The smallest finite element.
     pub min: f64,
-    /// The greatest finite element.
+    /// The largest finite element.
     pub max: f64,
-    /// The mean.
+    /// The mean of the finite elements.
     pub mean: f64,
-    /// The root of the mean of the squares.
+    /// The root mean square of the finite elements.
     pub rms: f64,
 }
 
 impl Figures {
-    /// Returns the figures of `count` finite elements between `extremes`, none of them
-    /// zero.
+    /// Creates the figures of `count` finite elements between the two extremes,
+    /// none of them zero.
     #[must_use]
     pub fn new(count: u64, [min, max]: [f64; 2], mean: f64, rms: f64) -> Self {
         Self {
@@ -38,7 +38,8 @@ impl Figures {
         }
     }
 
-    /// Returns the figures of `count` elements none of which has been looked at.
+    /// Returns initial figures for `count` elements: no zeros, NaN or
+    /// infinities have been counted, and the extremes and means are NaN.
     pub(super) fn without_finite(count: u64) -> Self {
         Self {
             count,
@@ -52,7 +53,7 @@ impl Figures {
         }
     }
 
-    /// Returns the number of elements that are neither NaN nor infinite.
+    /// Returns the number of finite elements.
     #[must_use]
     pub fn finite(&self) -> u64 {
         self.count - self.nans - self.infinities
@@ -60,7 +61,8 @@ impl Figures {
 }
 
 impl PartialEq for Figures {
-    /// Compares to the last bit: figures without finite elements are equal, too.
+    /// Compares bit by bit, so that figures whose extremes and means are NaN
+    /// are equal too.
     fn eq(&self, other: &Self) -> bool {
         let bits = |figures: &Self| {
             let Self {

@@ -1,16 +1,17 @@
-//! The bands of a tensor: which elements have figures together.
+//! The division of a tensor into bands, the groups of rows that have figures.
 
 use core::ops::Range;
 
-/// Rows of a band of usual tensors.
+/// The number of rows in a band, unless the matrix is narrow.
 const ROWS_PER_BAND: u64 = 256;
 
-/// Least number of elements of a band, so that its figures stay below 0.02 % of
-/// the packed elements: bands of narrow matrices have more rows.
+/// The least number of elements in a band. It limits the size of the figures to
+/// less than 0.02 % of the packed elements; bands of narrow matrices therefore
+/// have more rows.
 const MIN_ELEMENTS: u64 = 1 << 16;
 
-/// The rows of a tensor, and how they are divided into bands. A row is a run along
-/// the last dimension; a vector and a scalar are one row.
+/// The rows of a tensor and their division into bands. A row is a run of
+/// elements along the last dimension; a vector or a scalar is a single row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Grid {
     rows: u64,
@@ -19,8 +20,8 @@ pub struct Grid {
 }
 
 impl Grid {
-    /// Divides a tensor of this shape; `None` if it has no elements, or more than
-    /// 64 bits can count.
+    /// Divides a tensor of this shape into bands; `None` if it has no elements,
+    /// or more than 64 bits can count.
     #[must_use]
     pub fn new(shape: &[u64]) -> Option<Self> {
         let (columns, outer) = shape.split_last().unwrap_or((&1, &[]));
@@ -47,20 +48,21 @@ impl Grid {
         self.rows * self.columns
     }
 
-    /// Returns the number of rows of every band but the last, which can have
-    /// fewer: 256, or the least 256 · 2ⁿ that makes 65 536 elements.
+    /// Returns the number of rows in every band but the last, which can have
+    /// fewer: 256, or the smallest 256 · 2ⁿ that gives at least 65 536
+    /// elements.
     #[must_use]
     pub fn rows_per_band(&self) -> u64 {
         self.rows_per_band
     }
 
-    /// Returns the number of bands, at least one.
+    /// Returns the number of bands, which is at least one.
     #[must_use]
     pub fn bands(&self) -> u64 {
         self.rows.div_ceil(self.rows_per_band)
     }
 
-    /// Returns the elements of band `number`.
+    /// Returns the range of elements in band `number`.
     #[must_use]
     pub fn elements(&self, number: u64) -> Range<u64> {
         let row = |band: u64| self.rows.min(band.saturating_mul(self.rows_per_band));

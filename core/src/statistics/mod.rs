@@ -1,10 +1,10 @@
-//! Figures of the elements of a tensor and of every band of its rows: extremes,
-//! mean, root mean square, and counts of zeros, NaN and infinities
-//! (docs/formats/zstn-integrity.md 7). Packers compute them while the tensor is in
-//! memory, so that a reader can show a model without reading its weights.
+//! Statistics of the elements of a tensor and of every band of its rows:
+//! extremes, mean, root mean square, and counts of zeros, NaN and infinities
+//! (docs/formats/zstn-integrity.md 7). Packers compute them while the tensor is
+//! in memory, so that a reader can show a model without reading its weights.
 //!
-//! Sums are formed in the order that the format prescribes: every packer gets the
-//! same figures to the last bit.
+//! The format prescribes the order of summation, so that every packer computes
+//! the same figures to the last bit.
 
 use alloc::vec::Vec;
 use core::convert::Infallible;
@@ -27,30 +27,31 @@ pub use figures::Figures;
 pub use grid::Grid;
 use moments::Moments;
 
-/// Figures of a tensor.
+/// The statistics of a tensor.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Statistics {
-    /// Figures of all elements.
+    /// The figures of all elements.
     pub summary: Figures,
-    /// Rows of a band; the last band can have fewer.
+    /// The number of rows in a band. The last band can have fewer.
     pub rows_per_band: u64,
-    /// Figures of each band, first rows first. A tensor of one band has its
-    /// summary here.
+    /// The figures of each band, in the order of the rows. A tensor with a
+    /// single band has its summary here as well.
     pub bands: Vec<Figures>,
 }
 
-/// Bytes of bands that are worked on as one job: less is done before another
-/// thread wakes up.
+/// The number of bytes that one job processes. Less work would be done before
+/// another thread wakes up.
 const JOB_BYTES: u64 = 1 << 20;
 
-/// The pieces of a tensor that is not in memory are multiples of this: whole runs
-/// of 256 elements of any dtype.
+/// The divisor of the length of every piece but the last of a tensor that is
+/// not in memory: whole runs of 256 elements of any dtype.
 pub const PIECE_STEP_BYTES: u64 = 8 * runs::RUN as u64;
 
 impl Statistics {
-    /// Computes the figures of a tensor. `None` for a tensor without elements, for
-    /// one of unknown dtype, and for dtypes without figures: [`has_figures`].
+    /// Computes the statistics of a tensor. Returns `None` for a tensor without
+    /// elements, of unknown dtype, or of a dtype without figures (see
+    /// [`has_figures`]).
     #[must_use]
     pub fn of<E: Engine>(engine: &E, tensor: TensorRef) -> Option<Self> {
         let dtype = tensor.dtype?;
@@ -63,10 +64,10 @@ impl Statistics {
         statistics
     }
 
-    /// Computes the same for a tensor of `len_bytes` of which `feed` passes the
-    /// bytes of a range to its second argument, in order, in pieces whose lengths
-    /// are multiples of [`PIECE_STEP_BYTES`] except for that of the last. It is
-    /// called on several threads.
+    /// Computes the statistics of a tensor of `len_bytes` that is not in
+    /// memory. `feed` passes the bytes of a range to its second argument, in
+    /// order, in pieces whose lengths are multiples of [`PIECE_STEP_BYTES`]
+    /// except for the last one. It is called on several threads.
     ///
     /// # Errors
     /// The errors of `feed`, such as a failed read.
@@ -102,7 +103,7 @@ impl Statistics {
         Ok(Some(Self::from_moments(&bands.concat(), dtype, &grid)))
     }
 
-    /// Puts together what a file holds.
+    /// Creates statistics from the figures in a file.
     #[must_use]
     pub fn new(summary: Figures, rows_per_band: u64, bands: Vec<Figures>) -> Self {
         Self {
@@ -121,8 +122,8 @@ impl Statistics {
     }
 }
 
-/// Returns whether tensors of this dtype have figures: not those of elements
-/// shorter than a byte, and not complex numbers.
+/// Returns whether tensors of this dtype have figures. Dtypes smaller than a
+/// byte and complex numbers have none.
 #[must_use]
 pub fn has_figures(dtype: Dtype) -> bool {
     dtype.len_bytes().is_some() && dtype != Dtype::C64

@@ -1,37 +1,38 @@
-//! Mean and root mean square, before they are rounded.
+//! The mean and the root mean square before they are rounded.
 
 use super::element;
 use super::{Figures, runs};
 use crate::dtype::Dtype;
 use crate::float::power_of_two;
 
-/// Figures of some elements whose mean and root mean square have not been rounded
-/// to the precision that a file holds.
+/// Figures whose mean and root mean square have not been rounded to the
+/// precision of the file.
 #[derive(Debug, Clone, Copy)]
 pub struct Moments(Figures);
 
-/// Passes the bytes of some elements to its argument, piece by piece.
+/// A function that passes the bytes of some elements to its argument, piece by
+/// piece.
 pub(super) type Feed<'f, E> = dyn Fn(&mut dyn FnMut(&[u8])) -> Result<(), E> + 'f;
 
-/// Sums over finite elements.
+/// Sums over the finite elements.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Sums {
-    /// Sum of the elements.
+    /// The sum of the elements.
     pub sum: f64,
-    /// Sum of their squares.
+    /// The sum of their squares.
     pub squares: f64,
 }
 
 impl Moments {
-    /// Computes the figures of the elements in the bytes that `feed` passes to its
-    /// argument piece by piece. All pieces but the last have whole runs of 256
-    /// elements. `feed` is called twice for some dtypes.
+    /// Computes the figures of the elements in the bytes that `feed` passes to
+    /// its argument piece by piece. All pieces but the last consist of whole
+    /// runs of 256 elements. `feed` is called twice for some dtypes.
     ///
     /// # Errors
     /// The errors of `feed`, such as a failed read.
     ///
     /// # Panics
-    /// If the dtype has none.
+    /// If the dtype has no figures.
     pub fn of_fed<E>(feed: &Feed<'_, E>, dtype: Dtype) -> Result<Self, E> {
         match dtype {
             Dtype::Bf16 | Dtype::F16 | Dtype::F32 => runs::of(feed, dtype),
@@ -40,8 +41,8 @@ impl Moments {
         }
     }
 
-    /// Divides sums by the number of finite elements. Counts and extremes are those
-    /// of `figures`.
+    /// Divides the sums by the number of finite elements. `figures` provides
+    /// the counts and the extremes.
     pub(super) fn new(mut figures: Figures, sums: Sums) -> Self {
         let finite = figures.finite();
         if finite == 0 {
@@ -51,7 +52,7 @@ impl Moments {
                 ..figures
             });
         }
-        // Zeros have no sign.
+        // Adding zero turns a negative zero into a positive one.
         figures.min += 0.0;
         figures.max += 0.0;
         figures.mean = (sums.sum / finite as f64).clamp(figures.min, figures.max);
@@ -60,7 +61,7 @@ impl Moments {
         Self(figures)
     }
 
-    /// Returns the figures of all elements of these bands.
+    /// Returns the figures of the elements of all bands together.
     pub fn merge(bands: &[Self]) -> Self {
         if let [only] = bands {
             return *only;
@@ -72,7 +73,8 @@ impl Moments {
             all.zeros += band.zeros;
             all.nans += band.nans;
             all.infinities += band.infinities;
-            // Comparisons with NaN, of bands without finite elements, are false.
+            // A band without finite elements has NaN here, and comparisons with
+            // NaN are false.
             all.min = if band.min < all.min {
                 band.min
             } else {
@@ -93,7 +95,7 @@ impl Moments {
             return Self::new(all, Sums::default());
         }
         let finite = all.finite() as f64;
-        // Shares and ratios, so that nothing overflows.
+        // Sums of shares and ratios cannot overflow.
         let (mut mean, mut squares) = (0.0, 0.0);
         for Self(band) in bands.iter().filter(|Self(band)| band.finite() > 0) {
             let share = band.finite() as f64 / finite;
@@ -111,11 +113,11 @@ impl Moments {
         Self(all)
     }
 
-    /// Rounds mean and root mean square to the precision that a file holds.
+    /// Rounds the mean and the root mean square to the precision of the file.
     pub fn figures(&self, dtype: Dtype) -> Figures {
         let round = |value: f64| match are_wide(dtype) {
             true => value,
-            // Rounding is what this is for.
+            // The cast rounds on purpose.
             #[allow(clippy::cast_possible_truncation)]
             false => (value as f32).into(),
         };
@@ -127,13 +129,13 @@ impl Moments {
     }
 }
 
-/// Returns whether mean and root mean square of this dtype have 64 bits in a file:
-/// where its values do not fit 32.
+/// Returns whether a file stores the mean and the root mean square of this
+/// dtype in 64 bits, which is so where 32 bits cannot hold its values.
 pub(super) fn are_wide(dtype: Dtype) -> bool {
     dtype.bits() == 64 || matches!(dtype, Dtype::I32 | Dtype::U32)
 }
 
-/// Returns figures to which elements can be added.
+/// Returns figures of `count` elements to which elements can be added.
 pub(super) fn empty(count: u64) -> Figures {
     Figures {
         min: f64::INFINITY,
@@ -142,8 +144,8 @@ pub(super) fn empty(count: u64) -> Figures {
     }
 }
 
-/// Adds `times` occurrences of a value to counts and extremes; returns whether the
-/// value is finite.
+/// Adds `times` occurrences of a value to the counts and the extremes. Returns
+/// whether the value is finite.
 pub(super) fn count(figures: &mut Figures, value: f64, times: u64) -> bool {
     if value.is_nan() {
         figures.nans += times;
@@ -166,17 +168,17 @@ pub(super) fn count(figures: &mut Figures, value: f64, times: u64) -> bool {
     false
 }
 
-/// Computes the figures of elements of one byte: how often each value occurs says
-/// everything.
+/// Computes the figures of one-byte elements from the number of occurrences of
+/// each code.
 fn by_code<E>(feed: &Feed<'_, E>, dtype: Dtype) -> Result<Moments, E> {
-    // Four tables, since an increment has to wait for the one before it on the
-    // same code.
+    // Four tables, since an increment has to wait for the previous increment of
+    // the same entry.
     let mut tables = [[0u32; 256]; 4];
     let mut codes = [0u64; 256];
     let mut len_bytes = 0;
     feed(&mut |piece| {
         len_bytes += piece.len() as u64;
-        // Counts of a table stay below 2^30.
+        // Keeps the counts in a table below 2^30.
         for bytes in piece.chunks(1 << 30) {
             let (fours, rest) = bytes.as_chunks::<4>();
             for four in fours {
@@ -206,7 +208,8 @@ fn by_code<E>(feed: &Feed<'_, E>, dtype: Dtype) -> Result<Moments, E> {
     Ok(Moments::new(figures, sums))
 }
 
-/// Computes the figures of elements of any other dtype.
+/// Computes the figures of elements of more than one byte, except for floats of
+/// up to 32 bits.
 fn wide<E>(feed: &Feed<'_, E>, dtype: Dtype) -> Result<Moments, E> {
     match dtype {
         Dtype::I16 => wide_of(feed, |e| i16::from_le_bytes(e).into()),
@@ -230,7 +233,7 @@ fn wide_of<const BYTES: usize, E>(
             count(&mut figures, value(*element), 1);
         }
     })?;
-    // Keeps sums of squares within the range of the exponent.
+    // Scales the elements so that their squares stay within the exponent range.
     let magnitude = figures.max.max(-figures.min);
     let exponent = match magnitude {
         large if large >= power_of_two(400) => -600,
@@ -240,7 +243,7 @@ fn wide_of<const BYTES: usize, E>(
     let scale = power_of_two(exponent);
     let mut lanes = [Sums::default(); runs::LANES];
     feed(&mut |piece| {
-        // Every piece begins with the first lane.
+        // Every piece starts at the first lane, as the format prescribes.
         let elements = piece.as_chunks::<BYTES>().0.iter();
         for (number, element) in elements.enumerate() {
             let value = value(*element);
@@ -252,7 +255,8 @@ fn wide_of<const BYTES: usize, E>(
             }
         }
     })?;
-    // Divided before they are scaled back, or they could overflow.
+    // The division comes before the elements are scaled back, because the sums
+    // could overflow.
     let scaled = Figures {
         min: figures.min * scale,
         max: figures.max * scale,
@@ -263,7 +267,8 @@ fn wide_of<const BYTES: usize, E>(
         return Ok(Moments(scaled));
     }
     let back = power_of_two(-exponent);
-    // The extremes are those that were found: scaling may have taken small ones.
+    // The extremes are the original ones, since scaling may have rounded tiny
+    // ones to zero.
     let [min, max] = [figures.min + 0.0, figures.max + 0.0];
     Ok(Moments(Figures {
         min,

@@ -1,44 +1,46 @@
-//! Sums over floats of up to 32 bits, the elements that models are made of: runs
-//! of 256, in 32 bits where that is exact enough.
+//! Sums over floats of up to 32 bits, the usual elements of models. They are
+//! formed in runs of 256 elements, in 32 bits where that is exact enough.
 
 use super::Figures;
 use super::moments::{Feed, Moments, Sums, count, empty};
 use crate::dtype::Dtype;
 
-/// Sums that are formed side by side: element `i` is added to sum `i` modulo 16.
+/// The number of sums formed side by side. Element `i` is added to sum `i`
+/// modulo 16.
 pub(super) const LANES: usize = 16;
-/// Elements whose sums are formed in 32 bits.
+/// The number of elements whose sums are formed in 32 bits.
 pub(super) const RUN: usize = 256;
-/// Runs whose greatest magnitude is between these are summed in 32 bits: their
-/// squares neither overflow nor vanish next to the greatest.
+/// The bounds for the largest magnitude in a run that is summed in 32 bits.
+/// Between them, squares neither overflow nor vanish compared with the largest
+/// square.
 const MIN_MAGNITUDE: f32 = f32::from_bits((127 - 40) << 23);
 const MAX_MAGNITUDE: f32 = f32::from_bits((127 + 60) << 23);
 
 /// A dtype whose elements are exact in 32 bits.
 trait Float {
-    /// Length of an element.
+    /// The length of an element in bytes.
     const BYTES: usize;
 
-    /// Returns the sums of a run of [`RUN`] finite elements and of their squares,
-    /// lane by lane.
+    /// Returns, lane by lane, the sums of a run of [`RUN`] finite elements and
+    /// the sums of their squares.
     fn sums(run: &[u8]) -> [[f32; LANES]; 2];
 
-    /// Returns the extremes of a run and the number of its zeros; `None` if an
-    /// element is not finite.
+    /// Returns the extremes of a run and the number of its zeros, or `None` if
+    /// some element is not finite.
     fn extremes(run: &[u8]) -> Option<Extremes>;
 
     /// Returns the value of an element.
     fn value(element: &[u8]) -> f32;
 }
 
-/// Extremes of a run of finite elements.
+/// The extremes of a run of finite elements, and the number of zeros.
 struct Extremes {
     min: f32,
     max: f32,
     zeros: u64,
 }
 
-/// Computes the figures of BF16, F16 or F32.
+/// Computes the figures of elements of BF16, F16 or F32.
 pub(super) fn of<E>(feed: &Feed<'_, E>, dtype: Dtype) -> Result<Moments, E> {
     let add = match dtype {
         Dtype::Bf16 => add::<Bf16>,
@@ -51,7 +53,7 @@ pub(super) fn of<E>(feed: &Feed<'_, E>, dtype: Dtype) -> Result<Moments, E> {
     Ok(Moments::new(figures, added(&lanes)))
 }
 
-/// Adds the lanes, first lane first.
+/// Adds the lanes up, starting with the first one.
 pub(super) fn added(lanes: &[Sums; LANES]) -> Sums {
     let mut all = Sums::default();
     for lane in lanes {
@@ -61,7 +63,7 @@ pub(super) fn added(lanes: &[Sums; LANES]) -> Sums {
     all
 }
 
-/// Adds the elements of a piece, which begins with a run.
+/// Adds the elements of a piece that starts at the beginning of a run.
 fn add<F: Float>(bytes: &[u8], figures: &mut Figures, lanes: &mut [Sums; LANES]) {
     figures.count += (bytes.len() / F::BYTES) as u64;
     let mut runs = bytes.chunks_exact(RUN * F::BYTES);
@@ -83,7 +85,7 @@ fn add<F: Float>(bytes: &[u8], figures: &mut Figures, lanes: &mut [Sums; LANES])
     add_slowly::<F>(runs.remainder(), figures, lanes);
 }
 
-/// Returns whether a run is summed in 32 bits.
+/// Returns whether the sums of a run are formed in 32 bits.
 fn is_usual(run: &Extremes) -> bool {
     let magnitude = if -run.min > run.max {
         -run.min
@@ -93,8 +95,9 @@ fn is_usual(run: &Extremes) -> bool {
     magnitude == 0.0 || (MIN_MAGNITUDE..=MAX_MAGNITUDE).contains(&magnitude)
 }
 
-/// Adds elements one at a time, in 64 bits: a run with elements that are not finite
-/// or of unusual magnitude, and the elements after the last whole run.
+/// Adds elements one at a time, in 64 bits. It serves runs with elements that
+/// are not finite or of unusual magnitude, and the elements after the last
+/// whole run.
 #[cold]
 fn add_slowly<F: Float>(run: &[u8], figures: &mut Figures, lanes: &mut [Sums; LANES]) {
     for (number, element) in run.chunks_exact(F::BYTES).enumerate() {
@@ -107,11 +110,11 @@ fn add_slowly<F: Float>(run: &[u8], figures: &mut Figures, lanes: &mut [Sums; LA
     }
 }
 
-/// Implements [`Float`] for elements of these bytes, whose bits are compared as
-/// signed integers: without the sign they are in the order of their magnitudes.
+/// Implements [`Float`] for elements of this length, whose bits are compared as
+/// signed integers: without the sign bit they are in the order of their
+/// magnitudes.
 ///
-/// The loops are functions of their own, of a form that compilers turn into vector
-/// instructions.
+/// The loops are separate functions in a shape that compilers vectorise.
 macro_rules! float {
     ($name:ident, $bytes:literal, $bits:ty, $first_infinite:literal, $widen:expr) => {
         struct $name;
@@ -143,7 +146,8 @@ macro_rules! float {
                         .iter()
                         .map(|e| <$bits>::from_le_bytes(*e))
                 };
-                // Elements of the other sign are negative.
+                // Elements of the other sign are negative integers in each
+                // fold.
                 let greatest = bits().fold(SIGN, |most, bits| most.max(bits));
                 let least = bits().fold(SIGN, |most, bits| most.max(bits ^ SIGN));
                 let is_zero = |bits: $bits| <$bits>::from(bits << 1 == 0);
@@ -155,14 +159,15 @@ macro_rules! float {
                 let (min, max) = if greatest >= 0 && least >= 0 {
                     (value(least ^ SIGN), value(greatest))
                 } else {
-                    // All have the same sign.
+                    // All elements have the same sign.
                     let values = || bits().map(value);
                     (
                         values().fold(f32::INFINITY, f32::min),
                         values().fold(f32::NEG_INFINITY, f32::max),
                     )
                 };
-                // A run has fewer than 2^15 elements.
+                // The count fits the integer type, since a run has fewer than
+                // 2^15 elements.
                 let zeros = zeros.unsigned_abs().into();
                 Some(Extremes { min, max, zeros })
             }
@@ -187,13 +192,13 @@ float!(Bf16, 2, i16, 0x7F80, |bits: i16| f32::from_bits(
 ));
 float!(F16, 2, i16, 0x7C00, widen_f16);
 
-/// Returns the value of a finite element. In steps without a branch, and without
-/// numbers below the normal ones, with which processors take long.
+/// Returns the value of a finite element. It takes no branch and creates no
+/// subnormal number, which processors handle slowly.
 #[inline(always)]
 fn widen_f16(bits: i16) -> f32 {
     /// The difference between the exponent biases of the two formats.
     const BIAS: u32 = 112 << 23;
-    /// The exponent of the least normal number.
+    /// The bits of the smallest normal number of F16, as an `f32`.
     const LEAST: u32 = BIAS + (1 << 23);
     let bits = u32::from(bits.cast_unsigned());
     let magnitude = (bits & 0x7FFF) << 13;

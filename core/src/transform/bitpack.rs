@@ -1,6 +1,6 @@
-//! Mantissas packed bit to bit, most significant bit first
-//! (docs/formats/z4ai-frames.md 11.2). The unpacked side is the mantissa
-//! plane of [`super::bitfield`].
+//! Mantissas packed bit by bit, most significant bit first
+//! (docs/formats/z4ai-frames.md 11.2). The unpacked form is the mantissa plane
+//! of [`super::bitfield`].
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -8,7 +8,8 @@ use alloc::vec::Vec;
 use super::FloatFormat;
 use crate::{Error, Result, Rule};
 
-/// Returns the bytes that `n` packed mantissas take; `None` beyond 64 bits.
+/// Returns the length in bytes of `n` packed mantissas, or `None` if it exceeds
+/// 64 bits.
 #[must_use]
 pub fn packed_len(format: FloatFormat, n: u64) -> Option<u64> {
     // Eight mantissas take as many bytes as one has bits.
@@ -38,10 +39,11 @@ pub fn pack(format: FloatFormat, plane: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Unpacks `n` mantissas to a plane.
+/// Unpacks `n` mantissas into a plane.
 ///
 /// # Panics
-/// If `packed` is not as long as [`packed_len`] says; the frame has checked.
+/// If the length of `packed` is not [`packed_len`]; frame parsers have checked
+/// it.
 pub fn unpack(format: FloatFormat, packed: &[u8], n: usize) -> Result<Vec<u8>> {
     assert_eq!(packed_len(format, n as u64), Some(packed.len() as u64));
     let (bits, parts) = (format.mantissa_bits, format.mantissa_bytes());

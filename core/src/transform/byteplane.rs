@@ -1,13 +1,13 @@
-//! Byte planes: byte `j` of every element together in plane `j`
+//! Byte planes: plane `j` consists of byte `j` of every element
 //! (docs/formats/z4ai-frames.md 3.3).
 
 use crate::kernel::{self, Kernel};
 
-/// Writes bytes `[start, start + out.len())` of plane `plane` of `elements`,
-/// whose elements are `width` bytes each.
+/// Writes the bytes `[start, start + out.len())` of plane `plane` to `out`. The
+/// elements are `width` bytes each.
 ///
 /// # Panics
-/// If the range reaches past the last whole element.
+/// If the range exceeds the last whole element.
 pub fn split(elements: &[u8], width: usize, plane: usize, start: usize, out: &mut [u8]) {
     let from = &elements[start * width..(start + out.len()) * width];
     match width {
@@ -39,7 +39,7 @@ impl Kernel for Split<'_> {
             plane,
             out,
         } = self;
-        // The fixed widths let the compiler vectorise the stride.
+        // Fixed widths let the compiler vectorise the strided access.
         match width {
             2 => split_pairs(from, plane, out),
             4 => split_quads(from, plane, out),
@@ -53,7 +53,8 @@ impl Kernel for Split<'_> {
     }
 }
 
-// Shifts of words become vector instructions, a choice of bytes does not.
+// Compilers turn shifts of words into vector instructions, but not selections
+// of bytes.
 #[inline(always)]
 fn split_pairs(from: &[u8], plane: usize, out: &mut [u8]) {
     for (to, pair) in out.iter_mut().zip(from.as_chunks::<2>().0) {
@@ -76,7 +77,7 @@ fn split_fixed<const W: usize>(from: &[u8], plane: usize, out: &mut [u8]) {
     }
 }
 
-/// Interleaves `planes`, all of the same length, into `out`.
+/// Interleaves `planes`, which all have the same length, into `out`.
 ///
 /// # Panics
 /// If `out` is not as long as all planes together.

@@ -1,6 +1,6 @@
-//! Buffer to planes and back: pure, invertible, nothing about how a plane is
-//! coded (docs/formats/z4ai-frames.md 3.2 to 3.4, 9.1, 10 and 11.2). `gmm` alone is
-//! not invertible.
+//! Reversible transforms between a buffer and its planes
+//! (docs/formats/z4ai-frames.md 3.2 to 3.4, 9.1, 10 and 11.2). They do not
+//! depend on how planes are coded. Only `gmm` is not reversible.
 
 pub mod bitfield;
 pub mod bitpack;
@@ -13,8 +13,8 @@ pub mod xor;
 
 pub use bitfield::FloatFormat;
 
-/// Calls a function that is generic over the element width, so that each
-/// width gets loops of its own.
+/// Calls a function that is generic over the element width, so that each width
+/// gets specialised loops.
 macro_rules! by_width {
     ($width:expr, $function:ident($($argument:expr),*)) => {
         match $width {

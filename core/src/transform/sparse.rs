@@ -1,9 +1,9 @@
-//! Sparse elements: a bit per element, and the elements that are not zero
-//! (docs/formats/z4ai-frames.md 9.1).
+//! Sparse elements: a bitmap with one bit per element, and the elements that
+//! are not zero (docs/formats/z4ai-frames.md 9.1).
 //!
-//! Zero means all bits zero, so a negative zero is kept as a value. All
-//! functions panic if `width` is not 1, 2, 4 or 8 or does not divide the
-//! length of the elements.
+//! An element is zero if all its bits are zero, so a negative zero is a value.
+//! All functions with a `width` panic if it is not 1, 2, 4 or 8, or if it does
+//! not divide the length of the elements.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -22,8 +22,7 @@ fn count_zeros_fixed<const W: usize>(elements: &[u8]) -> usize {
     items.iter().filter(|&&item| item == [0; W]).count()
 }
 
-/// Returns the bitmap, most significant bit first, and the values one after
-/// another.
+/// Returns the bitmap, most significant bit first, and the concatenated values.
 #[must_use]
 pub fn split(elements: &[u8], width: usize) -> (Vec<u8>, Vec<u8>) {
     by_width!(width, split_fixed(elements))
@@ -33,9 +32,9 @@ fn split_fixed<const W: usize>(elements: &[u8]) -> (Vec<u8>, Vec<u8>) {
     let (items, rest) = elements.as_chunks::<W>();
     assert!(rest.is_empty());
     let count = items.len() - count_zeros_fixed::<W>(elements);
-    // Has space for one group more than needed: every element is written, and
-    // the next one overwrites it unless it is nonzero. That is faster than a
-    // branch that no processor can predict.
+    // There is space for one group more than needed, because every element is
+    // written, and the next one overwrites it if it is zero. This is faster
+    // than a branch that no processor can predict.
     let mut values = vec![0; (count + GROUP) * W];
     let mut slots = values.as_chunks_mut::<W>().0;
     let mut bitmap = Vec::with_capacity(items.len().div_ceil(GROUP));
@@ -54,17 +53,17 @@ fn split_fixed<const W: usize>(elements: &[u8]) -> (Vec<u8>, Vec<u8>) {
     (bitmap, values)
 }
 
-/// Elements of a byte of the bitmap.
+/// Number of elements in a byte of the bitmap.
 const GROUP: usize = 8;
 
-/// Returns a byte of the bitmap, and the number of values that are now in
-/// `slots`.
+/// Writes the values of a group to `slots`. Returns the group's byte of the
+/// bitmap and the number of values.
 #[inline]
 fn split_group<const W: usize>(group: &[[u8; W]; GROUP], slots: &mut [[u8; W]]) -> (u8, usize) {
     let slots = slots.first_chunk_mut::<GROUP>().expect("room for a group");
     let (mut bits, mut next) = (0, 0);
     for item in group {
-        // There are at most seven values before each.
+        // At most seven values precede an element of a group.
         slots[next % GROUP] = *item;
         let kept = *item != [0; W];
         bits = bits << 1 | u8::from(kept);
@@ -73,7 +72,7 @@ fn split_group<const W: usize>(group: &[[u8; W]; GROUP], slots: &mut [[u8; W]]) 
     (bits, next)
 }
 
-/// Returns the number of bits set in `bitmap`, whose padding is zero.
+/// Returns the number of bits set in `bitmap`, whose padding must be zero.
 #[must_use]
 pub fn count_values(bitmap: &[u8]) -> u64 {
     let (words, rest) = bitmap.as_chunks::<8>();
@@ -82,17 +81,19 @@ pub fn count_values(bitmap: &[u8]) -> u64 {
     ones + rest.iter().map(|b| u64::from(b.count_ones())).sum::<u64>()
 }
 
-/// Returns whether a bit after the last of `n` elements is set.
+/// Returns whether any padding bit after the last of `n` elements is set.
 #[must_use]
 pub fn padding_set(bitmap: &[u8], n: u64) -> bool {
     let used = n % 8;
     used != 0 && bitmap.last().is_some_and(|last| last << used != 0)
 }
 
-/// Puts `values` at the places of the set bits, zeros everywhere else.
+/// Writes `values` to the positions of the set bits, and zeros to all other
+/// positions.
 ///
 /// # Panics
-/// If there are not as many values as bits; the frame has counted them.
+/// If the number of values differs from the number of bits; the frame parser
+/// has counted them.
 pub fn join(bitmap: &[u8], values: &[u8], width: usize, out: &mut [u8]) {
     by_width!(width, join_fixed(bitmap, values, out));
 }
@@ -104,7 +105,7 @@ fn join_fixed<const W: usize>(bitmap: &[u8], values: &[u8], out: &mut [u8]) {
     assert!(rest.is_empty() && bitmap.len() == items.len().div_ceil(GROUP));
     let (groups, last) = items.as_chunks_mut();
     let (bitmap, last_bits) = bitmap.split_at(groups.len());
-    // The next values, followed by a zero.
+    // The next values, followed by zeros.
     let mut front = [[0; W]; 2 * GROUP];
     for (group, &bits) in groups.iter_mut().zip(bitmap) {
         *group = join_group(bits, &mut values, &mut front);
@@ -115,8 +116,8 @@ fn join_fixed<const W: usize>(bitmap: &[u8], values: &[u8], out: &mut [u8]) {
     }
 }
 
-/// Returns the elements of a byte of the bitmap, by way of `front`; those that
-/// are values are gone from `values` then.
+/// Returns the elements of a byte of the bitmap, using `front` as a buffer, and
+/// removes their values from `values`.
 fn join_group<const W: usize>(
     bits: u8,
     values: &mut &[[u8; W]],
@@ -130,12 +131,12 @@ fn join_group<const W: usize>(
     VALUE_INDICES[usize::from(bits)].map(|place| front[usize::from(place) % (2 * GROUP)])
 }
 
-/// The index of the zero after the next values.
+/// The index of the zero that follows the next values.
 const PAST_VALUES: u8 = 8;
 
-/// For every byte of a bitmap, the index of each of its elements among the next
-/// values, or [`PAST_VALUES`] for a zero. A lookup avoids a branch that no
-/// processor could predict.
+/// For every byte of a bitmap, the index of each element among the next values,
+/// or [`PAST_VALUES`] for a zero. A lookup avoids a branch that no processor
+/// could predict.
 const VALUE_INDICES: [[u8; GROUP]; 256] = {
     let mut all = [[PAST_VALUES; GROUP]; 256];
     let mut bits = 0;

@@ -1,7 +1,7 @@
-//! Byte by byte difference of two buffers
-//! (docs/formats/z4ai-containers.md 3.1): its own inverse.
+//! The XOR of two buffers (docs/formats/z4ai-containers.md 3.1), which is its
+//! own inverse.
 
-/// Turns `bytes` into its difference from `reference`, or back.
+/// Replaces `bytes` by its XOR with `reference`.
 ///
 /// # Panics
 /// If the lengths differ.

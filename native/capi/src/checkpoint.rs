@@ -1,4 +1,4 @@
-//! Work on whole checkpoints.
+//! Packing, restoring and verifying whole checkpoints.
 
 use std::ffi::{c_char, c_void};
 use std::ptr;
@@ -15,78 +15,82 @@ use crate::sink::{self, zstn_output};
 use crate::status::{self, Failure, zstn_error, zstn_status};
 use crate::structure::{self, Structure};
 
-/// The usual trade-off of time against size.
+/// The default balance between time and size.
 pub const ZSTN_EFFORT_BALANCED: i32 = 0;
-/// Less time, a little larger.
+/// Takes less time; the output is a little larger.
 pub const ZSTN_EFFORT_FAST: i32 = 1;
-/// Smaller, several times the time.
+/// Takes several times as long; the output is smaller.
 pub const ZSTN_EFFORT_MAX: i32 = 2;
 
-/// Options for work on a whole checkpoint. Zeros ask for what is usual.
+/// Options for packing, restoring or verifying a whole checkpoint. A field that is 0 or
+/// NULL selects its default.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct zstn_work_options {
     /// `sizeof(zstn_work_options)`.
     pub struct_size: usize,
-    /// Works on the checkpoint; NULL for the shared engine.
+    /// The threads that do the work; NULL for the shared engine.
     pub engine: *const zstn_engine,
-    /// The base of a delta; if that is a delta too, the base of that one, and so
-    /// on.
+    /// The base of a delta, followed by the base of that base if it is a delta too, and
+    /// so on.
     pub bases: *const *const zstn_input,
-    /// Number of bases; 0 for none.
+    /// Number of elements in `bases`; 0 for none.
     pub base_count: usize,
-    /// Token for the server of an input's address, which no other server receives;
-    /// NULL for none.
+    /// Token sent to the server in the input's address, and to no other server; NULL
+    /// for none.
     pub token: *const c_char,
-    /// Watches the work; NULL for none.
+    /// Callback that receives the progress and can stop the work; NULL for none.
     pub progress: zstn_progress,
     /// Passed to `progress`.
     pub progress_ctx: *mut c_void,
-    /// For packing: the 32 bytes of the SHA-256 of the input, a single file, which is
-    /// then not computed but taken on trust; NULL for none. `zstn_unpack` and
-    /// `zstn_verify` compare it, and fail if it is wrong.
+    /// For packing: the 32 bytes of the SHA-256 of the input, which must be a single
+    /// file; NULL to have it computed. The digest is recorded without being checked;
+    /// `zstn_unpack` and `zstn_verify` compare it and fail if it is wrong.
     pub sha256: *const u8,
-    /// Bytes of memory to stay within, roughly; 0 for what is usual.
+    /// Approximate limit on the memory used, in bytes; 0 for the default.
     pub memory: u64,
-    /// 1 replaces an existing output; by default that is `ZSTN_ERROR_EXISTS`.
+    /// 1 replaces an existing output; 0 fails with `ZSTN_ERROR_EXISTS`.
     pub overwrite: i32,
     /// For packing: one of `ZSTN_EFFORT_...`.
     pub effort: i32,
-    /// For packing: 1 leaves the checksums out.
+    /// For packing: 1 omits the checksums.
     pub no_checksums: i32,
-    /// For packing: 1 packs a file that was cut short; by default it is refused.
+    /// For packing: 1 accepts a file that was cut short; 0 refuses it.
     pub allow_truncated: i32,
-    /// For packing: 1 leaves the statistics of the tensors out.
+    /// For packing: 1 omits the tensor statistics.
     pub no_statistics: i32,
-    /// For packing: 1 writes extension frames where they are smaller. A file with
-    /// one is read by zstn 0.1 and later.
+    /// For packing: 1 writes extension frames where they are smaller. zstn 0.1 and later
+    /// can read a file that contains one; z4ai cannot.
     pub extended: i32,
 }
 
-// SAFETY: such a structure: it ends in an even number of 32 bits.
+// SAFETY: zeros are valid, and the 32-bit fields are even in number, so no padding is at
+// the end.
 unsafe impl Structure for zstn_work_options {}
 
-/// The arguments of the caller, read.
+/// The arguments of one call, converted from their C structures.
 struct Given<'a> {
     input: Opened<'a>,
-    /// For verifying.
+    /// The checkpoint to compare the input with; only `zstn_verify` has one.
     original: Option<Input>,
     work: Work,
 }
 
 impl<'a> Given<'a> {
-    /// Reads all inputs before the first error is returned: the contexts of all
-    /// callbacks are released whatever is wrong with other arguments.
+    /// Converts the arguments of a call. All inputs are converted before the first
+    /// error is returned, so that the contexts of all callbacks are released even if
+    /// another argument is refused.
     ///
     /// # Safety
-    /// The pointers are NULL or valid, and so is all that they point to.
+    /// Each pointer is NULL or valid, and so is everything that it points to.
     unsafe fn read(
         input: *const zstn_input,
         original: *const zstn_input,
         options: *const zstn_work_options,
         report: *mut zstn_report,
     ) -> Result<Self, Failure> {
-        // SAFETY: see above.
+        // SAFETY: the caller of this function guarantees that each pointer is NULL or
+        // valid.
         let (input, original, options) = unsafe {
             (
                 input::required(input, "the input"),
@@ -95,15 +99,16 @@ impl<'a> Given<'a> {
             )
         };
         let bases = match &options {
-            // SAFETY: a list of the caller.
+            // SAFETY: `options` was valid, so its list of bases is too.
             Ok(Some(options)) => unsafe { read_bases(options) },
             _ => Ok(Vec::new()),
         };
         let (input, original, bases) = (input?, original?, bases?);
         let options = options?.unwrap_or_else(structure::zeroed);
-        // SAFETY: see above.
+        // SAFETY: the pointers in `options` are NULL or valid, as this function
+        // requires.
         let work = unsafe { Work::new(options, bases, input.url) }?;
-        // SAFETY: see above.
+        // SAFETY: this function requires that `report` is NULL or valid.
         unsafe { report::check(report) }?;
         Ok(Self {
             input,
@@ -113,22 +118,23 @@ impl<'a> Given<'a> {
     }
 }
 
-/// Reads all bases, and then returns the first error.
+/// Converts all bases, and only then returns the first error.
 ///
 /// # Safety
-/// The list is NULL or valid, and so is all that it points to.
+/// The list in `options` is NULL or valid, and so is everything that it points to.
 unsafe fn read_bases(options: &zstn_work_options) -> Result<Vec<Input>, Failure> {
-    // SAFETY: see above.
+    // SAFETY: this function requires that the list is NULL or has `base_count`
+    // elements.
     let bases = unsafe { pointer::list(options.bases, options.base_count, "the list of bases") }?;
     let bases = bases.iter().map(|base| {
-        // SAFETY: an input of the caller.
+        // SAFETY: this function requires that every element is NULL or a valid input.
         unsafe { input::required(*base, "a base") }.map(|base| base.input)
     });
     let bases = bases.collect::<Vec<_>>();
     bases.into_iter().collect()
 }
 
-/// Options of the caller, read.
+/// The options of one call, converted from `zstn_work_options`.
 struct Work {
     given: zstn_work_options,
     engine: Engine,
@@ -138,8 +144,10 @@ struct Work {
 }
 
 impl Work {
+    /// Converts the options; `url` is the address of the input, if it has one.
+    ///
     /// # Safety
-    /// That of [`Given::read`]; `url` is that of the input.
+    /// The pointers in `given` are NULL or valid.
     unsafe fn new(
         given: zstn_work_options,
         bases: Vec<Input>,
@@ -147,10 +155,11 @@ impl Work {
     ) -> Result<Self, Failure> {
         Ok(Self {
             bases,
-            // SAFETY: NULL or a handle.
+            // SAFETY: this function requires that `engine` is NULL or a live handle.
             engine: unsafe { engine::of(given.engine) },
             watch: Watch::new(given.progress, given.progress_ctx),
-            // SAFETY: NULL or a text.
+            // SAFETY: this function requires that `token` is NULL or a NUL-terminated
+            // string.
             http: unsafe { input::http(given.token, url) }?,
             given,
         })
@@ -174,10 +183,9 @@ fn len(count: usize) -> u64 {
     count as u64
 }
 
-/// Packs a checkpoint of safetensors without losing a bit: a file into a ZSTN
-/// container, or with a base into its difference from that; a folder or an index
-/// into a folder. `options` and `report` may be NULL. After an error nothing of
-/// the output is left.
+/// Packs a safetensors checkpoint losslessly. A file becomes a ZSTN container, or a
+/// delta if `options` name a base; a folder or an index becomes a folder. `options` and
+/// `report` may be NULL. After an error, no output remains.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn zstn_pack(
     input: *const zstn_input,
@@ -187,10 +195,10 @@ pub unsafe extern "C" fn zstn_pack(
     error: *mut zstn_error,
 ) -> zstn_status {
     status::run(error, || {
-        // SAFETY: structures of the caller, as the header says.
+        // SAFETY: the header requires that these pointers are NULL or valid structures.
         let given = unsafe { Given::read(input, ptr::null(), options, report) }?;
         let (input, work) = (given.input.input, given.work);
-        // SAFETY: an output of the caller.
+        // SAFETY: the header requires that `output` is NULL or a valid structure.
         let sink = unsafe { sink::required(output, work.given.overwrite != 0) }?;
         let mut options = PackOptions::default()
             .effort(work.effort()?)
@@ -203,7 +211,7 @@ pub unsafe extern "C" fn zstn_pack(
         if let Some(bytes) = work.memory_bytes() {
             options = options.memory_bytes(bytes);
         }
-        // SAFETY: NULL or 32 bytes of the caller.
+        // SAFETY: the header requires that `sha256` is NULL or points to 32 bytes.
         if let Some(sha256) = unsafe { work.given.sha256.cast::<[u8; 32]>().as_ref() } {
             options = options.sha256(*sha256);
         }
@@ -220,14 +228,14 @@ pub unsafe extern "C" fn zstn_pack(
             original_len: packed.original_bytes(),
             ..structure::zeroed()
         };
-        // SAFETY: a report of the caller.
+        // SAFETY: the header requires that `report` is NULL or a valid structure.
         unsafe { report::fill(report, &value) }
     })
 }
 
-/// Restores what `zstn_pack` has packed, byte for byte. What the packed file says
-/// of its bytes is checked before the output gets its name, or a writer anything.
-/// Otherwise as `zstn_pack`.
+/// Restores a checkpoint that `zstn_pack` has packed, byte for byte. The digests
+/// recorded in the packed file are checked before the output gets its name, or before a
+/// writer receives any bytes. It takes the same arguments as `zstn_pack`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn zstn_unpack(
     input: *const zstn_input,
@@ -237,10 +245,10 @@ pub unsafe extern "C" fn zstn_unpack(
     error: *mut zstn_error,
 ) -> zstn_status {
     status::run(error, || {
-        // SAFETY: structures of the caller, as the header says.
+        // SAFETY: the header requires that these pointers are NULL or valid structures.
         let given = unsafe { Given::read(input, ptr::null(), options, report) }?;
         let (input, work) = (given.input.input, given.work);
-        // SAFETY: an output of the caller.
+        // SAFETY: the header requires that `output` is NULL or a valid structure.
         let sink = unsafe { sink::required(output, work.given.overwrite != 0) }?;
         let mut options = UnpackOptions::default()
             .http(work.http.clone())
@@ -260,14 +268,13 @@ pub unsafe extern "C" fn zstn_unpack(
             original_len: unpacked.original_bytes(),
             ..structure::zeroed()
         };
-        // SAFETY: a report of the caller.
+        // SAFETY: the header requires that `report` is NULL or a valid structure.
         unsafe { report::fill(report, &value) }
     })
 }
 
-/// Decodes everything of a checkpoint and compares it with the checksums in its
-/// files, and with `original` unless that is NULL. `options` and `report` may be
-/// NULL.
+/// Decodes a whole checkpoint and compares it with the checksums in its files, and with
+/// `original` unless that is NULL. `options` and `report` may be NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn zstn_verify(
     input: *const zstn_input,
@@ -277,7 +284,7 @@ pub unsafe extern "C" fn zstn_verify(
     error: *mut zstn_error,
 ) -> zstn_status {
     status::run(error, || {
-        // SAFETY: structures of the caller, as the header says.
+        // SAFETY: the header requires that these pointers are NULL or valid structures.
         let given = unsafe { Given::read(input, original, options, report) }?;
         let (input, original, work) = (given.input.input, given.original, given.work);
         let mut options = VerifyOptions::default()
@@ -306,13 +313,13 @@ pub unsafe extern "C" fn zstn_verify(
             unchecked_files: u32::try_from(verified.unchecked_files.len()).unwrap_or(u32::MAX),
             ..structure::zeroed()
         };
-        // SAFETY: a report of the caller.
+        // SAFETY: the header requires that `report` is NULL or a valid structure.
         unsafe { report::fill(report, &value) }
     })
 }
 
-/// Packs the checkpoint at one path to another: `zstn_pack` for those who need
-/// nothing else.
+/// Packs the checkpoint at the path `input` to the path `output`; otherwise the same as
+/// `zstn_pack`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn zstn_pack_path(
     input: *const c_char,
@@ -322,12 +329,12 @@ pub unsafe extern "C" fn zstn_pack_path(
     error: *mut zstn_error,
 ) -> zstn_status {
     let (input, output) = paths(input, output);
-    // SAFETY: the same demands.
+    // SAFETY: the two structures are valid, and the caller guarantees the rest.
     unsafe { zstn_pack(&raw const input, &raw const output, options, report, error) }
 }
 
-/// Restores the checkpoint at one path to another: `zstn_unpack` for those who
-/// need nothing else.
+/// Restores the checkpoint at the path `input` to the path `output`; otherwise the same
+/// as `zstn_unpack`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn zstn_unpack_path(
     input: *const c_char,
@@ -337,7 +344,7 @@ pub unsafe extern "C" fn zstn_unpack_path(
     error: *mut zstn_error,
 ) -> zstn_status {
     let (input, output) = paths(input, output);
-    // SAFETY: the same demands.
+    // SAFETY: the two structures are valid, and the caller guarantees the rest.
     unsafe { zstn_unpack(&raw const input, &raw const output, options, report, error) }
 }
 

@@ -1,4 +1,4 @@
-//! Threads that decode and encode.
+//! Engines: the pools of threads that decode and encode.
 
 use zstn::Engine;
 
@@ -6,26 +6,25 @@ use crate::handle::{self, Out};
 use crate::pointer;
 use crate::status::{self, zstn_error, zstn_status};
 
-/// Threads that decode and encode. Readers and functions that are given none
-/// share an engine with a thread for each processor, which is made when it is
-/// first needed and stays. Any number of threads may use one engine at the same
-/// time.
+/// A pool of threads that decode and encode. Calls without an engine share one that has
+/// a thread for each processor; it is created on first use and never destroyed. Any
+/// number of threads may use one engine at the same time.
 pub struct zstn_engine(Engine);
 
-/// Returns the engine of a pointer; NULL is the shared one.
+/// Returns the engine of a handle, or the shared engine for NULL.
 ///
 /// # Safety
-/// The pointer is NULL or a handle of an engine.
+/// The pointer is NULL or a live handle.
 pub unsafe fn of(engine: *const zstn_engine) -> Engine {
-    // SAFETY: see above.
+    // SAFETY: this function requires that the pointer is NULL or a live handle.
     match unsafe { engine.as_ref() } {
         Some(zstn_engine(engine)) => engine.clone(),
         None => Engine::default(),
     }
 }
 
-/// Starts an engine with `threads` threads; 0 means one for each processor. More than
-/// eight for each processor, or 16 if that is more, are refused.
+/// Creates an engine with `threads` threads; 0 means one for each processor. The
+/// largest allowed number is eight for each processor, or 16 if that is more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn zstn_engine_new(
     threads: u32,
@@ -33,7 +32,7 @@ pub unsafe extern "C" fn zstn_engine_new(
     error: *mut zstn_error,
 ) -> zstn_status {
     status::run(error, || {
-        // SAFETY: an out parameter, as the header says.
+        // SAFETY: the header requires that `engine` is NULL or a writable address.
         let out = unsafe { Out::new(engine) }?;
         let threads = usize::try_from(threads).unwrap_or(usize::MAX);
         out.set(zstn_engine(Engine::new(threads)?));
@@ -41,8 +40,7 @@ pub unsafe extern "C" fn zstn_engine_new(
     })
 }
 
-/// Stores the number of threads of an engine; `engine` may be NULL for the shared
-/// one.
+/// Stores the number of threads of an engine; NULL means the shared engine.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn zstn_engine_threads(
     engine: *const zstn_engine,
@@ -50,18 +48,19 @@ pub unsafe extern "C" fn zstn_engine_threads(
     error: *mut zstn_error,
 ) -> zstn_status {
     status::run(error, || {
-        // SAFETY: NULL or a handle, as the header says.
+        // SAFETY: the header requires that `engine` is NULL or a live handle.
         let count = unsafe { of(engine) }.threads();
         let count = u32::try_from(count).unwrap_or(u32::MAX);
-        // SAFETY: an out parameter.
+        // SAFETY: the header requires that `threads` is NULL or a writable address.
         unsafe { pointer::write(threads, count, "threads") }
     })
 }
 
-/// Frees an engine. Its threads end when the last reader that uses them is freed.
-/// NULL is fine.
+/// Frees an engine. Its threads end once the last reader that uses them is freed. Does
+/// nothing for NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn zstn_engine_free(engine: *mut zstn_engine) {
-    // SAFETY: a handle that is not used any more, or NULL.
+    // SAFETY: the header requires that `engine` is NULL or a live handle that is not used
+    // again.
     unsafe { handle::free(engine) }
 }

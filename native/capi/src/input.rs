@@ -1,4 +1,4 @@
-//! Inputs of whole checkpoints.
+//! Input arguments of the functions for whole checkpoints.
 
 use std::ffi::c_char;
 use std::path::PathBuf;
@@ -11,51 +11,51 @@ use crate::pointer;
 use crate::status::Failure;
 use crate::structure::{self, Structure};
 
-/// A checkpoint to work on: exactly one of `path`, `url` and `io` is set.
+/// The checkpoint to work on. Set exactly one of `path`, `url` and `io`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct zstn_input {
     /// `sizeof(zstn_input)`.
     pub struct_size: usize,
-    /// Path of a file, of the index of a checkpoint in several files, or of a
-    /// folder that holds one.
+    /// Path of a file, of the index of a checkpoint that has several files, or of a
+    /// folder that contains one checkpoint.
     pub path: *const c_char,
     /// Address of a file or an index: `https://...`, `hf://OWNER/NAME/FILE`.
     pub url: *const c_char,
-    /// Callbacks that read a file.
+    /// Callbacks that read the bytes of a file.
     pub io: *const zstn_io,
-    /// Length of that file in bytes.
+    /// Length in bytes of the file that `io` reads.
     pub io_len: u64,
 }
 
-// SAFETY: such a structure: it ends in 64 bits.
+// SAFETY: zeros are valid, and the last field has 64 bits, so no padding follows it.
 unsafe impl Structure for zstn_input {}
 
-/// An input, and the address if it is one.
+/// A converted input, with its address if it has one.
 pub struct Opened<'a> {
     pub input: Input,
     pub url: Option<&'a str>,
 }
 
-/// Reads an input of the caller.
+/// Converts an input of the caller.
 ///
 /// # Safety
-/// It is NULL or valid, and so is all that it points to.
+/// `input` is NULL or valid, and so is everything that it points to.
 pub unsafe fn optional<'a>(
     input: *const zstn_input,
     what: &str,
 ) -> Result<Option<Opened<'a>>, Failure> {
-    // SAFETY: see above.
+    // SAFETY: this function requires that `input` is NULL or valid.
     let Some(given) = (unsafe { structure::read(input, what) })? else {
         return Ok(None);
     };
-    // First, so that its context is released whatever else is wrong.
+    // Comes first, so that the context is released even if another field is refused.
     let io = match given.io.is_null() {
         true => None,
-        // SAFETY: see above.
+        // SAFETY: this function requires that `io` is valid if it is not NULL.
         false => Some(unsafe { CallbackSource::new(given.io, given.io_len) }?),
     };
-    // SAFETY: NULL or texts.
+    // SAFETY: this function requires that both are NULL or NUL-terminated strings.
     let (path, url) = unsafe { (path(given.path)?, pointer::optional_text(given.url, "url")?) };
     match (path, url, io) {
         (Some(path), None, None) => Ok(Some(Opened {
@@ -76,20 +76,20 @@ pub unsafe fn optional<'a>(
     }
 }
 
-/// Reads an input of the caller that has to be there.
+/// Converts an input of the caller; NULL is an error.
 ///
 /// # Safety
-/// That of [`optional`].
+/// `input` is NULL or valid, and so is everything that it points to.
 pub unsafe fn required<'a>(input: *const zstn_input, what: &str) -> Result<Opened<'a>, Failure> {
-    // SAFETY: the same demand.
+    // SAFETY: both functions require the same.
     let input = unsafe { optional(input, what) }?;
     input.ok_or_else(|| Failure::usage(format!("{what} is NULL")))
 }
 
-/// Returns a path of the caller: on Unix any bytes, elsewhere UTF-8.
+/// Converts a path of the caller: arbitrary bytes on Unix, UTF-8 elsewhere.
 ///
 /// # Safety
-/// It is NULL or ends in a NUL, and nobody changes it during the call.
+/// `pointer` is NULL or a NUL-terminated string that does not change during the call.
 pub unsafe fn path(pointer: *const c_char) -> Result<Option<PathBuf>, Failure> {
     #[cfg(unix)]
     {
@@ -98,26 +98,27 @@ pub unsafe fn path(pointer: *const c_char) -> Result<Option<PathBuf>, Failure> {
         if pointer.is_null() {
             return Ok(None);
         }
-        // SAFETY: see above.
+        // SAFETY: this function requires that `pointer` is a NUL-terminated string if
+        // not NULL.
         let bytes = unsafe { CStr::from_ptr(pointer) }.to_bytes();
         Ok(Some(OsStr::from_bytes(bytes).into()))
     }
     #[cfg(not(unix))]
     {
-        // SAFETY: the same demand.
+        // SAFETY: both functions require the same.
         let text = unsafe { pointer::optional_text(pointer, "the path") }?;
         Ok(text.map(PathBuf::from))
     }
 }
 
-/// Returns the options for addresses. `token` goes to the origin of `url` and
-/// nowhere else.
+/// Returns the options for reading over HTTP. `token` is sent only to the origin of
+/// `url`.
 ///
 /// # Safety
-/// `token` is NULL or ends in a NUL, and nobody changes it during the call.
+/// `token` is NULL or a NUL-terminated string that does not change during the call.
 pub unsafe fn http(token: *const c_char, url: Option<&str>) -> Result<HttpOptions, Failure> {
     let options = HttpOptions::default();
-    // SAFETY: see above.
+    // SAFETY: this function requires that `token` is NULL or a NUL-terminated string.
     let Some(token) = (unsafe { pointer::optional_text(token, "the token") })? else {
         return Ok(options);
     };

@@ -1,4 +1,4 @@
-//! Inputs that callbacks read.
+//! Inputs whose bytes come from callbacks.
 
 use std::borrow::Cow;
 use std::ffi::{c_char, c_void};
@@ -13,52 +13,53 @@ use crate::structure::{self, Structure};
 
 /// A file that callbacks read. Its bytes must not change while it is open.
 ///
-/// The callbacks are called by any thread, several at the same time; one that
-/// waits keeps no other from working. They must not throw exceptions or jump out.
+/// The callbacks are called from any thread, several at a time. A callback that waits
+/// delays only the call that needs its bytes. No C++ exception and no `longjmp` may
+/// leave a callback.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct zstn_io {
     /// `sizeof(zstn_io)`.
     pub struct_size: usize,
-    /// Passed to the callbacks.
+    /// Passed to the callbacks unchanged.
     pub ctx: *mut c_void,
-    /// Reads up to `len` bytes at `offset` into `buffer` and returns how many it
-    /// has read. Fewer than `len` are fine; 0 means that there are no more. A
-    /// negative result is an error, whose number appears in the message.
+    /// Reads up to `len` bytes at `offset` into `buffer` and returns the number of
+    /// bytes read. It may return fewer than `len`; 0 means the end of the file. A
+    /// negative result is an error; the error message contains its number.
     pub read_at: Option<
         unsafe extern "C" fn(ctx: *mut c_void, offset: u64, buffer: *mut c_void, len: usize) -> i64,
     >,
-    /// Called once when `ctx` is not needed any more, by any thread; may be NULL.
-    /// It is also called if the function that was given the structure fails,
-    /// unless the structure itself is not valid.
+    /// Called once, from any thread, when the library no longer needs `ctx`; may be
+    /// NULL. It is called even if the function that received this structure fails,
+    /// unless this structure is itself refused (wrong size, or no `read_at`).
     pub release: Option<unsafe extern "C" fn(ctx: *mut c_void)>,
-    /// Name for messages, which is copied; may be NULL.
+    /// Name of the file in error messages; it is copied and may be NULL.
     pub name: *const c_char,
 }
 
-// SAFETY: such a structure: it consists of pointers.
+// SAFETY: the fields are pointers, so zeros are valid and no padding follows them.
 unsafe impl Structure for zstn_io {}
 
-/// An input that callbacks read.
+/// A [`Source`] whose bytes come from callbacks of the caller.
 pub struct CallbackSource {
     io: zstn_io,
     name: String,
     len_bytes: u64,
 }
 
-// SAFETY: the header demands callbacks that any thread may call at any time.
+// SAFETY: the header requires that any thread may call the callbacks at any time.
 unsafe impl Send for CallbackSource {}
-// SAFETY: the same.
+// SAFETY: the header requires that several threads may call the callbacks at once.
 unsafe impl Sync for CallbackSource {}
 
 impl CallbackSource {
-    /// Takes the callbacks of the caller for a file of `len_bytes`, and from now
-    /// on its context.
+    /// Takes the callbacks for a file of `len_bytes` bytes, and ownership of their
+    /// context.
     ///
     /// # Safety
-    /// `io` is NULL or valid, and its callbacks are until `release` is called.
+    /// `io` is NULL or valid, and its callbacks stay valid until `release` is called.
     pub unsafe fn new(io: *const zstn_io, len_bytes: u64) -> std::result::Result<Self, Failure> {
-        // SAFETY: see above.
+        // SAFETY: this function requires that `io` is NULL or valid.
         let io = unsafe { structure::read(io, "zstn_io") }?;
         let io = io.ok_or_else(|| Failure::usage("zstn_io is NULL"))?;
         if io.read_at.is_none() {
@@ -69,7 +70,7 @@ impl CallbackSource {
             name: String::new(),
             len_bytes,
         };
-        // SAFETY: see above.
+        // SAFETY: `io` is valid, so its name is NULL or a NUL-terminated string.
         let name = unsafe { pointer::optional_text(io.name, "the name") }?;
         source.name = name.unwrap_or("the input").into();
         Ok(source)
@@ -83,7 +84,8 @@ impl CallbackSource {
 impl Drop for CallbackSource {
     fn drop(&mut self) {
         if let Some(release) = self.io.release {
-            // SAFETY: the callback of this context, called once.
+            // SAFETY: `new` requires a valid callback; it is called once, with its own
+            // context.
             unsafe { release(self.io.ctx) }
         }
     }
@@ -115,8 +117,8 @@ impl Source for CallbackSource {
             return Err(self.failed("there is no callback".into()));
         };
         while !out.is_empty() {
-            // SAFETY: a callback of the caller with its context, and a buffer of
-            // that length.
+            // SAFETY: `new` requires a valid callback; `out` has the length that it is
+            // given.
             let read = unsafe { read_at(self.io.ctx, offset, out.as_mut_ptr().cast(), out.len()) };
             let len = match usize::try_from(read) {
                 Err(_) => return Err(self.failed(format!("read_at returned {read} at {offset}"))),
@@ -140,7 +142,7 @@ impl Source for CallbackSource {
         Ok(())
     }
 
-    // They may wait, which a thread of the engine must not.
+    // A callback may wait, which must not happen on a thread of the engine.
     fn is_remote(&self) -> bool {
         true
     }

@@ -1,21 +1,22 @@
-//! libzstn, the C interface of [`zstn`]: `include/zstn.h` is generated from this
-//! crate, and `docs/c.md` explains it.
+//! libzstn, the C interface of [`zstn`]. `include/zstn.h` is generated from this crate,
+//! and `docs/c.md` is its guide.
 //!
-//! Every function checks its pointers for NULL, catches panics and reports
-//! errors to its caller alone. It decides nothing about formats.
+//! Every function checks its pointers for NULL, catches panics and reports errors only
+//! to its caller. The formats themselves are handled in [`zstn`].
 
-// Pointers of C are all that this crate works with. Each use says what makes it
-// valid.
+// Almost all functions here dereference pointers from C. Each `unsafe` block states why
+// its pointers are valid.
 #![allow(unsafe_code)]
 #![warn(clippy::undocumented_unsafe_blocks)]
-// Types are called as in the header.
+// Types have the names that they have in the header.
 #![allow(non_camel_case_types)]
-// The documentation is that of the header, which states what pointers have to be
-// in its introduction.
+// The introduction of the header states which pointers are valid; repeating that on
+// every function would only lengthen the header.
 #![allow(clippy::missing_safety_doc)]
 #![deny(clippy::print_stderr, clippy::print_stdout)]
 
-// In the order of the header; rustfmt sorts what has no blank line between.
+// In the order of the header; rustfmt would sort modules without blank lines between
+// them.
 mod version;
 
 mod status;
@@ -49,7 +50,7 @@ mod pointer;
 mod strings;
 mod structure;
 
-// For `tests/fuzz`, which is a crate of Rust; C knows functions by their symbols.
+// `tests/fuzz` is a Rust crate and imports these items; C programs link the symbols.
 #[cfg(fuzzing)]
 pub use self::{
     checkpoint::{zstn_verify, zstn_work_options},
@@ -69,7 +70,7 @@ pub use self::{
     unpacked::*,
 };
 
-/// Checks the header's promises about threads.
+/// Asserts at compile time that the types that threads may share are `Send` and `Sync`.
 const _: () = {
     const fn is_shared<T: Send + Sync>() {}
     is_shared::<engine::zstn_engine>();

@@ -1,4 +1,4 @@
-//! Opened models: the list of their tensors.
+//! Models: the lists of tensors in opened files.
 
 use std::ffi::c_char;
 use std::ptr;
@@ -13,13 +13,13 @@ use crate::status::{self, Failure, zstn_error, zstn_status};
 use crate::strings::Strings;
 use crate::structure::{self, Structure};
 
-/// The list of a model's tensors: names, types, shapes, and where they are. It
-/// never changes; any number of threads may use one at the same time.
+/// The list of a model's tensors, with their names, element types, shapes and places in
+/// the files. It never changes, and any number of threads may use it at the same time.
 pub struct zstn_model {
     pub opened: Arc<Opened>,
 }
 
-/// A model that its handles and plans share.
+/// The data that a model's handle shares with its plans.
 pub struct Opened {
     owner: Owner,
     strings: OnceLock<Strings>,
@@ -62,67 +62,68 @@ impl Opened {
     }
 }
 
-/// The index entry of a tensor. The caller sets `struct_size`. Texts and
-/// shape belong to the model and are valid as long as it is.
+/// The index entry of a tensor. The caller sets `struct_size`. Strings and shape belong
+/// to the model and stay valid until it is freed.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct zstn_tensor {
     /// `sizeof(zstn_tensor)`.
     pub struct_size: usize,
-    /// Name, which ends in a NUL.
+    /// Name of the tensor, NUL-terminated.
     pub name: *const c_char,
-    /// Length of the name in bytes: a forged name may contain a NUL.
+    /// Length of the name in bytes, needed because a forged name may contain a NUL.
     pub name_len: usize,
-    /// Element type as safetensors spells it, like "BF16".
+    /// Element type in the spelling of safetensors, such as "BF16".
     pub dtype: *const c_char,
     /// Lengths of the dimensions, outermost first.
     pub shape: *const u64,
     /// Number of dimensions; 0 for a scalar.
     pub rank: usize,
-    /// Length of the tensor in bytes: little-endian and row-major.
+    /// Length in bytes of the decoded tensor, which is little-endian and row-major.
     pub len: u64,
-    /// Bytes that it takes in its file.
+    /// Number of bytes that the tensor occupies in its file.
     pub stored_len: u64,
-    /// Number of another tensor with the same bytes, or `ZSTN_NONE`. Files of other
-    /// programs may have it later in the list.
+    /// Number of another tensor with the same bytes, or `ZSTN_NONE`. In files of other
+    /// programs, that tensor may come later in the list.
     pub alias_of: u64,
-    /// Bits of an element.
+    /// Number of bits per element.
     pub dtype_bits: i32,
-    /// 1 if it can only be read together with a base.
+    /// 1 if the tensor can only be read together with a base.
     pub needs_base: i32,
 }
 
-/// In place of a tensor's number: there is none.
+/// The value of `alias_of` in a tensor that is not an alias.
 pub const ZSTN_NONE: u64 = 0xFFFF_FFFF_FFFF_FFFF;
 
-// SAFETY: such a structure: it ends in an even number of 32 bits.
+// SAFETY: zeros are valid, and the 32-bit fields are even in number, so no padding is at
+// the end.
 unsafe impl Structure for zstn_tensor {}
 
-/// An entry of a model's metadata. Texts belong to the model.
+/// An entry of a model's metadata. The strings belong to the model.
 #[repr(C)]
 pub struct zstn_metadata {
-    /// Key, which ends in a NUL.
+    /// Key, NUL-terminated.
     pub key: *const c_char,
-    /// Length of the key in bytes.
+    /// Length of the key in bytes, without the NUL.
     pub key_len: usize,
-    /// Value, which ends in a NUL.
+    /// Value, NUL-terminated.
     pub value: *const c_char,
-    /// Length of the value in bytes.
+    /// Length of the value in bytes, without the NUL.
     pub value_len: usize,
 }
 
 /// Returns the number of tensors; 0 for NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn zstn_model_tensor_count(model: *const zstn_model) -> usize {
-    // SAFETY: NULL or a handle, as the header says.
+    // SAFETY: the header requires that `model` is NULL or a live handle.
     match unsafe { model.as_ref() } {
         Some(model) => model.opened.model().tensors().len(),
         None => 0,
     }
 }
 
-/// Fills `tensor` with what the index says about the tensor of this number. The
-/// order is that of the index.
+/// Fills `tensor` with the index entry of tensor `number`. Tensors are numbered from 0,
+/// in the order of the index.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn zstn_model_tensor(
     model: *const zstn_model,
@@ -131,7 +132,7 @@ pub unsafe extern "C" fn zstn_model_tensor(
     error: *mut zstn_error,
 ) -> zstn_status {
     status::run(error, || {
-        // SAFETY: NULL or a handle, as the header says.
+        // SAFETY: the header requires that `model` is NULL or a live handle.
         let opened = &unsafe { pointer::reference(model, "the model") }?.opened;
         let info = opened.model().tensor(number)?;
         let strings = opened.strings();
@@ -152,7 +153,8 @@ pub unsafe extern "C" fn zstn_model_tensor(
             dtype_bits: i32::try_from(info.dtype.bits()).unwrap_or(0),
             needs_base: info.base.is_some().into(),
         };
-        // SAFETY: an out parameter that says its size.
+        // SAFETY: the header requires that `tensor` is NULL or a structure with its size
+        // set.
         unsafe { structure::fill(tensor, &value, "the tensor") }
     })
 }
@@ -166,28 +168,28 @@ pub unsafe extern "C" fn zstn_model_find(
     error: *mut zstn_error,
 ) -> zstn_status {
     status::run(error, || {
-        // SAFETY: NULL or a handle, as the header says.
+        // SAFETY: the header requires that `model` is NULL or a live handle.
         let model = unsafe { pointer::reference(model, "the model") }?;
-        // SAFETY: NULL or a text.
+        // SAFETY: the header requires that `name` is NULL or a NUL-terminated string.
         let name = unsafe { pointer::text(name, "the name") }?;
         let found = model.opened.model().find(name)?;
-        // SAFETY: an out parameter.
+        // SAFETY: the header requires that `number` is NULL or a writable address.
         unsafe { pointer::write(number, found, "the address for the number") }
     })
 }
 
-/// Returns the number of entries of metadata; 0 for NULL.
+/// Returns the number of metadata entries; 0 for NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn zstn_model_metadata_count(model: *const zstn_model) -> usize {
-    // SAFETY: NULL or a handle, as the header says.
+    // SAFETY: the header requires that `model` is NULL or a live handle.
     match unsafe { model.as_ref() } {
         Some(model) => model.opened.model().metadata().len(),
         None => 0,
     }
 }
 
-/// Fills `entry` with the entry of metadata of this number; they are sorted by
-/// key.
+/// Fills `entry` with metadata entry `number`. Entries are numbered from 0 and sorted
+/// by key.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn zstn_model_metadata(
     model: *const zstn_model,
@@ -196,7 +198,7 @@ pub unsafe extern "C" fn zstn_model_metadata(
     error: *mut zstn_error,
 ) -> zstn_status {
     status::run(error, || {
-        // SAFETY: NULL or a handle, as the header says.
+        // SAFETY: the header requires that `model` is NULL or a live handle.
         let opened = &unsafe { pointer::reference(model, "the model") }?.opened;
         let strings = opened.strings();
         let count = strings.keys.len();
@@ -213,37 +215,38 @@ pub unsafe extern "C" fn zstn_model_metadata(
             value,
             value_len,
         };
-        // SAFETY: an out parameter.
+        // SAFETY: the header requires that `entry` is NULL or a writable address.
         unsafe { pointer::write(entry, found, "the entry") }
     })
 }
 
-/// Returns the kind of the model's files, like "zstn" or "safetensors", which
-/// belongs to the model; NULL for NULL.
+/// Returns the name of the model's file format, such as "zstn" or "safetensors". The
+/// string belongs to the model. Returns NULL for NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn zstn_model_kind(model: *const zstn_model) -> *const c_char {
-    // SAFETY: NULL or a handle, as the header says.
+    // SAFETY: the header requires that `model` is NULL or a live handle.
     match unsafe { model.as_ref() } {
         Some(model) => model.opened.strings().kind.get(0).0,
         None => ptr::null(),
     }
 }
 
-/// Returns 1 if the model is a delta, which can only be read together with a base;
-/// 0 if not, and for NULL.
+/// Returns 1 if the model is a delta, which can only be read together with a base, and
+/// 0 otherwise or for NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn zstn_model_needs_base(model: *const zstn_model) -> i32 {
-    // SAFETY: NULL or a handle, as the header says.
+    // SAFETY: the header requires that `model` is NULL or a live handle.
     match unsafe { model.as_ref() } {
         Some(model) => model.opened.model().needs_base().into(),
         None => 0,
     }
 }
 
-/// Frees a model that `zstn_opening_finish` has returned. Its plans may be used on.
-/// NULL is fine.
+/// Frees a model returned by `zstn_opening_finish`. Plans made from it remain usable.
+/// Does nothing for NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn zstn_model_free(model: *mut zstn_model) {
-    // SAFETY: a handle that is not used any more, or NULL.
+    // SAFETY: the header requires that `model` is NULL or a live handle that is not used
+    // again.
     unsafe { handle::free(model) }
 }

@@ -1,5 +1,5 @@
-//! Opening a file without reading it: the library says which ranges it needs,
-//! the caller fetches them.
+//! Opening a file without any I/O of the library: it names the ranges that it needs,
+//! and the caller fetches them.
 
 use std::ffi::c_void;
 use std::ops::Range;
@@ -14,21 +14,21 @@ use crate::model::zstn_model;
 use crate::pointer;
 use crate::status::{self, Failure, zstn_error, zstn_status};
 
-/// A file that is being opened. One thread at a time may use it.
+/// A file that is being opened. Only one thread may use it at a time.
 pub struct zstn_opening {
-    /// `None` when it is done.
+    /// `None` once `zstn_opening_finish` has taken it.
     opener: Option<FileOpener>,
 }
 
-/// Bytes of a file to fetch.
+/// A range of bytes to fetch from a file.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct zstn_range {
-    /// The first byte, from the start of the file.
+    /// Offset of the first byte from the start of the file.
     pub offset: u64,
-    /// Number of bytes.
+    /// Length of the range in bytes.
     pub len: u64,
-    /// Number of the file, for a model in several; 0 for the first.
+    /// Number of the file in a model that has several; 0 for the first.
     pub file: u64,
 }
 
@@ -42,20 +42,21 @@ impl zstn_range {
     }
 }
 
-/// Stores as many of `found` as the caller has room for, and their number.
+/// Stores the number of ranges in `count`, and the first ranges in `ranges` as far as
+/// its capacity allows.
 ///
 /// # Safety
-/// `count` is NULL or the address of a number, and `ranges` has room for so
-/// many.
+/// `count` is NULL or points to the capacity of `ranges`, and `ranges` is NULL or has
+/// that capacity.
 pub unsafe fn store(
     found: impl ExactSizeIterator<Item = zstn_range>,
     ranges: *mut zstn_range,
     count: *mut usize,
 ) -> Result<(), Failure> {
-    // SAFETY: see above.
+    // SAFETY: this function requires that `count` is NULL or valid.
     let count = unsafe { pointer::exclusive(count, "the number of ranges") }?;
     let capacity = if ranges.is_null() { 0 } else { *count };
-    // SAFETY: see above.
+    // SAFETY: this function requires that `ranges` is NULL or has this capacity.
     let out = unsafe { pointer::list_mut(ranges, capacity, "the list of ranges") }?;
     *count = found.len();
     out.iter_mut()
@@ -75,7 +76,7 @@ impl zstn_opening {
             return Err(Failure::usage(detail));
         }
         let catalog = self.opener.take().ok_or_else(is_done)?.finish(engine)?;
-        // Without `config.json`, there is nothing to ask for.
+        // An opening covers a single file without its `config.json`.
         let builder = ModelBuilder::new(vec![catalog], None, None)?;
         Ok(builder.finish(engine)?)
     }
@@ -85,15 +86,16 @@ fn is_done() -> Failure {
     Failure::usage("the opening is done and cannot be used any more")
 }
 
-/// Returns the number of bytes from the start of a file of `file_len` bytes that
-/// `zstn_opening_new` wants.
+/// Returns the number of bytes that `zstn_opening_new` needs from the start of a file
+/// of `file_len` bytes.
 #[unsafe(no_mangle)]
 pub extern "C" fn zstn_head_len(file_len: u64) -> u64 {
     FileOpener::head_len_bytes(file_len)
 }
 
-/// Begins to open a file of `file_len` bytes, of any kind. `head` are its first
-/// bytes, at least `zstn_head_len(file_len)` of them; they are copied.
+/// Begins to open a file of `file_len` bytes, in any format that zstn reads. `head`
+/// points to its first bytes, at least `zstn_head_len(file_len)` of them; they are
+/// copied.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn zstn_opening_new(
     file_len: u64,
@@ -103,9 +105,9 @@ pub unsafe extern "C" fn zstn_opening_new(
     error: *mut zstn_error,
 ) -> zstn_status {
     status::run(error, || {
-        // SAFETY: an out parameter, as the header says.
+        // SAFETY: the header requires that `opening` is NULL or a writable address.
         let out = unsafe { Out::new(opening) }?;
-        // SAFETY: bytes of the caller.
+        // SAFETY: the header requires that `head` is NULL or points to that many bytes.
         let head = unsafe { pointer::bytes(head, head_len, "the head") }?;
         if head.len() as u64 > file_len {
             return Err(Failure::usage("the head is longer than the file"));
@@ -118,11 +120,11 @@ pub unsafe extern "C" fn zstn_opening_new(
     })
 }
 
-/// Asks which ranges are missing. `*count` is the number of ranges that `ranges`
-/// has room for, and becomes the number of those there are; the first of them
-/// are stored. 0 means that `zstn_opening_finish` can be called. `ranges` may be
-/// NULL to ask for their number. They do not overlap, and may be fetched at the
-/// same time; after that, ask again: there are few rounds.
+/// Lists the ranges that are missing. On entry `*count` is the capacity of `ranges`,
+/// which may be NULL to query only the number. On return `*count` is the number of
+/// missing ranges, and `ranges` contains as many of them as fit. If it is 0, call
+/// `zstn_opening_finish`. The ranges do not overlap and may be fetched at the same
+/// time. Once they have been supplied, call this function again; few rounds are needed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn zstn_opening_needs(
     opening: *const zstn_opening,
@@ -131,17 +133,16 @@ pub unsafe extern "C" fn zstn_opening_needs(
     error: *mut zstn_error,
 ) -> zstn_status {
     status::run(error, || {
-        // SAFETY: NULL or a handle, as the header says.
+        // SAFETY: the header requires that `opening` is NULL or a live handle.
         let opening = unsafe { pointer::reference(opening, "the opening") }?;
         let needs = opening.opener()?.needs()?;
         let found = needs.iter().map(|range| zstn_range::new(0, range));
-        // SAFETY: a list of the caller and its length.
+        // SAFETY: the header requires that `count` is NULL or the capacity of `ranges`.
         unsafe { store(found, ranges, count) }
     })
 }
 
-/// Adds the bytes of a range that `zstn_opening_needs` has named, all of them;
-/// they are copied.
+/// Supplies all bytes of a range that `zstn_opening_needs` has listed. They are copied.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn zstn_opening_supply(
     opening: *mut zstn_opening,
@@ -151,9 +152,10 @@ pub unsafe extern "C" fn zstn_opening_supply(
     error: *mut zstn_error,
 ) -> zstn_status {
     status::run(error, || {
-        // SAFETY: NULL or a handle, which no other thread uses.
+        // SAFETY: the header requires that `opening` is NULL or a live handle that only
+        // this thread uses.
         let opening = unsafe { pointer::exclusive(opening, "the opening") }?;
-        // SAFETY: bytes of the caller.
+        // SAFETY: the header requires that `bytes` is NULL or points to that many bytes.
         let bytes = unsafe { pointer::bytes(bytes, len, "the list of bytes") }?;
         let opener = opening.opener.as_mut().ok_or_else(is_done)?;
         let is_asked_for = opener
@@ -169,10 +171,10 @@ pub unsafe extern "C" fn zstn_opening_supply(
     })
 }
 
-/// Returns the model, when no bytes are missing. Weights are as they are stored;
-/// `zstn_open_path` also reads a `config.json`. `engine` may be NULL. The opening
-/// is done then, also after an error other than missing bytes, and has to be
-/// freed all the same.
+/// Returns the model once no bytes are missing. Weights are read as they are stored;
+/// `zstn_open_path` also reads a `config.json`. `engine` may be NULL. Unless bytes were
+/// missing, the opening cannot be used afterwards, even after an error, and must still
+/// be freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn zstn_opening_finish(
     opening: *mut zstn_opening,
@@ -181,11 +183,12 @@ pub unsafe extern "C" fn zstn_opening_finish(
     error: *mut zstn_error,
 ) -> zstn_status {
     status::run(error, || {
-        // SAFETY: an out parameter, as the header says.
+        // SAFETY: the header requires that `model` is NULL or a writable address.
         let out = unsafe { Out::new(model) }?;
-        // SAFETY: NULL or a handle, which no other thread uses.
+        // SAFETY: the header requires that `opening` is NULL or a live handle that only
+        // this thread uses.
         let opening = unsafe { pointer::exclusive(opening, "the opening") }?;
-        // SAFETY: NULL or a handle.
+        // SAFETY: the header requires that `engine` is NULL or a live handle.
         let engine = unsafe { engine::of(engine) };
         out.set(zstn_model::new(opening.finish(&engine)?));
         Ok(())
@@ -195,6 +198,7 @@ pub unsafe extern "C" fn zstn_opening_finish(
 /// Frees an opening. NULL is fine.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn zstn_opening_free(opening: *mut zstn_opening) {
-    // SAFETY: a handle that is not used any more, or NULL.
+    // SAFETY: the header requires that `opening` is NULL or a live handle that is not
+    // used again.
     unsafe { handle::free(opening) }
 }

@@ -1,5 +1,5 @@
-//! Reading a tensor, or rows of one, without reading the file: the library says
-//! which ranges it needs, the caller fetches them.
+//! Reading a tensor, or rows of one, without any I/O of the library: it names the
+//! ranges that it needs, and the caller fetches them.
 
 use std::ffi::{c_char, c_void};
 use std::ops::Range;
@@ -16,30 +16,30 @@ use crate::opening::{store, zstn_range};
 use crate::pointer;
 use crate::status::{self, Failure, ZSTN_ERROR_NEEDS_BASE, ZSTN_OK, zstn_error, zstn_status};
 
-/// In place of the number of the row after the last: all rows. A plan for rows 0
-/// to `ZSTN_ALL_ROWS` is one for the whole tensor, whatever its shape.
+/// Passed as `row_end`: all rows up to the last. A plan for rows 0 to `ZSTN_ALL_ROWS`
+/// covers the whole tensor, whatever its shape.
 pub const ZSTN_ALL_ROWS: u64 = 0xFFFF_FFFF_FFFF_FFFF;
 
-/// Bytes of the caller.
+/// Bytes in the caller's memory.
 #[repr(C)]
 pub struct zstn_bytes {
-    /// The first byte; may be NULL if there are none.
+    /// Pointer to the first byte; may be NULL if `len` is 0.
     pub data: *const c_void,
     /// Number of bytes.
     pub len: usize,
 }
 
-/// The ranges to fetch for a tensor or some of its rows, and the way to decode
-/// them. One thread at a time may change a plan, by
-/// `zstn_plan_supply`; otherwise any number may use it. It keeps what it needs
-/// of the model.
+/// The ranges to fetch for a tensor or some of its rows, and the steps to decode them.
+/// Any number of threads may use a plan at the same time, but only one may call
+/// `zstn_plan_supply`, and no other thread may use the plan meanwhile. A plan remains
+/// usable after its model has been freed.
 pub struct zstn_plan {
     opened: Arc<Opened>,
     number: usize,
-    /// The block table that has to be fetched first, with the number of its file
-    /// and the rows.
+    /// The block table that has to be fetched first: the number of its file, its range,
+    /// and the rows to read with it.
     table: Option<(usize, Range<u64>, Range<u64>)>,
-    /// `None` for the whole tensor.
+    /// `None` if the plan covers the whole tensor.
     rows: Option<Rows>,
 }
 
@@ -71,7 +71,8 @@ impl zstn_plan {
                 rows.end
             };
             let rows = rows.start..end;
-            // This also checks the rows, table or not.
+            // This call checks that the rows exist, even if the block table is still
+            // missing.
             plan.rows = Some(model.rows(number, rows.clone(), None)?);
             plan.table = model
                 .block_table(number, &[])
@@ -84,7 +85,7 @@ impl zstn_plan {
         Ok(self.opened.model().tensor(self.number)?)
     }
 
-    /// Returns the rows, if they can be read by themselves.
+    /// Returns the rows, if they can be decoded without decoding the whole tensor.
     fn cut(&self) -> Option<&Rows> {
         self.rows.as_ref().filter(|rows| !rows.is_whole())
     }
@@ -125,7 +126,7 @@ impl zstn_plan {
         };
         let model = self.opened.model();
         self.rows = Some(model.rows(self.number, rows.clone(), Some(bytes))?);
-        // Only now, so that bytes that were refused can be fetched again.
+        // Cleared only on success, so that refused bytes can be fetched again.
         self.table = None;
         Ok(())
     }
@@ -152,8 +153,8 @@ impl zstn_plan {
     }
 }
 
-/// Plans to read rows `row_begin` up to, not including, `row_end` of a tensor:
-/// slices of its outermost dimension. 0 and `ZSTN_ALL_ROWS` ask for the whole
+/// Plans to read the rows from `row_begin` up to, but not including, `row_end`. Rows
+/// are slices of the outermost dimension; 0 and `ZSTN_ALL_ROWS` select the whole
 /// tensor.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn zstn_plan_tensor(
@@ -165,20 +166,20 @@ pub unsafe extern "C" fn zstn_plan_tensor(
     error: *mut zstn_error,
 ) -> zstn_status {
     status::run(error, || {
-        // SAFETY: an out parameter, as the header says.
+        // SAFETY: the header requires that `plan` is NULL or a writable address.
         let out = unsafe { Out::new(plan) }?;
-        // SAFETY: NULL or a handle.
+        // SAFETY: the header requires that `model` is NULL or a live handle.
         let model = unsafe { pointer::reference(model, "the model") }?;
-        // SAFETY: NULL or a text.
+        // SAFETY: the header requires that `name` is NULL or a NUL-terminated string.
         let name = unsafe { pointer::text(name, "the name") }?;
         out.set(zstn_plan::new(&model.opened, name, row_begin..row_end)?);
         Ok(())
     })
 }
 
-/// Asks what the plan itself needs: some rows take a table of blocks that did not
-/// come with the index. As `zstn_opening_needs`; 0 ranges mean that the plan is
-/// ready.
+/// Lists the range that the plan itself still needs: some rows need a block table that
+/// was not read with the index. It takes the same arguments as `zstn_opening_needs`.
+/// The plan is ready when the number of ranges is 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn zstn_plan_needs(
     plan: *const zstn_plan,
@@ -187,18 +188,18 @@ pub unsafe extern "C" fn zstn_plan_needs(
     error: *mut zstn_error,
 ) -> zstn_status {
     status::run(error, || {
-        // SAFETY: NULL or a handle, as the header says.
+        // SAFETY: the header requires that `plan` is NULL or a live handle.
         let plan = unsafe { pointer::reference(plan, "the plan") }?;
         let table = plan
             .table
             .iter()
             .map(|(file, range, _)| zstn_range::new(*file, range));
-        // SAFETY: a list of the caller and its length.
+        // SAFETY: the header requires that `count` is NULL or the capacity of `ranges`.
         unsafe { store(table.collect::<Vec<_>>().into_iter(), ranges, count) }
     })
 }
 
-/// Adds the bytes of a range that `zstn_plan_needs` has named.
+/// Supplies the bytes of a range that `zstn_plan_needs` has listed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn zstn_plan_supply(
     plan: *mut zstn_plan,
@@ -208,16 +209,17 @@ pub unsafe extern "C" fn zstn_plan_supply(
     error: *mut zstn_error,
 ) -> zstn_status {
     status::run(error, || {
-        // SAFETY: NULL or a handle, which no other thread uses.
+        // SAFETY: the header requires that `plan` is NULL or a live handle that only this
+        // thread uses.
         let plan = unsafe { pointer::exclusive(plan, "the plan") }?;
-        // SAFETY: bytes of the caller.
+        // SAFETY: the header requires that `bytes` is NULL or points to that many bytes.
         let bytes = unsafe { pointer::bytes(bytes, len, "the list of bytes") }?;
         plan.supply(offset, bytes)
     })
 }
 
-/// Asks which ranges `zstn_plan_decode` takes, in this order. As
-/// `zstn_opening_needs`.
+/// Lists the ranges to pass to `zstn_plan_decode`, in this order. It takes the same
+/// arguments as `zstn_opening_needs`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn zstn_plan_parts(
     plan: *const zstn_plan,
@@ -226,29 +228,29 @@ pub unsafe extern "C" fn zstn_plan_parts(
     error: *mut zstn_error,
 ) -> zstn_status {
     status::run(error, || {
-        // SAFETY: NULL or a handle, as the header says.
+        // SAFETY: the header requires that `plan` is NULL or a live handle.
         let plan = unsafe { pointer::reference(plan, "the plan") }?;
-        // SAFETY: a list of the caller and its length.
+        // SAFETY: the header requires that `count` is NULL or the capacity of `ranges`.
         unsafe { store(plan.parts()?.into_iter(), ranges, count) }
     })
 }
 
-/// Returns the length in bytes of what the plan decodes; 0 for NULL.
+/// Returns the length in bytes of the decoded tensor or rows; 0 for NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn zstn_plan_len(plan: *const zstn_plan) -> u64 {
     let mut len = 0;
     let status = status::run(std::ptr::null_mut(), || {
-        // SAFETY: NULL or a handle, as the header says.
+        // SAFETY: the header requires that `plan` is NULL or a live handle.
         len = unsafe { pointer::reference(plan, "the plan") }?.len_bytes()?;
         Ok(())
     });
     if status == ZSTN_OK { len } else { 0 }
 }
 
-/// Decodes into `out`, which has room for `capacity` bytes and at least
-/// `zstn_plan_len`. `parts` are the bytes of the ranges of `zstn_plan_parts`, in
-/// their order. What the file has checksums of is compared with them. `engine`
-/// may be NULL. `out` may hold anything after an error.
+/// Decodes the tensor or rows into `out`, whose capacity in bytes must be at least
+/// `zstn_plan_len`. `parts` are the bytes of the ranges of `zstn_plan_parts`, in the
+/// same order. Bytes that the file has checksums for are verified. `engine` may be
+/// NULL. After an error, the content of `out` is undefined.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn zstn_plan_decode(
     engine: *const zstn_engine,
@@ -260,18 +262,19 @@ pub unsafe extern "C" fn zstn_plan_decode(
     error: *mut zstn_error,
 ) -> zstn_status {
     status::run(error, || {
-        // SAFETY: NULL or a handle, as the header says.
+        // SAFETY: the header requires that `plan` is NULL or a live handle.
         let plan = unsafe { pointer::reference(plan, "the plan") }?;
-        // SAFETY: a list of the caller.
+        // SAFETY: the header requires that `parts` is NULL or a list of that length.
         let parts = unsafe { pointer::list(parts, part_count, "the list of parts") }?;
         let fetched = parts.iter().map(|part| {
-            // SAFETY: bytes of the caller.
+            // SAFETY: the header requires that `part.data` is NULL or points to that many
+            // bytes.
             unsafe { pointer::bytes(part.data, part.len, "a part") }
         });
         let fetched: Vec<&[u8]> = fetched.collect::<Result<_, _>>()?;
-        // SAFETY: a buffer of the caller.
+        // SAFETY: the header requires that `out` is NULL or a buffer of that capacity.
         let out = unsafe { pointer::buffer(out, capacity, plan.len_bytes()?) }?;
-        // SAFETY: NULL or a handle.
+        // SAFETY: the header requires that `engine` is NULL or a live handle.
         let engine = unsafe { engine::of(engine) };
         plan.decode(&engine, &fetched, out)
     })
@@ -280,6 +283,7 @@ pub unsafe extern "C" fn zstn_plan_decode(
 /// Frees a plan. NULL is fine.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn zstn_plan_free(plan: *mut zstn_plan) {
-    // SAFETY: a handle that is not used any more, or NULL.
+    // SAFETY: the header requires that `plan` is NULL or a live handle that is not used
+    // again.
     unsafe { handle::free(plan) }
 }

@@ -1,4 +1,4 @@
-//! Progress callbacks, which can also end the work.
+//! Progress callbacks, which can also stop the work.
 
 use std::ffi::c_void;
 use std::panic::{self, AssertUnwindSafe};
@@ -9,25 +9,25 @@ use zstn::{Phase, Progress};
 
 use crate::status::Failure;
 
-/// The work that was asked for; its bytes are those of the original.
+/// The work itself. Bytes are counted in the original data.
 pub const ZSTN_PHASE_WORK: i32 = 0;
-/// An input is fetched; a total of 0 means that its length is not known.
+/// An input is being fetched. A total of 0 means that its length is unknown.
 pub const ZSTN_PHASE_FETCH: i32 = 1;
-/// A packed base is restored first.
+/// A packed base is being restored before the work begins.
 pub const ZSTN_PHASE_RESTORE_BASE: i32 = 2;
 
-/// Called with the bytes that are done, out of a total, the last time right before
-/// the output appears. A result other than 0 ends the work with
-/// `ZSTN_ERROR_CANCELLED`: nothing appears then. Calls come from any thread, but
-/// never two at a time. It must not call the library with the engine of the work,
-/// nor with NULL if that is the shared one: such a call may wait forever.
+/// Receives the number of bytes done and the total. It is called for the last time
+/// right before the output appears. A result other than 0 stops the work with
+/// `ZSTN_ERROR_CANCELLED`, and no output appears. It is called from any thread, but
+/// never by two at a time. It must not call the library with the engine of the work (or
+/// with NULL, if the work uses the shared engine): such a call may wait forever.
 pub type zstn_progress =
     Option<unsafe extern "C" fn(ctx: *mut c_void, phase: i32, done: u64, total: u64) -> i32>;
 
-/// Carries the wish to end out of the work.
+/// Payload of the panic that stops the work.
 struct Cancelled;
 
-/// Work that a callback watches.
+/// Connects the caller's progress callback to one run of the library.
 pub struct Watch {
     callback: zstn_progress,
     ctx: *mut c_void,
@@ -35,8 +35,8 @@ pub struct Watch {
     is_cancelled: AtomicBool,
 }
 
-// SAFETY: the header says that the callback may be called by any thread; the
-// lock sees to it that two do not do so at a time.
+// SAFETY: the header requires that any thread may call the callback, and `counts` is
+// locked around every call, so that two calls never overlap.
 unsafe impl Sync for Watch {}
 
 #[derive(Default)]
@@ -47,7 +47,8 @@ struct Counts {
 }
 
 impl Watch {
-    /// Takes a callback of the caller, which is valid during the call.
+    /// Takes a callback of the caller, which must stay valid until the C function
+    /// returns.
     pub fn new(callback: zstn_progress, ctx: *mut c_void) -> Self {
         Self {
             callback,
@@ -57,7 +58,7 @@ impl Watch {
         }
     }
 
-    /// Runs `work`, which calls this as its [`Progress`].
+    /// Runs `work`, which reports to this value as its [`Progress`].
     pub fn run<T>(&self, work: impl FnOnce() -> zstn::Result<T>) -> Result<T, Failure> {
         match panic::catch_unwind(AssertUnwindSafe(work)) {
             Ok(Ok(result)) => Ok(result),
@@ -67,16 +68,17 @@ impl Watch {
         }
     }
 
-    /// Changes the counts, calls the callback, and stops the work if the callback requests it.
+    /// Updates the counts, calls the callback, and stops the work if the callback
+    /// requests it.
     fn report(&self, change: impl FnOnce(&mut Counts) -> (i32, u64, u64)) {
         if !self.goes_on(change) {
-            // The library has no other way to stop from inside. Outputs are removed
-            // as their owners are dropped.
+            // These methods of `Progress` return no error, so a panic stops the work.
+            // Unfinished outputs are removed as their owners are dropped.
             panic::resume_unwind(Box::new(Cancelled));
         }
     }
 
-    /// Changes the counts and calls the callback; returns whether the work continues.
+    /// Updates the counts and calls the callback; returns whether the work continues.
     fn goes_on(&self, change: impl FnOnce(&mut Counts) -> (i32, u64, u64)) -> bool {
         let Some(callback) = self.callback else {
             return true;
@@ -84,7 +86,8 @@ impl Watch {
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         let (phase, done, total) = change(&mut counts);
         if !self.is_cancelled.load(Relaxed) {
-            // SAFETY: a callback of the caller with its context.
+            // SAFETY: the header requires a valid callback, which receives its own
+            // context.
             if unsafe { callback(self.ctx, phase, done, total) } == 0 {
                 return true;
             }

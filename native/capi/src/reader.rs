@@ -1,4 +1,4 @@
-//! Opened models that read for themselves.
+//! Readers: opened models that read files, addresses and callbacks themselves.
 
 use std::ffi::{c_char, c_void};
 use std::ptr;
@@ -17,54 +17,54 @@ use crate::progress::{Watch, zstn_progress};
 use crate::status::{self, Failure, zstn_error, zstn_status};
 use crate::structure::{self, Structure};
 
-/// An opened model. Any number of threads may read from one at the same time.
+/// An opened model. Any number of threads may read from it at the same time.
 pub struct zstn_reader {
     pub reader: Reader,
     model: zstn_model,
-    /// Memory for decoded tensors of `unpacked`.
+    /// Capacity in bytes of the cache of decoded tensors in `unpacked`.
     pub cache_bytes: u64,
-    /// Made when it is first asked for.
+    /// Created by the first `zstn_unpacked_describe` or `zstn_unpacked_read_at`.
     pub unpacked: OnceLock<SafetensorsView>,
 }
 
-/// Weights in the formats of compressed-tensors are read dense, if a `config.json`
-/// next to the files says how they are stored.
+/// Weights stored in a compressed-tensors format are returned dense, if a `config.json`
+/// in the same folder describes the format.
 pub const ZSTN_VIEW_DENSE: i32 = 0;
-/// Every tensor is read as it is stored.
+/// Every tensor is returned exactly as it is stored.
 pub const ZSTN_VIEW_STORED: i32 = 1;
 
-/// Options for opening a model. Zeros ask for what is usual.
+/// Options for opening a model. A field that is 0 or NULL selects its default.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct zstn_open_options {
     /// `sizeof(zstn_open_options)`.
     pub struct_size: usize,
-    /// Decodes the tensors; NULL for the shared engine.
+    /// The threads that decode the tensors; NULL for the shared engine.
     pub engine: *const zstn_engine,
-    /// The base of a delta, opened with `ZSTN_VIEW_STORED`; NULL for none. It may
-    /// be freed after the call.
+    /// The base of a delta, opened with `ZSTN_VIEW_STORED`; NULL for none. It may be
+    /// freed after the call.
     pub base: *const zstn_reader,
-    /// Token for the server of an address, which no other server receives; NULL
-    /// for none. `hf://` addresses have that of `$HF_TOKEN` by default.
+    /// Token sent to the server in the address, and to no other server; NULL for none,
+    /// or for the token in `$HF_TOKEN` with an `hf://` address.
     pub token: *const c_char,
-    /// Bytes of decoded tensors that are kept for further calls of
-    /// `zstn_unpacked_read_at`; 0 for 256 MiB.
+    /// Capacity in bytes of the cache of decoded tensors for `zstn_unpacked_read_at`; 0
+    /// for 256 MiB.
     pub cache_len: u64,
     /// `ZSTN_VIEW_DENSE` or `ZSTN_VIEW_STORED`.
     pub view: i32,
-    /// 0.
+    /// Must be 0.
     pub reserved: i32,
-    /// The longest file that is read whole from a server that ignores range requests;
-    /// 0 for 64 MiB, 1 to refuse such servers.
+    /// Length in bytes of the longest file that is downloaded whole from a server that
+    /// ignores range requests; 0 for 64 MiB, 1 to refuse such servers.
     pub max_full_download_len: u64,
 }
 
-// SAFETY: such a structure: it ends in an even number of 32 bits.
+// SAFETY: zeros are valid, and the last field has 64 bits, so no padding follows it.
 unsafe impl Structure for zstn_open_options {}
 
 const CACHE_BYTES: u64 = 256 << 20;
 
-/// Options of the caller as those of the library.
+/// The options of one call, converted from `zstn_open_options`.
 struct Options<'a> {
     options: ReaderOptions,
     base: Option<&'a zstn_reader>,
@@ -72,10 +72,12 @@ struct Options<'a> {
 }
 
 impl Options<'_> {
+    /// Converts the options; `url` is the address of the model, if it has one.
+    ///
     /// # Safety
-    /// `given` is NULL or valid, and so is all that it points to.
+    /// `given` is NULL or valid, and so is everything that it points to.
     unsafe fn new(given: *const zstn_open_options, url: Option<&str>) -> Result<Self, Failure> {
-        // SAFETY: see above.
+        // SAFETY: this function requires that `given` is NULL or valid.
         let given = unsafe { structure::read(given, "the options") }?;
         let given = given.unwrap_or_else(structure::zeroed);
         if given.reserved != 0 {
@@ -86,16 +88,16 @@ impl Options<'_> {
             ZSTN_VIEW_STORED => View::Stored,
             other => return Err(Failure::usage(format!("there is no view {other}"))),
         };
-        // SAFETY: NULL or a handle.
+        // SAFETY: `given` is valid, so its engine is NULL or a live handle.
         let engine = unsafe { engine::of(given.engine) };
-        // SAFETY: NULL or a text.
+        // SAFETY: `given` is valid, so its token is NULL or a NUL-terminated string.
         let mut http = unsafe { input::http(given.token, url) }?;
         if given.max_full_download_len > 0 {
             http.max_full_download_bytes = given.max_full_download_len;
         }
         Ok(Self {
             options: Reader::options().engine(&engine).view(view).http(http),
-            // SAFETY: NULL or a handle.
+            // SAFETY: `given` is valid, so its base is NULL or a live handle.
             base: unsafe { given.base.as_ref() },
             cache_bytes: match given.cache_len {
                 0 => CACHE_BYTES,
@@ -118,9 +120,9 @@ impl Options<'_> {
     }
 }
 
-/// Opens a model of any kind: a file, the index of a checkpoint in several files,
-/// or a folder that holds one. `options` may be NULL. The path is as the system
-/// takes it, UTF-8 on Windows.
+/// Opens a model in any format: a file, the index of a checkpoint that has several
+/// files, or a folder that contains one checkpoint. `options` may be NULL. The path
+/// consists of arbitrary bytes on Unix, and is UTF-8 on Windows.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn zstn_open_path(
     path: *const c_char,
@@ -129,20 +131,20 @@ pub unsafe extern "C" fn zstn_open_path(
     error: *mut zstn_error,
 ) -> zstn_status {
     status::run(error, || {
-        // SAFETY: an out parameter, as the header says.
+        // SAFETY: the header requires that `reader` is NULL or a writable address.
         let out = unsafe { Out::new(reader) }?;
-        // SAFETY: NULL or a text.
+        // SAFETY: the header requires that `path` is NULL or a NUL-terminated string.
         let path = unsafe { input::path(path) }?;
         let path = path.ok_or_else(|| Failure::usage("the path is NULL"))?;
-        // SAFETY: NULL or options of the caller.
+        // SAFETY: the header requires that `options` is NULL or a valid structure.
         let options = unsafe { Options::new(options, None) }?;
         out.set(options.open(path.into())?);
         Ok(())
     })
 }
 
-/// Opens a model at an address: `https://...`, or `hf://OWNER/NAME/FILE` for a file
-/// of a model hub. Only what is read is fetched. `options` may be NULL.
+/// Opens a model at an address: `https://...`, or `hf://OWNER/NAME/FILE` for a file of
+/// a model hub. Only the ranges that are read are fetched. `options` may be NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn zstn_open_url(
     url: *const c_char,
@@ -151,18 +153,18 @@ pub unsafe extern "C" fn zstn_open_url(
     error: *mut zstn_error,
 ) -> zstn_status {
     status::run(error, || {
-        // SAFETY: an out parameter, as the header says.
+        // SAFETY: the header requires that `reader` is NULL or a writable address.
         let out = unsafe { Out::new(reader) }?;
-        // SAFETY: NULL or a text.
+        // SAFETY: the header requires that `url` is NULL or a NUL-terminated string.
         let url = unsafe { pointer::text(url, "the address") }?;
-        // SAFETY: NULL or options of the caller.
+        // SAFETY: the header requires that `options` is NULL or a valid structure.
         let options = unsafe { Options::new(options, Some(url)) }?;
         out.set(options.open(zstn::Location::url(url).into())?);
         Ok(())
     })
 }
 
-/// Opens a model in one file of `len` bytes that callbacks read. The structure is
+/// Opens a model that is a single file of `len` bytes, read by callbacks. `io` is
 /// copied. `options` may be NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn zstn_open_io(
@@ -173,32 +175,32 @@ pub unsafe extern "C" fn zstn_open_io(
     error: *mut zstn_error,
 ) -> zstn_status {
     status::run(error, || {
-        // SAFETY: NULL or callbacks of the caller. First, so that their context
-        // is released whatever else is wrong.
+        // SAFETY: the header requires that `io` is NULL or valid. It comes first, so
+        // that the context is released even if another argument is refused.
         let source = unsafe { CallbackSource::new(io, len) };
-        // SAFETY: an out parameter, as the header says.
+        // SAFETY: the header requires that `reader` is NULL or a writable address.
         let out = unsafe { Out::new(reader) }?;
-        // SAFETY: NULL or options of the caller.
+        // SAFETY: the header requires that `options` is NULL or a valid structure.
         let options = unsafe { Options::new(options, None) }?;
         out.set(options.open(Input::source(source?))?);
         Ok(())
     })
 }
 
-/// Returns the list of the reader's tensors, which belongs to the reader: do not
-/// free it. NULL for NULL.
+/// Returns the list of the reader's tensors, or NULL for NULL. It belongs to the
+/// reader: do not free it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn zstn_reader_model(reader: *const zstn_reader) -> *const zstn_model {
-    // SAFETY: NULL or a handle, as the header says.
+    // SAFETY: the header requires that `reader` is NULL or a live handle.
     match unsafe { reader.as_ref() } {
         Some(reader) => &raw const reader.model,
         None => ptr::null(),
     }
 }
 
-/// Reads a tensor into `out`, which has room for `capacity` bytes and at least
-/// its length. What the file has checksums of is compared with them. `out` may
-/// hold anything after an error.
+/// Reads a tensor into `out`, whose capacity in bytes must be at least the tensor's
+/// length. Bytes that the file has checksums for are verified. After an error, the
+/// content of `out` is undefined.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn zstn_read(
     reader: *const zstn_reader,
@@ -208,21 +210,21 @@ pub unsafe extern "C" fn zstn_read(
     error: *mut zstn_error,
 ) -> zstn_status {
     status::run(error, || {
-        // SAFETY: NULL or a handle, as the header says.
+        // SAFETY: the header requires that `reader` is NULL or a live handle.
         let reader = &unsafe { pointer::reference(reader, "the reader") }?.reader;
-        // SAFETY: NULL or a text.
+        // SAFETY: the header requires that `name` is NULL or a NUL-terminated string.
         let name = unsafe { pointer::text(name, "the name") }?;
         let len_bytes = reader.find(name)?.len_bytes();
-        // SAFETY: a buffer of the caller.
+        // SAFETY: the header requires that `out` is NULL or a buffer of that capacity.
         let out = unsafe { pointer::buffer(out, capacity, len_bytes) }?;
         Ok(reader.read_into(name, out)?)
     })
 }
 
-/// Reads rows `row_begin` up to, not including, `row_end` of a tensor: slices of
-/// its outermost dimension, each as long as the tensor divided by `shape[0]`. No
-/// more is read of the file than the blocks that hold them, where the tensor is
-/// stored so. Otherwise as `zstn_read`.
+/// Reads the rows of a tensor from `row_begin` up to, but not including, `row_end`.
+/// Rows are slices of the outermost dimension; each is as long as the tensor divided by
+/// `shape[0]`. If the tensor is stored in blocks, only the blocks that contain these
+/// rows are read. Otherwise the same as `zstn_read`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn zstn_read_rows(
     reader: *const zstn_reader,
@@ -234,9 +236,9 @@ pub unsafe extern "C" fn zstn_read_rows(
     error: *mut zstn_error,
 ) -> zstn_status {
     status::run(error, || {
-        // SAFETY: NULL or a handle, as the header says.
+        // SAFETY: the header requires that `reader` is NULL or a live handle.
         let reader = &unsafe { pointer::reference(reader, "the reader") }?.reader;
-        // SAFETY: NULL or a text.
+        // SAFETY: the header requires that `name` is NULL or a NUL-terminated string.
         let name = unsafe { pointer::text(name, "the name") }?;
         let row_end = match row_end {
             ZSTN_ALL_ROWS => reader.find(name)?.shape.first().copied().unwrap_or(0),
@@ -244,28 +246,28 @@ pub unsafe extern "C" fn zstn_read_rows(
         };
         let rows = reader.plan_rows(name, row_begin..row_end)?;
         let len_bytes = rows.span().end - rows.span().start;
-        // SAFETY: a buffer of the caller.
+        // SAFETY: the header requires that `out` is NULL or a buffer of that capacity.
         let out = unsafe { pointer::buffer(out, capacity, len_bytes) }?;
         out.copy_from_slice(&reader.read_planned(&rows)?.bytes);
         Ok(())
     })
 }
 
-/// A tensor to read, and where to.
+/// A tensor to read, and the buffer for it.
 #[repr(C)]
 pub struct zstn_target {
     /// Number of the tensor.
     pub tensor: usize,
-    /// The buffer.
+    /// Memory that receives the tensor.
     pub out: *mut c_void,
-    /// Bytes that the buffer has room for.
+    /// Capacity of `out` in bytes.
     pub capacity: usize,
 }
 
-/// Reads several tensors at one go: many are decoded at the same time, and from a
-/// server or callbacks the next ones are fetched meanwhile. `progress` may be
-/// NULL; `ctx` is passed to it. No two buffers may overlap; they may hold anything
-/// after an error.
+/// Reads several tensors at once: many are decoded at a time, and from a server or
+/// callbacks the next ones are fetched meanwhile. `progress` may be NULL; `ctx` is
+/// passed to it. The buffers must not overlap; after an error, their content is
+/// undefined.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn zstn_read_many(
     reader: *const zstn_reader,
@@ -276,15 +278,15 @@ pub unsafe extern "C" fn zstn_read_many(
     error: *mut zstn_error,
 ) -> zstn_status {
     status::run(error, || {
-        // SAFETY: NULL or a handle, as the header says.
+        // SAFETY: the header requires that `reader` is NULL or a live handle.
         let reader = &unsafe { pointer::reference(reader, "the reader") }?.reader;
-        // SAFETY: a list of the caller.
+        // SAFETY: the header requires that `targets` is NULL or a list of that length.
         let targets = unsafe { pointer::list(targets, target_count, "the list of targets") }?;
         let mut wanted = Vec::with_capacity(targets.len());
         for target in targets {
             let tensor = reader.model().tensor(target.tensor)?;
             let len_bytes = tensor.len_bytes();
-            // SAFETY: a buffer of the caller, which overlaps no other.
+            // SAFETY: the header requires a valid buffer that overlaps no other.
             let out = unsafe { pointer::buffer(target.out, target.capacity, len_bytes) }?;
             wanted.push((&*tensor.name, out));
         }
@@ -293,9 +295,10 @@ pub unsafe extern "C" fn zstn_read_many(
     })
 }
 
-/// Frees a reader and closes its files. NULL is fine.
+/// Frees a reader and closes its files. Does nothing for NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn zstn_reader_free(reader: *mut zstn_reader) {
-    // SAFETY: a handle that is not used any more, or NULL.
+    // SAFETY: the header requires that `reader` is NULL or a live handle that is not used
+    // again.
     unsafe { handle::free(reader) }
 }

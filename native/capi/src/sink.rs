@@ -1,4 +1,4 @@
-//! Outputs of whole checkpoints.
+//! Output arguments of the functions for whole checkpoints.
 
 use std::ffi::{c_char, c_void};
 use std::io::{self, Write};
@@ -10,46 +10,46 @@ use crate::pointer;
 use crate::status::Failure;
 use crate::structure::{self, Structure};
 
-/// An output that callbacks receive, in order. Bytes that were written are never
-/// revised; after an error they are the beginning of a file and worth nothing.
-/// The callbacks may be called by any thread, one at a time.
+/// An output that callbacks receive in order. Bytes once written are never revised.
+/// After an error, the bytes received so far are an incomplete file; discard them. The
+/// callbacks may be called from any thread, but one at a time.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct zstn_writer {
     /// `sizeof(zstn_writer)`.
     pub struct_size: usize,
-    /// Passed to the callbacks.
+    /// Passed to the callbacks unchanged.
     pub ctx: *mut c_void,
-    /// Takes the next bytes, all of them. A result other than 0 is an error, whose
-    /// number appears in the message.
+    /// Writes the next `len` bytes, all of them. A result other than 0 is an error; the
+    /// error message contains its number.
     pub write:
         Option<unsafe extern "C" fn(ctx: *mut c_void, data: *const c_void, len: usize) -> i32>,
 }
 
-// SAFETY: such a structure: it consists of pointers.
+// SAFETY: the fields are pointers, so zeros are valid and no padding follows them.
 unsafe impl Structure for zstn_writer {}
 
-/// The place of an output: exactly one of `path`, `url` and `writer` is set. A file
-/// or an object appears when it is complete.
+/// The destination of an output. Set exactly one of `path`, `url` and `writer`. A file
+/// or an object appears only when it is complete.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct zstn_output {
     /// `sizeof(zstn_output)`.
     pub struct_size: usize,
-    /// Path of a file, or of a folder for a checkpoint in several.
+    /// Path of a file, or of a folder for a checkpoint that has several files.
     pub path: *const c_char,
-    /// Address that is written to.
+    /// Address to write to.
     pub url: *const c_char,
-    /// Callbacks that receive a file.
+    /// Callbacks that receive the bytes of a file.
     pub writer: *const zstn_writer,
 }
 
-// SAFETY: such a structure: it consists of pointers.
+// SAFETY: the fields are pointers, so zeros are valid and no padding follows them.
 unsafe impl Structure for zstn_output {}
 
 struct CallbackWriter(zstn_writer);
 
-// SAFETY: the header demands callbacks that any thread may call.
+// SAFETY: the header requires that any thread may call the callbacks.
 unsafe impl Send for CallbackWriter {}
 
 impl Write for CallbackWriter {
@@ -60,7 +60,7 @@ impl Write for CallbackWriter {
         if bytes.is_empty() {
             return Ok(0);
         }
-        // SAFETY: a callback of the caller with its context.
+        // SAFETY: the header requires a valid callback, which receives its own context.
         match unsafe { write(self.0.ctx, bytes.as_ptr().cast(), bytes.len()) } {
             0 => Ok(bytes.len()),
             code => Err(io::Error::other(format!("write returned {code}"))),
@@ -72,18 +72,18 @@ impl Write for CallbackWriter {
     }
 }
 
-/// Reads an output of the caller; with `overwrite`, it replaces a file.
+/// Converts an output of the caller; `overwrite` allows it to replace an existing file.
 ///
 /// # Safety
-/// It is NULL or valid during the call, and so is all that it points to.
+/// `output` is NULL or valid during the call, and so is everything that it points to.
 pub unsafe fn required(
     output: *const zstn_output,
     overwrite: bool,
 ) -> Result<Sink<'static>, Failure> {
-    // SAFETY: see above.
+    // SAFETY: this function requires that `output` is NULL or valid.
     let given = unsafe { structure::read(output, "the output") }?;
     let given = given.ok_or_else(|| Failure::usage("the output is NULL"))?;
-    // SAFETY: NULL, texts, or callbacks.
+    // SAFETY: `output` is valid, so its strings and its writer are NULL or valid.
     let (path, url, writer) = unsafe {
         (
             input::path(given.path)?,

@@ -1,4 +1,4 @@
-//! Results of functions, and the caller's memory for the reason of an error.
+//! Status codes of functions, and the caller's memory for the reason of an error.
 
 use std::any::Any;
 use std::ffi::c_char;
@@ -8,53 +8,53 @@ use std::sync::Once;
 use zstn::core::ErrorKind;
 use zstn::{Error, core};
 
-/// The result of a function: `ZSTN_OK`, or one of the negative `ZSTN_ERROR_...`.
-/// Later versions may add more of them.
+/// The result of a function: `ZSTN_OK`, or a negative `ZSTN_ERROR_...`. Later versions
+/// may add error codes.
 pub type zstn_status = i32;
 
 /// Success.
 pub const ZSTN_OK: i32 = 0;
-/// The bytes break the rules of their format: damaged, cut short or forged.
+/// The file is damaged, truncated or forged: its bytes break the rules of their format.
 pub const ZSTN_ERROR_FORMAT: i32 = -1;
-/// An operation of the system or a callback failed.
+/// An operation of the operating system, or a callback, failed.
 pub const ZSTN_ERROR_IO: i32 = -2;
-/// A server answered with something else than the bytes asked for.
+/// A server did not answer with the requested bytes.
 pub const ZSTN_ERROR_HTTP: i32 = -3;
-/// Two files that should be equal are not.
+/// Two files that should be equal differ.
 pub const ZSTN_ERROR_DIFFERS: i32 = -4;
-/// The arguments do not make sense.
+/// An argument is invalid.
 pub const ZSTN_ERROR_USAGE: i32 = -5;
 /// A delta cannot be read without its base.
 pub const ZSTN_ERROR_NEEDS_BASE: i32 = -6;
-/// A progress callback asked for an end.
+/// A progress callback stopped the work.
 pub const ZSTN_ERROR_CANCELLED: i32 = -7;
 /// A length exceeds a limit of the library, or does not fit in memory.
 pub const ZSTN_ERROR_MEMORY: i32 = -8;
-/// A defect of the library. The handles of the call should only be freed.
+/// A defect of the library. Do nothing with the handles of the call but free them.
 pub const ZSTN_ERROR_PANIC: i32 = -9;
-/// The bytes are in order, but this version cannot handle what they hold.
+/// The file is valid, but this version cannot handle its contents.
 pub const ZSTN_ERROR_UNSUPPORTED: i32 = -10;
-/// There is no tensor of that name.
+/// The model has no tensor with this name.
 pub const ZSTN_ERROR_NOT_FOUND: i32 = -11;
 /// The output exists and may not be replaced.
 pub const ZSTN_ERROR_EXISTS: i32 = -12;
 /// A file has changed since it was opened.
 pub const ZSTN_ERROR_CHANGED: i32 = -13;
-/// A delta belongs to another base than the one that was given.
+/// A delta was made from another base than the one that was passed.
 pub const ZSTN_ERROR_WRONG_BASE: i32 = -14;
 
-/// The reason of an error, in memory of the caller. A function that fails
-/// overwrites it; one that succeeds leaves it as it is.
+/// The reason of an error, in the caller's memory. A function that fails overwrites it;
+/// a function that succeeds does not change it.
 #[repr(C)]
 pub struct zstn_error {
     /// The status that the function returned.
     pub code: i32,
-    /// The problem, its place, and what to do: UTF-8 text that ends in a NUL. A
-    /// longer one is cut off.
+    /// The problem, where it occurred, and what to do: NUL-terminated UTF-8. A longer
+    /// message is truncated.
     pub message: [c_char; 1020],
 }
 
-/// Returns a short name of a status, like "needs_base"; "unknown" for others.
+/// Returns a short name of a status, such as "needs_base"; "unknown" for other values.
 #[unsafe(no_mangle)]
 pub extern "C" fn zstn_status_name(status: i32) -> *const c_char {
     let name = match status {
@@ -78,7 +78,7 @@ pub extern "C" fn zstn_status_name(status: i32) -> *const c_char {
     name.as_ptr()
 }
 
-/// An error on its way to the caller.
+/// An error before it is written to the caller's memory.
 #[derive(Debug)]
 pub struct Failure {
     pub status: zstn_status,
@@ -120,7 +120,7 @@ impl Failure {
         while !self.message.is_char_boundary(end) {
             end -= 1;
         }
-        // A NUL of the message would end it early.
+        // A NUL inside the message would end the C string early.
         let text = self.message.as_bytes()[..end]
             .iter()
             .map(|byte| if *byte == 0 { b'?' } else { *byte });
@@ -130,7 +130,7 @@ impl Failure {
     }
 }
 
-/// Returns the status of a refusal of the core.
+/// Maps an error of the core to a status.
 fn refusal(error: &core::Error) -> zstn_status {
     if error.code() == "wrong_base" {
         return ZSTN_ERROR_WRONG_BASE;
@@ -140,7 +140,7 @@ fn refusal(error: &core::Error) -> zstn_status {
         ErrorKind::Limit => ZSTN_ERROR_MEMORY,
         ErrorKind::NotFound => ZSTN_ERROR_NOT_FOUND,
         ErrorKind::InvalidInput => ZSTN_ERROR_USAGE,
-        // Including kinds of later versions.
+        // This arm includes kinds that later versions add.
         _ => ZSTN_ERROR_UNSUPPORTED,
     }
 }
@@ -164,7 +164,7 @@ impl From<Error> for Failure {
             Error::Exists { .. } => ZSTN_ERROR_EXISTS,
             Error::NeedsBase { .. } => ZSTN_ERROR_NEEDS_BASE,
             Error::Usage(_) => ZSTN_ERROR_USAGE,
-            // Including errors of later versions.
+            // This arm includes errors that later versions add.
             _ => ZSTN_ERROR_IO,
         };
         Self {
@@ -174,8 +174,9 @@ impl From<Error> for Failure {
     }
 }
 
-/// Runs the work of a function. No panic leaves it, or is printed: the library
-/// has a standard library of its own, and thus a hook of its own.
+/// Runs the body of a C function and catches its panics. They are not printed either:
+/// the library contains its own copy of the standard library, so the hook set here does
+/// not affect the program.
 pub fn run(error: *mut zstn_error, work: impl FnOnce() -> Result<(), Failure>) -> zstn_status {
     static SILENCE: Once = Once::new();
     SILENCE.call_once(|| panic::set_hook(Box::new(|_| {})));
@@ -185,8 +186,8 @@ pub fn run(error: *mut zstn_error, work: impl FnOnce() -> Result<(), Failure>) -
         Ok(Err(failure)) => failure,
         Err(payload) => Failure::panic(&*payload),
     };
-    // SAFETY: NULL, or the caller's memory for an error, which nobody else uses
-    // during the call.
+    // SAFETY: the header requires that `error` is NULL or valid, and that no other
+    // thread uses it during the call.
     if let Some(error) = unsafe { error.as_mut() } {
         failure.write(error);
     }
@@ -206,7 +207,7 @@ mod tests {
         };
         let status = run(&raw mut error, || failure);
         assert_eq!(error.code, status);
-        // SAFETY: the message ends in a NUL.
+        // SAFETY: `Failure::write` ends every message in a NUL.
         let message = unsafe { CStr::from_ptr(error.message.as_ptr()) };
         (status, message.to_str().unwrap().to_owned())
     }
@@ -232,7 +233,7 @@ mod tests {
         };
         let status = run(&raw mut error, || panic!("number {}", 4));
         assert_eq!((status, error.code), (ZSTN_ERROR_PANIC, ZSTN_ERROR_PANIC));
-        // SAFETY: the message ends in a NUL.
+        // SAFETY: `Failure::write` ends every message in a NUL.
         let message = unsafe { CStr::from_ptr(error.message.as_ptr()) };
         assert!(message.to_str().unwrap().ends_with("number 4"));
         let status = run(std::ptr::null_mut(), || panic!("without memory for it"));

@@ -1,4 +1,4 @@
-//! Texts of a model for C: each ends in a NUL and lives as long as the model.
+//! A model's strings for C. Each ends in a NUL and lives as long as the model.
 
 use std::ffi::c_char;
 use std::ptr;
@@ -6,7 +6,7 @@ use std::ptr;
 use zstn::core::dtype::Dtype;
 use zstn::core::model::Model;
 
-/// Texts in one allocation.
+/// NUL-terminated strings in one allocation.
 #[derive(Default)]
 pub struct Texts {
     bytes: Vec<u8>,
@@ -28,8 +28,8 @@ impl Texts {
         self.starts.len()
     }
 
-    /// Returns a text and its length without the NUL; NULL if there is none of
-    /// the number.
+    /// Returns a string and its length without the NUL, or NULL if `number` is out of
+    /// range.
     pub fn get(&self, number: usize) -> (*const c_char, usize) {
         let Some(&start) = self.starts.get(number) else {
             return (ptr::null(), 0);
@@ -40,7 +40,7 @@ impl Texts {
     }
 }
 
-/// The texts of one model.
+/// The strings of one model.
 pub struct Strings {
     pub names: Texts,
     pub keys: Texts,

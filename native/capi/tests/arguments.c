@@ -2,7 +2,7 @@
 
 #include "check.h"
 
-/* Every function answers NULL with an error, or takes it for nothing. */
+/* Passes NULL to every function: it returns an error, or NULL counts as no argument. */
 void test_arguments(const fixture *files) {
     zstn_opening *opening;
     zstn_model *model;
@@ -61,7 +61,7 @@ void test_arguments(const fixture *files) {
     FAILS(ZSTN_ERROR_USAGE, zstn_verify(NULL, NULL, NULL, NULL, &failure));
     FAILS(ZSTN_ERROR_USAGE, zstn_pack_path(NULL, NULL, NULL, NULL, &failure));
     FAILS(ZSTN_ERROR_USAGE, zstn_unpack_path(files->packed_path, NULL, NULL, NULL, &failure));
-    /* Structures that are all zeros, and such that name nothing. */
+    /* Structures without a size, then structures with a size but no input or output. */
     FAILS(ZSTN_ERROR_USAGE, zstn_pack(&input, &output, NULL, NULL, &failure));
     input.struct_size = sizeof input;
     FAILS(ZSTN_ERROR_USAGE, zstn_pack(&input, &output, NULL, NULL, &failure));
@@ -87,7 +87,7 @@ void test_arguments(const fixture *files) {
     FAILS(ZSTN_ERROR_USAGE, zstn_plan_decode(NULL, plan, NULL, 1, bytes, 4, &failure));
     zstn_plan_free(plan);
     zstn_reader_free(reader);
-    /* Names of statuses, of which later versions may have more. */
+    /* Names of statuses; later versions may add statuses. */
     for (status = 0; status > -15; status--) {
         CHECK(strcmp(zstn_status_name(status), "unknown") != 0);
     }

@@ -3,7 +3,7 @@
 
 #include "check.h"
 
-/* Opens and reads with callbacks that behave in some way. */
+/* Opens a file whose callbacks fail as given, reads from it, and checks the status. */
 static void expect_status(const fixture *files, long good_calls, int64_t failing_result,
                           zstn_status wanted) {
     memory_file memory = memory_of(files->packed);
@@ -32,7 +32,7 @@ static void short_reads_are_continued(const fixture *files) {
         unsigned char out[60];
         memory.most = most;
         OK(zstn_open_io(&io, memory.len, NULL, &reader, &failure));
-        memset(&io, 255, sizeof io); /* It was copied. */
+        memset(&io, 255, sizeof io); /* The library has copied it. */
         OK(zstn_read(reader, "small", out, sizeof out, &failure));
         CHECK(memcmp(out, files->plain.bytes + files->plain.len - 64, 60) == 0);
         zstn_reader_free(reader);
@@ -40,7 +40,7 @@ static void short_reads_are_continued(const fixture *files) {
     }
 }
 
-/* A file whose reads of some range wait. */
+/* A file whose callbacks wait when they read a given range. */
 typedef struct {
     memory_file memory;
     pthread_mutex_t lock;
@@ -78,8 +78,8 @@ static void *read_rows(void *argument) {
     return NULL;
 }
 
-/* A callback that waits keeps no other thread from reading, not even with an
- * engine of one thread. */
+/* A callback that waits does not block other threads, even if the engine has only one
+ * thread. */
 static void waiting_stops_nobody(const fixture *files) {
     slow_file file;
     zstn_io io = ZSTN_INIT;
@@ -102,7 +102,7 @@ static void waiting_stops_nobody(const fixture *files) {
     OK(status);
     OK(zstn_plan_tensor(model, "big", 0, ZSTN_ALL_ROWS, &plan, &failure));
     OK(zstn_plan_parts(plan, &range, &count, &failure));
-    /* Not its beginning, which is read with the head of the file. */
+    /* The beginning of the tensor is excluded, as it is read with the head of the file. */
     file.begin = range.offset + 100000;
     file.end = range.offset + range.len - 100000;
     zstn_plan_free(plan);
@@ -152,14 +152,14 @@ void test_callbacks(const fixture *files) {
     short_reads_are_continued(files);
     waiting_stops_nobody(files);
 
-    /* The number of the callback is in the message. */
+    /* The message contains the number that the callback returned. */
     memory.good_calls = 0;
     memory.failing_result = -4711;
     CHECK(zstn_open_io(&io, memory.len, NULL, &reader, &failure) == ZSTN_ERROR_IO);
     CHECK(strstr(failure.message, "-4711") != NULL);
     CHECK(strstr(failure.message, "a file in memory") != NULL);
     CHECK(memory.released == 1);
-    /* Other arguments that are wrong. */
+    /* The context is released if another argument is refused. */
     options.struct_size = 1;
     FAILS(ZSTN_ERROR_USAGE, zstn_open_io(&io, memory.len, &options, &reader, &failure));
     FAILS(ZSTN_ERROR_USAGE, zstn_open_io(&io, memory.len, NULL, NULL, &failure));

@@ -1,4 +1,4 @@
-/* What the tests of the C library share. They are C99 and C++ at once. */
+/* Helpers for the tests of the C library, which compile as C99 and as C++11. */
 #ifndef CHECK_H
 #define CHECK_H
 
@@ -7,29 +7,29 @@
 
 #include "zstn.h"
 
-/* A file in memory. */
+/* The content of a file. */
 typedef struct {
     unsigned char *bytes;
     size_t len;
 } file_bytes;
 
-/* The files that main.c makes. */
+/* The files that main.c writes. */
 typedef struct {
-    /* The folder for outputs, and that of tests/vectors. */
+    /* The folder for outputs, and the path of tests/vectors. */
     const char *folder, *vectors;
-    /* Paths: a plain file, the same packed, another plain one, its difference. */
+    /* Paths of a plain file, its packed file, a fine-tuned plain file, and its delta. */
     char plain_path[512], packed_path[512], tuned_path[512], delta_path[512];
     file_bytes plain, packed, tuned;
 } fixture;
 
 /* Ends the program unless a condition holds. */
 #define CHECK(condition) check((condition) ? 1 : 0, #condition, __FILE__, __LINE__)
-/* Ends the program unless a call succeeds. It writes to &failure. */
+/* Ends the program unless a call succeeds. The call writes its error to &failure. */
 #define OK(call) expect((call), ZSTN_OK, #call, __FILE__, __LINE__)
-/* Ends the program unless a call fails with this status and says why. */
+/* Ends the program unless a call fails with this status and a message. */
 #define FAILS(status, call) expect((call), (status), #call, __FILE__, __LINE__)
 
-/* The error of the calls in OK and FAILS. */
+/* The error structure for calls in OK and FAILS. */
 extern zstn_error failure;
 
 void check(int holds, const char *what, const char *file, int line);
@@ -41,13 +41,13 @@ size_t count_files(const char *folder);
 /* Writes FOLDER/NAME to out. */
 void join(char *out, size_t capacity, const char *folder, const char *name);
 
-/* A file in memory that callbacks read, and the ways in which they fail. */
+/* The context of callbacks that read a file in memory, with settings to make them fail. */
 typedef struct {
     const unsigned char *bytes;
     size_t len;
-    /* 0 for none; otherwise the most bytes that a call returns. */
+    /* The most bytes that a call returns; 0 for no limit. */
     size_t most;
-    /* Calls that succeed before one fails; -1 for all. */
+    /* Number of calls that succeed before one fails; -1 if none fails. */
     long good_calls;
     int64_t failing_result;
     int released;
@@ -56,7 +56,7 @@ typedef struct {
 memory_file memory_of(file_bytes file);
 zstn_io io_of(memory_file *file);
 
-/* Opens a file in memory without any I/O of the library; NULL after an error. */
+/* Opens a file in memory without any I/O of the library. Returns NULL after an error. */
 zstn_model *open_without_io(const unsigned char *bytes, size_t len, zstn_status *status);
 /* Decodes rows of a tensor without any I/O of the library. */
 zstn_status decode_without_io(const zstn_model *model, const unsigned char *bytes, size_t len,

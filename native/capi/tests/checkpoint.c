@@ -4,7 +4,7 @@
 
 #include "check.h"
 
-/* An output in memory, and the call at which it fails. */
+/* An output in memory that fails after a number of calls. */
 typedef struct {
     unsigned char *bytes;
     size_t len, capacity;
@@ -41,7 +41,7 @@ static zstn_input input_of(const char *path) {
     return input;
 }
 
-/* Packs and restores by callbacks alone. */
+/* Packs and restores with callbacks for both input and output. */
 static void by_callbacks(const fixture *files) {
     memory_file plain = memory_of(files->plain), packed = memory_of(files->packed);
     memory_output out = {NULL, 0, 0, -1}, restored = {NULL, 0, 0, -1};
@@ -69,7 +69,7 @@ static void by_callbacks(const fixture *files) {
     CHECK(packed.released == 1 && report.files == 1 && report.tensors == 0);
     CHECK(restored.len == plain.len && memcmp(restored.bytes, plain.bytes, plain.len) == 0);
 
-    /* Callbacks that fail; the context is released all the same. */
+    /* Callbacks that fail: the context is released nevertheless. */
     out.len = 0;
     out.good_calls = 0;
     writer = writer_of(&out);
@@ -192,7 +192,7 @@ static void verifies(const fixture *files) {
     FAILS(ZSTN_ERROR_DIFFERS, zstn_verify(&packed, &tuned, NULL, NULL, &failure));
 }
 
-/* A SHA-256 that is given is compared when the file is restored or verified. */
+/* Restoring and verifying compare the SHA-256 that was passed when packing. */
 static void sha256_is_compared(const fixture *files) {
     static const uint8_t wrong[32] = {0xab, 0xab};
     char packed_path[512], path[512];
@@ -230,7 +230,7 @@ static int32_t end_at(void *ctx, int32_t phase, uint64_t done, uint64_t total) {
     return done >= *(uint64_t *)ctx;
 }
 
-/* A progress callback ends the work, and nothing is left of it. */
+/* A progress callback stops the work, and no output remains. */
 static void is_cancelled(const fixture *files) {
     char path[512];
     zstn_work_options options = ZSTN_INIT;
@@ -252,7 +252,8 @@ static void is_cancelled(const fixture *files) {
     CHECK(!exists(path) && count_files(files->folder) == before);
 }
 
-/* A callback that ends the work at a call. It looks whether the output is there. */
+/* The context of a callback that stops the work at a given call, and checks that the
+ * output does not exist yet. */
 typedef struct {
     const char *path;
     long good_calls, calls;
@@ -267,7 +268,7 @@ static int32_t end_at_call(void *ctx, int32_t phase, uint64_t done, uint64_t tot
     return watching->calls++ == watching->good_calls;
 }
 
-/* Whichever call ends the work, nothing appears, and no call comes after the result. */
+/* Whichever call stops the work, no output appears; no call follows the output. */
 static void is_cancelled_at_every_call(const fixture *files) {
     char path[512];
     zstn_work_options options = ZSTN_INIT;

@@ -1,4 +1,4 @@
-"""Runs the examples in C and C++, and looks for those of docs/c.md among them:
+"""Runs the C and C++ examples, and checks that docs/c.md quotes them correctly:
 examples.py PROGRAMS FOLDER
 """
 
@@ -15,7 +15,7 @@ def stripped(text):
 
 
 def check_document():
-    """Every block of code in docs/c.md has to be a part of an example."""
+    """Checks that every code block in docs/c.md occurs in an example."""
     document = (ROOT / "docs/c.md").read_text(encoding="utf-8")
     examples = (ROOT / "native/capi/examples").rglob("*.*")
     programs = ["\n".join(stripped(path.read_text(encoding="utf-8"))) for path in examples]
@@ -48,7 +48,7 @@ def main(programs, folder):
     status, said = run(programs / "pack", plain, again)
     assert status == 0 and b"bytes of" in said, said
     assert again.read_bytes() == packed.read_bytes()
-    # It exists now.
+    # The output already exists.
     assert run(programs / "pack", plain, again)[0] == 1
 
 

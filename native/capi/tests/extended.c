@@ -4,7 +4,7 @@
 
 #include "check.h"
 
-/* Files with extension frames, which the option `extended` writes. */
+/* Tests files with extension frames, which the option `extended` writes. */
 
 #define ROWS 96
 #define COLUMNS 256
@@ -23,8 +23,8 @@ static uint32_t next(uint32_t *state) {
     return *state >> 8;
 }
 
-/* Writes a checkpoint of two tensors in BF16: `grid` has integers times a scale
- * for each row; `near` has weights, to which `change` is added. */
+/* Writes a checkpoint of two BF16 tensors: `grid` contains integers times a scale for
+ * each row; `near` contains weights with `change` added. */
 static void write_checkpoint(const char *path, float change) {
     static const char header[] =
         "{\"grid\":{\"dtype\":\"BF16\",\"shape\":[96,256],\"data_offsets\":[0,49152]},"
@@ -164,7 +164,7 @@ void test_extended(const fixture *files) {
     OK(zstn_open_path(packed, NULL, &reader, &failure));
     reads_as(reader, &original);
     zstn_reader_free(reader);
-    /* The same without I/O of the library. */
+    /* Reads the same tensors without any I/O of the library. */
     {
         zstn_model *model = open_without_io(bytes.bytes, bytes.len, &status);
         CHECK(model != NULL);

@@ -11,7 +11,7 @@ static int32_t discard(void *ctx, const void *data, size_t len) {
     return 0;
 }
 
-/* A status that hostile bytes may have: an answer, but no defect. */
+/* Hostile bytes may have any status except the one for a defect of the library. */
 static int is_answer(zstn_status status) {
     return status == ZSTN_OK || (status < 0 && status != ZSTN_ERROR_PANIC);
 }
@@ -38,8 +38,8 @@ static void read_everything(zstn_reader *reader) {
     }
 }
 
-/* Gives bytes to every function that takes a file; returns how many have
- * refused them. */
+/* Passes the bytes to every function that takes a file; returns the number of
+ * functions that refused them. */
 static int offer(const unsigned char *bytes, size_t len) {
     file_bytes file;
     memory_file memory;
@@ -93,7 +93,7 @@ static int offer(const unsigned char *bytes, size_t len) {
     return refused;
 }
 
-/* Offers the malformed files of a folder of vectors. */
+/* Passes each malformed file in a folder of test vectors to `offer`. */
 static size_t offer_folder(const char *vectors, const char *name) {
     char folder[512], path[1024];
     struct dirent *entry;
@@ -124,7 +124,7 @@ void test_hostile(const fixture *files) {
     CHECK(offer((const unsigned char *)"", 0) == 5);
     join(path, sizeof path, files->vectors, "zstn/metadata.zstn");
     packed = load(path);
-    /* As a whole only packing refuses it; cut short, everything does. */
+    /* Only packing refuses the complete file; every function refuses a truncated one. */
     CHECK(offer(packed.bytes, packed.len) == 1);
     for (len = 0; len < packed.len; len += 1 + len / 8) {
         CHECK(offer(packed.bytes, len) == 5);

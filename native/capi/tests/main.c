@@ -15,8 +15,8 @@ static void put_u64(FILE *out, uint64_t value) {
     }
 }
 
-/* Writes a checkpoint: BF16 weights around zero, and short tensors. Every
- * `step`th weight of the second one differs from those of the first. */
+/* Writes a checkpoint of BF16 weights around zero and some short tensors. If `step` is
+ * not 0, every `step`th weight differs from the checkpoint written with 0. */
 static void write_model(const char *path, int step) {
     static const char header[] =
         "{\"__metadata__\":{\"format\":\"pt\",\"note\":\"gr\xc3\xbc\xc3\x9f\"},"

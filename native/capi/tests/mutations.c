@@ -12,15 +12,15 @@ static uint32_t random_below(uint32_t bound) {
 
 static long right, refused;
 
-/* Counts answers; a defect is none. */
+/* Counts successes and failures; a status for a defect is not acceptable. */
 static int is_answer(zstn_status status) {
     right += status == ZSTN_OK;
     refused += status != ZSTN_OK;
     return status == ZSTN_OK || (status < 0 && status != ZSTN_ERROR_PANIC);
 }
 
-/* Reads a changed file in every way. The file has checksums, so that what is
- * read of it is either refused or right. */
+/* Reads a changed file in every way. The file has checksums, so after a single change
+ * every read either fails or returns the original bytes. */
 static void read_changed(const fixture *files, file_bytes changed, int is_one_change) {
     const unsigned char *data = files->plain.bytes + files->plain.len - 64;
     unsigned char out[4096];
@@ -57,8 +57,8 @@ static void read_changed(const fixture *files, file_bytes changed, int is_one_ch
     CHECK(memory.released == 1);
 }
 
-/* Changes a packed file in random places, most of them in its index, and reads
- * it. The same changes are made in every run. */
+/* Changes a packed file in pseudorandom places, most of them in its header or index,
+ * and reads it. Every run makes the same changes. */
 void test_mutations(const fixture *files) {
     const size_t len = files->packed.len;
     unsigned char *bytes = (unsigned char *)malloc(len);
@@ -71,7 +71,7 @@ void test_mutations(const fixture *files) {
         changed.len = len;
         memcpy(bytes, files->packed.bytes, len);
         for (change = 0; change < changes; change++) {
-            /* The header, the end with the index, or anywhere. */
+            /* In the header, at the end (where the index is), or anywhere. */
             uint32_t place = random_below(3);
             size_t at = place == 0   ? random_below(600)
                         : place == 1 ? len - 1 - random_below(1200)
@@ -85,6 +85,6 @@ void test_mutations(const fixture *files) {
         read_changed(files, changed, changes == 1);
     }
     free(bytes);
-    /* Both ends of every function were reached. */
+    /* Both outcomes were frequent. */
     CHECK(right > 3000 && refused > 3000);
 }

@@ -37,7 +37,7 @@ static void reads_every_tensor(file_bytes stored, const file_bytes *plain) {
     free(out);
 }
 
-/* A plan keeps what it needs of its model. */
+/* A plan remains usable after its model has been freed. */
 static void plan_outlives_its_model(const fixture *files) {
     zstn_status status;
     zstn_model *model = open_without_io(files->packed.bytes, files->packed.len, &status);
@@ -80,7 +80,7 @@ static void steps_have_an_order(const fixture *files) {
     FAILS(ZSTN_ERROR_USAGE, zstn_opening_supply(opening, 1, stored.bytes, 3, &failure));
     OK(zstn_opening_needs(opening, NULL, &count, &failure));
     CHECK(count > 0 && count <= 8);
-    /* More room than ranges, and less. */
+    /* A capacity above, then below the number of ranges. */
     wanted = count;
     count = 8;
     OK(zstn_opening_needs(opening, ranges, &count, &failure));

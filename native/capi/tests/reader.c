@@ -39,7 +39,7 @@ static void lists_tensors(const fixture *files) {
     zstn_reader_free(reader);
 }
 
-/* Structures of callers that are older or newer than the library. */
+/* Passes structures of callers that are older or newer than the library. */
 static void sizes_of_structures_count(const fixture *files) {
     zstn_reader *reader = open_packed(files);
     const zstn_model *model = zstn_reader_model(reader);
@@ -99,7 +99,7 @@ static void reads_tensors_and_rows(const fixture *files) {
     free(out);
 }
 
-/* Counts calls, and asks for an end at one of them. */
+/* Counts calls, and stops the work at one of them. */
 typedef struct {
     int calls, last_call;
     uint64_t done, total;
@@ -171,7 +171,7 @@ static void says_why(const fixture *files) {
     options.struct_size = sizeof options;
     options.engine = engine;
     OK(zstn_open_path(files->packed_path, &options, &reader, &failure));
-    /* The reader keeps the threads. */
+    /* The reader keeps the threads of the freed engine alive. */
     zstn_engine_free(engine);
     {
         unsigned char out[60];

@@ -39,7 +39,7 @@ def fetch(url, range_, tag=None):
         answer = error
     with answer:
         headers = [answer.headers.get(name) for name in ["Content-Range", "Content-Length"]]
-        # What a server says about an error is its own.
+        # The text of an error response may differ between the servers.
         is_content = answer.status in [200, 206]
         body = answer.read() if is_content else b""
         return (answer.status, headers if is_content else [], body), answer.headers.get("ETag")
@@ -49,7 +49,7 @@ def main(go, zstn, folder):
     folder = pathlib.Path(folder)
     plain = (folder / "model.safetensors").read_bytes()
     with tempfile.TemporaryDirectory() as served:
-        # Alone, so that the other file has to be restored.
+        # The folder has no copy of the original, so the servers have to restore it.
         packed = shutil.copy(folder / "model.zstn", served)
         servers = [
             subprocess.Popen([go, packed, "127.0.0.1:0"], stdout=subprocess.PIPE),

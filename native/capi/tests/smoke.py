@@ -1,4 +1,4 @@
-"""The library from Python by ctypes alone: smoke.py LIBRARY FOLDER"""
+"""Uses the library from Python through ctypes: smoke.py LIBRARY FOLDER"""
 
 import ctypes
 import functools
@@ -80,7 +80,7 @@ def main(path, folder):
 
 
 def without_ranges(library, folder):
-    """Python's own server sends whole files alone: one that is longer than the caller allows is refused."""
+    """Python's HTTP server ignores range requests: a file longer than the caller allows is refused."""
 
     class Silent(http.server.SimpleHTTPRequestHandler):
         def log_message(self, *_):

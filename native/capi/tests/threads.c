@@ -25,7 +25,7 @@ static void *read_all(void *argument) {
         CHECK(memcmp(out, plain->bytes + plain->len - 1048640 + row * 2048, 2048) == 0);
         CHECK(zstn_unpacked_read_at(own->reader, offset, out, 70001, &error) == ZSTN_OK);
         CHECK(memcmp(out, plain->bytes + offset, 70001) == 0);
-        /* Each thread has an error of its own. */
+        /* Each thread passes its own error structure. */
         CHECK(zstn_read(own->reader, "none", out, 0, &error) == ZSTN_ERROR_NOT_FOUND);
         CHECK(strstr(error.message, "none") != NULL);
     }
@@ -33,7 +33,7 @@ static void *read_all(void *argument) {
     return NULL;
 }
 
-/* Many threads read from one reader. */
+/* Reads from one reader on many threads. */
 void test_threads(const fixture *files) {
     pthread_t threads[THREADS];
     job jobs[THREADS];

@@ -44,7 +44,7 @@ void test_unpacked(const fixture *files) {
     is_the_original(reader, &files->plain, 0);
     zstn_reader_free(reader);
 
-    /* A delta, without its base and with it. */
+    /* A delta without its base, then with it. */
     OK(zstn_open_path(files->delta_path, NULL, &delta, &failure));
     file.struct_size = sizeof file;
     OK(zstn_unpacked_describe(delta, &file, &failure));

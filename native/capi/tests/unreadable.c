@@ -14,13 +14,13 @@
 
 #define PAGE_BYTES 4096
 
-/* The file of which one page cannot be read, and the offset of the page; no file if
- * its number is 0. */
+/* The inode of the file that has an unreadable page, or 0 for none, and the offset of
+ * that page. */
 static ino_t bad_file = 0;
 static off64_t bad_page = 0;
 
-/* Takes the place of the function of the C library for this whole program: reads end
- * in front of the page, and fail inside it, as with a bad sector. */
+/* Replaces libc's function in this program: a read ends before the unreadable page and
+ * fails inside it, as with a bad sector. */
 #ifdef __cplusplus
 extern "C"
 #endif
@@ -47,13 +47,13 @@ static void break_page(const char *path) {
 /* Like FAILS, but leaves the message in `failure`. */
 #define GIVES(status, call) CHECK((call) == (status))
 
-/* The last failure names a file and the offset. */
+/* Checks that the last error message names the file and an offset. */
 static void names(const char *path) {
     CHECK(strstr(failure.message, path) != NULL);
     CHECK(strstr(failure.message, "at byte") != NULL);
 }
 
-/* A page that cannot be read is an error of every function that reads it. */
+/* Every function that reads the unreadable page returns an error. */
 void test_unreadable(const fixture *files) {
     static unsigned char big[1048576];
     char out[512];
@@ -86,7 +86,7 @@ void test_unreadable(const fixture *files) {
     bad_file = 0;
     OK(zstn_verify(&input, NULL, NULL, NULL, &failure));
 
-    /* What is no file is refused before it is opened. */
+    /* A pipe or device is refused before it is opened. */
     join(out, sizeof out, files->folder, "pipe");
     CHECK(mkfifo(out, 0600) == 0);
     GIVES(ZSTN_ERROR_USAGE, zstn_open_path(out, NULL, &reader, &failure));
@@ -98,7 +98,7 @@ void test_unreadable(const fixture *files) {
 #else
 #include "check.h"
 
-/* The failing read takes the place of a function of Linux. */
+/* The failing read replaces a function that only Linux has. */
 void test_unreadable(const fixture *files) {
     (void)files;
 }

@@ -1,13 +1,13 @@
-//! The TLS, proxy and URL policy that all HTTP clients of zstn share.
+//! TLS, proxies and URLs: the rules that all HTTP clients of zstn share.
 //!
-//! zstn has two HTTP clients: one that blocks, for files, and an asynchronous one
-//! for object stores and the gateway. This crate makes no request itself. It
-//! decides for both
+//! zstn has two HTTP clients: a blocking one for files, and an asynchronous one for
+//! object stores and the gateway. This crate makes no requests itself. For both
+//! clients, it determines
 //!
 //! - which certificates they trust ([`tls`]),
-//! - which proxy a request goes through ([`proxy`]),
-//! - which bytes an address becomes on the wire ([`target`]),
-//! - how an address is shown to people ([`shown`]).
+//! - which proxy they use ([`proxy`]),
+//! - how a URL is encoded in a request ([`target`]),
+//! - how a URL appears in messages ([`shown`]).
 
 #![deny(clippy::print_stderr, clippy::print_stdout)]
 

@@ -1,9 +1,10 @@
-//! Which proxy a request goes through.
+//! Selects the proxy of a request.
 //!
-//! The variables are those of curl and Python, in lower or upper case:
-//! `https_proxy` and `http_proxy` by the scheme of the target, then `all_proxy`;
-//! `no_proxy` lists the targets that are asked directly. A program that runs as a
-//! CGI script ignores `HTTP_PROXY`, which a client could set there.
+//! The environment variables are the ones that curl and Python read, in lower or upper
+//! case: `https_proxy` or `http_proxy`, depending on the scheme of the target, then
+//! `all_proxy`. `no_proxy` lists the targets that are connected to directly. A program
+//! that runs as a CGI script ignores `HTTP_PROXY`, which a client can set there through
+//! a request header.
 
 use std::net::IpAddr;
 use std::str::FromStr;
@@ -15,7 +16,7 @@ use url::Url;
 
 use crate::target::credentials;
 
-/// The proxy for some targets.
+/// A proxy and the variable that names it.
 #[derive(Clone)]
 pub struct Proxy {
     url: Url,
@@ -23,20 +24,20 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// Returns its address, with user and password if it has them. For HTTP
+    /// Returns the proxy's URL, including user and password. It is meant for HTTP
     /// clients, not for messages.
     #[must_use]
     pub fn url(&self) -> &Url {
         &self.url
     }
 
-    /// Returns `Proxy-Authorization`, if its address has a user or a password.
+    /// Returns the `Proxy-Authorization` header if the URL has a user or a password.
     #[must_use]
     pub fn authorization(&self) -> Option<HeaderValue> {
         credentials(&self.url)
     }
 
-    /// Returns host and port.
+    /// Returns the proxy's host and port.
     #[must_use]
     pub fn authority(&self) -> String {
         let host = self.url.host_str().unwrap_or_default();
@@ -44,7 +45,8 @@ impl Proxy {
         format!("{host}:{port}")
     }
 
-    /// Returns how messages call it: by its address and the variable that names it.
+    /// Returns the proxy's description for messages: its URL without credentials, and
+    /// the variable that names it.
     #[must_use]
     pub fn describe(&self) -> String {
         let Self { url, variable } = self;
@@ -56,14 +58,14 @@ impl Proxy {
     }
 }
 
-/// Shows no password.
+/// Prints [`Proxy::describe`], so that no password is shown.
 impl std::fmt::Debug for Proxy {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.describe())
     }
 }
 
-/// The proxies of a process, and the targets that need none.
+/// The proxies of a process, and the targets that are connected to directly.
 #[derive(Debug, Clone)]
 pub struct Proxies {
     http: Result<Option<Proxy>, String>,
@@ -72,13 +74,13 @@ pub struct Proxies {
 }
 
 impl Proxies {
-    /// Reads the variables of this process.
+    /// Reads the environment variables of this process.
     #[must_use]
     pub fn of_process() -> Self {
         Self::of(&|name| env::var(name).ok())
     }
 
-    /// Reads variables by `get`.
+    /// Reads the variables that `get` returns.
     fn of(get: &dyn Fn(&str) -> Option<String>) -> Self {
         let first = |names: &[&'static str]| {
             let mut set = names.iter().filter_map(|name| Some((*name, get(name)?)));
@@ -106,11 +108,11 @@ impl Proxies {
         }
     }
 
-    /// Returns the proxy for a request to `target`; `None` if it goes to the
-    /// target itself.
+    /// Returns the proxy for a request to `target`; `None` if the request goes directly
+    /// to the target.
     ///
     /// # Errors
-    /// Says which variable names no proxy that can be used.
+    /// A message that names the variable, if its value cannot be used as a proxy.
     pub fn find(&self, target: &Uri) -> Result<Option<&Proxy>, String> {
         let host = target.host().unwrap_or_default();
         let host = host.trim_start_matches('[').trim_end_matches(']');
@@ -126,12 +128,12 @@ impl Proxies {
         }
     }
 
-    /// Refuses variables that name no proxy that can be used, for clients that
-    /// could not say so later: the variable for encrypted requests, and the one for
-    /// others if the client may make some.
+    /// Checks the variables in advance, for clients whose own proxy lookup cannot
+    /// report an error: the variable for https requests, and the one for http requests
+    /// if `may_be_plain`.
     ///
     /// # Errors
-    /// Says which variable it is.
+    /// A message that names the variable, if its value cannot be used as a proxy.
     pub fn check(&self, may_be_plain: bool) -> Result<(), String> {
         let plain = Some(&self.http).filter(|_| may_be_plain);
         let mut used = iter::once(&self.https).chain(plain);
@@ -141,8 +143,9 @@ impl Proxies {
         })
     }
 
-    /// Returns the address of the proxy for a request to `target`, with user and
-    /// password. None for variables that [`Proxies::check`] refuses.
+    /// Returns the URL of the proxy for a request to `target`, including user and
+    /// password. `None` if there is no proxy, or if [`Proxies::check`] refuses its
+    /// variable.
     #[must_use]
     pub fn url_for(&self, target: &str) -> Option<Url> {
         let proxy = self.find(&target.parse().ok()?).ok()?;
@@ -150,7 +153,7 @@ impl Proxies {
     }
 }
 
-/// Returns how messages call the proxy for requests to the http(s) address
+/// Returns the description for messages of the proxy for requests to the http(s) URL
 /// `target`, if there is one.
 #[must_use]
 pub fn describe_for(target: &str) -> Option<String> {
@@ -181,12 +184,12 @@ fn parse(variable: &'static str, value: &str) -> Result<Proxy, String> {
     }
 }
 
-/// One entry of `no_proxy`.
+/// An entry of `no_proxy`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Direct {
     All,
     Net(IpNet),
-    /// A host, and the hosts below it.
+    /// A host and its subdomains, on one port or on all.
     Host(String, Option<u16>),
 }
 

@@ -1,20 +1,20 @@
-//! Addresses as people see them: without anything that may be a secret.
+//! URLs as they appear in messages: without anything that may be secret.
 //!
-//! Users and passwords, queries and fragments are hidden. A query may hold a
-//! signature or a token, and messages end up in logs.
+//! User, password, query and fragment are hidden. A query may contain a signature or a
+//! token, and messages end up in logs.
 
 use std::borrow::Cow;
 
-/// Stands for a query that is hidden.
+/// Replaces a hidden query.
 const HIDDEN_QUERY: &str = "?…";
 
-/// Schemes whose names are literal: a `?` or `#` in them belongs to a name.
+/// Schemes whose names are literal: `?` and `#` belong to the name.
 const LITERAL: [&str; 9] = [
     "hf", "s3", "s3a", "gs", "az", "abfs", "abfss", "memory", "file",
 ];
 
-/// Returns an address without user, password, query and fragment. Any other text,
-/// such as a path, is returned as it is.
+/// Returns a URL without user, password, query and fragment. Any other text, such as a
+/// path, is returned unchanged.
 ///
 /// ```
 /// let url = "https://user:password@example.org/m.zstn?X-Amz-Signature=0a1b#top";
@@ -43,8 +43,8 @@ pub fn address(text: &str) -> Cow<'_, str> {
     format!("{scheme}://{public}{query}").into()
 }
 
-/// Returns a text in which every address is shown as by [`address`]. Texts from
-/// servers and libraries may contain addresses that were never meant to be shown.
+/// Returns a text in which every URL is shown as by [`address`]. Messages of servers
+/// and libraries may contain URLs with secrets.
 #[must_use]
 pub fn text(text: &str) -> Cow<'_, str> {
     let mut shown = String::new();
@@ -56,7 +56,7 @@ pub fn text(text: &str) -> Cow<'_, str> {
         let found = &rest[start..start + length];
         let found = found.trim_end_matches([':', ';', ',', '.', ')', ']', '}', '\'']);
         shown.push_str(&rest[..start]);
-        // Something like `http://:` has nothing to hide.
+        // A scheme without a host, such as `http://:`, has nothing to hide.
         if found.len() <= at - start + 3 {
             shown.push_str(&rest[start..at + 3]);
             rest = &rest[at + 3..];
@@ -72,8 +72,8 @@ pub fn text(text: &str) -> Cow<'_, str> {
     shown.into()
 }
 
-/// Returns a text from a server without those parts of the address `asked` that
-/// are secret: a server may repeat the signature that it refuses.
+/// Returns a server's message without the secrets in the requested URL `asked`. A
+/// server may repeat a signature that it rejects.
 #[must_use]
 pub fn answer(answer: &str, asked: &str) -> String {
     let mut shown = text(answer).into_owned();
@@ -83,10 +83,10 @@ pub fn answer(answer: &str, asked: &str) -> String {
     shown
 }
 
-/// The user, the password and the values of the query, as they are written and
+/// Returns the user, the password and the values of the query, both as written and
 /// decoded.
 fn secrets(address: &str) -> Vec<String> {
-    /// Shorter values are words such as `true`, which no signature is.
+    /// Shorter values are words such as `true`; signatures are longer.
     const MIN_BYTES: usize = 6;
     let Some((_, rest)) = split(address) else {
         return Vec::new();
@@ -104,12 +104,12 @@ fn secrets(address: &str) -> Vec<String> {
         })
         .filter(|secret| secret.len() >= MIN_BYTES)
         .collect();
-    // The longest first: one may be a part of another.
+    // The longest is replaced first, because a secret may contain another one.
     secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
     secrets
 }
 
-/// Returns the rest of an address behind the user and password in it.
+/// Returns the rest of a URL after user and password.
 fn without_user(rest: &str, literal: bool) -> &str {
     let authority = &rest[..rest.find(['/', '?', '#', '\\']).unwrap_or(rest.len())];
     if let Some(at) = authority.rfind('@') {
@@ -119,8 +119,8 @@ fn without_user(rest: &str, literal: bool) -> &str {
             false => &rest[at + 1..],
         };
     }
-    // A password with a slash that was not encoded: what looks like a port is
-    // the beginning of it.
+    // A password may contain a slash that is not encoded. The apparent port, which is
+    // not numeric, is then the beginning of the password.
     let host_end = authority.rfind(']').map_or(0, |end| end + 1);
     let looks_like_password = authority[host_end..]
         .split_once(':')
@@ -131,7 +131,7 @@ fn without_user(rest: &str, literal: bool) -> &str {
     }
 }
 
-/// Splits an address at the end of its scheme.
+/// Splits a URL after its scheme.
 fn split(text: &str) -> Option<(&str, &str)> {
     let (scheme, rest) = text.split_once("://")?;
     let is_scheme = scheme.starts_with(|first: char| first.is_ascii_alphabetic())
@@ -141,7 +141,7 @@ fn split(text: &str) -> Option<(&str, &str)> {
     is_scheme.then_some((scheme, rest))
 }
 
-/// Returns whether an address in a sentence ends before this character.
+/// Returns whether a URL inside a sentence ends before this character.
 fn is_end(c: char) -> bool {
     c.is_whitespace() || c.is_control() || matches!(c, '"' | '<' | '>' | '`' | '“' | '”')
 }

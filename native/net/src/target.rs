@@ -1,9 +1,9 @@
-//! What a request for an address asks for.
+//! The URL and credentials that are sent in a request.
 //!
-//! People write addresses as browsers show them: with letters of any alphabet in
-//! hosts and paths, with spaces, with a user and a password. This module turns
-//! them into the ASCII form that HTTP has (the WHATWG URL standard, as browsers
-//! do), and user and password into a header.
+//! People write URLs as browsers show them: with letters of any alphabet in hosts and
+//! paths, with spaces, with a user and a password. This module converts a URL to the
+//! ASCII form that HTTP requires, by the WHATWG URL standard like browsers, and user
+//! and password to a header.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -13,19 +13,19 @@ use url::Url;
 
 use crate::shown;
 
-/// An address in the form that a request has.
+/// A URL in the form that a request needs.
 #[derive(Debug, Clone)]
 pub struct Target {
-    /// The address without user, password and fragment.
+    /// The URL without user, password and fragment.
     pub uri: Uri,
-    /// `Authorization: Basic …`, if the address has a user or a password.
+    /// The `Authorization: Basic …` header, if the URL has a user or a password.
     pub user: Option<HeaderValue>,
 }
 
-/// Parses an http(s) address.
+/// Parses an http(s) URL.
 ///
 /// # Errors
-/// Says why the text is not such an address. The sentence does not repeat it.
+/// The reason why the text is not such a URL. The message does not contain the text.
 ///
 /// ```
 /// let target = zstn_net::target::parse("http://a:%40@bücher.example/ü b").unwrap();
@@ -37,13 +37,13 @@ pub fn parse(address: &str) -> Result<Target, String> {
     of_url(url)
 }
 
-/// Returns the address that `location`, in an answer to a request for `from`,
-/// means (RFC 9110, section 10.2.2).
+/// Resolves the `Location` header of a response to a request for `from` (RFC 9110,
+/// section 10.2.2).
 ///
 /// # Errors
-/// Says why it cannot be followed.
+/// The reason why the redirect cannot be followed.
 pub fn redirected(from: &Uri, location: &HeaderValue) -> Result<Target, String> {
-    // Some servers send other bytes than ASCII.
+    // Some servers send bytes that are not ASCII.
     let text = percent_encode(location.as_bytes().trim_ascii(), CONTROLS).to_string();
     let refused = |_| {
         let shown = shown::address(&text);
@@ -66,7 +66,7 @@ fn of_url(mut url: Url) -> Result<Target, String> {
     }
     let user = credentials(&url);
     url.set_fragment(None);
-    // These fail only for addresses without a host.
+    // These calls fail only for URLs without a host.
     let _ = url.set_username("");
     let _ = url.set_password(None);
     let uri = url.as_str().parse();
@@ -74,7 +74,7 @@ fn of_url(mut url: Url) -> Result<Target, String> {
     Ok(Target { uri, user })
 }
 
-/// Returns `Basic …` with the decoded user and password of an address (RFC 7617).
+/// Returns `Basic …` with the decoded user and password of a URL (RFC 7617).
 pub(crate) fn credentials(url: &Url) -> Option<HeaderValue> {
     let (user, password) = (url.username(), url.password().unwrap_or_default());
     if user.is_empty() && password.is_empty() {

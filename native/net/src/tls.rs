@@ -1,8 +1,8 @@
-//! Which certificates are trusted.
+//! The trusted certificates.
 //!
-//! The trusted certificates are the system's, the ones in `SSL_CERT_FILE` and
-//! `SSL_CERT_DIR`, and those that the program was given ([`trust`]). Where the
-//! system's store has no files (macOS, Windows), the two variables replace it.
+//! These are the system's certificates, the ones in `SSL_CERT_FILE` and `SSL_CERT_DIR`,
+//! and the ones passed to [`trust`]. On macOS and Windows, whose certificate stores are
+//! not files, the two variables replace the system's certificates.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,12 +12,12 @@ use rustls::pki_types::CertificateDer;
 use rustls::{ClientConfig, RootCertStore};
 use rustls_native_certs::load_certs_from_paths;
 
-/// The certificates of this process, which are read once.
+/// The certificates of this process, read on first use.
 static ROOTS: Mutex<Option<Arc<Roots>>> = Mutex::new(None);
-/// Those that the program was given.
+/// The certificates passed to [`trust`].
 static GIVEN: Mutex<Vec<CertificateDer<'static>>> = Mutex::new(Vec::new());
 
-/// The certificates that are trusted.
+/// A set of trusted certificates.
 #[derive(Debug, Default)]
 pub struct Roots {
     certificates: Vec<CertificateDer<'static>>,
@@ -25,21 +25,21 @@ pub struct Roots {
 }
 
 impl Roots {
-    /// Returns the certificates of this process.
+    /// Returns the certificates that this process trusts.
     #[must_use]
     pub fn of_process() -> Arc<Self> {
         let mut roots = ROOTS.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(roots.get_or_insert_with(|| Arc::new(Self::load())))
     }
 
-    /// Returns the certificates.
+    /// Returns the certificates in DER.
     #[must_use]
     pub fn certificates(&self) -> &[CertificateDer<'static>] {
         &self.certificates
     }
 
-    /// Returns a sentence for people whose server is not trusted: what to do, and
-    /// which certificates could not be read.
+    /// Returns the end of an error message about an untrusted server: what to do, and
+    /// which variables name no readable certificate.
     #[must_use]
     pub fn advice(&self) -> String {
         let mut advice = String::from(
@@ -82,11 +82,11 @@ impl Roots {
     }
 }
 
-/// Trusts the certificates in a PEM file as well, in all connections that this
-/// process makes from now on.
+/// Adds the certificates in a PEM file to the trusted ones, for all connections that
+/// this process makes afterwards.
 ///
 /// # Errors
-/// A file that cannot be read, or that holds no certificate.
+/// The file cannot be read, or it contains no certificate.
 pub fn trust(file: &Path) -> io::Result<()> {
     std::fs::File::open(file)?;
     let found = load_certs_from_paths(Some(file), None);
@@ -104,14 +104,14 @@ pub fn trust(file: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns the settings for connections, with the certificates of this process.
+/// Returns the TLS settings for connections, with the certificates of this process.
 ///
 /// # Errors
-/// Says that this system's TLS cannot be used.
+/// The TLS implementation does not support the default protocol versions.
 pub fn config() -> Result<ClientConfig, rustls::Error> {
     let roots = Roots::of_process();
     let mut store = RootCertStore::empty();
-    // Systems contain a few that cannot be parsed, which no server needs.
+    // Some systems contain certificates that cannot be parsed; they are ignored.
     store.add_parsable_certificates(roots.certificates.iter().cloned());
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     Ok(ClientConfig::builder_with_provider(provider)
@@ -120,11 +120,11 @@ pub fn config() -> Result<ClientConfig, rustls::Error> {
         .with_no_client_auth())
 }
 
-/// Returns the certificates of the system, whatever the variables name.
+/// Returns the certificates of the system, whether or not the variables are set.
 #[cfg(all(unix, not(target_vendor = "apple")))]
 fn system() -> Vec<CertificateDer<'static>> {
-    /// The bundles of distributions and BSDs, of which a system has one or more
-    /// links to the same.
+    /// Paths of certificate bundles on Linux distributions and BSDs. Where a system has
+    /// several of them, they are links to the same file.
     const BUNDLES: [&str; 7] = [
         "/etc/ssl/certs/ca-certificates.crt",
         "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
@@ -150,7 +150,7 @@ fn system() -> Vec<CertificateDer<'static>> {
         .collect()
 }
 
-/// Returns the certificates of the system, or those of the two variables, if they
+/// Returns the certificates of the system, or those that the two variables name if they
 /// are set.
 #[cfg(not(all(unix, not(target_vendor = "apple"))))]
 fn system() -> Vec<CertificateDer<'static>> {

@@ -1,6 +1,6 @@
-//! Memory that tensors are decoded into.
+//! Memory for decoded tensors.
 
-#![allow(unsafe_code)] // A `Vec` of bytes is not aligned.
+#![allow(unsafe_code)] // A `Vec<u8>` cannot be aligned to 64 bytes.
 
 use std::alloc::{self, Layout};
 use std::ptr::NonNull;
@@ -9,28 +9,29 @@ use std::slice;
 use zstn::Result;
 use zstn::core::Error;
 
-/// The alignment that vector instructions and other frameworks like best.
+/// The alignment that suits vector instructions and other frameworks.
 #[repr(align(64))]
 struct Line;
 
-/// Memory of its own that begins at a multiple of 64 bytes.
+/// An owned allocation that is aligned to 64 bytes.
 pub struct Aligned {
     start: NonNull<u8>,
     layout: Layout,
 }
 
-// SAFETY: nobody else has a pointer to the memory.
+// SAFETY: the value is the only owner of its memory, so it may move to another thread.
 unsafe impl Send for Aligned {}
 
 impl Aligned {
-    /// Returns `len` zeros. Large ones take no memory before they are written.
+    /// Returns `len` zeros. The system provides memory for a large allocation only when
+    /// it is written to.
     pub fn zeroed(len: u64) -> Result<Self> {
         let refusal = || Error::limit(format!("{len} bytes do not fit in memory"));
         let len = usize::try_from(len).map_err(|_| refusal())?;
         let layout = Layout::from_size_align(len, align_of::<Line>()).map_err(|_| refusal())?;
         let start = match len {
             0 => NonNull::<Line>::dangling().cast(),
-            // SAFETY: the length is not 0.
+            // SAFETY: the layout has a length other than 0.
             _ => NonNull::new(unsafe { alloc::alloc_zeroed(layout) }).ok_or_else(refusal)?,
         };
         Ok(Self { start, layout })
@@ -41,8 +42,8 @@ impl Aligned {
     }
 
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
-        // SAFETY: that many bytes were allocated, zeroed, and are borrowed
-        // from nowhere else.
+        // SAFETY: `start` points to `len` initialised bytes, and `&mut self` is the
+        // only borrow of them.
         unsafe { slice::from_raw_parts_mut(self.start.as_ptr(), self.len()) }
     }
 }
@@ -50,7 +51,8 @@ impl Aligned {
 impl Drop for Aligned {
     fn drop(&mut self) {
         if self.len() > 0 {
-            // SAFETY: allocated with this layout, and not used any more.
+            // SAFETY: the memory was allocated with this layout, and `self` is being
+            // dropped.
             unsafe { alloc::dealloc(self.start.as_ptr(), self.layout) }
         }
     }

@@ -1,4 +1,4 @@
-//! Bytes of tensors that Python keeps.
+//! Buffers of tensor bytes that Python objects own.
 
 use std::ffi::c_int;
 use std::sync::{Mutex, PoisonError};
@@ -9,12 +9,12 @@ use pyo3::prelude::*;
 
 use crate::aligned::Aligned;
 
-/// The bytes of a tensor, writable and aligned to 64 bytes. It has the buffer
-/// protocol: `memoryview(buffer)`, `numpy.frombuffer(buffer, dtype)`.
+/// The bytes of a tensor, writable and aligned to 64 bytes. A buffer supports the
+/// buffer protocol: `memoryview(buffer)`, `numpy.frombuffer(buffer, dtype)`.
 #[pyclass(frozen, module = "zstn")]
 pub struct Buffer {
-    // Nobody but `__getbuffer__` locks it, which does not write. The memory is
-    // never moved or freed before the object is.
+    // Only `__getbuffer__` locks the memory, and it does not write. The memory is
+    // neither moved nor freed before the object is.
     memory: Mutex<Aligned>,
     len: usize,
 }
@@ -30,7 +30,7 @@ impl From<Aligned> for Buffer {
 
 #[pymethods]
 impl Buffer {
-    /// Makes a buffer of `length` zeros.
+    /// Creates a buffer of `length` zeros.
     #[new]
     fn new(length: u64) -> PyResult<Self> {
         let memory =
@@ -46,7 +46,7 @@ impl Buffer {
         format!("<zstn.Buffer of {} bytes>", self.len)
     }
 
-    // Python asks for a pointer; there is no safe way to answer.
+    // The buffer protocol returns a raw pointer; pyo3 has no safe interface for it.
     #[allow(unsafe_code)]
     unsafe fn __getbuffer__(
         slf: Bound<'_, Self>,
@@ -57,10 +57,10 @@ impl Buffer {
         let mut memory = this.memory.lock().unwrap_or_else(PoisonError::into_inner);
         let pointer = memory.as_mut_slice().as_mut_ptr();
         let len = ffi::Py_ssize_t::try_from(this.len)?;
-        // SAFETY: `view` is Python's and valid for this call. The pointer is
-        // that of `len` bytes that live as long as the object, to which the
-        // view adds a reference. From here on only Python reads and writes
-        // them: no Rust code keeps a reference into a `Buffer`.
+        // SAFETY: `view` comes from Python and is valid for this call. `pointer` points
+        // to `len` bytes that live as long as the object, and the view adds a reference
+        // to the object. Only Python reads and writes the bytes afterwards: no Rust
+        // code keeps a reference into a `Buffer`.
         let result =
             unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), pointer.cast(), len, 0, flags) };
         match result {

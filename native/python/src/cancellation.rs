@@ -1,4 +1,4 @@
-//! Tasks that are cancelled while a thread works for them.
+//! Cancellation of asyncio tasks while a thread works for them.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -12,12 +12,12 @@ thread_local! {
     static CURRENT: RefCell<Option<Task>> = const { RefCell::new(None) };
 }
 
-/// A task that may be cancelled by another thread.
+/// A task that another thread may cancel.
 #[derive(Clone, Default)]
 pub struct Task(Arc<AtomicBool>);
 
 impl Task {
-    /// Returns an error once the task has been cancelled.
+    /// Returns an error if the task has been cancelled.
     pub fn check(&self) -> PyResult<()> {
         match self.0.load(Relaxed) {
             false => Ok(()),
@@ -28,12 +28,12 @@ impl Task {
     }
 }
 
-/// Returns the task that this thread works for.
+/// Returns the task that this thread works for, if any.
 pub fn current() -> Option<Task> {
     CURRENT.with_borrow(Clone::clone)
 }
 
-/// Ends the calls of `zstn` on the threads that entered it: `zstn.to_thread` uses it.
+/// Cancels calls of `zstn` on the threads that entered it. `zstn.to_thread` uses it.
 #[pyclass(frozen, module = "zstn._native")]
 #[derive(Default)]
 pub struct Cancellation(Task);
@@ -45,7 +45,7 @@ impl Cancellation {
         Self::default()
     }
 
-    /// Ends the calls that run, and those that begin.
+    /// Cancels the calls in progress, and all later ones.
     fn cancel(&self) {
         self.0.0.store(true, Relaxed);
     }

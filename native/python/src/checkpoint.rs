@@ -1,4 +1,4 @@
-//! Work on whole checkpoints.
+//! Packing, restoring, verifying and converting whole checkpoints.
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -20,7 +20,7 @@ use crate::interrupt::run;
 use crate::progress::Watch;
 use crate::report;
 
-/// Returns the effort of that name.
+/// Returns the effort with this name.
 pub fn effort(name: &str) -> PyResult<Effort> {
     match name {
         "fast" => Ok(Effort::Fast),
@@ -32,7 +32,7 @@ pub fn effort(name: &str) -> PyResult<Effort> {
     }
 }
 
-/// What all of these functions take.
+/// The keyword arguments that all of these functions accept.
 pub struct Common {
     pub threads: Threads,
     pub memory: Option<u64>,
@@ -41,7 +41,7 @@ pub struct Common {
     pub http: Http,
 }
 
-// The derived one would say which field has been extracted.
+// The derived implementation would add the name of the field to error messages.
 impl<'py> FromPyObject<'_, 'py> for Common {
     type Error = PyErr;
 
@@ -56,7 +56,7 @@ impl<'py> FromPyObject<'_, 'py> for Common {
     }
 }
 
-/// Packs a checkpoint.
+/// Packs a checkpoint and returns the report.
 #[pyfunction]
 #[expect(
     clippy::too_many_arguments,
@@ -114,7 +114,7 @@ pub fn pack<'py>(
                 .http(http)
                 .progress(watch);
             let chosen = zstn::family::choose(&engine, &input.input, family, &choosing)?;
-            // Packing counts from 0.
+            // The progress of packing counts from 0 again.
             watch.phase(Phase::Main);
             options = chosen.add_to(options);
             choice = Some(chosen);
@@ -129,7 +129,7 @@ pub fn pack<'py>(
     Ok(packed)
 }
 
-/// Restores a checkpoint.
+/// Restores a checkpoint and returns the report.
 #[pyfunction]
 pub fn unpack<'py>(
     py: Python<'py>,
@@ -162,7 +162,7 @@ pub fn unpack<'py>(
     report::unpacked(py, &report)
 }
 
-/// Verifies a checkpoint.
+/// Verifies a checkpoint and returns the report.
 #[pyfunction]
 pub fn verify<'py>(
     py: Python<'py>,
@@ -199,8 +199,8 @@ pub fn verify<'py>(
     report::verified(py, &report)
 }
 
-/// Converts a checkpoint. `target` is the name of a kind of file; by default
-/// the name of the output says it.
+/// Converts a checkpoint. `target` is the name of a file format; by default, the
+/// extension of the output determines it.
 #[pyfunction]
 #[expect(
     clippy::too_many_arguments,

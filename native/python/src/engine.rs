@@ -1,4 +1,4 @@
-//! The engine of the process.
+//! The engine that the whole process shares.
 
 use std::mem;
 use std::process;
@@ -16,8 +16,8 @@ struct OfProcess {
 
 static ENGINE: Mutex<Option<OfProcess>> = Mutex::new(None);
 
-/// Returns the engine of this process, which is made on the first call, and
-/// again after a fork: a child has none of its parent's threads.
+/// Returns the engine of this process. It is created on the first call, and again in a
+/// forked child, which has none of its parent's threads.
 pub fn shared() -> Result<Engine> {
     let mut engine = ENGINE.lock().unwrap_or_else(PoisonError::into_inner);
     let this = process::id();
@@ -31,12 +31,13 @@ pub fn shared() -> Result<Engine> {
         process: this,
         engine: made.clone(),
     });
-    // To end a pool means to wake its threads, and these are not there.
+    // Dropping the parent's pool would wake its threads, which do not exist in the
+    // child.
     mem::forget(former);
     Ok(made)
 }
 
-/// Returns an engine of `threads` threads; 0 means that of the process.
+/// Returns an engine with `threads` threads, or the engine of the process for 0.
 pub fn with_threads(threads: Threads) -> Result<Engine> {
     match threads.0 {
         0 => shared(),

@@ -1,4 +1,4 @@
-//! Errors as exceptions.
+//! Conversion of errors to Python exceptions.
 
 use std::io;
 
@@ -8,8 +8,8 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
 use zstn::Error;
 
-/// Returns an instance of `zstn.ZstnError`, or of its subclass for a tensor that
-/// is not there.
+/// Returns an instance of `zstn.ZstnError`, or of its subclass `TensorNotFoundError`
+/// for the code `not_found`.
 pub fn zstn_error(py: Python<'_>, message: String, code: &str) -> PyErr {
     static GENERAL: PyOnceLock<Py<PyType>> = PyOnceLock::new();
     static NO_TENSOR: PyOnceLock<Py<PyType>> = PyOnceLock::new();
@@ -23,11 +23,11 @@ pub fn zstn_error(py: Python<'_>, message: String, code: &str) -> PyErr {
     }
 }
 
-/// Returns the exception for an error of the library.
+/// Returns the exception for an error of the `zstn` crate.
 pub fn to_python(py: Python<'_>, error: Error) -> PyErr {
     let message = error.to_string();
     if let Error::Io { action, source } = &error {
-        // Raised by a Python object that was read from.
+        // A Python object raised this exception while it was read.
         if let Some(raised) = source.get_ref().and_then(|e| e.downcast_ref::<PyErr>()) {
             return raised.clone_ref(py);
         }
@@ -46,7 +46,7 @@ pub fn to_python(py: Python<'_>, error: Error) -> PyErr {
     zstn_error(py, message, error.code())
 }
 
-/// Cuts an action, such as "open model.zstn", into what is done and the path of a file.
+/// Splits an action such as "open model.zstn" into its verb and the path of a file.
 fn subject(action: &str) -> Option<(&str, &str)> {
     const VERBS: [&str; 8] = [
         "read the folder",
@@ -63,14 +63,14 @@ fn subject(action: &str) -> Option<(&str, &str)> {
         rest.is_some_and(|rest| rest.starts_with(' '))
     })?;
     let path = &action[verb.len() + 1..];
-    // Others are no names of files.
+    // All other objects of these verbs are not paths.
     let is_path = !path.contains("://") && !path.starts_with("the ") && path != "standard input";
     is_path.then_some((verb, path))
 }
 
-/// Returns the number by which `OSError` chooses its subclass.
+/// Returns the `errno`, which determines the subclass of `OSError`.
 fn error_number(error: &io::Error) -> Option<i32> {
-    // The numbers are those of all systems that Python runs on.
+    // These numbers are the same on all systems that run Python.
     error.raw_os_error().or(match error.kind() {
         io::ErrorKind::NotFound => Some(2),
         io::ErrorKind::PermissionDenied => Some(13),
@@ -78,8 +78,8 @@ fn error_number(error: &io::Error) -> Option<i32> {
     })
 }
 
-/// Returns the error for an exception that a Python object raised while it was
-/// read from. [`to_python`] returns the exception.
+/// Wraps an exception that a Python object raised while it was read. [`to_python`]
+/// returns that exception again.
 pub fn from_python(action: impl Into<String>, error: PyErr) -> Error {
     Error::io(action, io::Error::other(error))
 }

@@ -1,4 +1,4 @@
-//! Sketches of checkpoints, and families that a base is looked for in.
+//! Sketches of checkpoints, and the choice of a base in a family.
 
 use std::path::PathBuf;
 
@@ -14,7 +14,7 @@ use crate::input::{Argument, Destination};
 use crate::interrupt::run;
 use crate::progress::Watch;
 
-/// Returns the family to look in, if `base` is `"auto"`.
+/// Returns the location of the family to choose from if `base` is `"auto"`.
 pub fn location(
     base: Option<&Bound<'_, PyAny>>,
     family: Option<&Bound<'_, PyAny>>,
@@ -36,7 +36,7 @@ pub fn location(
     }
 }
 
-/// Returns the sketch of a file, from samples alone.
+/// Returns the sketch of a file, made from samples of it.
 #[pyfunction]
 pub fn sample_sketch<'py>(py: Python<'py>, location: &str) -> PyResult<Bound<'py, PyBytes>> {
     let location = match Location::is_url(location) {
@@ -52,8 +52,7 @@ pub fn sample_sketch<'py>(py: Python<'py>, location: &str) -> PyResult<Bound<'py
     Ok(PyBytes::new(py, &bytes))
 }
 
-/// Chooses a base for each of the sketched files among the others. Those that are
-/// `fixed` get none.
+/// Chooses a base among the other sketched files for each file. `fixed` files get none.
 #[pyfunction]
 pub fn choose_bases(
     py: Python<'_>,
@@ -72,7 +71,7 @@ pub fn choose_bases(
     })
 }
 
-/// Writes the sketch of a checkpoint.
+/// Writes the sketch of a checkpoint and returns its report.
 #[pyfunction]
 pub fn sketch<'py>(
     py: Python<'py>,

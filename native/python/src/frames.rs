@@ -1,4 +1,4 @@
-//! Single buffers: frames, deltas, and checkpoints in memory as differences.
+//! Work on single buffers: frames, deltas, and safetensors files in memory.
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -6,8 +6,8 @@ use pyo3::types::PyBytes;
 use zstn::core::TensorRef;
 use zstn::core::dtype::Dtype;
 use zstn::core::engine::ZstdCoding;
-use zstn::core::frame::auto::{self, StreamCodec};
 use zstn::core::frame::select::{self, EncodeOptions};
+use zstn::core::frame::zara::{self, StreamCodec};
 use zstn::core::frame::{Families, Family, Frame, NumPy, describe};
 use zstn::core::frame::{chunked, palette, sparse, turbo};
 use zstn::core::transform::FloatFormat;
@@ -31,7 +31,7 @@ fn dtype(py: Python<'_>, name: Option<&str>) -> PyResult<Option<Dtype>> {
         .ok_or_else(|| zstn_error(py, format!("{name:?} is not a dtype"), "unsupported"))
 }
 
-/// Runs `work` with an engine and returns its bytes. `borrows` tells whether it reads
+/// Runs `work` with an engine and returns its bytes. `borrows` is true if `work` reads
 /// memory that the caller may change.
 fn bytes<'py>(
     py: Python<'py>,
@@ -45,8 +45,8 @@ fn bytes<'py>(
     Ok(PyBytes::new(py, &made))
 }
 
-/// Returns a frame. `families` says which it may be of: `"standalone"`,
-/// `"container"` or `"plain"`, which is `Z4AI` alone.
+/// Encodes bytes as a frame. `families` names the allowed frame families:
+/// `"standalone"`, `"container"`, or `"plain"` for `Z4AI` only.
 #[pyfunction]
 pub fn compress<'py>(
     py: Python<'py>,
@@ -73,7 +73,7 @@ pub fn compress<'py>(
     })
 }
 
-/// Returns what a frame was made from.
+/// Decodes a frame.
 #[pyfunction]
 pub fn decompress<'py>(
     py: Python<'py>,
@@ -87,7 +87,7 @@ pub fn decompress<'py>(
     })
 }
 
-/// Returns `current` as its difference from `reference`.
+/// Encodes `current` as a delta from `reference`.
 #[pyfunction]
 pub fn compress_delta<'py>(
     py: Python<'py>,
@@ -106,7 +106,7 @@ pub fn compress_delta<'py>(
     })
 }
 
-/// Returns what a difference was made from.
+/// Decodes a delta from `reference`.
 #[pyfunction]
 pub fn decompress_delta<'py>(
     py: Python<'py>,
@@ -121,7 +121,7 @@ pub fn decompress_delta<'py>(
     })
 }
 
-/// Returns a safetensors file as its difference from another one.
+/// Encodes a safetensors file as a delta from another one.
 #[pyfunction]
 pub fn model_delta_pack<'py>(
     py: Python<'py>,
@@ -138,7 +138,7 @@ pub fn model_delta_pack<'py>(
     })
 }
 
-/// Returns the safetensors file that a difference was made from.
+/// Restores a safetensors file from its delta.
 #[pyfunction]
 pub fn model_delta_unpack<'py>(
     py: Python<'py>,
@@ -153,7 +153,7 @@ pub fn model_delta_unpack<'py>(
     })
 }
 
-/// The families of frames that only their own modules of z4ai write.
+/// Frame families that z4ai writes only through their own modules.
 #[derive(Clone, Copy)]
 enum Only {
     Sparse,
@@ -162,8 +162,8 @@ enum Only {
     Chunked(u32),
 }
 
-/// Returns a frame of a given family, of elements of `width` bytes; `None` if
-/// there are too many values for a palette.
+/// Encodes elements of `width` bytes as a frame of the given family. Returns `None` if
+/// there are too many distinct values for a palette.
 #[pyfunction]
 pub fn compress_as<'py>(
     py: Python<'py>,
@@ -207,8 +207,8 @@ pub fn compress_as<'py>(
     Ok(made.map(|frame| PyBytes::new(py, &frame)))
 }
 
-/// Returns the smallest of the auto frames that an effort tries. `format` is
-/// the name of a float format, for what splits fields.
+/// Returns the smallest of the `ZARA` frames that this effort tries. `format` is the
+/// name of the float format, for the transforms that separate the fields of floats.
 #[pyfunction]
 pub fn compress_auto<'py>(
     py: Python<'py>,
@@ -224,15 +224,15 @@ pub fn compress_auto<'py>(
         _ => (19, Some(11)),
     };
     let format = format.and_then(|name| FloatFormat::by_name(name.as_bytes()));
-    let mut transforms = vec![auto::Transform::BytePlane(width.max(1))];
+    let mut transforms = vec![zara::Transform::BytePlane(width.max(1))];
     let mut codecs = vec![
         StreamCodec::Zstd(ZstdCoding::Search(level)),
         StreamCodec::Zstd(ZstdCoding::Long(level)),
     ];
     if let Some(quality) = brotli {
-        transforms.push(auto::Transform::Raw(width));
-        transforms.extend(format.map(auto::Transform::BitField));
-        transforms.extend(format.map(auto::Transform::BitPack));
+        transforms.push(zara::Transform::Raw(width));
+        transforms.extend(format.map(zara::Transform::BitField));
+        transforms.extend(format.map(zara::Transform::BitPack));
         codecs.push(StreamCodec::Rans);
         codecs.push(StreamCodec::BrotliBlocks {
             quality,
@@ -244,13 +244,13 @@ pub fn compress_auto<'py>(
     bytes(py, threads, borrows, move |engine| {
         let frames = transforms
             .into_iter()
-            .map(|transform| auto::encode(engine, data.as_slice(), transform, &codecs));
+            .map(|transform| zara::encode(engine, data.as_slice(), transform, &codecs));
         Ok(frames.min_by_key(Vec::len).unwrap_or_default())
     })
 }
 
-/// Returns the family of a frame, the length it decodes to, and NumPy's dtype
-/// and shape if it was made from an array.
+/// Returns the family of a frame, its decoded length, and the NumPy dtype and shape if
+/// it was made from an array.
 #[pyfunction]
 #[expect(clippy::type_complexity, reason = "a tuple for Python")]
 pub fn inspect_frame(
@@ -266,7 +266,7 @@ pub fn inspect_frame(
     Ok((family, parsed.decoded_len_bytes(), array))
 }
 
-/// Returns a frame with the description of an array.
+/// Adds the dtype and shape of a NumPy array to a frame.
 #[pyfunction]
 pub fn describe_frame<'py>(
     py: Python<'py>,
@@ -281,7 +281,7 @@ pub fn describe_frame<'py>(
     Ok(PyBytes::new(py, &described))
 }
 
-/// Returns the packed form of a safetensors file in memory.
+/// Packs a safetensors file in memory.
 #[pyfunction]
 pub fn pack_bytes<'py>(
     py: Python<'py>,
@@ -300,7 +300,7 @@ pub fn pack_bytes<'py>(
     })
 }
 
-/// Returns the safetensors file that a packed one in memory was made from.
+/// Restores the safetensors file from a packed file in memory.
 #[pyfunction]
 pub fn unpack_bytes<'py>(
     py: Python<'py>,

@@ -1,8 +1,8 @@
-//! Slices of tensors in all dimensions, cut out of memory.
+//! Copying slices of tensors, in any number of dimensions, from memory.
 
 use zstn::core::tensor::element_count;
 
-/// The chosen indices of one dimension: `start`, `start + step`, …
+/// The selected indices of one dimension: `start`, `start + step`, …
 #[derive(Debug, Clone, Copy)]
 pub struct Pick {
     pub start: i64,
@@ -11,7 +11,8 @@ pub struct Pick {
 }
 
 impl Pick {
-    /// Returns the lowest index and the one after the highest.
+    /// Returns the lowest index and the highest index plus 1; `None` if no index is
+    /// selected.
     pub fn bounds(&self) -> Option<(u64, u64)> {
         let steps = i64::try_from(self.count.checked_sub(1)?).ok()?;
         let last = self.start.checked_add(self.step.checked_mul(steps)?)?;
@@ -25,15 +26,15 @@ impl Pick {
     }
 }
 
-/// Copies the picked elements of a row-major array of `shape` to `out`, which
-/// has room for exactly those. Elements have `element_bytes` bytes. All picks
-/// lie inside of their dimension.
+/// Copies the selected elements of a row-major array of `shape` to `out`, which has
+/// exactly their length. Each element has `element_bytes` bytes. All selected indices
+/// must be inside their dimensions.
 pub fn gather(from: &[u8], shape: &[u64], picks: &[Pick], element_bytes: usize, out: &mut [u8]) {
-    // Dimensions that are taken whole at the end are one long element.
+    // Trailing dimensions that are selected whole are copied as one long element.
     let whole = shape.iter().zip(picks).rev();
     let whole = whole.take_while(|(len, pick)| pick.is_all(**len)).count();
     let outer = picks.len() - whole;
-    // Without elements there is nothing to copy.
+    // If the product overflows, another dimension is 0, so there is nothing to copy.
     let run = element_count(&shape[outer..]).unwrap_or(0);
     let run_bytes = index(run) * element_bytes;
     let mut writer = Writer {
@@ -57,8 +58,8 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    /// Copies what is picked of the runs from `first` on in `dimension` and
-    /// those inside of it.
+    /// Copies the selected runs of `dimension` and the dimensions inside it, where
+    /// `first` is the number of the run at index 0.
     fn dimension(&mut self, dimension: usize, first: usize) {
         let Some(pick) = self.picks.get(dimension).copied() else {
             return self.copy(first, 1);
@@ -74,7 +75,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Copies `count` runs from number `first` on.
+    /// Copies `count` consecutive runs from number `first`.
     fn copy(&mut self, first: usize, count: usize) {
         let (start, len) = (first * self.run_bytes, count * self.run_bytes);
         let (out, rest) = std::mem::take(&mut self.out).split_at_mut(len);

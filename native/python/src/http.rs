@@ -1,4 +1,4 @@
-//! Options for addresses.
+//! Options for reading over HTTP.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,8 +9,7 @@ use pyo3::sync::PyOnceLock;
 use zstn::source::{HttpObserver, HttpOptions, HttpRequest};
 use zstn::{Error, Location, Result};
 
-/// Headers and limits for the addresses of one call, made in
-/// `zstn/_sources.py`.
+/// Headers and limits for the HTTP requests of one call, passed by `zstn/_sources.py`.
 #[derive(FromPyObject, Clone, Default)]
 #[pyo3(from_item_all)]
 pub struct Http {
@@ -22,13 +21,13 @@ pub struct Http {
     is_logged: bool,
 }
 
-/// Logs requests by `zstn._log`.
+/// Logs requests through `zstn._log`.
 struct Logger;
 
 impl Logger {
     fn log(message: &str) {
         static LOG: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-        // A logger that fails must not end the work.
+        // An exception in the logger must not fail the work.
         let _ = Python::try_attach(|py| {
             LOG.import(py, "zstn._log", "request")?
                 .call1((message,))
@@ -65,8 +64,8 @@ impl HttpObserver for Logger {
 }
 
 impl Http {
-    /// Returns the options for reading `address`, if it is one. Token and
-    /// headers go to its origin only.
+    /// Returns the options for an input at `address`, if it has one. Token and headers
+    /// are sent only to the origin of that address.
     pub fn options(&self, address: Option<&str>) -> Result<HttpOptions> {
         let mut options = HttpOptions::default();
         if let Some(retries) = self.retries {

@@ -12,19 +12,20 @@ use zstn::{Input, Location, Sink, Source};
 use crate::object::{Memory, MemorySource, ObjectSource, ObjectWriter};
 use crate::progress::{Lease, Watch};
 
-/// An input that can be opened again.
+/// An input argument, which can be opened several times.
 #[derive(Clone)]
 pub struct Argument {
     pub input: Input,
-    /// The text, if it is an address.
+    /// The URL, if the input is one.
     pub address: Option<String>,
-    /// Whether it is memory that the caller may change, and that is read without a lease.
+    /// Whether the input is memory that the caller may change and that is read without
+    /// a lease.
     pub borrows: bool,
 }
 
 impl Argument {
-    /// Takes what `zstn._sources.resolve` makes of an argument: a kind and a
-    /// value. What belongs to the caller is read for as long as the lease lasts.
+    /// Converts an argument, which `zstn._sources.resolve` first turns into a kind and
+    /// a value. The caller's objects and memory are only read while the lease is valid.
     pub fn new(argument: &Bound<'_, PyAny>, lease: Option<&Lease>) -> PyResult<Self> {
         static RESOLVE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
         let py = argument.py();
@@ -43,7 +44,7 @@ impl Argument {
             }
             "memory" => {
                 let memory = Memory::new(&value)?;
-                // No caller sees the content of `bytes` afterwards.
+                // `bytes` cannot change, so no lease is needed.
                 let lease = lease.filter(|_| memory.may_change());
                 borrows = memory.may_change() && lease.is_none();
                 Input::source(MemorySource {
@@ -62,7 +63,7 @@ impl Argument {
         })
     }
 
-    /// Takes one argument, a list of them, or `None`.
+    /// Converts one argument, a list or tuple of them, or `None`.
     pub fn several(
         argument: Option<&Bound<'_, PyAny>>,
         lease: Option<&Lease>,
@@ -80,7 +81,7 @@ impl Argument {
     }
 }
 
-/// The place of an output.
+/// The destination of an output.
 pub enum Destination {
     Path(PathBuf),
     Url(String),
@@ -88,11 +89,12 @@ pub enum Destination {
     Object(Py<PyAny>),
 }
 
-/// Bytes handed to an object at a time, so that many small tensors
-/// are not as many calls.
+/// Number of bytes passed to an object at a time, which keeps the number of calls low
+/// even if the tensors are small.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// Returns a writer to an object with a method `write`, for as long as the work is watched.
+/// Returns a writer to an object with a method `write`, which is used only while
+/// `watch` has not been stopped.
 pub fn buffered(object: Py<PyAny>, watch: &Watch) -> BufWriter<ObjectWriter> {
     BufWriter::with_capacity(PIECE_BYTES, ObjectWriter::new(object, watch.lease()))
 }
@@ -111,7 +113,8 @@ impl Destination {
         }
     }
 
-    /// Returns whether writing waits for nobody else, unlike that to a server, an object or a pipe.
+    /// Returns whether the output is a local file. Writing to a server, an object or a
+    /// pipe may wait for another program.
     pub fn is_file(&self) -> bool {
         match self {
             Self::Path(path) => path.metadata().map_or(true, |found| found.is_file()),
@@ -128,11 +131,11 @@ impl Destination {
         sink.overwrite(overwrite)
     }
 
-    /// Returns the kind of file that its name says.
+    /// Returns the file format that the extension of the name implies.
     pub fn kind(&self) -> Option<TargetKind> {
         match self {
             Self::Path(path) => TargetKind::from_path(path),
-            // Without a query, which may be a signature.
+            // The name excludes the query of the URL, which may be a signature.
             Self::Url(url) => match Location::url(url).file_name() {
                 Some(name) => TargetKind::from_path(Path::new(&name)),
                 None => TargetKind::from_path(Path::new(url)),
@@ -142,8 +145,8 @@ impl Destination {
     }
 }
 
-/// Returns whether a reader of `sources` may be used after a fork: those of
-/// servers share a connection with the parent.
+/// Returns whether a reader of `sources` can be used after a fork. Remote sources
+/// cannot, because they share a connection with the parent process.
 pub fn survives_fork<'a>(mut sources: impl Iterator<Item = &'a dyn Source>) -> bool {
     !sources.any(|source| source.is_remote())
 }

@@ -1,14 +1,15 @@
-//! Long calls that an exception ends: of a signal handler, of a progress callback, or
-//! the cancellation of a task.
+//! Long calls that an exception can end: one from a signal handler or a progress
+//! callback, or the cancellation of a task.
 //!
-//! Once such an exception has reached the caller, the work that it ended reads nothing
-//! that belongs to the caller and publishes nothing. Work stops at its next step, and
-//! the exception waits for that. Only work that waits for somebody else, such as a
-//! server, is left behind: its unfinished files are removed, it may not use objects of
-//! the caller any more ([`Lease`](crate::progress::Lease)), and it asks in vain whether
-//! its result may appear.
+//! Once such an exception has reached the caller, the work that it ended reads none of
+//! the caller's objects and publishes no result. The work stops at its next step, and
+//! the exception is raised after that. Only work that is waiting for something else,
+//! such as a server, is abandoned: its unfinished files are removed, its
+//! [`Lease`](crate::progress::Lease) is revoked, and its request to publish a result is
+//! refused.
 
 use std::panic::{self, AssertUnwindSafe};
+use std::process;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -20,36 +21,37 @@ use crate::cancellation;
 use crate::error::to_python;
 use crate::progress::{Question, Watch};
 
-/// The time between two looks at signals.
+/// Interval between two checks for signals.
 const POLL: Duration = Duration::from_millis(50);
 
-/// The time that work has to stop before it is left behind.
+/// Time that the work has to stop before it is abandoned.
 const GRACE: Duration = Duration::from_millis(100);
 
-/// The same for work that makes files, which takes a while to remove large ones.
+/// The same for work with output files, as removing large ones takes a while.
 const OUTPUT_GRACE: Duration = Duration::from_secs(2);
 
-/// Runs `work` without holding the interpreter. On Python's main thread, the
-/// only one that handles signals, the work runs on a thread of its own while
-/// this one looks for signals; so it does if `watch` has to be informed, and for a
-/// task that may be cancelled.
+/// Runs `work` without holding the interpreter. On Python's main thread, which is the
+/// only one that handles signals, the work runs on a new thread while this one checks
+/// for signals. The same happens if `watch` has a callback, or if the calling thread
+/// works for a task that may be cancelled.
 ///
 /// # Errors
-/// Those of the work, and the exceptions of signal handlers, such as
-/// `KeyboardInterrupt`, and of `watch`. What the work was about to return is dropped
-/// after such an exception.
+/// Errors of the work, and exceptions of signal handlers, such as `KeyboardInterrupt`,
+/// and of `watch`. After such an exception, the result of the work is dropped.
 pub fn run<T: Send + 'static>(
     py: Python<'_>,
     watch: &Watch,
     work: impl FnOnce(&Watch) -> zstn::Result<T> + Send + 'static,
 ) -> PyResult<T> {
+    let caller = process::id();
     let task = cancellation::current();
     if !watch.is_watched() && task.is_none() && !is_main_thread(py)? {
         return py
             .detach(|| work(watch))
             .map_err(|error| to_python(py, error));
     }
-    // Work that asks whether its result may appear; its end drops the sender.
+    // The work sends a request before it publishes its result; the channel is closed
+    // when the work ends.
     let (asks, mut questions) = mpsc::channel();
     watch.set_caller(Some(asks));
     let of_worker = watch.clone();
@@ -74,7 +76,7 @@ pub fn run<T: Send + 'static>(
             Ok(question) => {
                 let looked = look();
                 is_published = looked.is_ok();
-                // The work waits for the answer.
+                // The work waits for this answer.
                 let _ = question.send(is_published);
                 looked
             }
@@ -87,18 +89,22 @@ pub fn run<T: Send + 'static>(
                     Err(panic) => panic::resume_unwind(panic),
                 };
             }
-            // A result that is appearing cannot be called back.
+            // Publishing has begun and cannot be stopped.
             Err(RecvTimeoutError::Timeout) if is_published => Ok(()),
             Err(RecvTimeoutError::Timeout) => look(),
         };
         if let Err(error) = looked {
-            end(py, watch, questions, worker);
+            // A child that was forked meanwhile has no such worker, and the output is its
+            // parent's.
+            if process::id() == caller {
+                end(py, watch, questions, worker);
+            }
             return Err(error);
         }
     }
 }
 
-/// Waits until the work has stopped, or leaves it behind where that is harmless.
+/// Waits until the work has stopped, or abandons it if that is harmless.
 fn end<T: Send>(
     py: Python<'_>,
     watch: &Watch,
@@ -119,7 +125,7 @@ fn end<T: Send>(
             Ok(question) => drop(question.send(false)),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => {
-                // Its result is not needed.
+                // The result is not needed.
                 let _ = py.detach(|| worker.join());
                 return;
             }
@@ -128,8 +134,8 @@ fn end<T: Send>(
     zstn::remove_unfinished_of(worker.thread().id());
 }
 
-/// Waits for a question. A receiver cannot be shared between threads, which `detach`
-/// demands, so that it is handed over and back.
+/// Waits for a request of the work. `detach` requires values that threads may share,
+/// and a receiver is not; it is therefore moved in and returned.
 fn wait(
     py: Python<'_>,
     questions: mpsc::Receiver<Question>,
@@ -141,7 +147,7 @@ fn wait(
     })
 }
 
-/// Runs `work` that is over soon, without holding the interpreter.
+/// Runs short `work` without holding the interpreter.
 pub fn run_short<T: Send>(
     py: Python<'_>,
     work: impl FnOnce() -> zstn::Result<T> + Send,

@@ -1,8 +1,8 @@
-//! The module `zstn._native`: what the Python package `zstn` takes from the
-//! crate [`zstn`].
+//! The module `zstn._native`, through which the Python package `zstn` calls the crate
+//! [`zstn`].
 //!
-//! It converts arguments, results and errors, and decides nothing about
-//! formats. No call holds the interpreter while it reads, decodes or writes.
+//! It converts arguments, results and errors; the formats themselves are handled in the
+//! crate. No call holds the interpreter while it reads, decodes or writes.
 
 mod aligned;
 mod buffer;
@@ -28,13 +28,13 @@ mod view;
 
 use pyo3::prelude::*;
 
-// Large tensors take a third of the time where each small page of theirs does
-// not have to be asked for.
+// With huge pages, decoding large tensors takes a third of the time, because the system
+// does not have to provide each small page separately.
 #[cfg(target_os = "linux")]
 #[global_allocator]
 static ALLOCATOR: zstn::allocator::HugePageAllocator = zstn::allocator::HugePageAllocator;
 
-/// What `zstn` is made of; use that.
+/// Internals of the package `zstn`; use that package instead.
 #[pymodule]
 mod _native {
     #[pymodule_export]
@@ -70,10 +70,10 @@ mod _native {
     #[pymodule_export]
     const VERSION: &str = env!("CARGO_PKG_VERSION");
     #[pymodule_export]
-    const PLAN_FORMAT: &str = zstn::manifest::FORMAT;
+    const PLAN_FORMAT: &str = zstn_hub::manifest::FORMAT;
 
-    /// Removes every output file of this process that is not finished. For the
-    /// end of the interpreter.
+    /// Removes all unfinished output files of this process. Called when the interpreter
+    /// exits.
     #[pyfunction]
     fn remove_unfinished() {
         zstn::remove_unfinished();

@@ -1,5 +1,5 @@
-//! Plans of work on many files, their entries, and the work on one of them.
-//! Rows and entries are JSON texts, as in the files.
+//! Plans for many files, the entries of finished files, and the work on one file. Rows
+//! and entries are passed as JSON texts, as they appear in the files.
 
 use std::path::PathBuf;
 
@@ -9,11 +9,11 @@ use pyo3::types::PyBytes;
 use zstn::Location;
 use zstn::core::frame::select::EncodeOptions;
 use zstn::core::sketch::MAX_FILE_BYTES;
-use zstn::hub::Hub;
-use zstn::manifest::{Class, Done, Failed, ListedResult, Row, key_against};
-use zstn::proof::StoredFile;
 use zstn::source::HttpOptions;
-use zstn::work::{Origin, RowOutcome, RowWork, WorkerOptions};
+use zstn_hub::hub::Hub;
+use zstn_hub::manifest::{Class, Done, Failed, ListedResult, Row, key_against};
+use zstn_hub::proof::StoredFile;
+use zstn_hub::work::{Origin, RowOutcome, RowWork, WorkerOptions};
 
 use crate::checkpoint::{Common, effort};
 use crate::engine::{self, Threads};
@@ -21,10 +21,10 @@ use crate::error::to_python;
 use crate::interrupt::{run, run_short};
 use crate::progress::Watch;
 
-/// The environment variable with the token of the hub.
+/// The environment variable that contains the hub's token.
 const TOKEN: &str = "HF_TOKEN";
 
-/// Returns the key of the work on a file with this SHA-256.
+/// Returns the key of the work on a file with this SHA-256, these options and bases.
 #[pyfunction]
 pub fn plan_key(
     sha256: &str,
@@ -35,7 +35,7 @@ pub fn plan_key(
     Ok(key_against(sha256, encode(effort, extended)?, &bases))
 }
 
-/// Reads a plan: the JSON of its rows, each with its key.
+/// Reads a plan and returns its rows as JSON, each with its key.
 #[pyfunction]
 pub fn read_plan(
     py: Python<'_>,
@@ -44,21 +44,21 @@ pub fn read_plan(
     extended: bool,
 ) -> PyResult<Vec<String>> {
     let options = encode(effort, extended)?;
-    let rows = run_short(py, || zstn::manifest::read_plan(&path, options))?;
+    let rows = run_short(py, || zstn_hub::manifest::read_plan(&path, options))?;
     rows.iter().map(to_json).collect()
 }
 
-/// Reads a file from its start to its end. Returns its length and its SHA-256.
+/// Reads a file sequentially and returns its length and SHA-256.
 #[pyfunction]
 pub fn stream_sha256(py: Python<'_>, location: &str) -> PyResult<(u64, String)> {
     let location = self::location(location);
     run(py, &Watch::none(), move |_| {
-        zstn::work::stream_sha256(&location, &HttpOptions::default())
+        zstn_hub::work::stream_sha256(&location, &HttpOptions::default())
     })
 }
 
 /// Checks that a stored packed file restores the original with this SHA-256, and raises
-/// the reason why it does not.
+/// an error with the reason if it does not.
 #[pyfunction]
 pub fn check_restores(
     py: Python<'_>,
@@ -84,41 +84,43 @@ pub fn check_restores(
             file = file.base(location(base));
         }
         let engine = engine::with_threads(common.threads)?;
-        zstn::proof::check_restores(&engine, &file, &original_sha256, watch)
+        zstn_hub::proof::check_restores(&engine, &file, &original_sha256, watch)
     })
 }
 
-/// Copies a file to a path. Returns its length and its SHA-256.
+/// Copies a file to a path and returns its length and SHA-256.
 #[pyfunction]
 pub fn copy_sha256(py: Python<'_>, location: &str, path: PathBuf) -> PyResult<(u64, String)> {
     let location = self::location(location);
     run(py, &Watch::none().making_output(), move |_| {
-        zstn::work::copy_sha256(&location, &path, &HttpOptions::default())
+        zstn_hub::work::copy_sha256(&location, &path, &HttpOptions::default())
     })
 }
 
-/// Returns the objects below a folder in an object store: names relative to it,
-/// lengths and entity tags.
+/// Returns the objects below a folder in an object store: their names relative to the
+/// folder, lengths and entity tags.
 #[pyfunction]
 pub fn list_objects(py: Python<'_>, url: String) -> PyResult<Vec<(String, u64, Option<String>)>> {
-    run(py, &Watch::none(), move |_| zstn::work::list_objects(&url))
+    run(py, &Watch::none(), move |_| {
+        zstn_hub::work::list_objects(&url)
+    })
 }
 
 /// The entries of finished work in a folder or an object store.
 #[pyclass(frozen, module = "zstn._native")]
-pub struct Results(zstn::manifest::Results);
+pub struct Results(zstn_hub::manifest::Results);
 
 #[pymethods]
 impl Results {
-    /// Opens a folder, which is made if it is missing; with `existing`, it has to hold
-    /// results.
+    /// Opens a folder, and creates it if it is missing; with `existing`, the folder
+    /// must contain results.
     #[new]
     #[pyo3(signature = (root, existing=false))]
     fn new(py: Python<'_>, root: &str, existing: bool) -> PyResult<Self> {
         let (root, http) = (location(root), HttpOptions::default());
         let open = || match existing {
-            true => zstn::manifest::Results::existing(&root, &http),
-            false => zstn::manifest::Results::open(&root, &http),
+            true => zstn_hub::manifest::Results::existing(&root, &http),
+            false => zstn_hub::manifest::Results::open(&root, &http),
         };
         run_short(py, open).map(Self)
     }
@@ -133,7 +135,7 @@ impl Results {
         done.as_ref().map(to_json).transpose()
     }
 
-    /// Returns the entry of a row that is done, if its packed file is there.
+    /// Returns the entry of a finished row, if its packed file exists.
     fn packed(&self, py: Python<'_>, row: &str) -> PyResult<Option<String>> {
         let row: Row = from_json(row)?;
         let done = run_short(py, || self.0.packed(&row))?;
@@ -155,7 +157,8 @@ impl Results {
         run_short(py, || self.0.put_failed(&entry))
     }
 
-    /// Returns names, lengths and, of local files, ages in seconds.
+    /// Returns the name and length of each file and, for a local file, its age in
+    /// seconds.
     fn files(&self, py: Python<'_>, folder: &str) -> PyResult<Vec<(String, u64, Option<f64>)>> {
         let listed = run_short(py, || self.0.list(folder))?;
         let file = |file: ListedResult| {
@@ -185,8 +188,8 @@ impl Results {
     }
 }
 
-/// Works on a row. Returns the state, the reason, and the lengths of what was read
-/// and of the packed file.
+/// Processes a row. Returns the state, the reason of a failure, the number of bytes
+/// read, and the length of the packed file.
 #[pyfunction]
 #[expect(
     clippy::too_many_arguments,
@@ -221,7 +224,7 @@ pub fn work_row(
             RowWork::new(&engine, origin, results, &scratch, options)?.retry_refused(retry_refused);
         Ok(match work.work(&row, bases.as_deref(), watch) {
             Ok(outcome) => outcome,
-            // The results cannot be read or written.
+            // The results could not be read or written.
             Err(error) => RowOutcome::of_error(&error),
         })
     })?;
@@ -243,7 +246,7 @@ pub fn work_row(
     })
 }
 
-/// Returns where originals are: a hub by its endpoint, or a folder.
+/// Returns the location of the originals: a hub, given by its endpoint, or a folder.
 fn origin(text: &str) -> zstn::Result<Origin> {
     if text.starts_with("https://") || text.starts_with("http://") {
         let token = std::env::var(TOKEN).ok();

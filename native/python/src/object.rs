@@ -1,4 +1,4 @@
-//! Python objects as sources of bytes.
+//! Python objects as sources and destinations of bytes.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -14,9 +14,10 @@ use zstn::{Error, Result, Source};
 use crate::error::{from_python, to_python};
 use crate::progress::Lease;
 
-/// An object that is read by range: `name`, `size`, `is_remote` and
-/// `read_ranges([(start, end), …])`, which returns a list of bytes-like
-/// objects. `zstn/_sources.py` makes them of files and of fsspec's.
+/// An object that is read by range. It has the attributes `name`, `size` and
+/// `is_remote`, and the method `read_ranges([(start, end), …])`, which returns a list
+/// of bytes-like objects. `zstn/_sources.py` creates these from file objects, fsspec
+/// files among them.
 pub struct ObjectSource {
     object: Py<PyAny>,
     name: String,
@@ -26,7 +27,7 @@ pub struct ObjectSource {
 }
 
 impl ObjectSource {
-    /// With a `lease` it is read no more once that is revoked.
+    /// Takes the object. If a `lease` is given, reads fail once it has been revoked.
     pub fn new(object: &Bound<'_, PyAny>, lease: Option<&Lease>) -> PyResult<Self> {
         Ok(Self {
             lease: lease.cloned(),
@@ -87,17 +88,18 @@ impl Source for ObjectSource {
     }
 }
 
-/// An object that is written to: `write(bytes)`, which returns how many of them it has
-/// taken, as `io.RawIOBase.write` does, and `flush()` if it has that.
+/// A Python object that is written to. Its method `write(bytes)` returns the number of
+/// bytes accepted, as `io.RawIOBase.write` does; a method `flush()` is optional.
 pub struct ObjectWriter {
     object: Py<PyAny>,
     lease: Lease,
-    /// Nothing is written after an error. A buffer in front of this would try.
+    /// Set after an error, when nothing more may be written. A `BufWriter` around this
+    /// writer would still try to.
     has_failed: bool,
 }
 
 impl ObjectWriter {
-    /// Writes to `object` for as long as the lease lasts.
+    /// Writes to `object` while the lease is valid.
     pub fn new(object: Py<PyAny>, lease: Lease) -> Self {
         Self {
             object,
@@ -111,7 +113,7 @@ impl ObjectWriter {
             return Err(io::Error::other("the object has failed before"));
         }
         let done = attached(|py| {
-            // Not held during the call, which may wait for ever.
+            // The lease is not held during the call, which may wait forever.
             let held = self.lease.hold().map(drop);
             held.map_err(|error| to_python(py, error))?;
             work(self.object.bind(py))
@@ -140,10 +142,11 @@ impl Write for ObjectWriter {
     }
 }
 
-/// Returns how many of `given` bytes a method `write` has taken, by its result.
+/// Returns how many of `given` bytes a method `write` has accepted, according to its
+/// result.
 fn taken(written: &Bound<'_, PyAny>, given: usize) -> PyResult<usize> {
     let count = match written.is_instance_of::<PyBool>() {
-        // A number to Python, and no count.
+        // A `bool` is a number in Python, but not a count.
         true => None,
         false => written.extract::<i128>().ok(),
     };
@@ -167,15 +170,15 @@ fn taken(written: &Bound<'_, PyAny>, given: usize) -> PyResult<usize> {
         })
 }
 
-/// Runs `work` with the interpreter. Its exceptions are inside of the errors.
+/// Runs `work` with the interpreter, and wraps its exceptions in errors.
 fn attached<T>(work: impl FnOnce(Python<'_>) -> PyResult<T>) -> io::Result<T> {
     let done = Python::try_attach(|py| work(py).map_err(io::Error::other));
     done.unwrap_or_else(|| Err(io::Error::other("the interpreter has ended")))
 }
 
-/// Memory of a Python object, such as `bytes` or a NumPy array. The caller of
-/// Python code must not change it while it is used, as with any other library
-/// that reads buffers without the interpreter.
+/// Memory of a Python object, such as `bytes` or a NumPy array. The Python caller must
+/// not change it during the call, as with any library that reads buffers without
+/// holding the interpreter.
 #[derive(Clone)]
 pub struct Memory {
     buffer: Arc<PyUntypedBuffer>,
@@ -183,10 +186,11 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Takes the memory of an object with the buffer protocol.
+    /// Takes the memory of an object that supports the buffer protocol.
     ///
     /// # Errors
-    /// If it has none or is not contiguous and row-major.
+    /// `BufferError` if the object does not support it, or is not contiguous and
+    /// row-major.
     pub fn new(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         let buffer = PyUntypedBuffer::get(object)?;
         if !buffer.is_c_contiguous() {
@@ -200,33 +204,33 @@ impl Memory {
         })
     }
 
-    /// Returns whether anybody may change the bytes.
+    /// Returns whether the bytes may change.
     pub fn may_change(&self) -> bool {
         !self.is_constant
     }
 
-    // pyo3 gives cells that only the interpreter may read; we read without it.
+    // pyo3 exposes cells that may only be read with the interpreter held, which it is
+    // not here.
     #[allow(unsafe_code)]
     pub fn as_slice(&self) -> &[u8] {
         let len = self.buffer.len_bytes();
         if len == 0 {
-            // Python may give no pointer for it.
+            // Python may pass a null pointer for an empty buffer.
             return &[];
         }
-        // SAFETY: the buffer is contiguous and of `len` bytes, and exported:
-        // Python neither moves nor frees it while `self.buffer` is held, which
-        // the slice borrows. Writing to it meanwhile is the error of whoever
-        // does it, as the documentation of `zstn.pack` says; every length read
-        // from it is checked before it is used.
+        // SAFETY: the buffer is contiguous and has `len` bytes. Python neither moves
+        // nor frees it while `self.buffer` is held, and the slice borrows `self`. The
+        // documentation of `zstn.pack` forbids callers to write to it meanwhile; every
+        // length read from it is checked before it is used.
         unsafe { std::slice::from_raw_parts(self.buffer.buf_ptr().cast::<u8>(), len) }
     }
 }
 
-/// Memory of a Python object as a source.
+/// A [`Source`] that reads the memory of a Python object.
 pub struct MemorySource {
     pub name: String,
     pub memory: Memory,
-    /// With a lease, which ends, readers get copies.
+    /// The permission to read, if it can be revoked; reads then return copies.
     pub lease: Option<Lease>,
 }
 

@@ -1,4 +1,4 @@
-//! Watching work from Python, and ending it.
+//! Reporting the progress of work to Python, and stopping it.
 
 use std::panic;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -7,17 +7,17 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, mpsc};
 use pyo3::prelude::*;
 use zstn::{Error, Phase, Progress, Result};
 
-/// What [`panic::resume_unwind`] carries out of work that is to stop.
+/// Payload of the panic that stops the work.
 struct Stopped;
 
-/// The permission to use what belongs to the caller: arrays, file objects. It is
-/// revoked for good when the caller gets an exception.
+/// The permission to use the caller's arrays and file objects. It is revoked
+/// permanently when an exception reaches the caller.
 #[derive(Clone, Default)]
 pub struct Lease(Arc<RwLock<bool>>);
 
 impl Lease {
-    /// Returns a guard under which the caller's things may be used. Revoking waits for it,
-    /// so that it is held for a moment only.
+    /// Returns a guard; while it is held, the caller's objects may be used. Revoking
+    /// waits for the guard, so it must only be held for a moment.
     ///
     /// # Errors
     /// [`Error::Cancelled`] once the lease has been revoked.
@@ -38,17 +38,18 @@ impl Lease {
     }
 }
 
-/// A question of the thread that works: may the result appear?
+/// A request of the working thread to publish its result; the answer is sent through
+/// it.
 pub type Question = mpsc::SyncSender<bool>;
 
-/// Counts work, for a Python callable that the thread which waits for the work
-/// calls now and then: `callable(done_bytes, total_bytes)`.
+/// Progress of work and its Python callback, `callable(done_bytes, total_bytes)`. The
+/// callback is called periodically on the thread that waits for the work.
 #[derive(Clone)]
 pub struct Watch {
     counts: Arc<Counts>,
     callable: Option<Arc<Py<PyAny>>>,
     lease: Lease,
-    /// The thread that waits for the work, while one does.
+    /// Channel to the thread that waits for the work, while there is one.
     caller: Arc<Mutex<Option<mpsc::Sender<Question>>>>,
 }
 
@@ -71,7 +72,7 @@ impl Watch {
         }
     }
 
-    /// Returns a watch for work that nobody watches.
+    /// Returns a watch without a callback.
     pub fn none() -> Self {
         Self::new(None)
     }
@@ -80,8 +81,8 @@ impl Watch {
         self.callable.is_some()
     }
 
-    /// Declares that the work reads memory of the caller without a [`Lease`]: no exception
-    /// is raised before the work has ended.
+    /// Declares that the work reads memory of the caller without a [`Lease`], so an
+    /// exception is only raised once the work has ended.
     pub fn borrowing(self, borrows: bool) -> Self {
         self.counts.borrows.fetch_or(borrows, Relaxed);
         self
@@ -91,7 +92,8 @@ impl Watch {
         self.counts.borrows.load(Relaxed)
     }
 
-    /// Declares that the work makes files, which are removed before an exception is raised.
+    /// Declares that the work writes files, which are removed before an exception is
+    /// raised.
     pub fn making_output(self) -> Self {
         self.counts.makes_output.store(true, Relaxed);
         self
@@ -101,25 +103,26 @@ impl Watch {
         self.counts.makes_output.load(Relaxed)
     }
 
-    /// Returns the permission to use what belongs to the caller.
+    /// Returns the permission to use the caller's objects.
     pub fn lease(&self) -> Lease {
         self.lease.clone()
     }
 
-    /// Has the work ask `caller` before its result appears, or nobody.
+    /// Sets the thread that the work asks before it publishes its result; `None` for no
+    /// thread.
     pub fn set_caller(&self, caller: Option<mpsc::Sender<Question>>) {
         *self.caller.lock().unwrap_or_else(PoisonError::into_inner) = caller;
     }
 
-    /// Asks the work to stop, which it does at its next step. From now on it uses nothing
-    /// that belongs to the caller, except for memory that it borrows.
+    /// Tells the work to stop at its next step. After this call, the work uses none of
+    /// the caller's objects, except for memory that it borrows.
     pub fn stop(&self, py: Python<'_>) {
         self.counts.is_stopping.store(true, Relaxed);
-        // A thread may wait for the interpreter while it holds the lease.
+        // A thread that holds the lease may be waiting for the interpreter.
         py.detach(|| self.lease.revoke());
     }
 
-    /// Calls the callable, if something is known.
+    /// Calls the callback, once the total is known.
     pub fn report(&self, py: Python<'_>) -> PyResult<()> {
         let total = self.counts.total_bytes.load(Relaxed);
         let done = self.counts.done_bytes.load(Relaxed);
@@ -137,9 +140,9 @@ impl Progress for Watch {
 
     fn advance(&self, len_bytes: u64) {
         if self.counts.is_stopping.load(Relaxed) {
-            // The library has no other way to stop from inside. Outputs are
-            // removed as their owners are dropped. Without the message of a
-            // panic: nothing went wrong.
+            // `advance` cannot return an error, so the work is stopped by a panic,
+            // which prints no message. Unfinished outputs are removed as their owners
+            // are dropped.
             panic::resume_unwind(Box::new(Stopped));
         }
         self.counts.done_bytes.fetch_add(len_bytes, Relaxed);
@@ -163,8 +166,8 @@ impl Progress for Watch {
         }
     }
 
-    /// Asks the thread that waits for the work, which reports the progress for the last
-    /// time and looks for signals.
+    /// Asks the waiting thread, which reports the progress for the last time and checks
+    /// for signals.
     fn publishing(&self) -> Result<()> {
         let locked = self.caller.lock();
         let caller = locked.unwrap_or_else(PoisonError::into_inner).clone();
@@ -172,7 +175,7 @@ impl Progress for Watch {
             return self.check();
         };
         let (question, answer) = mpsc::sync_channel(1);
-        // It answers no questions of work that it has left behind.
+        // The waiting thread does not answer requests of work that it has abandoned.
         match caller.send(question).is_ok() && answer.recv() == Ok(true) {
             true => Ok(()),
             false => Err(Error::Cancelled),

@@ -1,4 +1,4 @@
-//! Opened models.
+//! Readers of opened models.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -21,11 +21,11 @@ use crate::progress::Watch;
 use crate::slice::Slice;
 use crate::tensor_info::TensorInfo;
 
-/// Tensors up to this length are decoded on the caller's thread where they are
-/// local: a signal waits that long.
+/// Longest tensor that is decoded on the caller's thread if the files are local. A
+/// signal is not handled before that ends.
 const SHORT_BYTES: u64 = 8 << 20;
 
-/// How a model was opened, to open it again.
+/// The arguments with which a model was opened, to open it again after a fork.
 #[derive(Clone)]
 struct Opening {
     input: Argument,
@@ -62,7 +62,7 @@ struct OfProcess {
     reader: zstn::Reader,
 }
 
-/// An opened model. `zstn.Reader` is made of it.
+/// An opened model. `zstn.Reader` wraps it.
 #[pyclass(frozen, module = "zstn._native")]
 pub struct Reader {
     opening: Opening,
@@ -78,7 +78,7 @@ impl Reader {
         self.opened.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns a handle to the reader of this process.
+    /// Returns the reader of this process.
     pub fn get(&self, py: Python<'_>) -> PyResult<zstn::Reader> {
         let this = process::id();
         let former = match &*self.lock() {
@@ -86,7 +86,7 @@ impl Reader {
             Some(OfProcess { process, reader }) if *process == this => return Ok(reader.clone()),
             Some(OfProcess { reader, .. }) => reader.clone(),
         };
-        // A child of the process that opened it.
+        // This process is a forked child of the one that opened the model.
         let opening = self.opening.clone();
         let survives = survives_fork(former.all_sources());
         let reader = run(py, &opening.watch(), move |_| {
@@ -100,13 +100,14 @@ impl Reader {
             process: this,
             reader: reader.clone(),
         });
-        // It may hold threads and connections that are the parent's.
+        // The parent's reader may own threads and connections, so it must not be
+        // dropped here.
         std::mem::forget(replaced);
         Ok(reader)
     }
 
-    /// Runs `work` where a signal ends it if it may take long: for many bytes,
-    /// or a server.
+    /// Runs `work`. If the work may take long, because it reads many bytes or a remote
+    /// source, a signal can end it.
     pub fn work<T: Send + 'static>(
         &self,
         py: Python<'_>,
@@ -154,7 +155,7 @@ impl Reader {
         })
     }
 
-    /// Closes the files.
+    /// Closes the model's files.
     fn close(&self, py: Python<'_>) {
         let reader = self.lock().take();
         py.detach(|| drop(reader));
@@ -165,26 +166,26 @@ impl Reader {
         self.lock().is_none()
     }
 
-    /// Whether reading waits for a server.
+    /// Whether reading may wait for a server.
     #[getter]
     fn is_remote(&self, py: Python<'_>) -> PyResult<bool> {
         Ok(self.get(py)?.all_sources().any(Source::is_remote))
     }
 
-    /// Path or address.
+    /// Path or address of the model.
     #[getter]
     fn name(&self, py: Python<'_>) -> PyResult<String> {
         Ok(self.get(py)?.name().into())
     }
 
-    /// The kind of file, such as `"zstn"`.
+    /// The file format, such as `"zstn"`.
     #[getter]
     fn kind(&self, py: Python<'_>) -> PyResult<&'static str> {
         Ok(self.get(py)?.model().kind().name())
     }
 
-    /// SHA-256 of the file that was packed, in hex. `None` if the container does
-    /// not have it, or the model is several files.
+    /// SHA-256 of the original file in hex. `None` if the container does not contain it
+    /// or the model consists of several files.
     #[getter]
     fn original_sha256(&self, py: Python<'_>) -> PyResult<Option<String>> {
         let reader = self.get(py)?;
@@ -197,8 +198,9 @@ impl Reader {
         Ok(digest.map(|digest| digest.iter().map(|byte| format!("{byte:02x}")).collect()))
     }
 
-    /// Names of all tensors, in the order of the index. Those that cannot be read
-    /// come last: whoever reads all tensors gets their error, and not fewer tensors.
+    /// Names of all tensors, in the order of the index. Tensors that cannot be read
+    /// come last: code that reads all tensors then gets an error instead of too few
+    /// tensors.
     fn keys(&self, py: Python<'_>) -> PyResult<Vec<String>> {
         let reader = self.get(py)?;
         let refused = reader.model().refused().map(|(name, _)| name);
@@ -228,7 +230,7 @@ impl Reader {
         Ok(reader.tensors().len() + reader.model().refused().count())
     }
 
-    /// What the index says about a tensor; `None` if there is none of the name.
+    /// The index entry of a tensor; `None` if there is no tensor with this name.
     fn find(&self, py: Python<'_>, name: &str) -> PyResult<Option<TensorInfo>> {
         let reader = self.get(py)?;
         let mut tensors = reader.tensors().iter();
@@ -250,7 +252,7 @@ impl Reader {
             .map(Buffer::from)
     }
 
-    /// Reads several tensors at one go.
+    /// Reads several tensors at once.
     fn read_many(&self, py: Python<'_>, names: Vec<String>) -> PyResult<Vec<Buffer>> {
         let reader = self.get(py)?;
         let buffers = run(py, &self.watch(), move |watch| {
@@ -259,7 +261,7 @@ impl Reader {
         Ok(buffers.into_iter().map(Buffer::from).collect())
     }
 
-    /// Returns the figures of every tensor that has them.
+    /// Returns the name and summary statistics of every tensor that has statistics.
     fn summaries(&self, py: Python<'_>) -> PyResult<Vec<(String, Numbers)>> {
         let reader = self.get(py)?;
         let summaries = reader.summaries().map_err(|error| to_python(py, error))?;
@@ -269,7 +271,8 @@ impl Reader {
         Ok(found.collect())
     }
 
-    /// Returns the figures of a tensor, rows of its bands, and their figures.
+    /// Returns the summary statistics of a tensor, the number of rows per band, and the
+    /// statistics of each band.
     fn statistics(
         &self,
         py: Python<'_>,
@@ -283,7 +286,7 @@ impl Reader {
         }))
     }
 
-    /// Reads ranges of rows, one after the other in the result.
+    /// Reads ranges of rows into one buffer.
     fn read_row_ranges(
         &self,
         py: Python<'_>,
@@ -302,8 +305,8 @@ impl Reader {
         self.work(py, reader, len, read).map(Buffer::from)
     }
 
-    /// Reads what `picks` say of each dimension: start, step and number of
-    /// indices. Fetches the rows that are needed.
+    /// Reads a slice. `picks` contains start, step and number of indices for each
+    /// dimension. Only rows between the first and the last selected one are fetched.
     fn read_slice(
         &self,
         py: Python<'_>,
@@ -323,7 +326,8 @@ impl Reader {
     }
 }
 
-/// Count, extremes, mean and root mean square; zeros, NaN and infinities.
+/// Count, minimum, maximum, mean and root mean square, then the numbers of zeros, NaNs
+/// and infinities.
 type Numbers = (u64, f64, f64, f64, f64, u64, u64, u64);
 
 fn numbers(of: &Figures) -> Numbers {

@@ -1,4 +1,4 @@
-//! Reports as dictionaries. `zstn/_reports.py` makes typed objects of them.
+//! Reports as dictionaries, which `zstn/_reports.py` converts to typed objects.
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -11,7 +11,7 @@ use zstn::{
 
 pub type Dict<'py> = PyResult<Bound<'py, PyDict>>;
 
-/// A dictionary of the named fields.
+/// Creates a dictionary from `key: value` pairs; the keys are strings.
 macro_rules! dict {
     ($py:expr, $($key:ident: $value:expr),* $(,)?) => {{
         let dict = PyDict::new($py);

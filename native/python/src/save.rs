@@ -1,4 +1,4 @@
-//! Tensors in memory to a file or bytes.
+//! Saving tensors in memory to a file or to bytes.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -18,21 +18,21 @@ use crate::interrupt::run;
 use crate::object::Memory;
 use crate::progress::{Lease, Watch};
 
-/// The input in messages.
+/// Name of the input in error messages.
 const NAME: &str = "tensors in memory";
 
-/// Bytes that are written at a time. An exception waits that long.
+/// Number of bytes written at a time. An exception waits until they have been written.
 const PIECE_BYTES: usize = 8 << 20;
 
 /// A tensor: name, dtype, shape and memory.
 type Given<'py> = (String, String, Vec<u64>, Bound<'py, PyAny>);
 
-/// A safetensors file that is a head, and memory of Python objects.
+/// A safetensors file that consists of a header and the memory of Python objects.
 struct File {
-    /// Each part and where it begins; none is empty.
+    /// The parts and their offsets in the file. No part is empty.
     parts: Vec<(u64, Part)>,
     len_bytes: u64,
-    /// With a lease, which ends, readers get copies.
+    /// The permission to read, if it can be revoked; reads then return copies.
     lease: Option<Lease>,
 }
 
@@ -64,7 +64,7 @@ impl File {
             })?;
             given.push((name, dtype, shape, Memory::new(&memory)?));
         }
-        // The order of the official writer, whose files are aligned by it.
+        // The order of the official writer, which keeps tensors aligned.
         given.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
         let mut end = 0;
         let entries: Vec<Tensor> = given
@@ -151,7 +151,7 @@ impl File {
     }
 }
 
-/// Returns a safetensors file, or with an effort a ZSTN file.
+/// Saves tensors as a safetensors file, or as a ZSTN file if an effort is given.
 #[pyfunction]
 pub fn save<'py>(
     py: Python<'py>,
@@ -189,7 +189,7 @@ pub fn save<'py>(
     Ok(PyBytes::new(py, &packed))
 }
 
-/// Writes a safetensors file, or with an effort a ZSTN file.
+/// Saves tensors to a safetensors file, or to a ZSTN file if an effort is given.
 #[pyfunction]
 pub fn save_file(
     py: Python<'_>,
@@ -205,7 +205,7 @@ pub fn save_file(
     let mut watch = Watch::none().making_output();
     match destination.is_file() && effort.is_none() {
         true => watch = watch.borrowing(true),
-        // What may wait for ever, or code for long, must not hold up an exception.
+        // Work that may wait forever or compresses must not delay an exception.
         false => file.lease = Some(watch.lease()),
     }
     run(py, &watch, move |watch| {

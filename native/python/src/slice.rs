@@ -1,4 +1,4 @@
-//! Parts of a tensor in every dimension.
+//! Slices of tensors in any number of dimensions.
 
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
@@ -8,7 +8,7 @@ use zstn::core::model;
 use crate::aligned::Aligned;
 use crate::gather::{Pick, gather};
 
-/// A slice of a tensor in all dimensions.
+/// A slice of a tensor, with a selection for each dimension.
 pub struct Slice {
     name: String,
     shape: Vec<u64>,
@@ -18,7 +18,7 @@ pub struct Slice {
 }
 
 impl Slice {
-    /// Checks `picks`, one for each dimension of `tensor`.
+    /// Checks `picks`, which must contain one entry for each dimension of `tensor`.
     pub fn new(tensor: &model::Tensor, mut picks: Vec<Pick>) -> PyResult<Self> {
         let mut shape = tensor.shape.clone();
         if picks.len() != shape.len() {
@@ -46,7 +46,8 @@ impl Slice {
         })
     }
 
-    /// Reads it, and of the first dimension only the rows between its bounds.
+    /// Reads the slice; of the first dimension, only the rows between its bounds are
+    /// read.
     pub fn read(&self, reader: &zstn::Reader) -> Result<Aligned> {
         let mut out = Aligned::zeroed(self.len_bytes)?;
         if self.len_bytes == 0 {
@@ -84,7 +85,8 @@ impl Slice {
     }
 }
 
-/// Makes bytes of elements below one byte: the last dimension is then in bytes.
+/// Converts a slice of elements shorter than a byte to a slice of bytes, in which the
+/// last dimension is counted in bytes. Returns the element length of 1 byte.
 fn bytes_of_packed(
     tensor: &model::Tensor,
     shape: &mut [u64],

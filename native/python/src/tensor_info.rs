@@ -1,4 +1,4 @@
-//! What is known of a tensor before it is read.
+//! The index entry of a tensor as a Python object.
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -6,19 +6,20 @@ use pyo3::types::PyTuple;
 use zstn::core::dtype::Dtype;
 use zstn::core::model;
 
-/// What the index of a model says about a tensor.
+/// The index entry of a tensor.
 #[pyclass(frozen, eq, hash, module = "zstn", get_all)]
 #[derive(PartialEq, Eq, Hash)]
 pub struct TensorInfo {
-    /// Name.
+    /// Name of the tensor.
     name: String,
     /// Element type in the spelling of safetensors, such as `"BF16"`.
     dtype: &'static str,
-    /// Shape, outermost dimension first.
+    /// Lengths of the dimensions, outermost first.
     shape: Vec<u64>,
-    /// Length in bytes.
+    /// Length of the decoded tensor in bytes.
     nbytes: u64,
-    /// Bytes it takes in its file, including those shared with other tensors.
+    /// Number of bytes that the tensor occupies in its file, including bytes shared
+    /// with other tensors.
     stored_nbytes: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Models as the safetensors files that they amount to.
+//! Views of models as safetensors files.
 
 use std::ops::Range;
 use std::process;
@@ -13,8 +13,8 @@ use crate::buffer::Buffer;
 use crate::error::to_python;
 use crate::reader::Reader;
 
-/// A model as one safetensors file that is decoded where it is read: for a
-/// packed file, the file that was packed, byte for byte.
+/// A model as one safetensors file whose bytes are decoded on demand; for a packed
+/// file, this is the original file, byte for byte.
 #[pyclass(frozen, module = "zstn._native")]
 pub struct SafetensorsView {
     reader: Py<Reader>,
@@ -22,8 +22,8 @@ pub struct SafetensorsView {
     opened: Mutex<OfProcess>,
 }
 
-/// A child may have been forked while a thread of its parent held a lock in
-/// here.
+/// The ranges of one process. They are not shared with a forked child, because another
+/// thread of the parent may have held one of their locks at the time of the fork.
 struct OfProcess {
     process: u32,
     ranges: Arc<UnpackedRanges>,
@@ -40,8 +40,8 @@ impl OfProcess {
 }
 
 impl SafetensorsView {
-    /// Returns the reader, which may have been closed, and the ranges of this
-    /// process.
+    /// Returns the reader and the ranges of this process. Fails if the reader has been
+    /// closed.
     fn opened(&self, py: Python<'_>) -> PyResult<(zstn::Reader, Arc<UnpackedRanges>)> {
         let reader = Reader::get(self.reader.get(), py)?;
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
@@ -59,8 +59,8 @@ impl SafetensorsView {
 
 #[pymethods]
 impl SafetensorsView {
-    /// Takes an opened model. Decoded tensors that are kept for the next read
-    /// take up to `cache_bytes`, or one of them.
+    /// Creates a view of an opened model. The cache of decoded tensors has up to
+    /// `cache_bytes` bytes, or contains a single larger tensor.
     #[new]
     fn new(py: Python<'_>, reader: Py<Reader>, cache_bytes: u64) -> PyResult<Self> {
         let opened = OfProcess::new(py, &Reader::get(reader.get(), py)?, cache_bytes)?;
@@ -77,8 +77,7 @@ impl SafetensorsView {
         self.ranges().len_bytes()
     }
 
-    /// Returns whether this is the file that was packed. If not, its header was
-    /// generated.
+    /// Whether this is the original file. If not, the header was generated.
     #[getter]
     fn is_original(&self) -> bool {
         self.ranges().is_original()
@@ -100,7 +99,7 @@ impl SafetensorsView {
             .map(Buffer::from)
     }
 
-    /// Reads a range of the bytes of a tensor.
+    /// Reads a range of a tensor's bytes.
     fn read_tensor(&self, py: Python<'_>, name: &str, start: u64, end: u64) -> PyResult<Buffer> {
         let (reader, ranges) = self.opened(py)?;
         let tensor = reader.find(name).map_err(|error| to_python(py, error))?;

@@ -1,4 +1,4 @@
-"""Folders with checkpoints, plain and packed."""
+"""Helpers that write plain and packed checkpoints to folders."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import zstn
 
 
 def write_checkpoint(folder: Path, shards: int = 1, seed: int = 0) -> Path:
-    """Writes a plain checkpoint with other files next to it."""
+    """Writes a plain checkpoint, with other files in the same folder."""
     folder.mkdir(parents=True)
     (folder / "config.json").write_text('{"hidden_size": 40}')
     (folder / "sub").mkdir()

@@ -1,4 +1,4 @@
-"""Checkpoints for the tests."""
+"""Fixtures with checkpoints."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ _HUB = pytest.StashKey[StubHub]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Starts a hub. huggingface_hub reads its settings when it is imported."""
+    """Starts a hub before huggingface_hub, which reads its settings on import, is
+    imported."""
     home = tempfile.TemporaryDirectory(prefix="zstn-hf-")
     server = StubHub("--xet", f"{home.name}/xet")
     os.environ.update(
@@ -45,7 +46,7 @@ def hub(request: pytest.FixtureRequest) -> Iterator[StubHub]:
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder for restored files."""
+    """Sets the folder for restored files."""
     folder = tmp_path / "zstn-cache"
     monkeypatch.setenv("ZSTN_CACHE", str(folder))
     return folder
@@ -94,7 +95,7 @@ def packed(tmp_path: Path, plain: Path) -> Path:
 def assert_same(
     found: dict[str, np.ndarray], expected: dict[str, np.ndarray]
 ) -> None:
-    """Compares names, dtypes, shapes and bytes."""
+    """Asserts that names, dtypes, shapes and bytes are equal."""
     assert sorted(found) == sorted(expected)
     for name, array in expected.items():
         assert found[name].dtype == array.dtype.newbyteorder("=")

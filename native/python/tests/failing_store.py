@@ -1,4 +1,5 @@
-"""A server in front of an object store that answers 503 for a while."""
+"""A server that forwards requests to an object store, and responds with 503 for a
+while."""
 
 from __future__ import annotations
 
@@ -9,13 +10,13 @@ from urllib.parse import urlsplit
 
 
 class FailingStore:
-    """Passes requests on, except while `fail` is set."""
+    """Forwards requests, except while `fail` is set."""
 
     def __init__(self, target: str) -> None:
         self.fail = threading.Event()
-        #: Requests that were answered 503.
+        #: Number of requests that got a 503 response.
         self.failed = 0
-        #: Requests that were passed on, as METHOD PATH.
+        #: Requests that were forwarded, as METHOD PATH.
         self.passed: list[str] = []
         outer, address = self, urlsplit(target).netloc
 

@@ -1,4 +1,4 @@
-"""`zstn gateway`, as a process of its own."""
+"""Runs `zstn gateway` in its own process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _ROOT = Path(__file__).parents[3]
 
 
 def program() -> Path:
-    """Returns `$ZSTN_BIN`, or the command line that this builds."""
+    """Returns `$ZSTN_BIN`, or builds the command line program and returns its path."""
     if "ZSTN_BIN" in os.environ:
         return Path(os.environ["ZSTN_BIN"])
     subprocess.run(["cargo", "build", "--quiet", "-p", "zstn"], cwd=_ROOT, check=True)
@@ -21,7 +21,8 @@ def program() -> Path:
 
 
 class Gateway:
-    """A gateway that asks the upstream about every request, if no options say otherwise."""
+    """A gateway that checks every request with the upstream hub, unless options change
+    that."""
 
     def __init__(self, upstream: str | Path, *options: str | Path) -> None:
         chosen = options or ("--recheck", "0")
@@ -33,7 +34,7 @@ class Gateway:
         self.endpoint = json.loads(self._process.stdout.readline())["url"].rstrip("/")
 
     def close(self) -> list[dict[str, object]]:
-        """Ends it. Returns the requests that it answered."""
+        """Stops the gateway, and returns the log of its requests."""
         self._process.terminate()
         output, _ = self._process.communicate()
         assert self._process.returncode == 0

@@ -1,4 +1,4 @@
-"""Runs ``hf-zstn`` as its users do."""
+"""Runs ``hf-zstn`` as a program, as users do."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-#: Next to the interpreter of the environment that the wheel is installed in.
+#: The program is in the same folder as the interpreter of the wheel's environment.
 PROGRAM = Path(sys.executable).with_name("hf-zstn")
 
 OWNER = "hf_secret"
 
 
 def environment(transfer: str = "xet", token: str | None = OWNER) -> dict[str, str]:
-    """Returns the environment of a program. `transfer` is ``"xet"`` or
+    """Returns environment variables for the program. `transfer` is ``"xet"`` or
     ``"lfs"``."""
     disable = "1" if transfer == "lfs" else "0"
     found = {**os.environ, "HF_HUB_DISABLE_XET": disable}
@@ -35,14 +35,14 @@ def run(*arguments: object, **options: str | None) -> subprocess.CompletedProces
 
 
 def output(*arguments: object, **options: str | None) -> str:
-    """Returns what is printed, without the end of the line."""
+    """Returns the standard output without its last newline."""
     done = run(*arguments, **options)
     assert done.returncode == 0, done.stderr.decode()
     return done.stdout.decode().rstrip("\n")
 
 
 def refusal(*arguments: object, **options: str | None) -> str:
-    """Returns the sentence about what is wrong."""
+    """Returns the error message of a command that fails."""
     done = run(*arguments, **options)
     assert done.returncode == 1, done.stderr.decode()
     assert not done.stdout

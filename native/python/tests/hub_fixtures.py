@@ -13,7 +13,7 @@ from moto import Moto
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
-    """Six files, two of which are equal, and a corrupt one."""
+    """A source with six files, two of them equal and one corrupt."""
     folder = tmp_path / "source"
     for number in range(4):
         write(folder, f"a/m{number}/model.safetensors", weights(number, 20_000 * (number + 1)))
@@ -34,8 +34,8 @@ def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def families(tmp_path: Path) -> Path:
-    """Two families of a base and three fine-tunes, of one layout, and a file that has
-    no relatives."""
+    """A source with two families of one layout, each with a base and three fine-tunes,
+    and an unrelated file."""
     folder = tmp_path / "source"
     for family in range(2):
         base = weights(family, 60_000)
@@ -49,7 +49,7 @@ def families(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def hub_server(tmp_path: Path) -> Iterator[str]:
-    """The endpoint of a hub with the files of the source: a gateway to its folder."""
+    """The endpoint of a hub with the files of the source, served by a gateway."""
     source = tmp_path / "source"
     source.mkdir(exist_ok=True)
     gateway = Gateway(source)

@@ -1,4 +1,4 @@
-"""Repositories for the tests of ``python -m zstn.hub``."""
+"""Sources for the tests of ``python -m zstn.hub``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def weights(seed: int, elements: int = 40_000) -> dict[str, np.ndarray]:
 
 
 def tuned(base: dict[str, np.ndarray], seed: int) -> dict[str, np.ndarray]:
-    """Returns a fine-tune: few elements differ by little."""
+    """Returns a fine-tune, in which few elements differ slightly."""
     random = np.random.default_rng(seed)
     result = {}
     for name, values in base.items():
@@ -31,7 +31,7 @@ def tuned(base: dict[str, np.ndarray], seed: int) -> dict[str, np.ndarray]:
 
 
 def write(folder: Path, name: str, tensors: dict[str, np.ndarray]) -> Path:
-    """Writes OWNER/NAME/FILE of a source."""
+    """Writes a file OWNER/NAME/FILE of a source."""
     path = folder / name
     path.parent.mkdir(parents=True, exist_ok=True)
     header, start = {}, 0
@@ -52,7 +52,7 @@ def command(*arguments: str | Path, **variables: str) -> list[str]:
 def hub(
     *arguments: str | Path, status: int = 0, environment: dict[str, str] | None = None
 ) -> tuple[str, str]:
-    """Runs the command. Returns its standard output and its messages."""
+    """Runs a command, and returns its standard output and its messages."""
     done = subprocess.run(
         command(*arguments),
         capture_output=True,

@@ -1,4 +1,4 @@
-"""moto, an S3 server, as a process of its own."""
+"""Runs moto, an S3 server, in its own process."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ _ROOT = Path(__file__).parents[3]
 
 
 def program() -> Path:
-    """Returns `$ZSTN_MOTO_SERVER`, or the one that `cargo xtask python` has installed."""
+    """Returns `$ZSTN_MOTO_SERVER`, or the program that `cargo xtask python` has
+    installed."""
     return Path(
         os.environ.get("ZSTN_MOTO_SERVER", _ROOT / "target/cache/moto/bin/moto_server")
     )
 
 
 class Moto:
-    """An S3 server with a bucket called ``models``."""
+    """An S3 server with a bucket named ``models``."""
 
     def __init__(self) -> None:
         with socket.socket() as found:
@@ -42,7 +43,7 @@ class Moto:
                 time.sleep(0.1)
 
     def put(self, path: str, body: bytes = b"") -> None:
-        """Stores an object, or makes the bucket for an empty path."""
+        """Stores an object, or creates the bucket if the path is empty."""
         self._call("PUT", path, body)
 
     def get(self, path: str) -> bytes:
@@ -50,7 +51,7 @@ class Moto:
 
     def _call(self, method: str, path: str, body: bytes | None) -> bytes:
         url = f"{self.endpoint}/models/{path}".rstrip("/")
-        # Any signature will do.
+        # moto accepts any signature.
         signed = "AWS4-HMAC-SHA256 Credential=test/20260101/us-east-1/s3/aws4_request"
         headers = {
             "Authorization": f"{signed}, SignedHeaders=host, Signature=0",
@@ -61,7 +62,7 @@ class Moto:
             return answer.read()
 
     def variables(self) -> dict[str, str]:
-        """Returns what programs need to use it."""
+        """Returns the environment variables with which programs access the server."""
         return {
             "AWS_ENDPOINT_URL": self.endpoint,
             "AWS_ALLOW_HTTP": "true",

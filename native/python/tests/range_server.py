@@ -1,4 +1,4 @@
-"""A web server that answers ranges and counts what it sends."""
+"""A web server that supports range requests and counts the bytes it sends."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ class Handler(http.server.SimpleHTTPRequestHandler):
         if found:
             self.send_header("Content-Range", f"bytes {start}-{end - 1}/{size}")
         self.end_headers()
-        # Before the client can look.
+        # Counted before the client receives the bytes and can read the counter.
         type(self).sent += end - start
         self.wfile.write(content[start:end])
 
 
 class Address(str):
-    """The address of the server, which counts the bytes of answers."""
+    """The address of the server, with a counter of the bytes in responses."""
 
     handler: type[Handler]
 
     def sent(self) -> int:
-        """Returns the bytes that were sent since the last call."""
+        """Returns the number of bytes sent since the last call."""
         count, self.handler.sent = self.handler.sent, 0
         return count
 

@@ -1,5 +1,5 @@
-"""Runs the Python examples of README.md one after another in an empty folder:
-with nothing installed but zstn and NumPy."""
+"""Runs the Python examples of README.md one after another in an empty folder, with only
+zstn and NumPy installed."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ def fresh_instances() -> Iterator[None]:
 
 
 class Stored(AsyncFileSystem):
-    """An asynchronous file system of files in memory that counts what is read."""
+    """An asynchronous in-memory file system that counts the bytes read."""
 
     protocol = "stored"
     files: dict[str, bytes] = {}

@@ -1,4 +1,4 @@
-"""The model hub of `tests/rust/support/stub_hub`, as a process of its own."""
+"""Runs the model hub of `tests/rust/support/stub_hub` in its own process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ROOT = Path(__file__).parents[3]
 
 
 def program() -> Path:
-    """Returns `$ZSTN_STUB_HUB`, or the program that this builds."""
+    """Returns `$ZSTN_STUB_HUB`, or builds the program and returns its path."""
     if "ZSTN_STUB_HUB" in os.environ:
         return Path(os.environ["ZSTN_STUB_HUB"])
     build = ["cargo", "build", "--quiet", "-p", "zstn-tests", "--bin", "stub-hub"]
@@ -27,8 +27,8 @@ def program() -> Path:
 
 
 class StubHub:
-    """A hub on this machine. It knows the tokens `hf_secret`, which may do
-    everything, and `hf_reader`, which may read all but gated repositories."""
+    """A hub on this machine. It accepts the token `hf_secret`, which may do everything,
+    and `hf_reader`, which may read all repositories that are not gated."""
 
     def __init__(self, *options: str) -> None:
         tokens = ["--token", "hf_secret", "--read-token", "hf_reader"]
@@ -51,7 +51,7 @@ class StubHub:
         repo_type: str = "model",
         branch: str = "main",
     ) -> str:
-        """Commits the files of a dictionary or a folder, and no others."""
+        """Commits exactly the files of a dictionary or a folder."""
         if isinstance(files, Path):
             paths = (path for path in files.rglob("*") if path.is_file())
             files = {path.relative_to(files).as_posix(): path.read_bytes() for path in paths}
@@ -67,7 +67,7 @@ class StubHub:
         self._control("DELETE", "repositories")
 
     def inject(self, **fault: Any) -> None:
-        """Adds a fault; its fields are those of `Fault` in
+        """Adds a fault with the fields of `Fault` in
         `tests/rust/support/stub_hub/fault.rs`."""
         self._control("POST", "faults", **fault)
 
@@ -79,16 +79,17 @@ class StubHub:
 
     @property
     def log(self) -> list[dict[str, Any]]:
-        """All requests, as `LoggedRequest` in `tests/rust/support/stub_hub/log.rs`."""
+        """All requests, in the format of `LoggedRequest` in
+        `tests/rust/support/stub_hub/log.rs`."""
         return self._control("GET", "log")
 
     @property
     def requests(self) -> list[tuple[str, str, dict[str, str]]]:
-        """Method, path and headers of all requests."""
+        """Method, path and headers of every request."""
         return [(one["method"], one["path"], dict(one["headers"])) for one in self.log]
 
     def fetched(self, name: str) -> set[str]:
-        """Returns the files of a repository that have been asked for."""
+        """Returns the files of a repository that have been requested."""
         pattern = re.compile(rf"(?:/datasets)?/{re.escape(name)}/resolve/[^/]+/(.+)")
         matches = (pattern.fullmatch(path) for _, path, _ in self.requests)
         return {match[1] for match in matches if match}

@@ -1,4 +1,4 @@
-"""Slices as arrays, rows that are fetched alone, pickles, and help."""
+"""Slices as arrays, rows that are read separately, pickling, and `help`."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_lists_and_steps_fetch_their_rows(name: str, folder: Path, rows: np.ndar
                 single_rows[row]
             most = address.sent()
             np.testing.assert_array_equal(tensor[index], rows[index])
-            # Rows near each other are read together.
+            # Rows that are close to each other are read together.
             assert 0 < address.sent() <= most + GAP_BYTES, index
         np.testing.assert_array_equal(tensor[[4, 5, 6, 7]], rows[[4, 5, 6, 7]])
 

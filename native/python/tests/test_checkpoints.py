@@ -49,7 +49,7 @@ def test_a_known_sha256_is_compared_when_restoring(tmp_path: Path, plain: Path) 
             fails()
         assert error.value.code == "malformed"
     assert not restored.exists()
-    # Tensors have digests of their own.
+    # Single tensors remain readable, because each has its own digest.
     assert set(zstn.numpy.load_file(packed)) == set(zstn.numpy.load_file(plain))
 
 
@@ -85,7 +85,7 @@ def test_an_object_store_as_output_and_input(plain: Path, tmp_path: Path) -> Non
 
 
 class Pieces:
-    """Takes what is written, without a method `flush`."""
+    """A writer without a method `flush`, which collects what it receives."""
 
     def __init__(self) -> None:
         self.pieces: list[bytes] = []
@@ -233,7 +233,7 @@ def test_errors_have_codes(tmp_path: Path, plain: Path, packed: Path) -> None:
 
 
 class Bar:
-    """What is used of tqdm."""
+    """The attributes and methods of tqdm that zstn uses."""
 
     made: list[Bar] = []
 

@@ -1,4 +1,4 @@
-"""The commands in the documents for operators of hubs."""
+"""Runs the commands in the documents for operators of hubs."""
 
 from __future__ import annotations
 
@@ -26,13 +26,14 @@ def free_port() -> int:
 
 
 def script(document: str, hub: str) -> str:
-    """Returns the commands of a document, with a hub on this machine."""
+    """Returns the commands of a document, adapted to a hub on this machine."""
     text = (_DOCUMENTS / document).read_text(encoding="utf-8")
     commands = "\n".join(re.findall(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL))
     commands = commands.replace("https://huggingface.co", hub)
     for port in sorted(set(re.findall(r"--port (\d+)", commands))):
         commands = commands.replace(port, str(free_port()))
-    # A person takes longer to type the next command than a server to start.
+    # The script must wait for each server; a person types the next command more slowly
+    # than a server starts.
     started = r"\1\nuntil curl -fsS http://127.0.0.1:\2/healthz; do sleep 0.1; done"
     return re.sub(r"^(.*--port (\d+).*&)$", started, commands, flags=re.MULTILINE)
 

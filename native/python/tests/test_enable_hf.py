@@ -1,5 +1,5 @@
-"""`zstn.enable_hf` with the real safetensors. with_torch/ has transformers,
-diffusers and accelerate."""
+"""`zstn.enable_hf` with the real safetensors. The tests with transformers, diffusers
+and accelerate are in with_torch/."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_both_are_instances(enabled: None, plain: Path, shown: Path) -> None:
 
 
 def test_deserialize_gives_the_same_tensors(enabled: None, plain: Path, packed: Path) -> None:
-    # The order of the original varies.
+    # The order of the original's results varies.
     expected = dict(safetensors.deserialize(plain.read_bytes()))
     for data in (packed.read_bytes(), bytearray(packed.read_bytes())):
         found = safetensors.deserialize(data)
@@ -86,7 +86,7 @@ def test_deserialize_gives_the_same_tensors(enabled: None, plain: Path, packed: 
             assert (one["dtype"], one["shape"]) == (other["dtype"], other["shape"])
             assert len(one["data"]) == len(other["data"])
             assert bytes(one["data"]) == other["data"]
-            # As writable as the original's.
+            # The memory must be as writable as the original's.
             assert not memoryview(one["data"]).readonly
 
 
@@ -141,7 +141,7 @@ def test_disabling_restores_every_module(
     assert (early_safe_open, early_deserialize) == ORIGINAL
     assert safetensors.numpy.safe_open is ORIGINAL[0]
     assert sys.meta_path == finders
-    # Without effect.
+    # A second call has no effect.
     zstn.disable_hf()
 
 
@@ -168,7 +168,7 @@ def test_open_files_are_not_kept(enabled: None, shown: Path, tmp_path: Path) -> 
     temporary = set(os.listdir(tmp_path)), set(os.listdir(shown.parent))
     safetensors.safe_open(shown, "np").keys()
     before = count()
-    # Never closed, as accelerate does for what it keeps on disk.
+    # The files are never closed; accelerate does the same with offloaded weights.
     for _ in range(50):
         safetensors.safe_open(shown, "np").get_tensor("ids")
     assert count() == before
@@ -270,7 +270,7 @@ def test_an_unknown_version_of_a_library_is_imported_nevertheless(tmp_path: Path
     pipelines.mkdir(parents=True)
     (tmp_path / "diffusers" / "__init__.py").touch()
     (pipelines / "__init__.py").touch()
-    # Without the methods that are wrapped.
+    # This module lacks the methods that are wrapped.
     (pipelines / "pipeline_utils.py").write_text("class DiffusionPipeline: ...")
     program = """
         import sys, warnings, zstn

@@ -1,4 +1,4 @@
-"""Extension frames: written on request, read without an option."""
+"""Extension frames, which are written on request and read without an option."""
 
 from __future__ import annotations
 

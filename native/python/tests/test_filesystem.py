@@ -1,4 +1,4 @@
-"""``zstn://``, the file system of what a packed model holds: what it lists and reads."""
+"""The listings and reads of ``zstn://``, the file system of a packed model."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from stored_files import fresh_instances, stored  # noqa: E402, F401
 
 from zstn.fsspec import ZstnFileSystem  # noqa: E402
 
-#: Names of tensors that cannot be used as file names unchanged.
+#: Names of tensors that are not valid file names without encoding.
 NAMES = [
     "", ".", "..", "../../up", "/root", "a/b", "a", "dense/kernel:0", "x::y", "50%", "%2E", "w*[0]?",
     "naïve ☃", "back\\slash", "trailing/",
@@ -84,7 +84,7 @@ def test_what_is_listed_agrees(plain: Path, packed: Path, tensors) -> None:
     original = fs.info("model.safetensors")
     assert original["size"] == plain.stat().st_size and original["type"] == "file"
     assert original["sha256"] == hashlib.sha256(plain.read_bytes()).hexdigest()
-    # Nobody has compared a digest that was only claimed.
+    # A claimed digest is not shown, since it has not been compared.
     claimed = packed.with_name("claimed.zstn")
     zstn.pack(plain, claimed, sha256=original["sha256"])
     assert "sha256" not in fsspec.filesystem("zstn", fo=claimed).info("model.safetensors")
@@ -107,7 +107,7 @@ def test_what_is_listed_agrees(plain: Path, packed: Path, tensors) -> None:
     found = fs.cat("tensors/*")
     assert found == {f"tensors/{name}": array.tobytes() for name, array in tensors.items()}
     assert fs.get_mapper("tensors")["scale"] == tensors["scale"].tobytes()
-    # Entries belong to the caller.
+    # The caller may modify the entries it receives.
     fs.info("tensors/scale")["size"] = fs.ls("tensors")[0]["size"] = -1
     assert fs.du("tensors") == sum(array.nbytes for array in tensors.values())
 
@@ -150,7 +150,7 @@ def test_no_more_is_read_than_is_asked_for(tmp_path: Path, stored) -> None:
     stored.read.clear()
     assert fs.cat_file(fs.tensor_path("b")) == tensors["b"].tobytes()
     assert sum(stored.read) < len(packed) // 2
-    # One after another: every tensor is fetched once, but for its first range.
+    # Sequential reads fetch every tensor once, except for its first range.
     stored.read.clear()
     parts = [fs.cat_file(path, at, at + 100_000) for at in range(0, len(content), 100_000)]
     assert b"".join(parts) == content
@@ -158,7 +158,7 @@ def test_no_more_is_read_than_is_asked_for(tmp_path: Path, stored) -> None:
 
 
 def test_tensors_are_kept_within_their_limit(tmp_path: Path, stored) -> None:
-    # One row, which cannot be decoded in parts.
+    # A tensor with a single row cannot be decoded partially.
     random = np.random.default_rng(0)
     tensors = {n: random.standard_normal((1, 300_000)).astype(np.float32) for n in "abc"}
     zstn.numpy.save_file(tensors, tmp_path / "m.zstn")
@@ -260,8 +260,8 @@ def test_what_goes_wrong(tmp_path: Path, plain: Path, packed: Path, stored) -> N
 
 
 def test_what_is_refused_as_a_model(packed: Path) -> None:
-    # Instances are found by the text of their arguments, and long arrays of
-    # different content have the same.
+    # fsspec identifies instances by the text of their arguments, and long arrays with
+    # different content have the same text.
     array = np.frombuffer(packed.read_bytes(), np.uint8)
     with pytest.raises(TypeError, match="ndarray"):
         fsspec.filesystem("zstn", fo=array)

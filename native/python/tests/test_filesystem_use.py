@@ -1,4 +1,4 @@
-"""``zstn://`` in use: copies, caches, coroutines, threads and processes."""
+"""Uses of ``zstn://``: copies, caches, coroutines, threads and processes."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_coroutines(tmp_path: Path, stored, plain: Path) -> None:
 
 
 def test_copies_from_an_asynchronous_file_system_to_another(stored) -> None:
-    # Both work on the thread of fsspec's loop.
+    # Both file systems use the thread of fsspec's loop.
     fs = fsspec.filesystem("zstn", fo="folder/m.zstn", target_protocol="stored")
     generic = GenericFileSystem(default_method="current")
     rsync("zstn://tensors", "memory://copy", fs=generic)
@@ -99,7 +99,7 @@ def test_caches_of_fsspec(tmp_path: Path, plain: Path, packed: Path) -> None:
     assert Path(path).read_bytes() == plain.read_bytes()
 
 
-# fsspec leaves the file of its cache open.
+# fsspec does not close its cache file.
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_cache_of_blocks(tmp_path: Path, plain: Path, stored) -> None:
@@ -126,7 +126,7 @@ def test_files_that_are_replaced(tmp_path: Path) -> None:
     os.replace(tmp_path / "new.zstn", path)
     assert_same(safetensors_numpy.load(fs.cat_file(name)), second)
     assert fs.ukey(name) != key and fs.checksum(name) != checksum
-    # What is open goes on with what it began with.
+    # An open file continues with the version with which it was opened.
     assert_same(safetensors_numpy.load(opened.read()), first)
 
     memory = fsspec.filesystem("memory")
@@ -206,7 +206,7 @@ def test_after_a_fork_while_another_thread_opens_the_model(packed: Path) -> None
 
 def test_eight_threads(tmp_path: Path) -> None:
     random = np.random.default_rng(0)
-    # Decoded in parts, as a whole, and many at a time.
+    # Some tensors are decoded partially, some as a whole, and many at the same time.
     tensors = {"rows": random.standard_normal((4096, 256)).astype(np.float32)}
     tensors["row"] = tensors["rows"][:512].reshape(1, -1)
     tensors |= {f"s{n}": random.standard_normal(1000) for n in range(50)}

@@ -1,4 +1,4 @@
-"""File systems of fsspec as inputs."""
+"""Files in fsspec file systems as inputs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ fsspec = pytest.importorskip("fsspec")
 
 @pytest.fixture
 def url(packed: Path):
-    """Returns a file in a file system of fsspec that is in memory."""
+    """Returns the URL of a file in fsspec's in-memory file system."""
     from fsspec.implementations.memory import MemoryFileSystem
 
     class Counting(MemoryFileSystem):

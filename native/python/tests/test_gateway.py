@@ -1,4 +1,4 @@
-"""Programs that know nothing of packing, and `zstn gateway`."""
+"""Programs that do not support packed files, with `zstn gateway`."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ def test_snapshot_download(hub: StubHub, gateway: Gateway, plain: Path, tmp_path
 
     folder = Path(download())
     assert restored(folder) == files(plain)
-    # The client names large files by the digest that it was given.
+    # The client names large files by the digest in the response.
     large = [path for path in folder.rglob("*.safetensors")]
     assert len(large) == 3
     for path in large:
         assert path.resolve().name == hashlib.sha256(path.read_bytes()).hexdigest()
-    # All of it is there: another time costs no bytes but the first one of each file,
-    # which proves that the client may read it.
+    # Everything is in the cache. A second download transfers only the first byte of
+    # each file, which proves that the client may read it.
     hub.clear_log()
     assert download() == str(folder)
     fetched = [request for request in hub.log if request["path"].startswith("/cdn")]
@@ -138,7 +138,7 @@ def test_safe_open(hub: StubHub, gateway: Gateway, tmp_path: Path) -> None:
 def test_refusals_are_those_of_the_hub(
     hub: StubHub, gateway: Gateway, tmp_path: Path, token: str | bool, file: str
 ) -> None:
-    """A client cannot tell the gateway's answer from the hub's."""
+    """A client cannot distinguish the gateway's refusal from the hub's."""
     hub.add(NAME, pack_checkpoint(write_checkpoint(tmp_path / "one")), private=True)
 
     def refusal(endpoint: str, file: str) -> tuple[type, int]:
@@ -149,7 +149,7 @@ def test_refusals_are_those_of_the_hub(
     assert refusal(gateway.endpoint, file) == refusal(hub.endpoint, file)
 
 
-# huggingface_hub uploads by LFS in a way that its HTTP client advises against.
+# huggingface_hub uploads with LFS in a way that its HTTP client deprecates.
 @pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")
 def test_uploads_go_through(hub: StubHub, gateway: Gateway, plain: Path, tmp_path: Path) -> None:
     api = HfApi(endpoint=gateway.endpoint, token="hf_secret")

@@ -23,7 +23,8 @@ REPO = "me/extended"
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    """A home with the extension, as ``hf extensions install`` would make it."""
+    """A home folder with the extension, as ``hf extensions install`` would create it.
+    """
     folder = tmp_path / "home" / ".local/share/hf/extensions/hf-zstn"
     folder.mkdir(parents=True)
     manifest = {
@@ -54,7 +55,7 @@ def hf(home: Path, *arguments: object) -> subprocess.CompletedProcess[bytes]:
         **environment(),
         "HOME": str(home),
         "HF_HUB_DISABLE_UPDATE_CHECK": "1",
-        # Nothing is asked about elsewhere.
+        # No requests may be sent to other hosts.
         "HTTPS_PROXY": "http://127.0.0.1:9",
         "NO_PROXY": "127.0.0.1,localhost",
     }
@@ -147,7 +148,7 @@ def test_pull(hub: StubHub, pushed: HfApi, plain: Path, packed: Path, tmp_path: 
     target.mkdir()
     (target / "mine").touch()
     assert "exists already" in refusal("pull", REPO, "--unpack", "-o", target)
-    # Files of its user would be replaced.
+    # The download would replace the user's files.
     assert "exists already" in refusal("pull", REPO, "-o", target)
     assert files(target) == {"mine": b""}
 

@@ -1,5 +1,5 @@
-"""``hf zstn push``: an original is removed if what the hub stores restores it, and stays
-otherwise."""
+"""``hf zstn push`` removes an original if the file stored on the hub restores it, and
+keeps it otherwise."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from zstn.hf import _push
 
 REPO = "me/pushed"
 
-# Of huggingface_hub, which uploads by LFS in this process.
+# In this process, huggingface_hub uploads with LFS and causes this warning.
 pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")
 
 
@@ -39,7 +39,7 @@ def api(hub: StubHub) -> HfApi:
 def push(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Callable[..., tuple[int, str]]:
-    """Pushes within this process. Returns the exit status and the messages."""
+    """Runs a push in this process, and returns the exit status and the messages."""
     monkeypatch.setenv("HF_TOKEN", OWNER)
 
     def call(*arguments: object) -> tuple[int, str]:
@@ -54,7 +54,7 @@ def listed(api: HfApi, revision: str = "main") -> set[str]:
 
 
 def commit_to_git(hub: StubHub, path: str, content: bytes) -> None:
-    """Commits a file as a small one, whatever its bytes."""
+    """Commits a file as a regular git file, whatever its content."""
     header = {"key": "header", "value": {"summary": "Small"}}
     file = {"path": path, "content": base64.b64encode(content).decode(), "encoding": "base64"}
     lines = [json.dumps(line) for line in (header, {"key": "file", "value": file})]
@@ -67,7 +67,7 @@ def commit_to_git(hub: StubHub, path: str, content: bytes) -> None:
 def test_an_original_is_removed_if_it_is_restored(
     hub: StubHub, api: HfApi, push: Callable[..., tuple[int, str]], tmp_path: Path, seed: int
 ) -> None:
-    """Combinations of what is stored and what is listed, chosen at random."""
+    """Tests random combinations of stored and listed files."""
     choose = random.Random(seed)
     ours = write_checkpoint(tmp_path / "ours", seed=10) / "model.safetensors"
     theirs = write_checkpoint(tmp_path / "theirs", seed=11) / "model.safetensors"
@@ -128,7 +128,7 @@ def test_the_files_of_a_checkpoint_go_together(
     folder = write_checkpoint(tmp_path / "plain", 3)
     others = {"config.json", "sub/notes.txt"}
     before = files(folder)
-    # A shard that is another, and an index.
+    # A different shard, and an index.
     other = write_checkpoint(tmp_path / "other", 3, seed=1)
     second = "model-00002-of-00003.safetensors"
     index = "model.safetensors.index.json"
@@ -255,7 +255,7 @@ def test_secrets_and_links_stay_here(
 def test_a_snapshot_of_the_cache_is_pushed_whole(
     hub: StubHub, api: HfApi, tmp_path: Path, cache: Path
 ) -> None:
-    # The hub of the tests keeps objects: those of other tests are looked for there.
+    # The stub hub finds objects of other tests, so this content must be different.
     plain = write_checkpoint(tmp_path / "plain", seed=1)
     hub.add("me/source", plain)
     snapshot = huggingface_hub.snapshot_download("me/source", cache_dir=tmp_path / "hf")

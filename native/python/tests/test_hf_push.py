@@ -1,4 +1,4 @@
-"""``hf zstn push``: files are packed while they are uploaded."""
+"""``hf zstn push``, which packs files while they are uploaded."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def uploads(hub: StubHub) -> list[str]:
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    # Only a test that fails waits for so long.
+    # Only a failing test waits this long.
     end = time.monotonic() + 120
     while not condition():
         assert time.monotonic() < end
@@ -73,7 +73,7 @@ def test_a_folder_becomes_one_commit(
     assert plain == files(plain_folder)
     assert "*.zstn filter=lfs diff=lfs merge=lfs -text" in attributes
     assert bool(uploads(hub)) == (transfer == "lfs")
-    # Nothing changes, so there is no commit, and nothing is uploaded.
+    # Nothing has changed, so the push makes no commit and uploads nothing.
     hub.clear_log()
     done = run("push", plain_folder, REPO, transfer=transfer)
     assert (done.returncode, done.stdout) == (0, b"")
@@ -91,7 +91,7 @@ def test_a_file(hub: StubHub, api: HfApi, plain: Path, packed: Path, tmp_path: P
     zstn.pack(plain, tmp_path / "max.zstn", effort="max")
     assert remote(hub, tmp_path) == {"model.zstn": (tmp_path / "max.zstn").read_bytes()}
     assert api.list_repo_commits(REPO)[0].title == "By hand"
-    # One that is packed already.
+    # The file is already packed.
     output("push", packed, REPO, "--memory", "1G")
     assert remote(hub, tmp_path) == {"model.zstn": packed.read_bytes()}
 
@@ -195,7 +195,8 @@ def test_a_repository_that_moves(
 def test_killed_between_files(
     hub: StubHub, api: HfApi, tmp_path: Path, transfer: str
 ) -> None:
-    # Content of its own: the store of another test must not have it.
+    # The content is unique to this test, so that the store does not have it from
+    # another.
     folder = write_checkpoint(tmp_path / "plain", 2, seed=41 + (transfer == "lfs"))
     if transfer == "lfs":
         hub.inject(path="/cdn/", method="PUT", skip=1, wait_ms=600_000)
@@ -228,13 +229,13 @@ def test_killed_between_files(
 
 @pytest.mark.skipif(os.name != "posix", reason="SIGKILL")
 def test_killed_within_a_file(hub: StubHub, api: HfApi, tmp_path: Path) -> None:
-    """By Xet, what has been sent of a file is not sent again: here at least one
-    block of 64 MB."""
+    """With Xet, bytes that were sent before the process was killed are not sent again:
+    here, at least one block of 64 MB."""
     random, source = np.random.default_rng(43), tmp_path / "model.safetensors"
     tensors = {f"t{number}": random.bytes(20_000_000) for number in range(8)}
     arrays = {name: np.frombuffer(data, np.uint8) for name, data in tensors.items()}
     safetensors.numpy.save_file(arrays, source)
-    # Where the machine is fast enough to complete the file, it waits there.
+    # On a machine fast enough to complete the file, the push waits here.
     hub.inject(path="/commit/", wait_ms=600_000)
     notes = Path(os.environ["HF_HOME"]) / "xet" / "xet" / "shard-session" / "xorb_metadata"
     before = set(notes.glob("*.mdb"))

@@ -1,4 +1,4 @@
-"""What is downloaded from a hub: the hub is a stub, huggingface_hub is real."""
+"""Downloads from a hub. The hub is a stub, huggingface_hub is real."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class TestHub:
         hub.clear_log()
         assert call(name, local_files_only=True) == folder  # type: ignore[operator]
         assert not hub.requests
-        # The hub does not answer as before; its cache does.
+        # The hub no longer has the repository, but the cache does.
         hub.clear()
         assert call(name) == folder  # type: ignore[operator]
 
@@ -139,7 +139,7 @@ class TestHub:
         plain = write_checkpoint(tmp_path / "plain")
         hub.add("org/failing", pack_checkpoint(plain))
         huggingface_hub.snapshot_download("org/failing", allow_patterns="config.json")
-        # The first request of our own; those of huggingface_hub work again.
+        # The first request of zstn fails; later requests of huggingface_hub succeed.
         hub.inject(path="/api/models/", status=503, times=1)
         with pytest.raises(IncompleteSnapshotError):
             snapshot_download("org/failing")
@@ -192,6 +192,6 @@ class TestHub:
         assert not hub.fetched("org/delta")
         folder = snapshot_download("org/delta", ignore_patterns="*.z4dm*")
         assert set(files(folder)) == {"config.json"}
-        # Not needed where the restored file is there as well.
+        # The delta is not needed if the restored file is also available.
         shutil.copy(tuned, delta)
         assert "model.safetensors" in files(snapshot_download(delta))

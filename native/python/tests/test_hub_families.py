@@ -1,4 +1,4 @@
-"""``python -m zstn.hub plan --base auto``: files as differences from others."""
+"""``python -m zstn.hub plan --base auto``, which stores files as deltas from others."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_families_are_stored_as_differences(families: Path, tmp_path: Path) -> N
     assert saved["base"] > 0.7 * differences
     assert report["original_bytes"] == report["packed_bytes"] + sum(saved.values())
 
-    # Shares keep families together, and give the same files.
+    # Shares keep families together, and yield the same files.
     shares = tmp_path / "shares"
     for share in ("0/2", "1/2"):
         _, summary = run(plan, families, shares, "--shard", share)
@@ -52,7 +52,7 @@ def test_families_are_stored_as_differences(families: Path, tmp_path: Path) -> N
         place = Path(row["repo"], row["path"])
         assert (tmp_path / "out" / place).read_bytes() == (families / place).read_bytes()
 
-    # A base is kept as long as something needs it.
+    # A base is kept as long as a delta needs it.
     few = tmp_path / "few.jsonl"
     child = next(row for row in rows if "bases" in row)
     few.write_text(json.dumps(child) + "\n")
@@ -98,7 +98,7 @@ def test_a_difference_from_a_refused_base_is_refused(families: Path, tmp_path: P
     assert (summary["packed"], summary["refused"]) == (5, 4)
     reasons = {o["reason"] for o in outcomes if o["state"] == "refused" and o["key"] != root["key"]}
     assert len(reasons) == 1 and "make the plan again for another base" in reasons.pop()
-    # That plan has another one.
+    # The new plan chooses another base.
     again = make_plan(families, tmp_path / "again.jsonl", "--base", "auto", "--to", store)
     _, summary = run(tmp_path / "again.jsonl", families, store)
     assert len(again) == 9 and summary["left"] == summary["refused"] == 0

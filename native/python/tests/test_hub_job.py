@@ -1,4 +1,4 @@
-"""``python -m zstn.hub``: plans, runs, reports, on one machine."""
+"""Plans, runs and reports of ``python -m zstn.hub`` on one machine."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_a_plan_is_run_once_whatever_is_run_again(source: Path, tmp_path: Path) 
     assert (summary["packed"], summary["refused"], summary["known"]) == (4, 1, 0)
     assert summary["read_bytes"] == sum({row["key"]: row["size"] for row in rows}.values())
 
-    # Nothing can be read the second time.
+    # The second plan cannot read any file.
     moved = source.rename(tmp_path / "moved")
     source.mkdir()
     before = files(store)
@@ -45,7 +45,7 @@ def test_a_plan_is_run_once_whatever_is_run_again(source: Path, tmp_path: Path) 
     source.rmdir()
     moved.rename(source)
 
-    # Three new files are three jobs, and the plan reads no other.
+    # Three new files cause three jobs, and the plan does not read other files.
     for number in range(3):
         write(source, f"c/new{number}/model.safetensors", weights(10 + number, 8000))
     later = tmp_path / "later.jsonl"
@@ -78,7 +78,7 @@ def test_a_plan_is_run_once_whatever_is_run_again(source: Path, tmp_path: Path) 
 def test_the_largest_files_come_first(source: Path, tmp_path: Path) -> None:
     plan, store = tmp_path / "plan.jsonl", tmp_path / "store"
     sizes = {row["repo"]: row["size"] for row in make_plan(source, plan)}
-    # Several processes may end in another order.
+    # With one process, the order is deterministic.
     outcomes, _ = run(plan, source, store, "--processes", "1", status=1)
     packed = [sizes[outcome["repo"]] for outcome in outcomes if outcome["state"] == "packed"]
     assert len(packed) == 4 and packed == sorted(packed, reverse=True)
@@ -147,7 +147,7 @@ def test_shares_and_the_worker_finish_each_other(
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
 def test_work_is_given_back(tmp_path: Path, scratch: Path, number: signal.Signals) -> None:
     source, plan, store = tmp_path / "source", tmp_path / "plan.jsonl", tmp_path / "store"
-    # More than are packed until a busy machine sends the signal.
+    # More files than a busy machine packs before it sends the signal.
     count = 16
     for index in range(count):
         write(source, f"a/m{index}/model.safetensors", weights(index, 1_000_000))
@@ -169,7 +169,7 @@ def test_work_is_given_back(tmp_path: Path, scratch: Path, number: signal.Signal
         assert running.returncode == 3
         summary = json.loads(output.splitlines()[-1])
         assert summary["left"] == count - summary["packed"] >= 1 and summary["retry"] == 0
-        # Nothing half written, and nothing noted.
+        # There are no partially written files and no failures.
         assert len(files(store)) == len(list((store / "done").iterdir())) == summary["packed"]
         assert not list((store / "failed").iterdir())
     _, summary = run(plan, source, store)
@@ -180,7 +180,8 @@ def test_work_is_given_back(tmp_path: Path, scratch: Path, number: signal.Signal
 
 
 class Interrupted:
-    """An executor whose process records a result and is interrupted before it reports it."""
+    """An executor whose process is interrupted between recording a result and reporting
+    it."""
 
     def __init__(self) -> None:
         self.tasks: list[job.Task] = []
@@ -239,7 +240,7 @@ def test_a_killed_process_is_replaced(tmp_path: Path) -> None:
 
     def watch(row: job.Row, outcome: job.Outcome, _: job.Summary) -> None:
         if not killed:
-            # The task that has just begun.
+            # The process is working on the task that it was just given.
             process, task = next(iter(executor._busy.values()))
             killed.append(task.key)
             process.kill()
@@ -271,7 +272,7 @@ def test_garbage_is_what_no_plan_names(source: Path, tmp_path: Path) -> None:
     assert set(files(store)) == set(before) - gone - {".old.part"}
     assert {path.stem for path in (store / "done").iterdir()} == kept
     assert not list((store / "failed").iterdir())
-    # What is left restores.
+    # The remaining files can be restored.
     hub("restore", store, "--plan", few, "-o", tmp_path / "out")
     shutil.rmtree(tmp_path / "out")
 

@@ -1,4 +1,5 @@
-"""``python -m zstn.hub`` after a loss: what it reports is there."""
+"""``python -m zstn.hub`` after files have been lost: it reports only files that exist.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ from zstn.hub.job._command import main
 
 
 def hub(*arguments: str | Path, status: int = 0) -> tuple[str, str]:
-    """Runs the command in this process. Returns its standard output and its messages."""
+    """Runs a command in this process, and returns its standard output and its messages.
+    """
     out, said = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(said):
         found = main([str(argument) for argument in arguments])
@@ -49,7 +51,7 @@ def test_a_lost_result_is_reported_and_made_again(
     lost = rows[0]
     lose(store / "packed" / f"{lost['key']}.zstn")
 
-    # A flipped bit shows when the file is read.
+    # A flipped bit is only found when the file is read.
     status = 0 if lose is flip else 1
     report = json.loads(hub("report", store, "--plan", plan, "--json", status=status)[0])
     assert (report["done_files"], report["lost_files"]) == (2 - status, status)
@@ -57,12 +59,12 @@ def test_a_lost_result_is_reported_and_made_again(
     assert said.startswith("damaged: o/m0/model.safetensors: packed/")
     _, said = hub("restore", store, "--plan", plan, "-o", tmp_path / "out", status=1)
     assert said.startswith("error: o/m0/model.safetensors: ")
-    # The other one is restored.
+    # The other file is restored.
     assert (tmp_path / "out/o/m1/model.safetensors").exists()
 
     hub("check", store, "--plan", plan, "--repair", status=1)
     damaged = store / "packed" / f"{lost['key']}.zstn"
-    # A damaged file stays until there is something better.
+    # A damaged file remains until there is a better one.
     assert damaged.exists() == (lose is not Path.unlink)
     _, summary = run(plan, source, store)
     assert (summary["packed"], summary["known"]) == (1, 1)
@@ -158,7 +160,7 @@ def test_links_out_of_a_source_and_pipes_are_left_out(tmp_path: Path) -> None:
     assert [row["path"] for row in rows] == ["model.safetensors", "same.safetensors"]
     for name in ("n/link", "n/nowhere", "n/pipe", "linked/model"):
         assert f"left out: o/{name}.safetensors: " in said, said
-    # An entry may become a pipe after the plan was made.
+    # A file may be replaced by a pipe after the plan was made.
     inside.unlink()
     os.mkfifo(inside)
     outcomes, summary = run(plan, source, tmp_path / "store", "--attempts", "1", status=1)

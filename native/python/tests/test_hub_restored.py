@@ -1,4 +1,4 @@
-"""Folders in which packed files appear restored."""
+"""Folders in which packed files appear in restored form."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class TestRestored:
         inode = first.stat().st_ino
         second = Path(snapshot_download("org/max"), "model.safetensors")
         assert first.resolve() == second.resolve()
-        # Restored as well, and found to be the same.
+        # The second file is restored, too, and found to be equal.
         assert second.stat().st_ino == inode
         assert len(list(cache.glob("*/model.safetensors"))) == 1
 
@@ -92,7 +92,7 @@ class TestRestored:
         evil.mkdir()
         other = write_checkpoint(tmp_path / "other", seed=1) / "model.safetensors"
         zstn.pack(other, evil / "model.zstn")
-        # A forged file records the digest of the other one.
+        # A forged file records the digest of another file.
         monkeypatch.setattr("zstn.hub._restore._recorded", lambda packed: digest)
         with pytest.raises(zstn.ZstnError, match="has the SHA-256") as error:
             snapshot_download(evil)
@@ -107,7 +107,7 @@ class TestRestored:
         assert first.read_bytes() == plain.read_bytes()
         inode = first.stat().st_ino
         assert Path(snapshot_download(packed), "model.safetensors").stat().st_ino == inode
-        # Another file in its place is noticed.
+        # A replaced packed file is noticed.
         other = write_checkpoint(tmp_path / "other", seed=1) / "model.safetensors"
         z4ai.safetensors.compress_file(str(other), str(packed / "model.zstn"))
         again = Path(snapshot_download(packed), "model.safetensors")
@@ -155,7 +155,7 @@ class TestRestored:
         printed = [process.communicate()[0].splitlines() for process in running]
         assert [process.returncode for process in running] == [0] * 5
         (folder,) = {folder for folder, _ in printed}
-        # The others have waited for one.
+        # The other processes have waited for the one that restored the file.
         assert sorted(calls != "0" for _, calls in printed) == [False] * 4 + [True]
         assert files(folder) == files(plain)
         assert not list(cache.glob(".incomplete/*"))

@@ -1,4 +1,5 @@
-"""``zstn gateway --plan``: what ``python -m zstn.hub`` has packed, as a hub."""
+"""``zstn gateway --plan``, which serves the results of ``python -m zstn.hub`` as a hub.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +18,8 @@ from huggingface_hub import HfApi, snapshot_download
 
 @pytest.fixture
 def packed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path, Path]:
-    """A source, its plan and its results: a base, two fine-tunes of it, a file alone, and
-    one that is not packed."""
+    """A source, its plan and its results: a base, two fine-tunes of it, an unrelated
+    file, and a file that is not packed."""
     (tmp_path / "tmp").mkdir()
     monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
     source, plan, store = tmp_path / "source", tmp_path / "plan.jsonl", tmp_path / "store"
@@ -56,7 +57,7 @@ def test_a_client_of_hubs_downloads_the_originals(
         assert found.keys() == expected.keys()
         for path, original in expected.items():
             assert found[path].read_bytes() == original.read_bytes()
-    # What is not done is not there.
+    # Files that are not done are not listed.
     assert HfApi(endpoint=endpoint).list_repo_files("me/bad") == []
 
 
@@ -70,7 +71,7 @@ def test_ranges_of_differences(packed: tuple[Path, Path, Path], endpoint: str) -
         assert answer.status == 206 and row["key"] in answer.headers["ETag"]
         original = (source / row["repo"] / row["path"]).read_bytes()
         assert answer.read() == original[1000:2000]
-    # A base that was damaged in the store is an error, not other bytes.
+    # A damaged base in the store causes an error, not wrong bytes.
     other = [row for row in rows if "bases" in row][1]
     (store / "packed" / f"{other['key']}.z4dm").write_bytes(b"damaged")
     with pytest.raises(urllib.error.HTTPError):

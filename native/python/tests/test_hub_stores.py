@@ -17,7 +17,7 @@ from hub_source import hub as command_line
 from moto import Moto
 from stub_hub import StubHub
 
-# moto is installed for the larger tier alone.
+# moto is only installed for the larger test tier.
 pytestmark = pytest.mark.skipif(
     os.environ.get("ZSTN_TESTS") != "all", reason="only with ZSTN_TESTS=all"
 )
@@ -69,7 +69,7 @@ def test_bases_in_an_object_store_are_fetched_once(
     place = Path(child["repo"], child["path"])
     assert (tmp_path / "out" / place).read_bytes() == (families / place).read_bytes()
     assert [path.name for path in (cache / "packed").iterdir()] == [f"{child['bases'][0]}.zstn"]
-    # A damaged base in the store is not taken.
+    # A damaged base in the store is not used.
     shutil.rmtree(cache)
     moto.put(f"families/packed/{child['bases'][0]}.zstn", b"damaged")
     no = ["-o", str(tmp_path / "no"), "--only", child["repo"]]
@@ -96,7 +96,7 @@ def test_a_store_that_fails_for_a_while(
     assert running.stdout
     first = running.stdout.readline()
     failing.fail.set()
-    # Until several requests have failed, so that some rows wait for another attempt.
+    # Waits for several failed requests, so that some rows wait for another attempt.
     deadline = time.monotonic() + 60
     while failing.failed < 5 and time.monotonic() < deadline:
         time.sleep(0.02)
@@ -109,7 +109,8 @@ def test_a_store_that_fails_for_a_while(
         place = Path(row["repo"], row["path"])
         assert (tmp_path / "out" / place).read_bytes() == (families / place).read_bytes()
 
-    # The second run reads lists of what is done, packed and failed, and the entries.
+    # The second run reads the listings of ``done``, ``packed`` and ``failed``, and the
+    # entries.
     failing.passed.clear()
     _, summary = run(plan, there, store)
     assert (summary["known"], summary["read_bytes"]) == (9, 0)
@@ -124,7 +125,7 @@ def test_a_hub_is_read_at_the_commits_of_its_plan(
     for name in ("base", "tuned0"):
         content = (families / "f0" / name / "model.safetensors").read_bytes()
         hub.add(f"f0/{name}", {"model.safetensors": content}, private=True)
-    # Only where the address of the hub is given.
+    # Only the address of the hub is valid.
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:1")
     plan, store = tmp_path / "plan.jsonl", tmp_path / "store"
     command_line("plan", hub.endpoint, "-o", plan, status=1)
@@ -134,7 +135,7 @@ def test_a_hub_is_read_at_the_commits_of_its_plan(
     assert [row["repo"] for row in rows if "bases" not in row] == ["f0/base"]
     _, summary = run(plan, hub.endpoint, store)
     assert summary["packed"] == 2
-    # The same work as with the folder that it was made of.
+    # The work is the same as with a local source folder.
     local = tmp_path / "local.jsonl"
     made = make_plan(families, local, "--known", str(plan), "--repo", "f0/base", "--repo", "f0/tuned0")
     assert [row["key"] for row in made] == [row["key"] for row in rows]

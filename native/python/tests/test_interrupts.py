@@ -1,5 +1,5 @@
-"""Work that an exception ends: once the caller has it, nothing of the caller is read
-and nothing is published."""
+"""Work that an exception ends. Once the caller has the exception, none of its objects
+is read and nothing is published."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def at_the_end(done: int, total: int) -> None:
 
 
 def _verbs(folder: Path, plain: Path, packed: Path) -> dict[str, Callable[[Any, Any], object]]:
-    """Calls of every verb with an output and a progress callback."""
+    """Calls of every function with an output and a progress callback."""
     delta, base = folder / "in.z4dm", folder / "base.safetensors"
     base.write_bytes(plain.read_bytes())
     zstn.pack(plain, delta, base=base)
@@ -177,7 +177,7 @@ def test_the_last_report_comes_before_the_file(tmp_path: Path, plain: Path, pack
 
 
 class Returns:
-    """A writer whose calls return something."""
+    """A writer whose calls return a given value."""
 
     def __init__(self, result: Any) -> None:
         self.result, self.calls = result, 0
@@ -246,7 +246,7 @@ def test_short_writes_are_continued(plain: Path, packed: Path) -> None:
         def write(self, data: bytes) -> np.int64:
             part = data[: max(1, len(data) // 2)]
             taken.extend(part)
-            # Whatever is a number to Python.
+            # Any integer type of Python is accepted.
             return np.int64(len(part))
 
     zstn.pack(plain, Short())  # type: ignore[arg-type]
@@ -298,7 +298,7 @@ def test_a_cancelled_task_ends_saving(tmp_path: Path) -> None:
 
 
 def test_an_exception_in_another_thread(tmp_path: Path, plain: Path) -> None:
-    """Progress is reported on the thread that calls, whichever it is."""
+    """Progress is reported on the calling thread, even if it is not the main thread."""
     errors: list[BaseException] = []
 
     def call() -> None:

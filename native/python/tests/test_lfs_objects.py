@@ -1,4 +1,4 @@
-"""The forms of objects that a git-lfs server stores."""
+"""The forms in which a git-lfs server stores objects."""
 
 import hashlib
 import io

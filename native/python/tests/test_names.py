@@ -1,4 +1,4 @@
-"""The names of files and indices, by the table that the tests of all languages run."""
+"""Names of files and indexes, from the table that the tests of all languages use."""
 
 from __future__ import annotations
 

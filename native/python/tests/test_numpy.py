@@ -1,4 +1,4 @@
-"""Dictionaries of arrays to files, as safetensors writes them, and back."""
+"""Saving and loading dictionaries of arrays, as safetensors does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values of options: wrong ones are errors that name the option."""
+"""Invalid values of options raise errors that name the option."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _readers(threads: Any, plain: Path, packed: Path, folder: Path) -> list[Any]
 def test_threads(threads: Any, tmp_path: Path, plain: Path, packed: Path) -> None:
     calls = _readers(threads, plain, packed, tmp_path)
     if threads is None:
-        # To z4ai the default.
+        # z4ai treats this value as its default.
         calls.pop()
     for call in calls:
         with pytest.raises((ValueError, TypeError), match="thread") as error:
@@ -101,7 +101,7 @@ def test_what_is_no_dictionary_of_arrays(tmp_path: Path) -> None:
 def test_metadata_as_safetensors_writes_them(metadata: Any, tmp_path: Path) -> None:
     for tensors in ({}, {"a": np.ones(3)}):
         if not tensors and metadata == {}:
-            # safetensors 0.8.0 writes a header that nothing can read.
+            # safetensors 0.8.0 writes a header that no program can read.
             continue
         expected = safetensors.numpy.save(tensors, metadata)
         assert zstn.numpy.save(tensors, metadata) == expected
@@ -141,7 +141,7 @@ def test_names_that_mislead(tmp_path: Path, plain: Path, packed: Path) -> None:
         with pytest.warns(UserWarning, match="expect to end in") as warned:
             call()
         assert warned[0].filename == __file__
-    # Names of no known kind are the caller's affair.
+    # A name with an unknown extension does not cause a warning.
     zstn.pack(plain, tmp_path / "model-v1.2")
 
 

@@ -1,5 +1,5 @@
-"""Plug-ins of vLLM and SGLang, on doubles of the classes that they extend. The
-real ones take PyTorch (with_torch/test_engines.py)."""
+"""Plug-ins for vLLM and SGLang, with doubles of the classes that they extend. The real
+classes need PyTorch (with_torch/test_engines.py)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ VLLM_LOADERS = "vllm.model_executor.model_loader"
 
 
 class DefaultModelLoader:
-    """What the loader of vLLM 0.33 does, of files in a local folder."""
+    """Does the same as the loader of vLLM 0.33, for files in a local folder."""
 
     Source = SimpleNamespace
 
@@ -46,7 +46,7 @@ class DefaultModelLoader:
 
 @pytest.fixture
 def vllm(monkeypatch: pytest.MonkeyPatch) -> dict[str, type]:
-    """Returns the loaders that have been registered."""
+    """Returns the registered loaders."""
     registered: dict[str, type] = {}
 
     def register_model_loader(name: str):
@@ -89,7 +89,7 @@ def plugin(name: str) -> Any:
 
 @pytest.fixture
 def shards(tmp_path: Path, tensors, cache: Path) -> Path:
-    """A folder with a packed and a plain file."""
+    """A folder with a packed file and a plain file."""
     folder = tmp_path / "shards"
     folder.mkdir()
     parts = list(tensors.items())
@@ -205,7 +205,8 @@ def test_sglang_hooks(
     monkeypatch.setattr(sglang, "read_weights", lambda files: zip_weights(files))
     assert_same(dict(sglang.iterate_weights(never, files, 8, disable_mmap=False)), tensors)
 
-    # What is not packed, and formats that are not safetensors, are left to SGLang.
+    # Models that are not packed, and other formats than safetensors, are left to
+    # SGLang.
     other = shards.parent / "other"
     other.mkdir()
     plain = plain.rename(other / plain.name)
@@ -216,7 +217,7 @@ def test_sglang_hooks(
     calls = []
     sglang.iterate_weights(lambda *args, **options: calls.append((args, options)), [plain], 8, a=1)
     assert calls == [(([plain], 8), {"a": 1})]
-    # Nothing that goes wrong here keeps plain models from loading.
+    # No failure in the plug-in prevents plain models from loading.
     monkeypatch.setattr(sglang, "folder_of_packed", never)
     assert prepared(shards)[0] == str(shards) and "cannot look for packed" in caplog.text
 

@@ -1,4 +1,4 @@
-"""Signals, forks, memory and the start of the interpreter."""
+"""Signals, forks, memory use and start-up time."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ import zstn.numpy
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="forks and signals of POSIX")
 
 
-# Where tests run in the background of a shell, their children ignore SIGINT.
+# If the tests run in the background of a shell, their child processes ignore SIGINT.
 LISTEN = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
 
 
 def run(program: str, *args: object, **options: object) -> subprocess.CompletedProcess[str]:
-    # From Python 3.12 on forks of processes with threads are warned about.
+    # Python 3.12 and later warn about forks of processes with threads.
     warnings = ["-W", "error", "-W", "ignore:This process:DeprecationWarning"]
     command = [sys.executable, "-X", "dev", *warnings, "-c", LISTEN + textwrap.dedent(program)]
     return subprocess.run(
@@ -33,7 +33,7 @@ def run(program: str, *args: object, **options: object) -> subprocess.CompletedP
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """64 MB that take a while to pack."""
+    """64 MB of data that take a while to pack."""
     random = np.random.default_rng(0)
     path = tmp_path_factory.mktemp("large") / "large.safetensors"
     tensors = {f"t{n}": random.standard_normal((1024, 1024)).astype(np.float32) for n in range(16)}
@@ -66,7 +66,7 @@ def test_ctrl_c_ends_packing_and_leaves_nothing(large: Path, tmp_path: Path) -> 
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
-    # Packing all of it takes longer.
+    # Packing the whole file takes longer than this.
     time.sleep(0.3)
     process.send_signal(signal.SIGINT)
     assert process.communicate(timeout=60)[0] == "stopped\n"
@@ -165,11 +165,10 @@ def test_a_child_that_ends_leaves_its_parents_outputs(large: Path, tmp_path: Pat
                 child = os.fork()
                 if not child:
                     sys.exit(0)
-        try:
-            zstn.pack(source, target, progress=progress)
-        except SystemExit:
-            raise
-        assert child and os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+                # The output is unfinished until the child has ended.
+                assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        zstn.pack(source, target, progress=progress)
+        assert child
         zstn.verify(target, original=source)
     """
     done = run(program, large, tmp_path / "a.zstn")
@@ -197,7 +196,7 @@ def test_memory_of_load_file(large: Path, tmp_path: Path) -> None:
     done = run(program, tmp_path / "a.zstn", small)
     assert done.returncode == 0, done.stderr
     grown, loaded = map(int, done.stdout.split())
-    # The tensors, and the largest packed one (4 MiB) with what decoding takes.
+    # The memory for the tensors, the largest packed tensor (4 MiB) and its decoding.
     assert loaded <= grown + (8 << 20)
     assert grown < loaded + (24 << 20)
 

@@ -1,4 +1,4 @@
-"""Single tensors and slices of them."""
+"""Reading single tensors and slices."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def test_eight_threads_read_one_reader(packed: Path, tensors) -> None:
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Serves the same bytes at every path, by range."""
+    """Serves the same bytes at every path, with range requests."""
 
     content: bytes
     requests: list[tuple[str | None, str | None]]
@@ -180,7 +180,7 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(self.content[start:end])
 
 
-# From Python 3.12 on.
+# Python 3.12 and later issue this warning.
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_rows_over_http(tmp_path: Path) -> None:
     array = np.random.default_rng(0).standard_normal((4096, 512)).astype(np.float32)
@@ -204,7 +204,7 @@ def test_rows_over_http(tmp_path: Path) -> None:
             assert 10 * 512 * 4 <= fetched < 1 << 20
             assert {token for _, token in Handler.requests} == {"Bearer secret"}
             if hasattr(os, "fork"):
-                # A child does not share the connections of its parent.
+                # A child process does not share its parent's connections.
                 with zstn.open(url) as model:
                     child = os.fork()
                     if not child:
@@ -219,8 +219,8 @@ def test_rows_over_http(tmp_path: Path) -> None:
             thread.join()
 
 
-# The frame of `w` was replaced along with its checksum: only the digest of `w`
-# differs (tests/rust/formats/integrity/replaced.rs).
+# The frame of `w` and its checksum have been replaced, so only the digest of `w`
+# reveals the damage (tests/rust/formats/integrity/replaced.rs).
 REPLACED = Path(__file__).parents[3] / "tests/vectors/zstn-verify/replaced-frame.zstn"
 
 
@@ -237,7 +237,7 @@ def test_full_compares_digests_and_stored_does_not() -> None:
 
 
 class WholeFiles(Handler):
-    """Ignores ranges."""
+    """Serves whole files, ignoring range requests."""
 
     def do_GET(self) -> None:
         self.send_response(200)
@@ -279,6 +279,6 @@ def test_one_unknown_dtype_makes_one_tensor_unreadable(tmp_path: Path) -> None:
         assert bytes(model.read("b")) == bytes([3, 4])
         with pytest.raises(zstn.ZstnError, match="FP4"):
             model.read("a")
-    # Whoever reads all tensors does not get fewer of them.
+    # Reading all tensors raises an error instead of returning fewer tensors.
     with pytest.raises(zstn.ZstnError, match="FP4"):
         load_file(path)

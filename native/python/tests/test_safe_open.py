@@ -1,7 +1,7 @@
-"""`safe_open` next to that of safetensors, call by call.
+"""Compares `safe_open` with the function of safetensors, call by call.
 
-Every row is run against both. Rows without a remark have to agree; the others
-say what zstn does instead, and why.
+Every row is run with both. Rows without a remark have to agree; the remarks on the others
+state how and why zstn differs.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TENSORS = {
 
 @pytest.fixture(params=["plain", "packed"])
 def path(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, Path]:
-    """Returns the plain file, and the one that zstn opens."""
+    """Returns the plain file, and the file that zstn opens."""
     plain = tmp_path / "m.safetensors"
     safetensors.numpy.save_file(TENSORS, plain, {"a": "1"})
     if request.param == "plain":
@@ -56,7 +56,7 @@ def comparable(result: Any) -> Any:
     return result
 
 
-#: Calls of an opened file that answer alike.
+#: Calls of methods of an open file that return equal results.
 ALIKE: dict[str, Callable[[Any], Any]] = {
     "keys": lambda f: f.keys(),
     "offset_keys": lambda f: f.offset_keys(),
@@ -93,8 +93,8 @@ def test_answers_alike(path: tuple[Path, Path], name: str) -> None:
     assert ours == theirs
 
 
-#: Calls of an opened file that fail alike: with safetensors' own class, and
-#: these words.
+#: Calls of methods of an open file that raise equal errors: safetensors' exception
+#: class with these words.
 FAIL_ALIKE: dict[str, tuple[Callable[[Any], Any], str]] = {
     "get_tensor": (lambda f: f.get_tensor("zz"), "File does not contain tensor zz"),
     "get_slice": (lambda f: f.get_slice("zz"), "File does not contain tensor zz"),
@@ -120,7 +120,8 @@ def test_fails_alike(path: tuple[Path, Path], name: str) -> None:
     assert isinstance(ours, zstn.ZstnError)
 
 
-#: Ways to open a file, with what both raise. `File` is replaced by its path.
+#: Arguments that open a file, and the exception that both raise. `Path` and `str` are
+#: replaced by the path of the file.
 OPENING: dict[str, tuple[tuple[Any, ...], dict[str, Any], type[Exception] | None]] = {
     "framework": ((Path, "np"), {}, None),
     "long name of the framework": ((Path, "numpy"), {}, None),
@@ -136,7 +137,8 @@ OPENING: dict[str, tuple[tuple[Any, ...], dict[str, Any], type[Exception] | None
     "unknown backend": ((Path, "np"), {"backend": "x"}, safetensors.SafetensorError),
     "device of another framework": ((Path, "np", "cuda"), {}, safetensors.SafetensorError),
     "missing file": (("nothing", "np"), {}, FileNotFoundError),
-    # An OSError of mmap. zstn opens folders of a model, and says what this one lacks.
+    # safetensors raises an OSError of mmap. zstn opens the folder of a model, and its
+    # error states what this folder lacks.
     "folder": ((".", "np"), {}, Exception),
     "other file": ((__file__, "np"), {}, safetensors.SafetensorError),
 }
@@ -165,7 +167,7 @@ def test_opening(path: tuple[Path, Path], name: str) -> None:
         assert str(result) == "No such file or directory: nothing"
 
 
-#: Where safetensors fails and NumPy has an answer, zstn gives that.
+#: Indices for which safetensors fails; zstn returns the same result as NumPy.
 AS_NUMPY = [
     slice(-2, None), slice(None, None, -1), None, [0, 2], slice(1, 100), slice(3, 1), (..., -3),
 ]  # fmt: skip
@@ -208,8 +210,8 @@ def test_frameworks_that_a_tensor_imports(path: tuple[Path, Path], framework: st
             opened.get_tensor("matrix")
 
 
-#: All dtypes of the format, with those of NumPy and ml_dtypes; `None` where
-#: there is none.
+#: All dtypes of the format, with the dtypes of NumPy and ml_dtypes; `None` if there is
+#: none.
 DTYPES = {
     "BOOL": np.bool_, "U8": np.uint8, "I8": np.int8, "I16": np.int16, "U16": np.uint16,
     "F16": np.float16, "I32": np.int32, "U32": np.uint32, "F32": np.float32,
@@ -223,7 +225,7 @@ BITS = {"F4": 4, "F6_E2M3": 6, "F6_E3M2": 6}
 
 
 def file_of(dtype: str) -> tuple[bytes, bytes]:
-    """Returns a file with a tensor of 6 x 8 elements, and its bytes."""
+    """Returns a file with a tensor of 6 x 8 elements, and the tensor's bytes."""
     bits = BITS.get(dtype) or np.dtype(DTYPES[dtype]).itemsize * 8
     count = 6 * 8 * bits // 8
     content = bytes(n % 2 if dtype == "BOOL" else n * 37 % 251 for n in range(count))

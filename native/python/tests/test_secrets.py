@@ -1,4 +1,5 @@
-"""Passwords and signatures in addresses do not reach exceptions; modes of files."""
+"""Exceptions contain no passwords or signatures of addresses; outputs keep file modes.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ def test_modes(umask: int, mode: int, tmp_path: Path) -> None:
         plain = tmp_path / "m.safetensors"
         zstn.numpy.save_file({"x": np.arange(9)}, plain)
         assert mode_of("m.safetensors") == mode
-        # A private file stays private, and results are like their input.
+        # A private file remains private, and results have the mode of their input.
         plain.chmod(0o600)
         zstn.numpy.save_file({"x": np.arange(9)}, plain)
         assert mode_of("m.safetensors") == 0o600

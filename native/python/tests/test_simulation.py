@@ -1,4 +1,4 @@
-"""The model of a job on a whole hub, by cases whose answers are known."""
+"""The simulation of a job on a whole hub, in cases with known results."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from zstn.hub.simulation._values import names, with_values
 
 _INF = math.inf
 
-#: Only processors take time.
+#: A store that takes no time, so that only processors do.
 _FREE_STORE = Store(
     read_bytes_per_second=_INF,
     write_bytes_per_second=_INF,
@@ -76,9 +76,9 @@ def test_one_node_takes_all_bytes_by_its_speed() -> None:
 def test_machines_and_processors_divide_the_time() -> None:
     assert simulate(_works(30), _settings(nodes=3)).seconds == pytest.approx(100)
     assert simulate(_works(30), _settings(nodes=3, cores=5)).seconds == pytest.approx(20)
-    # Two processors work on each task.
+    # Each task uses two processors.
     assert simulate(_works(30), _settings(cores=2, threads=2)).seconds == pytest.approx(150)
-    # Four tasks on three machines: the last one works alone.
+    # With four tasks on three machines, the last task runs alone.
     assert simulate(_works(4), _settings(nodes=3)).seconds == pytest.approx(20)
 
 
@@ -94,14 +94,14 @@ def test_a_base_is_read_and_restored() -> None:
     [
         ({"read_bytes_per_second": 50}, 30_000 / 50, "store, bytes read"),
         ({"write_bytes_per_second": 25}, 15_000 / 25, "store, bytes written"),
-        # Three fixed requests and one part for each of 30 files.
+        # Each of 30 files takes three fixed requests and one for its only part.
         ({"reads_per_second": 0.2}, 30 * 4 / 0.2, "store, reads per second"),
         ({"writes_per_second": 0.1}, 30 * 3 / 0.1, "store, writes per second"),
     ],
 )
 def test_the_store_binds(store: dict[str, float], seconds: float, limit: str) -> None:
     run = simulate(_works(30), _settings(replace(_FREE_STORE, **store), nodes=10))
-    # The first and the last task also pack.
+    # The first and the last task add the time of packing.
     assert seconds <= run.seconds <= seconds + 2 * 10
     assert run.binding == limit
 
@@ -121,7 +121,7 @@ def test_the_driver_binds() -> None:
 def test_slow_connections_leave_processors_idle() -> None:
     store = replace(_FREE_STORE, stream_bytes_per_second=50, streams=1)
     run = simulate(_works(30), _settings(store))
-    # 20 s to read, 10 s to pack, 10 s to write.
+    # Each task takes 20 s to read, 10 s to pack and 10 s to write.
     assert run.seconds == pytest.approx(30 * 40)
     assert run.used["processors"] == pytest.approx(0.25, rel=0.05)
     assert run.binding == "tasks on a node"
@@ -130,7 +130,7 @@ def test_slow_connections_leave_processors_idle() -> None:
 def test_tasks_that_fail_are_made_again_and_given_up() -> None:
     run = simulate(_works(2000), _settings(failures=Failures(node_hours=0, task=0.1, attempts=50)))
     assert (run.done, run.failed) == (2000, 0)
-    # A geometric series: 2000 * 0.1 / 0.9.
+    # The expected number is a geometric series: 2000 * 0.1 / 0.9.
     assert run.repeated == pytest.approx(222, abs=50)
     assert run.seconds == pytest.approx((2000 + run.repeated) * 10)
     run = simulate(_works(2000), _settings(failures=Failures(node_hours=0, task=0.5, attempts=2)))
@@ -145,7 +145,7 @@ def test_what_a_machine_worked_on_is_done_by_others() -> None:
     assert run.done == 4000
     assert run.node_failures > 10
     assert run.repeated == pytest.approx(run.node_failures, abs=run.node_failures * 0.1 + 2)
-    # Each costs 100 s of a machine, and half a task.
+    # Each failure costs 100 s of a machine, and on average half a task.
     expected = 4000 * 10 / 4 * (1 + (100 + 5) / 1800)
     assert run.seconds == pytest.approx(expected, rel=0.05)
     # A machine that fails at the end does not keep its tasks.
@@ -170,7 +170,7 @@ def test_lengths_have_the_mean_and_the_median() -> None:
     assert sum(lengths) / len(lengths) == pytest.approx(1e9, rel=0.05)
     assert lengths[10_000] == pytest.approx(120e6, rel=0.01)
     assert max(Census().lengths(20_000, 0)) <= 50e9
-    # The same file in every size, where median and mean are the same.
+    # With equal median and mean, all files have the same length.
     assert set(Census(mean_bytes=100, median_bytes=100).lengths(5, 0)) == {100}
 
 
@@ -183,7 +183,7 @@ def test_a_slice_stands_for_the_whole() -> None:
     assert whole.tasks > 10_000
     assert sliced.hours == pytest.approx(whole.hours, rel=0.03)
     assert sliced.cost == pytest.approx(whole.cost, rel=0.03)
-    # Ten times the files take ten times as long.
+    # Ten times as many files take ten times as long.
     assert estimate(120e12, census, settings).hours == pytest.approx(10 * whole.hours, rel=0.03)
 
 
@@ -230,11 +230,11 @@ def test_speeds_are_read_from_a_run(tmp_path: Path) -> None:
     assert measured.ratio == pytest.approx(0.6)
     settings = measured.settings(Settings())
     assert work_of(400, settings.speeds).cpu_seconds == pytest.approx(2.25)
-    # The transfers of a task are in its time, and not added to it once more.
+    # The measured time of a task includes its transfers, which must not be added again.
     works = [work_of(400, settings.speeds)]
     certain = replace(settings, failures=Failures(node_hours=0, task=0))
     assert simulate(works, certain).seconds == pytest.approx(2.25, abs=0.01)
-    # Times that fall with the length are noise.
+    # Times that decrease with the length are noise.
     noisy = fit(
         {"original_bytes": size, "packed_bytes": 1, "seconds": seconds}
         for size, seconds in ((1, 2), (3, 1))
@@ -312,5 +312,5 @@ def test_the_commands_of_the_document_run() -> None:
         done = subprocess.run(words, capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, done.stderr
         if line.endswith("simulate"):
-            # The document shows what it prints.
+            # The document contains the output of the command.
             assert done.stdout in text

@@ -1,4 +1,4 @@
-"""The stub hub answers huggingface_hub and hf_xet as a hub does."""
+"""The stub hub responds to huggingface_hub and hf_xet as a real hub does."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from stub_hub import StubHub
 
 REPO = "me/model"
 
-# huggingface_hub uploads by LFS in a way that its HTTP client advises against.
+# huggingface_hub uploads with LFS in a way that its HTTP client deprecates.
 pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")
 
 
@@ -47,7 +47,7 @@ def transfer(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.fixture
 def contents(tmp_path: Path) -> dict[str, bytes]:
-    """Files of which Xet stores chunks in each of its ways."""
+    """Files whose chunks Xet stores in each of its schemes."""
     random = np.random.default_rng(int.from_bytes(str(tmp_path).encode()[-8:]))
     return {
         "random.zstn": random.bytes(700_000),
@@ -73,7 +73,7 @@ def test_files_come_back(
     folder = Path(huggingface_hub.snapshot_download(REPO, cache_dir=tmp_path))
     for path, data in contents.items():
         assert (folder / path).read_bytes() == data
-        # Other programs have neither Xet nor a token.
+        # Other programs support neither Xet nor tokens.
         with urllib.request.urlopen(f"{hub.endpoint}/{REPO}/resolve/main/{path}") as answer:
             assert answer.read() == data
     uploads = [path for method, path, _ in hub.requests if method == "PUT"]

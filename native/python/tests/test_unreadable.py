@@ -1,4 +1,5 @@
-"""Files that cannot be read: one bad page, and what is no file at all."""
+"""Files that cannot be read, because of an unreadable page or because they are no
+regular files."""
 
 import os
 import shutil

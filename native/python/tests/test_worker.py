@@ -1,4 +1,4 @@
-"""A push by the real client, and `zstn worker`."""
+"""`zstn worker`, after a push by the real client."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SECRET = "the secret of the webhook"
 
 
 class Worker:
-    """A worker, and the lines of its log."""
+    """A worker, with the lines of its log."""
 
     def __init__(self, hub: StubHub, state: Path) -> None:
         self._process = subprocess.Popen(
@@ -41,7 +41,7 @@ class Worker:
         return json.loads(self._process.stdout.readline())
 
     def until(self, stage: str) -> dict[str, Any]:
-        """Reads lines until a job has come that far."""
+        """Reads the log until a job reaches this stage."""
         while True:
             line = self.line()
             assert line.get("stage") not in ("failed", "retry", "refused"), line
@@ -57,7 +57,7 @@ class Worker:
 @pytest.fixture
 def worker(hub: StubHub, tmp_path: Path) -> Iterator[Worker]:
     running = Worker(hub, tmp_path / "state")
-    # A worker that hangs ends with its log, and not with the patience of a person.
+    # A worker that hangs is killed, so that the test fails instead of waiting forever.
     guard = threading.Timer(300, running._process.kill)
     guard.start()
     yield running
@@ -65,7 +65,7 @@ def worker(hub: StubHub, tmp_path: Path) -> Iterator[Worker]:
     running.close()
 
 
-# Of httpx, in huggingface_hub.
+# This is a warning of httpx in huggingface_hub.
 @pytest.mark.filterwarnings("ignore:Use .content=.*:DeprecationWarning")
 def test_push(hub: StubHub, worker: Worker, tmp_path: Path) -> None:
     plain = write_checkpoint(tmp_path / "plain")
@@ -77,14 +77,14 @@ def test_push(hub: StubHub, worker: Worker, tmp_path: Path) -> None:
 
     committed = worker.until("committed")
     assert committed["repo"] == NAME
-    # Its own commit gives no work.
+    # The worker's own commit causes no work.
     assert worker.until("nothing")["detail"] == "a commit of this worker"
     commits = api.list_repo_commits(NAME)
     assert commits[0].title == "Add packed weights"
     assert "Packed-by: zstn " in commits[0].message
     assert "model.zstn" in api.list_repo_files(NAME)
 
-    # Without the originals, the gateway restores them.
+    # After the originals have been deleted, the gateway restores them.
     names = [name for name in api.list_repo_files(NAME) if ".safetensors" in name]
     api.delete_files(NAME, names)
     gateway = Gateway(hub.endpoint)

@@ -1,4 +1,4 @@
-"""`zstn.z4ai` next to z4ai: each reads what the other wrote."""
+"""Compares `zstn.z4ai` with z4ai: each reads the files that the other wrote."""
 
 from __future__ import annotations
 

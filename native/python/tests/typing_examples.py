@@ -1,4 +1,4 @@
-"""The API as users write it, for the type checkers: nothing here is run."""
+"""Uses of the API for the type checkers. This file is not executed."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def errors() -> None:
 
 
 def refusals() -> None:
-    # Each line has an error, or the comment on it is one.
+    # Each line has a type error; if not, the checker reports its unused comment.
     zstn.open(3)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
     zstn.pack(3, "a.zstn")  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
     zstn.pack("a", None)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]

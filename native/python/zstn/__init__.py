@@ -1,5 +1,5 @@
-"""Packs AI model checkpoints without losing a bit, and reads single tensors
-out of them, from disk or over HTTP.
+"""Packs AI model checkpoints losslessly, and reads single tensors out of packed
+files, from disk or over HTTP.
 
 >>> import zstn
 >>> report = zstn.pack("model.safetensors", "model.zstn")
@@ -69,7 +69,7 @@ __all__ = [
 
 __version__: str = _native.VERSION
 
-# Imported when they are used, since each takes its framework.
+# These modules are imported on first use, because each needs its framework.
 _MODULES = frozenset({"fsspec", "hub", "jax", "mlx", "numpy", "torch", "z4ai"})
 
 
@@ -84,7 +84,7 @@ def __dir__() -> list[str]:
 
 
 def _clean_up(process: int = _os.getpid()) -> None:
-    # The files are those of the process that began them, not of its children.
+    # The files belong to the process that created them, not to its forked children.
     if _os.getpid() == process:
         _native.remove_unfinished()
 

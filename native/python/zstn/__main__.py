@@ -1,4 +1,4 @@
-"""``python -m zstn``: runs the program `zstn`, which is not part of this package."""
+"""Runs the program `zstn`, which is not part of this package: ``python -m zstn``."""
 
 from __future__ import annotations
 

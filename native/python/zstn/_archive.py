@@ -1,4 +1,4 @@
-"""What the file system ``zstn://`` shows: a packed model as files."""
+"""The files that the file system ``zstn://`` shows for a packed model."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from ._sources import is_remote
 _ORIGINAL = "model.safetensors"
 _TENSORS = "tensors"
 
-#: Bytes that are copied to another file at a time.
+#: Number of bytes that are copied to another file at a time.
 _COPIED_BYTES = 32 << 20
 
 
 class ArchiveSource:
-    """The packed file, as the arguments of a file system name it."""
+    """The packed file that the arguments of a file system name."""
 
     def __init__(
         self, fo: Any, protocol: str | None, options: dict[str, Any] | None
@@ -41,7 +41,7 @@ class ArchiveSource:
             elif "://" not in fo:
                 self._path = fo
         if isinstance(self._fs, LocalFileSystem):
-            # Mapped rather than read.
+            # zstn opens local files itself, which lets it map them into memory.
             self._fs = None
 
     @property
@@ -55,14 +55,14 @@ class ArchiveSource:
         return self._path is None and isinstance(self._fo, str)
 
     def open(self) -> Any:
-        """Returns what `zstn.open` takes."""
+        """Returns an argument for `zstn.open`."""
         if self._fs is not None:
             return OpenFile(self._fs, self._path)
         return self._path if self._path is not None else self._fo
 
     def version(self) -> Any:
-        """Returns something that differs for another file under the same path,
-        where asking for it costs nothing."""
+        """Returns a value that changes when the file at the path is replaced; `None` if
+        finding out would take a request."""
         if self._fs is not None or self._path is None:
             return None
         status = os.stat(self._path)
@@ -80,7 +80,7 @@ class ArchiveSource:
 
 
 class Archive:
-    """An opened model, listed as files."""
+    """An opened model, shown as files."""
 
     def __init__(self, reader: _native.Reader, version: Any, cache_bytes: int) -> None:
         self.version = version
@@ -126,7 +126,7 @@ class Archive:
         return entry
 
     def list(self, path: str) -> list[dict[str, Any]]:
-        """Returns the entries of a folder, or that of a file."""
+        """Returns the entries of a folder, or the entry of a file in a list."""
         if path == "":
             return self._root
         if path == _TENSORS:
@@ -140,7 +140,8 @@ class Archive:
         return self._view.read(start, end)
 
     def copy(self, entry: dict[str, Any], file: Any, callback: Any) -> None:
-        """Writes all of a file to `file` and reports to a callback of fsspec."""
+        """Writes a whole file to `file`, and reports the progress to an fsspec
+        callback."""
         size = entry["size"]
         callback.set_size(size)
         for start in range(0, size, _COPIED_BYTES):
@@ -150,7 +151,8 @@ class Archive:
 
 
 def tensor_path(name: str) -> str:
-    """Returns the path of a tensor, a file name of its own in any file system."""
-    # No other name becomes one of these.
+    """Returns the path of a tensor. Its name is percent-encoded, so that it is a single
+    file name."""
+    # `quote` returns none of these values for another name.
     special = {"": "%", ".": "%2E", "..": "%2E%2E"}
     return f"{_TENSORS}/{special.get(name) or quote(name, safe='')}"

@@ -1,4 +1,4 @@
-"""Calls of zstn in tasks of asyncio."""
+"""Running calls of zstn in asyncio tasks."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ async def to_thread(function: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.
     """Calls a function of zstn in another thread, like `asyncio.to_thread`.
 
     If the task is cancelled, the work is stopped, and the task gets its
-    `CancelledError` when that is done: nothing that belongs to the caller is read
-    and nothing is published afterwards. After `asyncio.to_thread` the work goes on.
+    `CancelledError` once it has stopped. Afterwards, none of the caller's objects is
+    read and no output is published. With `asyncio.to_thread`, the work would continue.
 
     >>> report = await zstn.to_thread(zstn.pack, "model.safetensors", "model.zstn")
     """
@@ -38,9 +38,9 @@ async def to_thread(function: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.
             try:
                 await asyncio.wait([work])
             except asyncio.CancelledError:
-                # It is over soon.
+                # The work stops soon, so a second cancellation can wait.
                 continue
         if not work.cancelled():
-            # The task is cancelled, whatever became of the work.
+            # The task is cancelled, whether or not the work failed.
             work.exception()
         raise

@@ -1,4 +1,4 @@
-"""Work on whole checkpoints."""
+"""Packing, restoring, verifying and converting whole checkpoints."""
 
 from __future__ import annotations
 
@@ -32,46 +32,46 @@ def pack(
     token: str | None = None,
     headers: dict[str, str] | None = None,
 ) -> _reports.PackReport:
-    """Packs a checkpoint of safetensors without losing a bit.
+    """Packs a safetensors checkpoint losslessly.
 
-    After an exception, `KeyboardInterrupt` included, nothing of the caller is read and
-    `dst` does not appear any more.
+    A file becomes a ZSTN file, or a delta if `base` is given; a folder or an index of
+    shards becomes a folder. `dst` appears only when it is complete. The same input and
+    options always give the same bytes.
 
-    A file becomes a ZSTN file, or with `base` its difference from that; a
-    folder or an index of shards becomes a folder. `dst` appears when it is
-    complete. The same input and options give the same bytes.
+    After an exception, including `KeyboardInterrupt`, none of the caller's objects is
+    read and `dst` does not appear.
 
     Args:
-        src: a path, an address, bytes or another input of `zstn.open`. Memory
-            must not be changed meanwhile.
-        dst: a path, an address, or a binary file object that a single file is
-            written to while it is packed: what may still be revised, at most
-            the largest packed tensor, waits in a temporary file. Its `write` returns
-            how many bytes it has taken, like that of `io.RawIOBase`. If an
-            exception is raised, what has been written is worth nothing.
+        src: a path, an address, bytes or another input of `zstn.open`. Memory must not
+            be changed during the call.
+        dst: a path, an address, or a binary file object. A file object receives a
+            single file while it is packed; bytes that may still be revised, at most as
+            many as the largest packed tensor has, are buffered in a temporary file. Its
+            `write` returns the number of bytes accepted, as `io.RawIOBase.write` does.
+            After an exception, the bytes written so far are useless.
         effort: ``"fast"``, ``"balanced"`` or ``"max"``.
-        extended: whether extension frames are written where they are smaller.
-            zstn 0.1 and later read a file with one; z4ai does not. A stream as
-            `dst` then gets nothing before the first of them, or the end.
-        threads: 1 to 1024, or 0 to share one per core with the process.
-        memory: bytes to stay within, roughly, or a text such as ``"512M"``; by default
-            1 GiB.
-        base: a plain or packed checkpoint to store the difference from, or
-            ``"auto"`` for the best one in `family`, if one is good enough.
+        extended: whether extension frames are written where they are smaller. zstn 0.1
+            and later can read a file that contains one; z4ai cannot. If `dst` is a file
+            object, it receives nothing before the first extension frame or the end.
+        threads: 1 to 1024, or 0 to share one thread per core with the whole process.
+        memory: approximate limit in bytes, or a text such as ``"512M"``; 1 GiB by
+            default.
+        base: a plain or packed checkpoint to store the delta from, or ``"auto"`` for
+            the best one in `family`, if one is good enough.
         family: a folder of checkpoints, local or in an object store.
-        statistics: whether a ZSTN file gets statistics of its tensors, which
-            `Model.statistics` returns.
-        sha256: that of `src`, a single file, in 64 hexadecimal digits, such as
-            its Git LFS oid. It is not computed then but taken on trust:
-            `unpack` and `verify` compare it, and fail if it is wrong.
-        progress: `True` for a bar of tqdm, a class like ``tqdm.tqdm``, or a
-            function that is called with the bytes that are done and all of
-            them, the last time right before `dst` appears. An exception of it ends
-            the work.
-        overwrite: whether a file at `dst` is replaced, as functions that write files
-            do by default; the commands `zstn` and `hf-zstn` ask for ``--force``. A
-            folder is never replaced.
-        token: for the host of `src`, and so are `headers`.
+        statistics: whether a ZSTN file contains statistics of its tensors, which
+            `Reader.statistics` returns.
+        sha256: the SHA-256 of `src` in 64 hexadecimal digits, such as its Git LFS oid;
+            `src` must be a single file. The digest is taken on trust instead of
+            computed: `unpack` and `verify` compare it, and fail if it is wrong.
+        progress: `True` for a tqdm bar, a class like ``tqdm.tqdm``, or a function that
+            is called with the number of bytes done and the total, for the last time
+            right before `dst` appears. An exception that it raises stops the work.
+        overwrite: whether an existing file at `dst` is replaced. This is the default in
+            functions that write files, while the commands `zstn` and `hf-zstn` require
+            ``--force``. A folder is never replaced.
+        token: token for the host of `src`.
+        headers: headers for requests to the host of `src`.
     """
     with watching(progress, "packing") as report:
         common = _common(threads, memory, overwrite, report, token, headers)
@@ -107,13 +107,13 @@ def sketch(
     token: str | None = None,
     headers: dict[str, str] | None = None,
 ) -> _reports.SketchReport:
-    """Writes a small signature of a checkpoint, by which `pack` with
-    ``base="auto"`` compares it.
+    """Writes a small sketch of a checkpoint, which `pack` with ``base="auto"``
+    compares with other checkpoints.
 
     Args:
-        base: the base of a difference.
-        digests: whether plain files on servers are fetched as a whole to digest
-            their tensors. Without it only samples are fetched.
+        base: the base of `src`, if `src` is a delta.
+        digests: whether plain files on servers are downloaded whole to compute digests
+            of their tensors. By default, only samples are fetched.
 
     See `pack` for the other arguments.
     """
@@ -134,7 +134,7 @@ def unpack(
     token: str | None = None,
     headers: dict[str, str] | None = None,
 ) -> _reports.UnpackReport:
-    """Restores what `pack` has packed, byte for byte. See `pack` for the
+    """Restores a checkpoint that `pack` has packed, byte for byte. See `pack` for the
     arguments."""
     with watching(progress, "unpacking") as report:
         common = _common(threads, memory, overwrite, report, token, headers)
@@ -155,13 +155,13 @@ def verify(
     token: str | None = None,
     headers: dict[str, str] | None = None,
 ) -> _reports.VerifyReport:
-    """Decodes all of a checkpoint without keeping it, and compares it with the
-    digests in it, and with `original` if that is given. See `pack` for the
-    other arguments.
+    """Decodes a whole checkpoint without storing it, and compares it with the digests
+    in its files, and with `original` if that is given. See `pack` for the other
+    arguments.
 
     Raises:
-        ZstnError: with the code ``"differs"`` if the original is another, or
-            that of the damage.
+        ZstnError: with the code ``"differs"`` if the checkpoint differs from the
+            original, or with the code of the damage that was found.
     """
     with watching(progress, "verifying") as report:
         common = _common(threads, memory, True, report, token, headers)
@@ -187,17 +187,15 @@ def convert(
     token: str | None = None,
     headers: dict[str, str] | None = None,
 ) -> _reports.ConvertReport:
-    """Converts a checkpoint of any kind that `zstn.open` reads.
+    """Converts a checkpoint in any format that `zstn.open` reads.
 
     Args:
-        to: ``"safetensors"``, ``"zstn"``, ``"ztensor"``, ``"gauss"`` (lossy)
-            or ``"compressed-tensors"``; by default the name of `dst` says it.
-        extended: whether a ZSTN file gets extension frames where they are
-            smaller; refused for other kinds of output.
-        dense: whether weights in the formats of compressed-tensors are read
-            dense.
-        shard_bytes: largest length of the tensors in a file, where `dst` is an
-            index.
+        to: ``"safetensors"``, ``"zstn"``, ``"ztensor"``, ``"gauss"`` (lossy) or
+            ``"compressed-tensors"``; by default, the name of `dst` determines it.
+        extended: whether extension frames are written where they are smaller; only for
+            ZSTN output.
+        dense: whether weights in a compressed-tensors format are read dense.
+        shard_bytes: maximum length of the tensors in a file, if `dst` is an index.
 
     See `pack` for the other arguments.
     """
@@ -237,7 +235,7 @@ def _common(
     }
 
 
-#: Endings of files that hold something of their own.
+#: File name extensions that imply a certain content.
 _KNOWN = frozenset(
     ".safetensors .zstn .z4dm .zt .sketch .json .zip .gz .tar .tgz .bz2 .xz .zst .7z .pt .pth "
     ".bin .ckpt .npz .npy .gguf .onnx .h5 .hdf5 .msgpack".split()
@@ -245,7 +243,7 @@ _KNOWN = frozenset(
 
 
 def _note(dst: Any, what: str, endings: set[str]) -> None:
-    """Warns of a name that says something else than the file holds."""
+    """Warns if the file name extension of an output does not match its content."""
     if not isinstance(dst, str | os.PathLike) or os.path.isdir(dst):
         return
     ending = PurePath(os.fsdecode(dst)).suffix.lower()

@@ -1,11 +1,11 @@
-"""dtypes of safetensors as those of NumPy, and back."""
+"""Conversion between the dtypes of safetensors and NumPy."""
 
 from __future__ import annotations
 
 import sys
 from typing import Any
 
-#: dtypes that NumPy has itself.
+#: dtypes that NumPy supports itself.
 _NUMPY = {
     "BOOL": "bool",
     "U8": "uint8",
@@ -22,7 +22,7 @@ _NUMPY = {
     "U64": "uint64",
 }
 
-#: dtypes that the package ml_dtypes adds to it.
+#: dtypes that the package ml_dtypes adds to NumPy.
 _ML_DTYPES = {
     "BF16": "bfloat16",
     "F8_E5M2": "float8_e5m2",
@@ -37,7 +37,7 @@ _NAMES = {name: dtype for names in (_NUMPY, _ML_DTYPES) for dtype, name in names
 
 
 def numpy_dtype(dtype: str) -> Any:
-    """Returns the dtype of NumPy for one of safetensors."""
+    """Returns the NumPy dtype for a safetensors dtype."""
     import numpy as np
 
     if dtype in _NUMPY:
@@ -55,7 +55,7 @@ def numpy_dtype(dtype: str) -> Any:
 
 
 def safetensors_dtype(dtype: Any) -> str:
-    """Returns the dtype of safetensors for one of NumPy."""
+    """Returns the safetensors dtype for a NumPy dtype."""
     name = _NAMES.get(dtype.name)
     if name is None:
         from ._errors import ZstnError

@@ -1,4 +1,4 @@
-"""The exceptions."""
+"""The exceptions of zstn."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ except ImportError:
 class ZstnError(_Base):  # pyright: ignore[reportGeneralTypeIssues]
     """An error of zstn.
 
-    It is a ``safetensors.SafetensorError`` where safetensors is installed, so
-    that code which expects that one goes on working. A file that does not
-    exist is a ``FileNotFoundError``, and what else the system refuses an
-    ``OSError``.
+    It is a subclass of ``safetensors.SafetensorError`` if safetensors is installed, so
+    that code which catches that error continues to work. A missing file raises
+    ``FileNotFoundError``, and other errors of the operating system raise ``OSError``.
 
     Attributes:
-        code: a short name for the kind of error, for programs:
+        code: a short name for the type of error, for use by programs:
             ``"malformed"``, ``"unsupported"``, ``"http"``, ``"changed"``,
             ``"needs_base"``, …
     """
@@ -31,18 +30,18 @@ class ZstnError(_Base):  # pyright: ignore[reportGeneralTypeIssues]
 
 
 class TensorNotFoundError(ZstnError, KeyError):
-    """A name that the model has no tensor of."""
+    """The model has no tensor with this name."""
 
     def __init__(self, message: str, code: str = "not_found") -> None:
         super().__init__(message, code)
 
-    # A key error would show the message as the text of a key.
+    # `KeyError.__str__` would show the message in quotes.
     def __str__(self) -> str:
         return str(self.args[0])
 
 
 class SliceError(ZstnError, IndexError):
-    """An index that a tensor does not have."""
+    """An index is out of bounds for the tensor."""
 
     def __init__(self, message: str, code: str = "index") -> None:
         super().__init__(message, code)

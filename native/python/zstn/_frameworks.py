@@ -1,4 +1,4 @@
-"""Bytes of tensors as tensors of a framework."""
+"""Conversion of tensor bytes to tensors of a framework."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import Any
 from ._dtypes import numpy_dtype
 from ._errors import ZstnError
 
-#: A function that makes a tensor: of memory, a dtype, a shape and a device.
+#: Makes a tensor from memory, a dtype, a shape and a device.
 Maker = Callable[[Any, str, Sequence[int], Any], Any]
 
 
 def to_numpy(memory: Any, dtype: str, shape: Sequence[int], device: Any = "cpu") -> Any:
-    """Returns an array on `memory`, without a copy. Elements of four bits get
-    a byte each, since NumPy has no others."""
+    """Returns an array that uses `memory` without a copy. NumPy has no elements of four
+    bits, so each of them becomes a byte."""
     import numpy as np
 
     element = numpy_dtype(dtype)
     if math.prod(shape) == 0:
-        # NumPy makes no array of no bytes.
+        # `np.frombuffer` does not accept an empty buffer.
         return np.empty(shape, element)
     if dtype == "F4":
         pairs = np.frombuffer(memory, np.uint8)
@@ -65,18 +65,18 @@ def torch_dtype(dtype: str) -> Any:
 
 
 def to_torch(memory: Any, dtype: str, shape: Sequence[int], device: Any = "cpu") -> Any:
-    """Returns a tensor on `memory`, or its copy on another device."""
+    """Returns a tensor that uses `memory`, or a copy on another device."""
     import torch
 
     element = torch_dtype(dtype)
     shape = list(shape)
     if dtype == "F4" and shape:
-        # Two elements in one.
+        # Each element of torch's dtype contains two values.
         shape[-1] //= 2
     if math.prod(shape) == 0:
         tensor = torch.empty(shape, dtype=element)
     else:
-        # frombuffer knows few dtypes, view all of them.
+        # `frombuffer` supports few dtypes, `view` supports all.
         tensor = torch.frombuffer(memory, dtype=torch.uint8).view(element).reshape(shape)
     return tensor if is_cpu(device) else tensor.to(device)
 
@@ -91,7 +91,7 @@ def to_mlx(memory: Any, dtype: str, shape: Sequence[int], device: Any = "cpu") -
     import mlx.core as mx
 
     if dtype == "BF16":
-        # mlx takes no array of ml_dtypes.
+        # mlx does not accept arrays with dtypes of ml_dtypes.
         return mx.array(to_numpy(memory, "U16", shape)).view(mx.bfloat16)
     if dtype.startswith("F8") or dtype == "F4":
         raise TypeError(f"mlx has no dtype for {dtype}")
@@ -123,7 +123,7 @@ _MAKERS: dict[str, tuple[str, Maker]] = {
 
 
 def find(framework: str) -> tuple[str, Maker]:
-    """Returns the name of a framework and what makes its tensors."""
+    """Returns the name of a framework and the function that makes its tensors."""
     try:
         return _MAKERS[framework]
     except (KeyError, TypeError):

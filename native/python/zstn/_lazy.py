@@ -1,4 +1,4 @@
-"""Modules that are imported when they are used, since each takes its framework."""
+"""Modules that are imported on first use, because each needs its framework."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 
 
 def module(package: str, name: str) -> Any:
-    """Imports a module as an attribute of its package.
+    """Imports a module for attribute access on its package.
 
     Raises:
         AttributeError: if its framework is missing, so that `hasattr`, `help` and
-            `inspect` work. ``import`` raises the `ImportError`.
+            `inspect` work. An ``import`` statement raises the `ImportError`.
     """
     try:
         return importlib.import_module(f"{package}.{name}")

@@ -5,18 +5,19 @@ from __future__ import annotations
 import logging
 from urllib.parse import urlsplit
 
-#: Logs what is done: requests and retries, and what was opened, packed and restored.
+#: Logs requests and retries, and every model that is opened, packed or restored.
 LOGGER = logging.getLogger("zstn")
 LOGGER.addHandler(logging.NullHandler())
 
 
 def is_debugging() -> bool:
-    """Returns whether requests are logged, which takes a little time for each."""
+    """Returns whether requests are logged, which costs a little time per request."""
     return LOGGER.isEnabledFor(logging.DEBUG)
 
 
 def shown(name: str) -> str:
-    """Returns a path or an address without its secrets: user and query."""
+    """Returns a path, or a URL without user, password and query, which may be secret.
+    """
     if "://" not in name:
         return name
     parts = urlsplit(name)
@@ -24,5 +25,5 @@ def shown(name: str) -> str:
 
 
 def request(message: str) -> None:
-    """Logs a request, for the native module."""
+    """Logs a request; called by the native module."""
     LOGGER.debug("%s", message)

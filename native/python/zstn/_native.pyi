@@ -1,4 +1,4 @@
-"""The part of zstn that is written in Rust."""
+"""The native module, written in Rust."""
 
 import os
 from collections.abc import Sequence
@@ -49,8 +49,8 @@ PLAN_FORMAT: Final[str]
 
 @final
 class Buffer:
-    """The bytes of a tensor, writable and aligned to 64 bytes. It has the buffer
-    protocol: ``memoryview(buffer)``, ``numpy.frombuffer(buffer, dtype)``."""
+    """The bytes of a tensor, writable and aligned to 64 bytes. A buffer supports the
+    buffer protocol: ``memoryview(buffer)``, ``numpy.frombuffer(buffer, dtype)``."""
 
     def __new__(cls, length: int) -> Buffer: ...
     def __len__(self) -> int: ...
@@ -58,7 +58,7 @@ class Buffer:
 
 @final
 class Cancellation:
-    """Ends the calls on the threads that entered it."""
+    """Cancels the calls on the threads that entered it."""
 
     def __new__(cls) -> Cancellation: ...
     def cancel(self) -> None: ...
@@ -67,7 +67,7 @@ class Cancellation:
 
 @final
 class TensorInfo:
-    """What the index of a model says about a tensor."""
+    """The index entry of a tensor."""
 
     def __new__(
         cls, name: str, dtype: str, shape: Sequence[int], nbytes: int, stored_nbytes: int
@@ -83,13 +83,14 @@ class TensorInfo:
         """The element type in the spelling of safetensors, such as ``"BF16"``."""
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape, outermost dimension first."""
+        """The lengths of the dimensions, outermost first."""
     @property
     def nbytes(self) -> int:
-        """The length in bytes."""
+        """The length of the decoded tensor in bytes."""
     @property
     def stored_nbytes(self) -> int:
-        """The bytes it takes in its file, including those shared with others."""
+        """The number of bytes that the tensor occupies in its file, including bytes
+        shared with other tensors."""
 
 _Figures = tuple[int, float, float, float, float, int, int, int]
 
@@ -129,7 +130,7 @@ class Reader:
 
 @final
 class SafetensorsView:
-    """A model as one safetensors file that is decoded where it is read."""
+    """A model as one safetensors file whose bytes are decoded on demand."""
 
     def __new__(cls, reader: Reader, cache_bytes: int) -> SafetensorsView: ...
     @property

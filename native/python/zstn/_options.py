@@ -1,4 +1,4 @@
-"""Values of options, checked before anything is done with them."""
+"""Validation of options before any work is done."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def check_effort(effort: Any) -> str:
 
 
 def count(name: str, value: Any, least: int = 0, most: int = (1 << 63) - 1) -> int | None:
-    """Returns a number that is given or `None`."""
+    """Returns an integer within the limits, or `None`."""
     if value is None:
         return None
     try:
@@ -34,7 +34,7 @@ def count(name: str, value: Any, least: int = 0, most: int = (1 << 63) - 1) -> i
 
 
 def size(name: str, value: Any) -> int | None:
-    """Returns the bytes of a number of them, or of a text such as ``"512M"``."""
+    """Returns a size in bytes, given as a number or as a text such as ``"512M"``."""
     if not isinstance(value, str):
         return count(name, value, 1)
     number = parse(value)
@@ -62,13 +62,13 @@ def seconds(name: str, value: Any) -> float | None:
 
 def text(name: str, value: Any) -> str | None:
     if value is not None and not isinstance(value, str):
-        # Not the value, which may be a secret.
+        # The message omits the value, which may be a secret.
         raise TypeError(f"{name} is a text, not of type {type(value).__name__}")
     return value
 
 
 def texts(name: str, value: Any) -> dict[str, str]:
-    """Returns a dictionary of texts."""
+    """Returns a dictionary of strings."""
     if value is None:
         return {}
     if not hasattr(value, "items"):

@@ -1,4 +1,4 @@
-"""Progress bars."""
+"""Progress bars and callbacks."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-#: What the native module calls: with the bytes that are done, and all of them.
+#: A progress callback for the native module: takes the bytes done and the total.
 Report = Callable[[int, int], None]
 
 
 @contextmanager
 def watching(progress: Any, title: str) -> Iterator[Report | None]:
-    """Makes what `progress` means: `True` for a bar of tqdm, a class like
+    """Yields the callback for `progress`, which is `True` for a tqdm bar, a class like
     ``tqdm.tqdm`` or an instance of one, or a function of two numbers."""
     report: Report = progress
     if progress is None or progress is False:
@@ -40,7 +40,7 @@ def _of_bar(bar: Any) -> Report:
         nonlocal shown
         if bar.total != total:
             bar.total = total
-        # Fewer when another phase has begun.
+        # The count is lower than before if a new phase has begun.
         bar.update(done - shown)
         shown = done
 

@@ -26,17 +26,17 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 
-#: Bytes of rows that a slice of a model on a server keeps for the next index.
+#: Capacity of the cache for rows that a slice of a remote model has read.
 _CACHE_BYTES = 1 << 20
 
 
 class Slice(Generic[_T]):
-    """A tensor that is read when it is indexed, and only the rows that are
-    needed: ``reader.slice(name)[10:20, :, 3]``.
+    """A tensor that is read when it is indexed, and only as far as the index needs:
+    ``reader.slice(name)[10:20, :, 3]``.
 
-    The first index may be a list of rows or have a step: rows far from each other are
-    read alone. Lists in other dimensions read the whole tensor first. ``numpy.asarray``
-    and other libraries that take arrays read all of it.
+    The first index may be a list of rows or a slice with a step; rows that are far
+    apart are read separately. A list in another dimension reads the whole tensor, and
+    so do ``numpy.asarray`` and other functions that accept arrays.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Slice(Generic[_T]):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The dtype of NumPy; `get_dtype` returns that of safetensors."""
+        """The NumPy dtype; `get_dtype` returns the safetensors dtype."""
         return numpy_dtype(self._info.dtype)
 
     @property
@@ -120,20 +120,21 @@ class Slice(Generic[_T]):
         return self._info.nbytes // shape[0] if shape and shape[0] else 0
 
     def _has_far_rows(self, picks: list[Pick]) -> bool:
-        """Returns whether rows are left out that take a while to read."""
+        """Returns whether the first index skips so many bytes that the rows are read
+        separately."""
         if not picks:
             return False
         _, step, count = picks[0]
         return count > 1 and (abs(step) - 1) * self._row_bytes() > GAP_BYTES
 
     def _read(self, key: Any, read: Callable[[], _native.Buffer]) -> Any:
-        """Returns what has been read before, or reads it."""
+        """Returns the cached bytes of `key`, or reads them."""
         if self._cache is None:
             return read()
         kept = self._cache.get(key)
         if kept is not None:
             self._cache.move_to_end(key)
-            # Arrays own their memory.
+            # Arrays own their memory, so the cached bytes are copied.
             return bytearray(kept)
         memory = read()
         if len(memory) <= _CACHE_BYTES // 4:
@@ -167,7 +168,8 @@ class Slice(Generic[_T]):
 
 
 class Opening:
-    """How a model was opened, to open it again in another process."""
+    """The arguments with which a model was opened, to open it again in another process.
+    """
 
     def __init__(self, source: Any, options: dict[str, Any]) -> None:
         self.source = _absolute(source)
@@ -177,7 +179,7 @@ class Opening:
         return open(self.source, **self.options)
 
     def __reduce__(self) -> Any:
-        # Memory of other types may not be picklable.
+        # Memory of other types may not support pickling.
         source = self.source
         if isinstance(source, bytearray | memoryview):
             source = bytes(source)
@@ -189,7 +191,7 @@ class Opening:
 
 
 def _absolute(source: Any) -> Any:
-    """Returns a path that means the same in another folder."""
+    """Returns an absolute path for a path, and any other source unchanged."""
     if isinstance(source, str | os.PathLike) and resolve_kind(source) == "path":
         return os.path.abspath(source)
     return source
@@ -202,8 +204,8 @@ def _slice_again(
 
 
 class Reader:
-    """An opened model, from `zstn.open`. It maps names to what its index says
-    of each tensor. Threads may use it at the same time."""
+    """An opened model, returned by `zstn.open`. It is a mapping from tensor names to
+    their index entries. Several threads may use it at the same time."""
 
     def __init__(self, native: _native.Reader, opening: Opening) -> None:
         self._native = native
@@ -211,12 +213,12 @@ class Reader:
 
     @property
     def name(self) -> str:
-        """The path or address it was opened by."""
+        """The path or address with which the model was opened."""
         return self._native.name
 
     @property
     def kind(self) -> str:
-        """The kind of file, such as ``"zstn"`` or ``"safetensors"``."""
+        """The file format, such as ``"zstn"`` or ``"safetensors"``."""
         return self._native.kind
 
     @property
@@ -225,8 +227,8 @@ class Reader:
         return self._native.metadata()
 
     def keys(self) -> list[str]:
-        """Returns the names of all tensors, in the order of the index. Tensors
-        that cannot be read come last; reading one raises the reason."""
+        """Returns the names of all tensors, in the order of the index. Tensors that
+        cannot be read come last; reading one raises the error."""
         return self._native.keys()
 
     def values(self) -> Iterator[_native.TensorInfo]:
@@ -245,13 +247,13 @@ class Reader:
         try:
             return isinstance(name, str) and self._native.find(name) is not None
         except ZstnError:
-            # It is there, but cannot be read.
+            # The tensor exists but cannot be read.
             return True
 
     def __getitem__(self, name: str) -> _native.TensorInfo:
         info = self._native.find(name)
         if info is None:
-            # Reading says which names are alike.
+            # The error of `read` suggests similar names.
             self._native.read(name)
             raise TensorNotFoundError(f"{self.name} has no tensor {name}")
         return info
@@ -276,7 +278,7 @@ class Reader:
     @overload
     def tensor(self, name: str, framework: str, device: Any = "cpu") -> Any: ...
     def tensor(self, name: str, framework: str = "numpy", device: Any = "cpu") -> Any:
-        """Reads a tensor as one of a framework: ``"numpy"``, ``"torch"``,
+        """Reads a tensor as a tensor of a framework: ``"numpy"``, ``"torch"``,
         ``"jax"``, ``"mlx"``, …"""
         info = self[name]
         return find(framework)[1](self._native.read(name), info.dtype, info.shape, device)
@@ -292,15 +294,15 @@ class Reader:
     @overload
     def slice(self, name: str, framework: str, device: Any = "cpu") -> Slice[Any]: ...
     def slice(self, name: str, framework: str = "numpy", device: Any = "cpu") -> Slice[Any]:
-        """Returns a tensor that is read when it is indexed."""
+        """Returns a tensor that is read only when it is indexed."""
         return Slice(self._native, self[name], framework, device, self._opening)
 
     def statistics(self, name: str) -> Statistics | None:
-        """Returns the statistics of a tensor that were stored when the file was
-        packed, with those of its bands of rows. `None` if there are none: in files
-        of other formats than ZSTN or packed without them, for tensors without
-        elements, for weights stored in parts, and for ``F4``, ``F6_E2M3``,
-        ``F6_E3M2`` and ``C64``."""
+        """Returns the statistics of a tensor and of its bands of rows, which were
+        stored when the file was packed. Returns `None` if there are none: in other
+        formats than ZSTN, in files packed without statistics, for tensors without
+        elements, for weights that are stored as several tensors, and for ``F4``,
+        ``F6_E2M3``, ``F6_E3M2`` and ``C64``."""
         found = self._native.statistics(name)
         if found is None:
             return None
@@ -308,17 +310,17 @@ class Reader:
         return Statistics(Figures(*summary), rows_per_band, [Figures(*band) for band in bands])
 
     def summaries(self) -> dict[str, Figures]:
-        """Returns the figures of all tensors that have statistics. They came with
-        the index: nothing is read."""
+        """Returns the summary statistics of all tensors that have them. They are part
+        of the index, so this reads no tensor."""
         return {name: Figures(*figures) for name, figures in self._native.summaries()}
 
     def close(self) -> None:
-        """Closes the files."""
+        """Closes the model's files."""
         self._native.close()
 
     def __reduce__(self) -> Any:
-        """Pickles how the model was opened, with a token if one was given: another
-        process opens it again."""
+        """Pickles the arguments with which the model was opened, including a token;
+        another process opens it again."""
         return _reader_again, (self._opening,)
 
     def __enter__(self) -> Reader:
@@ -350,34 +352,32 @@ def open(
     dense: bool = True,
     verify: Literal["stored", "full"] = "full",
 ) -> Reader:
-    """Opens a model: a file of any kind that zstn reads, the index of a model
-    in several files, or a local folder that holds one. Of a remote file it
-    reads the index, and then what is asked for.
+    """Opens a model: a file in any format that zstn reads, the index of a model in
+    several files, or a local folder that contains a single model. For a remote file, only
+    the index is read, and later the ranges that are needed.
 
     Args:
-        source: a path; an address (``https://``, ``hf://``, ``s3://``,
-            ``gs://``, ``az://``, ``file://``, or any of fsspec if that is
-            installed); a bytes-like object; a binary file object; a file of
-            fsspec.
-        base: the model that a delta was packed against, or a list of them
-            where the base is a delta itself.
+        source: a path; an address (``https://``, ``hf://``, ``s3://``, ``gs://``,
+            ``az://``, ``file://``, or any address that fsspec supports, if it is
+            installed); a bytes-like object; a binary file object; a file of fsspec.
+        base: the base of a delta, or a list of bases if the base is a delta itself.
         token: sent as ``Authorization: Bearer …`` to the host of `source` only.
         headers: sent to the host of `source` only.
-        retries: how often a request is repeated after a failure that may pass.
-        timeout: seconds that a server may take to answer.
-        max_full_download_bytes: the longest file that is read whole if its server
-            ignores range requests; 64 MiB by default, 0 for none.
-        threads: the threads that decode; 0 shares one per core with the process.
-        dense: whether weights in the formats of compressed-tensors are read
-            dense.
-        verify: what tensors of ``.zstn`` files are compared with. ``"stored"``:
-            the checksums of their stored bytes, which detect damage on the way
-            and on disk. ``"full"``: the digests of the decoded bytes as well.
+        retries: how many times a request is retried after a transient failure.
+        timeout: seconds that a server may take to respond.
+        max_full_download_bytes: maximum length of a file that is downloaded whole if
+            its server ignores range requests; 64 MiB by default, 0 for none.
+        threads: number of threads that decode; 0 shares one thread per core with the
+            whole process.
+        dense: whether weights in a compressed-tensors format are read dense.
+        verify: the checks of tensors in ``.zstn`` files. ``"stored"`` compares the
+            stored bytes with their checksums, which detects damage in transit and on
+            disk. ``"full"`` also compares the decoded bytes with their digests.
 
     Raises:
-        FileNotFoundError: if there is no such file.
-        ValueError: if `verify` is something else.
-        ZstnError: if the file is refused.
+        FileNotFoundError: if the file does not exist.
+        ValueError: if `verify` has another value.
+        ZstnError: if the file cannot be opened as a model.
     """
     if verify not in ("stored", "full"):
         raise ValueError(f'verify is "stored" or "full", not {verify!r}')

@@ -1,4 +1,4 @@
-"""The results of work on whole checkpoints."""
+"""The results of packing, restoring, verifying and converting checkpoints."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from typing import Any, Protocol
 
 @dataclass(frozen=True, slots=True)
 class FolderReport:
-    """The rest of a folder that was made."""
+    """The files of an output folder other than packed or restored ones."""
 
     index: str | None
-    """Name of its index, if it has one."""
+    """File name of its index, if it has one."""
     copied: list[str]
-    """Files that were copied as they are."""
+    """Files that were copied unchanged."""
     copied_bytes: int
-    """Length of these files."""
+    """Total length of these files in bytes."""
     not_packed: list[tuple[str, str]]
-    """Those of them that are named like a checkpoint or an index and could not be
-    packed, with the reason."""
+    """Copied files that are named like a checkpoint or an index but could not be
+    packed, with the reasons."""
     missing_tensors: list[str]
-    """Tensors that an index lists and that are not in the file that it names."""
+    """Tensors that an index lists but that are missing from the file it names."""
     left_out: list[str]
-    """Entries of the input's folder that were not copied."""
+    """Entries of the input folder that were not copied."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +31,9 @@ class Uploaded:
     """The upload of a file to an object store."""
 
     parts: int
-    """Parts that the object was sent in; 0 if it was sent as a whole."""
+    """Number of parts that were sent; 0 if the object was sent in one request."""
     parts_reused: int
-    """Parts among them that an earlier attempt, which was cut off, had sent."""
+    """Number of parts that an earlier, interrupted attempt had sent."""
 
 
 class _File(Protocol):
@@ -44,7 +44,7 @@ class _File(Protocol):
 
 
 class _Sums:
-    """Sums over the files of a report."""
+    """Totals over the files of a report."""
 
     __slots__ = ()
 
@@ -71,40 +71,40 @@ class PackedFile:
     packed_bytes: int
     tensors: int
     storage: str
-    """``"indexed"``, ``"delta"``, or ``"single_frame"`` for a file that breaks
-    the rules of safetensors and of which no single tensors can be read."""
+    """``"indexed"``, ``"delta"``, or ``"single_frame"`` for a file that breaks the
+    rules of safetensors, whose tensors can only be read all at once."""
     aliased: int | None
-    """Tensors stored as references to others, if indexed."""
+    """Number of tensors stored as references to others, if indexed."""
     copied: int | None
-    """Tensors equal to those of the base, in a delta."""
+    """Number of tensors that are equal in the base, in a delta."""
     differing: int | None
-    """Tensors stored as a difference, in a delta."""
+    """Number of tensors stored as a delta from the base, in a delta."""
     whole: int | None
-    """Tensors stored by themselves, in a delta."""
+    """Number of tensors stored without the base, in a delta."""
     upload: Uploaded | None
-    """Its upload, if it went to an object store."""
+    """The upload, if the output is in an object store."""
 
 
 @dataclass(frozen=True, slots=True)
 class FamilyReport:
-    """What was found in a family."""
+    """The choice of a base from a family."""
 
     bases: list[str]
-    """The base that was chosen, its own base if it is a difference, and so on;
-    empty if none is good enough."""
+    """The chosen base, followed by its own base if it is a delta, and so on; empty if
+    no base is good enough."""
     candidates: int
     """Number of checkpoints that were compared and could be the base."""
     expected_bytes: int
-    """Packed length that was expected."""
+    """Expected packed length in bytes."""
     expected_plain_bytes: int
-    """Packed length that was expected without a base and extension frames."""
+    """Expected packed length in bytes without a base and without extension frames."""
     left_out: list[tuple[str, str]]
-    """Names of checkpoints that could not be the base, with the reasons."""
+    """Names of checkpoints that cannot be the base, with the reasons."""
 
 
 @dataclass(frozen=True, slots=True)
 class SketchReport:
-    """A sketch that was written."""
+    """A sketch file that was written."""
 
     original_bytes: int
     sketch_bytes: int
@@ -114,12 +114,12 @@ class SketchReport:
 
 @dataclass(frozen=True, slots=True)
 class PackReport(_Sums):
-    """The result of packing: one file, or one for every shard."""
+    """The result of packing, with an entry for the file or for every shard."""
 
     files: list[PackedFile]
     folder: FolderReport | None
     family: FamilyReport | None = None
-    """What was found out about the base, with ``base="auto"``."""
+    """The choice of the base, with ``base="auto"``."""
 
     @property
     def _files(self) -> Sequence[_File]:
@@ -131,7 +131,7 @@ class PackReport(_Sums):
 
     @property
     def ratio(self) -> float:
-        """Original bytes for each packed one."""
+        """Original bytes divided by packed bytes."""
         return self.original_bytes / max(self.packed_bytes, 1)
 
 
@@ -144,12 +144,12 @@ class UnpackedFile:
     packed_bytes: int
     original_bytes: int
     upload: Uploaded | None
-    """Its upload, if it went to an object store."""
+    """The upload, if the output is in an object store."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnpackReport(_Sums):
-    """The result of unpacking: one file, or one for every shard."""
+    """The result of unpacking, with an entry for the file or for every shard."""
 
     files: list[UnpackedFile]
     folder: FolderReport | None
@@ -161,18 +161,18 @@ class UnpackReport(_Sums):
 
 @dataclass(frozen=True, slots=True)
 class VerifiedFile:
-    """A file that was verified, or a model in files of other kinds."""
+    """A file that was verified, or a model whose files are in another format."""
 
     name: str
     kind: str
     packed_bytes: int
     original_bytes: int
     frames: int
-    """Frames, records or tensors that were decoded."""
+    """Number of frames, records or tensors that were decoded."""
     has_digests: bool
-    """Whether every byte was compared with digests that the file holds."""
+    """Whether every byte was compared with digests in the file."""
     max_error: float | None
-    """Largest distance from the original of an element stored lossily."""
+    """Largest deviation from the original of an element that is stored lossily."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,18 +181,18 @@ class VerifyReport(_Sums):
 
     files: list[VerifiedFile]
     compared: bool
-    """Whether all tensors were compared with those of the original."""
+    """Whether all tensors were compared with the tensors of the original."""
     identical: bool
-    """Whether every byte of every file was compared with the original, and is the
-    same."""
+    """Whether every byte of every file was compared with the original and is the same.
+    """
     indexed_tensors: int
-    """Tensors that the index of a checkpoint in several files names and that were found
+    """Number of tensors listed in the index of a checkpoint in several files and found
     in their files."""
     missing_tensors: list[str]
-    """Tensors that the index names and that are not in their files."""
+    """Tensors that are listed in the index but missing from their files."""
     unchecked_files: list[str]
-    """Entries of the folder that were not checked: files that are copied as they are
-    have no checksums."""
+    """Entries of the folder that were not checked, because copied files have no
+    checksums."""
 
     @property
     def has_digests(self) -> bool:
@@ -214,13 +214,13 @@ class ConvertReport:
     written_bytes: int
     files: list[str]
     dropped: list[str]
-    """Keys of metadata that the output has no place for."""
+    """Metadata keys that the output cannot store."""
     is_decoded: bool
     """Whether values were decoded from codes."""
     is_rotated: bool
-    """Whether weights are rotated ones."""
+    """Whether the weights are rotated."""
     sparse: int | None
-    """Tensors that were stored sparse, in compressed-tensors."""
+    """Number of tensors stored sparsely, in compressed-tensors."""
 
 
 def _with_files(report: type, file: type, given: dict[str, Any]) -> Any:

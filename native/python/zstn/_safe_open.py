@@ -1,4 +1,4 @@
-"""`safe_open` as that of safetensors."""
+"""`safe_open`, compatible with safetensors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _IMPORTED = {"torch": "torch", "paddle": "paddle"}
 
 
 class MissingFileError(FileNotFoundError):
-    # The words that callers of safetensors may look for.
+    # Callers of safetensors may look for the words of this message.
     def __str__(self) -> str:
         return f"{self.strerror}: {self.filename}"
 
@@ -26,13 +26,13 @@ class MissingFileError(FileNotFoundError):
 
 class safe_open:  # noqa: N801 - the name that it takes the place of
     """Opens a model and returns its tensors one by one, like
-    ``safetensors.safe_open``: plain safetensors and packed files alike.
+    ``safetensors.safe_open``. It opens both plain safetensors and packed files.
 
     Args:
-        filename: a path, or an address.
-        framework: ``"pt"``, ``"np"``, ``"flax"``, ``"tf"``, ``"mlx"``, ``"paddle"``.
+        filename: a path or an address.
+        framework: ``"pt"``, ``"np"``, ``"flax"``, ``"tf"``, ``"mlx"`` or ``"paddle"``.
         device: the device of the tensors.
-        backend: ``"mmap"`` or ``"pread"``; both read what is asked for.
+        backend: ``"mmap"`` or ``"pread"``; both only read the requested tensors.
     """
 
     def __init__(
@@ -89,7 +89,8 @@ class safe_open:  # noqa: N801 - the name that it takes the place of
         return self._opened().offset_keys()
 
     def metadata(self) -> dict[str, str] | None:
-        """Returns the ``__metadata__`` of the header, `None` if it has none."""
+        """Returns the ``__metadata__`` of the header; `None` if it is missing or empty.
+        """
         return self._opened().metadata() or None
 
     def get_tensor(self, name: str) -> Any:
@@ -111,7 +112,7 @@ class safe_open:  # noqa: N801 - the name that it takes the place of
         return self._make(memory, info.dtype, info.shape, self._device)
 
     def get_slice(self, name: str) -> Slice[Any]:
-        """Returns a tensor that is read when it is indexed. It stays readable
+        """Returns a tensor that is read only when it is indexed. It remains readable
         after the file has been closed."""
         info = self._find(name)
         return Slice(self._opened(), info, self._framework_name, self._device, self._opening)
@@ -129,14 +130,15 @@ class safe_open:  # noqa: N801 - the name that it takes the place of
         return self
 
     def __exit__(self, *_: object) -> None:
-        # Slices keep the file open for themselves.
+        # Slices keep their own reference to the open file.
         self._native = None
 
 
 class _safe_open_handle(safe_open):  # noqa: N801  # pyright: ignore[reportUnusedClass]
-    """Opens a model in a file object, like that of safetensors."""
+    """Opens a model in a file object, like the class of safetensors with this name."""
 
     def _open(self, filename: Any) -> _native.Reader:
-        # The other one takes the descriptor of a file that is open for text.
+        # The original accepts a file opened in text mode, as it uses only its
+        # descriptor.
         binary = getattr(filename, "buffer", filename)
         return _native.Reader(binary, None, http_options(), False, 0)

@@ -1,4 +1,4 @@
-"""Dictionaries of tensors to files, for the modules of the frameworks."""
+"""Saving and loading dictionaries of tensors, for the modules of the frameworks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from . import _native
 from ._options import check_effort
 from ._safe_open import safe_open
 
-#: A tensor as the native module takes it: name, dtype, shape and bytes.
+#: A tensor as the native module accepts it: name, dtype, shape and bytes.
 Stored = tuple[str, str, tuple[int, ...], Any]
 
 
@@ -46,8 +46,8 @@ def save_file(
 
 
 def _checked(metadata: Mapping[str, str] | None) -> dict[str, str] | None:
-    """Returns the metadata. Empty ones are an empty entry of the header, as those of
-    safetensors are."""
+    """Returns the metadata as a dictionary. Empty metadata result in an empty entry in
+    the header, as in safetensors."""
     if metadata is None:
         return None
     if not isinstance(metadata, Mapping):
@@ -61,7 +61,7 @@ def _checked(metadata: Mapping[str, str] | None) -> dict[str, str] | None:
 
 
 def _packs(format: str | None, name: str | None) -> bool:
-    """Returns whether the output is ZSTN: by the keyword, or the name."""
+    """Returns whether the output is ZSTN, according to `format` or the file name."""
     if format is None:
         return name is not None and name.lower().endswith(".zstn")
     if format not in ("zstn", "safetensors"):
@@ -70,7 +70,7 @@ def _packs(format: str | None, name: str | None) -> bool:
 
 
 def _name(filename: Any) -> str:
-    """Returns the name of an output, nothing for a file object."""
+    """Returns the path of an output; an empty string for a file object."""
     if isinstance(filename, str | os.PathLike):
         return os.fsdecode(filename)
     if hasattr(filename, "write"):

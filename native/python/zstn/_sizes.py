@@ -1,4 +1,4 @@
-"""Sizes as people write them on the command line."""
+"""Sizes in the notation of the command line."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ _SHIFTS = {"": 0, "B": 0, "K": 10, "KB": 10, "KIB": 10, "M": 20, "MB": 20, "MIB"
 
 
 def size(text: str) -> int:
-    """Returns the bytes of a size like ``512M`` or ``2GiB``, by powers of 1024 as in
-    the command line `zstn`.
+    """Returns the number of bytes of a size like ``512M`` or ``2GiB``. Units are powers of
+    1024, as in the command line of `zstn`.
 
     Raises:
-        argparse.ArgumentTypeError: for any other text.
+        argparse.ArgumentTypeError: if the text is not a size.
     """
     number = parse(text)
     if number is None:
@@ -23,7 +23,7 @@ def size(text: str) -> int:
 
 
 def parse(text: str) -> int | None:
-    """Returns the bytes of a size, `None` for any other text."""
+    """Returns the number of bytes of a size; `None` if the text is not a size."""
     found = re.fullmatch(r"([0-9]{1,18})([A-Za-z]*)", text.strip())
     shift = _SHIFTS.get(found[2].upper()) if found else None
     if found is None or shift is None:

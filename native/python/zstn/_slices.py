@@ -1,4 +1,4 @@
-"""Indices of NumPy as what is read of a tensor."""
+"""Conversion of NumPy indices to the parts of a tensor that are read."""
 
 from __future__ import annotations
 
@@ -8,31 +8,32 @@ from typing import Any, NamedTuple
 
 from ._errors import SliceError
 
-#: Start, step and number of indices of a dimension.
+#: Start, step and number of indices in a dimension.
 Pick = tuple[int, int, int]
 
 
-#: Rows at most this many bytes apart are read together: a request costs as much.
+#: Rows at most this many bytes apart are read together, because reading the gap costs
+#: no more than a separate request.
 GAP_BYTES = 64 << 10
 
-#: Runs of rows that are read at most, each of them planned alone.
+#: Maximum number of runs of rows that are read separately.
 _MAX_RUNS = 1024
 
 
 class RowsPlan(NamedTuple):
-    """Ranges of rows that hold those of an index."""
+    """The ranges of rows to read, and how to select the indexed elements from them."""
 
     ranges: list[tuple[int, int]]
-    #: Selects the rows of the index out of those that are read.
+    #: Index that selects the wanted rows from the rows that were read.
     rows: Any
-    #: The index of the selected rows.
+    #: Index that is applied to the selected rows.
     rest: tuple[Any, ...]
 
 
 def plan_rows(index: Any, shape: Sequence[int], row_bytes: int) -> RowsPlan | None:
     """Returns the rows to read for an index whose first item is a list, an array or a
-    slice with a step; `None` if all of them are to be read, for another index, and
-    where NumPy is missing.
+    slice with a step. Returns `None` if the whole tensor is to be read, for any other
+    index, and if NumPy is missing.
     """
     items = index if isinstance(index, tuple) else (index,)
     if not items or not shape or any(item is ... for item in items[1:]):
@@ -53,7 +54,7 @@ def plan_rows(index: Any, shape: Sequence[int], row_bytes: int) -> RowsPlan | No
     wanted = np.asarray(picked)
     if wanted.dtype == bool:
         if wanted.shape != (shape[0],):
-            # Of more dimensions, or wrong: the framework tells.
+            # The mask has more dimensions or a wrong length; the framework handles it.
             return None
         wanted = np.flatnonzero(wanted)
     if wanted.dtype.kind not in "iu" or not wanted.ndim or not wanted.size:
@@ -73,7 +74,7 @@ def plan_rows(index: Any, shape: Sequence[int], row_bytes: int) -> RowsPlan | No
     lengths = ends - starts
     if len(starts) > _MAX_RUNS or lengths.sum() == shape[0]:
         return None
-    # Where the rows of each run begin among those that are read.
+    # Positions at which each run begins among the rows that were read.
     places = np.concatenate(([0], np.cumsum(lengths)[:-1]))
     run = np.searchsorted(starts, wanted, side="right") - 1
     selected: Any = places[run] + wanted - starts[run]
@@ -85,16 +86,17 @@ def plan_rows(index: Any, shape: Sequence[int], row_bytes: int) -> RowsPlan | No
         selected = torch.from_numpy(selected)
     ranges = list(zip(starts.tolist(), ends.tolist(), strict=True))
     if is_step:
-        # As a slice, it goes with other lists in another way.
+        # The step is applied separately: next to a list, NumPy treats a slice
+        # differently from a list.
         return RowsPlan(ranges, (selected,), (slice(None), *rest))
     return RowsPlan(ranges, None, (selected, *rest))
 
 
 def plan(index: Any, shape: Sequence[int]) -> tuple[list[Pick], list[int]] | None:
-    """Returns what to read of each dimension, and the shape of the result.
+    """Returns the part of each dimension to read, and the shape of the result.
 
-    `None` means that the index takes more than slices and integers, and has
-    to be applied to the whole tensor.
+    Returns `None` if the index contains more than slices and integers and has to be
+    applied to the whole tensor.
     """
     items = list(index) if isinstance(index, tuple) else [index]
     if any(_is_other(item) for item in items):
@@ -128,7 +130,7 @@ def plan(index: Any, shape: Sequence[int]) -> tuple[list[Pick], list[int]] | Non
                 f"index {position} is out of bounds for dimension {len(picks)} of length {length}"
             )
         picks.append((position % length, 1, 1))
-    # A step before the first index never happens; keep it inside.
+    # An empty selection may start outside the dimension; its start is set to 0.
     return [(start if count else 0, step, count) for start, step, count in picks], result
 
 
@@ -136,7 +138,7 @@ def _is_other(item: Any) -> bool:
     if item is None or item is ... or isinstance(item, slice):
         return False
     if isinstance(item, bool):
-        # To NumPy a mask.
+        # NumPy interprets a `bool` as a mask.
         return True
     try:
         operator.index(item)

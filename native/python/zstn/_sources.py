@@ -1,4 +1,4 @@
-"""What an input is: a path, an address, memory, a file object or fsspec's."""
+"""Inputs: paths, addresses, memory, file objects and files of fsspec."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def http_options(
     timeout: float | None = None,
     max_full_download_bytes: int | None = None,
 ) -> dict[str, Any]:
-    """Returns the options for addresses as the native module takes them."""
+    """Returns the HTTP options in the form that the native module accepts."""
     return {
         "token": text("token", token),
         "headers": texts("headers", headers),
@@ -35,7 +35,7 @@ def http_options(
 
 
 def resolve(source: Any) -> tuple[str, Any]:
-    """Returns the kind of an input and its value, for the native module."""
+    """Returns the type and the value of an input, for the native module."""
     value: Any = source
     if isinstance(source, os.PathLike) and not _is_open_file(source):
         value = os.fspath(source)
@@ -59,7 +59,8 @@ def resolve(source: Any) -> tuple[str, Any]:
 
 
 def resolve_kind(source: str | os.PathLike[str]) -> str:
-    """Returns whether a text or a path names a file, or something else."""
+    """Returns ``"path"`` if this is the path of a local file, and ``"address"``
+    otherwise."""
     text = os.fspath(source)
     return "path" if not isinstance(text, str) or "://" not in text else "address"
 
@@ -78,7 +79,7 @@ def _resolve_text(address: str) -> tuple[str, Any]:
     try:
         return "object", _of_url(address)
     except (ImportError, ValueError):
-        # The library says which addresses there are.
+        # The native module's error lists the supported addresses.
         return "url", address
 
 
@@ -90,7 +91,7 @@ def _of_url(url: str) -> FsspecSource:
 
 
 def _is_open_file(source: Any) -> bool:
-    """Returns whether this is what ``fsspec.open`` returns."""
+    """Returns whether this is a return value of ``fsspec.open``."""
     core = sys.modules.get("fsspec.core")
     return core is not None and isinstance(source, core.OpenFile)
 
@@ -102,13 +103,13 @@ def _resolve_file(file: Any) -> tuple[str, Any]:
         return "memory", file.getbuffer()
     spec = sys.modules.get("fsspec.spec")
     if spec is not None and isinstance(file, spec.AbstractBufferedFile):
-        # By ranges rather than through its read-ahead buffer.
+        # Reading by range avoids the file's read-ahead buffer.
         return "object", FsspecSource(file.fs, file.path)
     return "object", FileSource(file)
 
 
 def _shown(name: str) -> str:
-    """Returns a name as messages show it: an address without user, password and query."""
+    """Returns a name for messages: an address without user, password and query."""
     scheme, separator, rest = name.partition("://")
     if scheme not in ("http", "https"):
         return name
@@ -118,7 +119,7 @@ def _shown(name: str) -> str:
 
 
 class FileSource:
-    """A file object that can be moved in, read by one thread at a time."""
+    """A seekable file object, which only one thread reads at a time."""
 
     is_remote = False
 
@@ -150,7 +151,7 @@ class FileSource:
 
 
 class FsspecSource:
-    """A file of a file system of fsspec."""
+    """A file in a file system of fsspec."""
 
     def __init__(self, fs: Any, path: str) -> None:
         self._fs = fs
@@ -171,8 +172,8 @@ class FsspecSource:
         self.is_remote = is_remote(fs)
 
     def read_ranges(self, ranges: list[tuple[int, int]]) -> list[bytes]:
-        # Ends are exclusive. Empty ranges are not sent: to some servers they
-        # mean the whole file.
+        # Ends are exclusive. Empty ranges are not requested, because some servers
+        # return the whole file for them.
         wanted = [(start, end) for start, end in ranges if start < end]
         paths = [self._path] * len(wanted)
         starts, ends = [start for start, _ in wanted], [end for _, end in wanted]
@@ -184,7 +185,7 @@ class FsspecSource:
 
 
 def is_remote(fs: Any) -> bool:
-    """Returns whether reads of a file system of fsspec mostly wait."""
+    """Returns whether reads from a file system of fsspec mostly wait."""
     return _protocol(fs) not in ("file", "local", "memory")
 
 

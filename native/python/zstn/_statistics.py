@@ -1,4 +1,4 @@
-"""Statistics of tensors that were stored when a file was packed."""
+"""Tensor statistics that were stored when a file was packed."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Figures of the elements of a tensor or of a band of its rows. Extremes,
-    mean and root mean square are those of the finite elements, NaN if there is
-    none."""
+    """Statistics of the elements of a tensor or of a band of its rows. Extremes, mean
+    and root mean square cover the finite elements; they are NaN if there are none."""
 
     count: int
     min: float
@@ -23,12 +22,12 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """Statistics of a tensor."""
+    """The statistics of a tensor and of its bands of rows."""
 
     summary: Figures
-    """Figures of all elements."""
+    """Statistics of all elements."""
     rows_per_band: int
-    """Rows of a band, the last one can have fewer. A row is a run along the last
-    dimension; a vector is one row."""
+    """Number of rows per band; the last band may have fewer. A row is a run along the
+    last dimension; a vector is a single row."""
     bands: list[Figures]
-    """Figures of each band, first rows first."""
+    """Statistics of each band, starting with the first rows."""

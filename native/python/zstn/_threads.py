@@ -1,4 +1,4 @@
-"""Threads that wait for other machines, and locks between threads."""
+"""Threads for requests, and locks that survive a fork."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-#: Requests that are under way at the same time.
+#: Maximum number of concurrent requests.
 _REQUESTS = 8
 
 _executor: tuple[int, ThreadPoolExecutor] | None = None
 
 
 def executor() -> ThreadPoolExecutor:
-    """Returns the threads of this process. A child that was forked has none of
-    its parent's."""
+    """Returns the thread pool of this process. A forked child gets a new one, as it has
+    none of its parent's threads."""
     global _executor
     if _executor is None or _executor[0] != os.getpid():
         _executor = os.getpid(), ThreadPoolExecutor(_REQUESTS, "zstn")
@@ -22,8 +22,8 @@ def executor() -> ThreadPoolExecutor:
 
 
 class ProcessLock:
-    """A lock between the threads of a process. In a child that is forked while
-    a thread of the parent holds it, it is open: there is no such thread."""
+    """A lock between the threads of a process. It is unlocked in a forked child even if
+    a thread of the parent held it, because that thread does not exist in the child."""
 
     def __init__(self) -> None:
         self._of_process = os.getpid(), threading.Lock()

@@ -22,7 +22,7 @@ class BinaryFile(Protocol):
 
 
 class OpenFile(Protocol):
-    """What ``fsspec.open`` returns."""
+    """The return value of ``fsspec.open``."""
 
     fs: Any
     path: str
@@ -31,8 +31,8 @@ class OpenFile(Protocol):
 
 
 class Writer(Protocol):
-    """A file object that is written to. `write` returns how many bytes it has taken,
-    like that of `io.RawIOBase`."""
+    """A file object that is written to. `write` returns the number of bytes accepted,
+    as `io.RawIOBase.write` does."""
 
     def write(self, data: bytes, /) -> int | None: ...
 
@@ -46,7 +46,8 @@ class Bar(Protocol):
 
 
 class Array(Protocol):
-    """An array of NumPy, whose memory is an input. It has no other type before Python 3.12."""
+    """A NumPy array, whose memory is an input. NumPy arrays have no other common
+    protocol before Python 3.12."""
 
     @property
     def __array_interface__(self) -> Any: ...
@@ -54,9 +55,9 @@ class Array(Protocol):
 
 #: An input: a path or an address, memory, or a file object.
 Input: TypeAlias = Union[str, "os.PathLike[str]", "_Buffer", Array, BinaryFile, OpenFile]
-#: An output: a path or an address, or a file object.
+#: An output: a path, an address, or a file object.
 Output: TypeAlias = Union[str, "os.PathLike[str]", Writer]
 Bases: TypeAlias = Union[Input, list[Any], tuple[Any, ...], None]
-#: `True` for a bar of tqdm, a class like it or an instance of one, or a function of
-#: the bytes that are done and of all of them.
+#: `True` for a tqdm bar, a class like ``tqdm.tqdm`` or an instance of one, or a
+#: function of the bytes done and the total.
 Progress: TypeAlias = Union[bool, None, type[Any], Bar, Callable[[int, int], object]]

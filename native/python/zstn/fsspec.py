@@ -1,5 +1,5 @@
-"""``zstn://``: a packed model as a file system of `fsspec`_, which decodes what
-is read.
+"""A packed model as a file system of `fsspec`_, ``zstn://``, which decodes the bytes
+that are read.
 
 >>> import fsspec
 >>> with fsspec.open("zstn://model.safetensors::s3://bucket/model.zstn") as file:
@@ -39,50 +39,50 @@ from ._sources import http_options
 
 __all__ = ["ZstnFile", "ZstnFileSystem"]
 
-#: Bytes of decoded tensors that are kept for the next read.
+#: Default capacity of the cache of decoded tensors, in bytes.
 _CACHE_BYTES = 256 << 20
 T = TypeVar("T")
 
 
 def _is_distinct(fo: Any) -> bool:
-    """Returns whether its text differs from that of every other one. fsspec
-    knows by the text of its arguments which file system it has made before, and
-    that of an array says little of what is in it."""
+    """Returns whether different values of `fo` have different representations as text.
+    fsspec reuses a file system whose arguments have the same text, and the text of an
+    array does not contain all of its elements."""
     return isinstance(fo, str | os.PathLike | bytes | bytearray | OpenFile) or isfilelike(fo)
 
 
 class ZstnFileSystem(AsyncFileSystem):  # type: ignore[misc]
-    """The content of a packed model, for reading:
+    """The content of a packed model, read-only:
 
-    - ``model.safetensors``: the file that was packed, byte for byte. For models
-      that never were one safetensors file, such as a model in several files, one
-      with all tensors.
-    - ``tensors/NAME``: the bytes of a tensor, little-endian and row-major. In
-      NAME, everything but letters, digits and ``_.-~`` is percent-encoded
-      (`tensor_path`). `info` has its ``tensor``, ``dtype`` and ``shape``.
+    - ``model.safetensors``: the original file, byte for byte. If the model never was a
+      single safetensors file, because it has several files, for example, this is a
+      safetensors file with all of its tensors.
+    - ``tensors/NAME``: the bytes of a tensor, little-endian and row-major. In NAME,
+      everything but letters, digits and ``_.-~`` is percent-encoded (`tensor_path`).
+      `info` returns its ``tensor``, ``dtype`` and ``shape``.
 
-    Ranges are decoded when they are read. A tensor that cannot be decoded in
-    parts, or that is read in consecutive ranges, is decoded once and kept while
-    there is room.
+    Ranges are decoded when they are read. A tensor that cannot be decoded partially, or
+    that is read in consecutive ranges, is decoded once and cached.
 
-    Threads may use it at the same time, and so may coroutines, by the methods
-    that begin with an underscore. It can be pickled if `fo` can.
+    Several threads may use the file system at the same time, and so may coroutines,
+    through the methods that begin with an underscore. It can be pickled if `fo` can.
 
     Args:
-        fo: the model: a path, an address, a binary file object, a file of fsspec,
-            or bytes. In chained addresses, it is what follows ``::``.
-        target_protocol: the file system of fsspec that has `fo`.
+        fo: the model: a path, an address, a binary file object, a file of fsspec, or
+            bytes. In a chained address, this is the part after ``::``.
+        target_protocol: the fsspec file system that contains `fo`.
         target_options: options for that file system.
-        base: the model that `fo` was packed against, if it is a delta.
-        threads: the threads that decode; 0 shares one per core with the process.
-        cache_bytes: decoded tensors that are kept take up to this many bytes, or
-            one of them.
+        base: the base of `fo`, if it is a delta.
+        threads: number of threads that decode; 0 shares one thread per core with the
+            whole process.
+        cache_bytes: capacity of the cache of decoded tensors in bytes; a single larger
+            tensor is cached, too.
     """
 
     protocol = "zstn"
     root_marker = ""
-    # Synchronous calls work by themselves, without the thread of fsspec's loop:
-    # after a fork there is none.
+    # Synchronous calls do not use the thread of fsspec's event loop, which does not
+    # exist after a fork.
     mirror_sync_methods = False
 
     def __init__(
@@ -116,8 +116,8 @@ class ZstnFileSystem(AsyncFileSystem):  # type: ignore[misc]
 
     @staticmethod
     def tensor_path(name: str) -> str:
-        """Returns the path of a tensor. In it, the name is percent-encoded like
-        by ``urllib.parse.quote(name, safe="")``."""
+        """Returns the path of a tensor. Its name is percent-encoded as by
+        ``urllib.parse.quote(name, safe="")``."""
         return tensor_path(name)
 
     @classmethod
@@ -141,8 +141,8 @@ class ZstnFileSystem(AsyncFileSystem):  # type: ignore[misc]
             return archive
 
     def invalidate_cache(self, path: str | None = None) -> None:
-        """Closes the model; the next read opens it again. Local files that were
-        replaced are noticed without it."""
+        """Closes the model; the next read opens it again. If a local file has been
+        replaced, this happens without a call of this method."""
         self._source.invalidate_cache()
         self._opened = None
         super().invalidate_cache(path)
@@ -196,8 +196,8 @@ class ZstnFileSystem(AsyncFileSystem):  # type: ignore[misc]
         outfile: Any = None,
         **_: Any,
     ) -> None:
-        """Copies a file to `lpath`, which appears when it is complete, or into
-        an open file."""
+        """Copies a file to an open file, or to the path `lpath`, where it appears only
+        when it is complete."""
         rpath = self._strip_protocol(rpath)
         archive = self._archive()
         target: Any = lpath
@@ -263,7 +263,7 @@ class ZstnFileSystem(AsyncFileSystem):  # type: ignore[misc]
         await _in_thread(self.get_file, rpath, lpath, **options)
 
     def ukey(self, path: str) -> str:
-        """Returns a text that changes when the packed file does."""
+        """Returns a text that changes when the packed file changes."""
         path = self._strip_protocol(path)
         version = self._source.ukey() or self._fs_token
         return tokenize(version, path)
@@ -278,14 +278,14 @@ class ZstnFileSystem(AsyncFileSystem):  # type: ignore[misc]
 
 
 class ZstnFile(AbstractBufferedFile):  # type: ignore[misc]
-    """A file of a packed model, opened for reading."""
+    """A file of a packed model, open for reading."""
 
     DEFAULT_BLOCK_SIZE = 1 << 20
 
     def __init__(
         self, fs: ZstnFileSystem, archive: Archive, entry: dict[str, Any], **options: Any
     ) -> None:
-        # All that is read is of one version of the packed file.
+        # All reads use the same version of the packed file.
         self._archive = archive
         self._entry = entry
         options["size"] = entry["size"]
@@ -301,7 +301,7 @@ def _read_only(path: str) -> OSError:
 
 
 async def _in_thread(call: Callable[..., T], *args: Any, **options: Any) -> T:
-    # Not the executor of the loop: the file system that has the packed file may
-    # wait for that one.
+    # The loop's own executor is not used: the file system that contains the packed file
+    # may need one of its threads, and would wait for it forever.
     loop = asyncio.get_running_loop()
     return await loop.run_in_executor(executor(), partial(call, *args, **options))

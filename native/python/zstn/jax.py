@@ -1,4 +1,4 @@
-"""JAX's arrays to files and back, with the functions of ``safetensors.flax``."""
+"""Saves and loads JAX arrays, with the same functions as ``safetensors.flax``."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def save(
     format: Format | None = None,
     effort: Effort = "balanced",
 ) -> bytes:
-    """Returns the bytes of a safetensors file, or with ``format="zstn"`` of a
-    packed one."""
+    """Returns the bytes of a safetensors file, or of a packed file with
+    ``format="zstn"``."""
     return _save.save(stored(_arrays(tensors)), metadata, format, effort)
 
 
@@ -35,20 +35,20 @@ def save_file(
     format: Format | None = None,
     effort: Effort = "balanced",
 ) -> None:
-    """Writes a safetensors file, or a packed one if its name ends in ``.zstn``
-    or `format` is ``"zstn"``."""
+    """Writes a safetensors file, or a packed file if `filename` ends in ``.zstn`` or
+    `format` is ``"zstn"``."""
     _save.save_file(stored(_arrays(tensors)), filename, metadata, format, effort)
 
 
 def load(data: Any) -> dict[str, Array]:
-    """Reads all tensors of a file in memory, plain or packed."""
+    """Reads all tensors from the bytes of a plain or packed file."""
     return _save.load(data, to_jax)
 
 
 def load_file(
     filename: str | os.PathLike[str], *, backend: str = "mmap"
 ) -> dict[str, Array]:
-    """Reads all tensors of a file, plain or packed."""
+    """Reads all tensors of a plain or packed file."""
     return _save.load_file(filename, "flax", "cpu", backend)
 
 

@@ -1,4 +1,4 @@
-"""MLX's arrays to files and back, with the functions of ``safetensors.mlx``."""
+"""Saves and loads MLX arrays, with the same functions as ``safetensors.mlx``."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def save(
     format: Format | None = None,
     effort: Effort = "balanced",
 ) -> bytes:
-    """Returns the bytes of a safetensors file, or with ``format="zstn"`` of a
-    packed one."""
+    """Returns the bytes of a safetensors file, or of a packed file with
+    ``format="zstn"``."""
     return _save.save(_stored(tensors), metadata, format, effort)
 
 
@@ -35,27 +35,27 @@ def save_file(
     format: Format | None = None,
     effort: Effort = "balanced",
 ) -> None:
-    """Writes a safetensors file, or a packed one if its name ends in ``.zstn``
-    or `format` is ``"zstn"``."""
+    """Writes a safetensors file, or a packed file if `filename` ends in ``.zstn`` or
+    `format` is ``"zstn"``."""
     _save.save_file(_stored(tensors), filename, metadata, format, effort)
 
 
 def load(data: Any) -> dict[str, mx.array]:
-    """Reads all tensors of a file in memory, plain or packed."""
+    """Reads all tensors from the bytes of a plain or packed file."""
     return _save.load(data, to_mlx)
 
 
 def load_file(
     filename: str | os.PathLike[str], *, backend: str = "mmap"
 ) -> dict[str, mx.array]:
-    """Reads all tensors of a file, plain or packed."""
+    """Reads all tensors of a plain or packed file."""
     return _save.load_file(filename, "mlx", "cpu", backend)
 
 
 def _stored(tensors: Mapping[str, mx.array]) -> Iterator[_save.Stored]:
     for name, tensor in tensors.items():
         if tensor.dtype == mx.bfloat16:
-            # NumPy takes no array of this dtype.
+            # NumPy does not accept an array with this dtype.
             codes = np.array(tensor.view(mx.uint16))
             ((_, _, shape, memory),) = stored_numpy({name: codes})
             yield name, "BF16", shape, memory

@@ -1,4 +1,4 @@
-"""NumPy arrays to files and back, with the functions of ``safetensors.numpy``."""
+"""Saves and loads NumPy arrays, with the same functions as ``safetensors.numpy``."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def save(
     format: Format | None = None,
     effort: Effort = "balanced",
 ) -> bytes:
-    """Returns the bytes of a safetensors file, or with ``format="zstn"`` of a
-    packed one."""
+    """Returns the bytes of a safetensors file, or of a packed file with
+    ``format="zstn"``."""
     return _save.save(stored(tensor_dict), metadata, format, effort)
 
 
@@ -34,25 +34,26 @@ def save_file(
     format: Format | None = None,
     effort: Effort = "balanced",
 ) -> None:
-    """Writes a safetensors file, or a packed one if its name ends in ``.zstn``
-    or `format` is ``"zstn"``."""
+    """Writes a safetensors file, or a packed file if `filename` ends in ``.zstn`` or
+    `format` is ``"zstn"``."""
     _save.save_file(stored(tensor_dict), filename, metadata, format, effort)
 
 
 def load(data: Any) -> dict[str, np.ndarray[Any, Any]]:
-    """Reads all tensors of a file in memory, plain or packed."""
+    """Reads all tensors from the bytes of a plain or packed file."""
     return _save.load(data, to_numpy)
 
 
 def load_file(
     filename: str | os.PathLike[str], *, backend: str = "mmap"
 ) -> dict[str, np.ndarray[Any, Any]]:
-    """Reads all tensors of a file, plain or packed."""
+    """Reads all tensors of a plain or packed file."""
     return _save.load_file(filename, "numpy", "cpu", backend)
 
 
 def stored(tensors: Mapping[str, np.ndarray[Any, Any]]) -> Iterator[_save.Stored]:
-    """Returns arrays as they are stored, without a copy where their memory is."""
+    """Yields arrays in the form in which they are stored, without a copy if possible.
+    """
     if not isinstance(tensors, Mapping):
         raise TypeError(f"tensors are a dictionary of arrays, not {type(tensors).__name__}")
     for name, array in tensors.items():
@@ -65,7 +66,7 @@ def stored(tensors: Mapping[str, np.ndarray[Any, Any]]) -> Iterator[_save.Stored
         shape = array.shape
         if is_big_endian(array.dtype):
             array = array.astype(array.dtype.newbyteorder("<"))
-        # A tensor of one value repeated is flat without being contiguous.
+        # An array with a zero stride becomes flat without becoming contiguous.
         flat = np.ascontiguousarray(array.reshape(-1)).view(np.uint8)
         if dtype == "F4":
             flat = _pairs(flat, name)
@@ -73,7 +74,7 @@ def stored(tensors: Mapping[str, np.ndarray[Any, Any]]) -> Iterator[_save.Stored
 
 
 def _pairs(codes: np.ndarray[Any, Any], name: str) -> np.ndarray[Any, Any]:
-    """Returns elements of four bits, two in a byte."""
+    """Packs elements of four bits into bytes, two in each."""
     from ._errors import ZstnError
 
     if codes.size % 2:

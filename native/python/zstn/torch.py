@@ -1,4 +1,4 @@
-"""torch's tensors to files and back, with the functions of ``safetensors.torch``."""
+"""Saves and loads torch tensors, with the same functions as ``safetensors.torch``."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def save(
     format: Format | None = None,
     effort: Effort = "balanced",
 ) -> bytes:
-    """Returns the bytes of a safetensors file, or with ``format="zstn"`` of a
-    packed one."""
+    """Returns the bytes of a safetensors file, or of a packed file with
+    ``format="zstn"``."""
     return _save.save(stored(tensors), metadata, format, effort)
 
 
@@ -38,8 +38,8 @@ def save_file(
     format: Format | None = None,
     effort: Effort = "balanced",
 ) -> None:
-    """Writes a safetensors file, or a packed one if its name ends in ``.zstn``
-    or `format` is ``"zstn"``."""
+    """Writes a safetensors file, or a packed file if `filename` ends in ``.zstn`` or
+    `format` is ``"zstn"``."""
     _save.save_file(stored(tensors), filename, metadata, format, effort)
 
 
@@ -52,14 +52,14 @@ def save_model(
     format: Format | None = None,
     effort: Effort = "balanced",
 ) -> None:
-    """Writes the state of a model, plain or packed as `save_file` does.
+    """Writes the state of a model to a plain or packed file, chosen as in `save_file`.
 
-    Of tensors that share memory one is stored; the metadata map the names of the
-    others to its name. `load_model` reads the file.
+    If tensors share memory, only one of them is stored; the metadata map the names of
+    the others to its name. `load_model` reads the file.
 
     Args:
-        force_contiguous: whether tensors of other layouts are stored as contiguous
-            copies; they are refused otherwise.
+        force_contiguous: whether tensors that are not contiguous are stored as
+            contiguous copies; otherwise they are refused.
     """
     state = model.state_dict()
     notes = dict(metadata or {})
@@ -79,11 +79,11 @@ def load_model(
     strict: bool = True,
     device: str | int = "cpu",
 ) -> tuple[list[str], list[str]]:
-    """Loads a file of `save_model` or of safetensors, plain or packed, into a model.
+    """Loads a plain or packed file written by `save_model` or safetensors into a model.
 
     Returns:
-        The names that the file lacks, and those that the model lacks. A name whose
-        memory another name of the file fills is not missing.
+        The names that are missing from the file, and the names that the model does not
+        have. A name is not missing if the file contains another name for its memory.
 
     Raises:
         RuntimeError: if there are such names and `strict` is true.
@@ -111,8 +111,9 @@ def load_model(
 def _duplicates(
     state: Mapping[str, torch.Tensor], preferred: Container[str] = ()
 ) -> dict[str, list[str]]:
-    """Returns the names to leave out of a file, by the name that is kept: of tensors
-    that overlap, one that covers all of their memory, best a `preferred` one."""
+    """Returns the names to omit from a file, by the name that is stored. Of tensors
+    that overlap, one that covers all of their memory is stored, preferably a
+    `preferred` one."""
     storages: dict[tuple[Any, int], list[tuple[int, int, str]]] = {}
     for name, tensor in state.items():
         length = tensor.numel() * tensor.element_size()
@@ -120,7 +121,7 @@ def _duplicates(
             continue
         start, storage = tensor.data_ptr(), tensor.untyped_storage()
         if not tensor.is_contiguous():
-            # Its elements may be anywhere in the storage.
+            # The elements may be anywhere in the storage.
             start, length = storage.data_ptr(), storage.nbytes()
         place = tensor.device, storage.data_ptr()
         storages.setdefault(place, []).append((start, start + length, name))
@@ -141,7 +142,7 @@ def _duplicates(
 
 
 def _overlapping(ranges: list[tuple[int, int, str]]) -> Iterator[list[str]]:
-    """Returns the names of ranges, those together that overlap, sorted."""
+    """Yields the sorted names of each group of overlapping ranges."""
     names: list[str] = []
     end = 0
     for start, own_end, name in sorted(ranges):
@@ -160,19 +161,20 @@ def _is_complete(tensor: torch.Tensor) -> bool:
 
 
 def load(data: Any) -> dict[str, torch.Tensor]:
-    """Reads all tensors of a file in memory, plain or packed."""
+    """Reads all tensors from the bytes of a plain or packed file."""
     return _save.load(data, to_torch)
 
 
 def load_file(
     filename: str | os.PathLike[str], device: str | int = "cpu", *, backend: str = "mmap"
 ) -> dict[str, torch.Tensor]:
-    """Reads all tensors of a file, plain or packed."""
+    """Reads all tensors of a plain or packed file."""
     return _save.load_file(filename, "torch", device, backend)
 
 
 def stored(tensors: Mapping[str, torch.Tensor]) -> Iterator[_save.Stored]:
-    """Returns tensors as they are stored, without a copy where their memory is."""
+    """Yields tensors in the form in which they are stored, without a copy if possible.
+    """
     if not isinstance(tensors, Mapping):
         raise ValueError(f"Expected a dict of [str, torch.Tensor] but received {type(tensors)}")
     shared = _Shared()
@@ -202,21 +204,21 @@ def stored(tensors: Mapping[str, torch.Tensor]) -> Iterator[_save.Stored]:
 
 
 class _Shared:
-    """The memory of tensors, to find those that overlap."""
+    """The memory ranges of tensors, to find tensors that overlap."""
 
     def __init__(self) -> None:
-        # Of each device, sorted.
+        # Sorted ranges that do not overlap, by device.
         self._ranges: dict[torch.device, list[tuple[int, int, str]]] = {}
 
     def add(self, name: str, tensor: torch.Tensor) -> str | None:
-        """Returns the name of a tensor that has some memory of this one."""
+        """Adds a tensor, or returns the name of a tensor that shares memory with it."""
         length = tensor.numel() * tensor.element_size()
         if not length or tensor.device.type == "meta":
             return None
         start = tensor.data_ptr()
         ranges = self._ranges.setdefault(tensor.device, [])
         at = bisect.bisect(ranges, (start, start + length, name))
-        # None of them overlap, so that the neighbours are enough.
+        # The ranges do not overlap, so only the neighbours need checking.
         for other_start, other_end, other in ranges[max(at - 1, 0) : at + 1]:
             if other_start < start + length and start < other_end:
                 return other
@@ -227,6 +229,6 @@ class _Shared:
 def _bytes(tensor: torch.Tensor) -> Any:
     if not tensor.numel():
         return b""
-    # NumPy has the buffer protocol and torch has not. Of uint8, since NumPy
-    # lacks most dtypes.
+    # NumPy supports the buffer protocol and torch does not. The view is uint8 because
+    # NumPy lacks most dtypes.
     return tensor.detach().cpu().reshape(-1).view(torch.uint8).numpy()

@@ -1,4 +1,4 @@
-//! A ZSTN container being decoded as a whole.
+//! Decodes a whole ZSTN container.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -19,19 +19,19 @@ mod wave;
 
 pub(crate) use wave::{decode_in_order, decode_in_waves};
 
-/// A container whose every frame has been checked as far as that is possible
-/// without decoding. Only then is output made or memory taken.
+/// A container whose frames have all been checked as far as possible without decoding.
+/// No output is made and no memory is allocated for it before that.
 pub(crate) struct Container<'a> {
     input: &'a Local,
     prefix: Prefix,
-    /// None where there is a single frame.
+    /// `None` if the container has a single frame.
     tail: Option<Tail>,
     parts: Vec<Part>,
 }
 
 impl<'a> Container<'a> {
-    /// Reads everything but the tensors, and checks every frame. Frames of about
-    /// `memory_bytes` at most are read at a time.
+    /// Reads everything except the tensors, and checks every frame. The frames that are
+    /// read at the same time take up to about `memory_bytes`.
     pub(crate) fn parse(engine: &Engine, input: &'a Local, memory_bytes: u64) -> Result<Self> {
         let refuse = Error::place(input.name());
         let len_bytes = input.len_bytes();
@@ -99,13 +99,13 @@ impl<'a> Container<'a> {
         self.tail.as_ref()?.integrity.as_ref()
     }
 
-    /// Adds the place of a frame and the name of its tensor to an error.
+    /// Adds the offset of a frame and the name of its tensor to an error.
     fn named(&self, part: &Part, error: zstn_core::Error) -> zstn_core::Error {
         let error = error.within(part.place.start);
         self.with_tensor(part, error)
     }
 
-    /// Adds the name of the tensor of a frame to an error.
+    /// Adds the name of a frame's tensor to an error.
     fn with_tensor(&self, part: &Part, error: zstn_core::Error) -> zstn_core::Error {
         match &self.tail {
             Some(tail) => error.tensor(&tail.index.records()[part.number].name),
@@ -113,15 +113,14 @@ impl<'a> Container<'a> {
         }
     }
 
-    /// Returns the frame of a part, which has these stored bytes.
+    /// Parses the frame of a part from its stored bytes.
     fn frame<'f>(&'f self, part: &Part, bytes: &'f [u8]) -> zstn_core::Result<CheckedFrame<'f>> {
         let expected = self.integrity().map(|integrity| (integrity, part.number));
         CheckedFrame::parse(bytes, part.len_bytes(), self.prefix.edition, expected)
     }
 
-    /// Decodes a frame with these stored bytes, and compares the result with the
-    /// digests in the file, and its block table, which only readers of rows use, with
-    /// the frame.
+    /// Decodes a frame from its stored bytes. Compares the result with the digests in
+    /// the file, and the frame with its block table, which only reads of rows use.
     fn decode_part(&self, engine: &Engine, part: &Part, stored: &[u8]) -> Result<Vec<u8>> {
         let place = Error::place(self.input.name());
         let decode = || -> zstn_core::Result<Vec<u8>> {
@@ -139,7 +138,7 @@ impl<'a> Container<'a> {
         Ok(bytes)
     }
 
-    /// Returns the stored statistics, to compare decoded tensors with.
+    /// Returns the stored statistics, with which decoded tensors are compared.
     fn statistics(&self) -> Result<StatisticsCheck<'_>> {
         let Some(tail) = &self.tail else {
             return Ok(StatisticsCheck::default());
@@ -168,11 +167,10 @@ impl<'a> Container<'a> {
         self.parts.len()
     }
 
-    /// Decodes every frame and hands its bytes to `sink` with each span of
-    /// the data buffer they belong to, from many threads. Everything that the file
-    /// holds to compare with is compared: statistics and block tables, which only
-    /// some readers use, and the SHA-256 of the whole. Tensors decoded at the same
-    /// time take about `memory_bytes` at most.
+    /// Decodes every frame and passes its bytes to `sink` from many threads, once for
+    /// each span of the data buffer that they belong to. Everything in the file is
+    /// verified: digests, statistics, block tables and the SHA-256 of the whole file.
+    /// The tensors that are decoded at the same time take up to about `memory_bytes`.
     pub(crate) fn decode(
         &self,
         engine: &Engine,
@@ -221,8 +219,8 @@ impl<'a> Container<'a> {
         decode_in_waves(engine, &runs, cost, memory_bytes, decode)
     }
 
-    /// Decodes like [`Container::decode`], and hashes the data buffer from its start
-    /// to its end on one thread while others decode the bytes that follow.
+    /// Decodes like [`Container::decode`], and hashes the data buffer in order on one
+    /// thread while other threads decode the following bytes.
     fn decode_in_order(
         &self,
         engine: &Engine,
@@ -265,6 +263,6 @@ impl<'a> Container<'a> {
     }
 }
 
-/// The memory in which frames are checked before any of them is decoded, even if more
-/// is allowed: more would make nothing faster.
+/// The maximum memory for frames that are checked before decoding, even if more is
+/// allowed: more would not make it faster.
 pub(crate) const MAX_CHECKED_BYTES: u64 = 512 << 20;

@@ -1,4 +1,4 @@
-//! The frames of a container, and runs of small ones.
+//! The frames of a container, and runs of small frames.
 
 use std::borrow::Cow;
 use std::iter;
@@ -9,14 +9,14 @@ use zstn_core::container::zstn::{self, Index, Prefix};
 use crate::Result;
 use crate::source::{Local, Source};
 
-/// A frame and all the spans it fills. There may be a hundred thousand, so
-/// that all else is looked up or parsed anew when it is needed.
+/// A frame, with all the spans that it fills. A container may have a hundred thousand
+/// frames, so all other properties are looked up or parsed when they are needed.
 pub(super) struct Part {
-    /// Number of its record.
+    /// The number of its record in the index.
     pub(super) number: usize,
     pub(super) place: Range<u64>,
     span: Range<u64>,
-    /// Spans of the aliases of its tensor.
+    /// The spans of tensors that are aliases of its tensor.
     more_spans: Vec<Range<u64>>,
 }
 
@@ -29,12 +29,12 @@ impl Part {
         self.place.end - self.place.start
     }
 
-    /// Returns the larger of its lengths, stored and decoded.
+    /// Returns the larger of its stored and decoded lengths.
     fn cost_bytes(&self) -> u64 {
         self.len_bytes().max(self.stored_len_bytes())
     }
 
-    /// Returns whether this is the span of the tensor itself, not of an alias.
+    /// Returns whether `span` is the span of the tensor itself rather than of an alias.
     pub(super) fn owns(&self, span: &Range<u64>) -> bool {
         std::ptr::eq(span, &raw const self.span)
     }
@@ -44,11 +44,11 @@ impl Part {
     }
 }
 
-/// Most bytes of the small frames, and of their tensors, in a run. One job reads a
-/// run at once, since a read of its own for every small frame would take longer.
+/// The maximum total length of the frames in a run, and of their tensors. One job reads
+/// a run with one read, because separate reads of small frames would take longer.
 const RUN_BYTES: u64 = 1 << 20;
 
-/// Groups adjacent small frames into runs; a longer frame is a run by itself.
+/// Groups adjacent small frames into runs; a longer frame is a run of its own.
 pub(super) fn runs(parts: &[Part]) -> Vec<&[Part]> {
     let mut len_bytes = 0;
     let is_together = |before: &Part, part: &Part| {
@@ -115,8 +115,8 @@ pub(super) fn parts(index: &Index) -> Vec<Part> {
     parts
 }
 
-/// Returns the only frame of a container of `len_bytes` without an index, given the
-/// 8 bytes after its prefix.
+/// Returns the only frame of a container without an index. `len_bytes` is the length of
+/// the container and `after_prefix` the 8 bytes after its prefix.
 pub(super) fn single(
     after_prefix: &[u8],
     len_bytes: u64,

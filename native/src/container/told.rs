@@ -1,4 +1,4 @@
-//! Saying of each tensor that it has been decoded.
+//! Reports decoded tensors to the progress.
 
 use std::collections::HashMap;
 
@@ -6,17 +6,18 @@ use super::{Container, Part};
 use crate::finished::{self, Listed};
 use crate::{Progress, Result};
 
-/// Says so of the tensors of a container.
+/// Reports the decoded tensors of a container.
 pub(super) struct Finished<'a> {
     container: &'a Container<'a>,
     progress: &'a dyn Progress,
     listed: Listed,
-    /// Numbers of the records that are stored as that with this number.
+    /// The numbers of the alias records, by the number of the record that they refer
+    /// to.
     aliases: HashMap<usize, Vec<usize>>,
 }
 
 impl<'a> Finished<'a> {
-    /// Returns `None` if nobody wants to know.
+    /// Returns `None` if the progress does not want to receive tensors.
     pub(super) fn new(
         container: &'a Container<'a>,
         progress: &'a dyn Progress,
@@ -41,7 +42,8 @@ impl<'a> Finished<'a> {
         }))
     }
 
-    /// Reports that a frame has been decoded, which stores its tensor in this way.
+    /// Reports that the frame of `part`, which stores its tensor as `storage`
+    /// describes, has been decoded, and reports all aliases of its tensor.
     pub(super) fn tell(&self, part: &Part, storage: String) {
         let Some(tail) = &self.container.tail else {
             return;

@@ -1,16 +1,16 @@
-//! Consecutive items that are decoded at the same time.
+//! Decodes consecutive items at the same time.
 
-/// Parts of the memory allowed that a wave may take: what it is decoded from,
-/// the result, and a difference or planes in between.
+/// A wave may take one share of the allowed memory; the shares are for its stored
+/// bytes, for the result, and for deltas or planes in between.
 const WAVE_SHARES: u64 = 3;
 
 use zstn_core::engine::Engine as _;
 
 use crate::{Engine, Result};
 
-/// Runs `decode` for all `items`, a wave of them at a time on all threads of the
-/// engine: as many as `memory_bytes` allow, given the decoded length of an item
-/// as its cost.
+/// Runs `decode` for all `items` on all threads of the engine, in waves. A wave has as
+/// many items as `memory_bytes` allow if each takes its `cost_bytes`, its decoded
+/// length.
 pub(crate) fn decode_in_waves<T: Copy + Send + Sync>(
     engine: &Engine,
     items: &[T],
@@ -25,19 +25,19 @@ pub(crate) fn decode_in_waves<T: Copy + Send + Sync>(
     Ok(())
 }
 
-/// The most decoded bytes of a wave that work in the order of the file waits for, and
-/// the number of items for every thread that a wave has at most: a few keep all threads
+/// The maximum decoded length of a wave whose results are consumed in order, and the
+/// maximum number of items per thread in such a wave: a few per thread keep all threads
 /// busy.
 const ORDERED_WAVE_BYTES: u64 = 32 << 20;
 const ITEMS_PER_THREAD: u64 = 2;
 
-/// A shorter wave of small items is not worth waking threads for.
+/// A shorter wave of small items is not worth the cost of waking threads.
 const MIN_WAVE_BYTES: u64 = 1 << 20;
 
-/// Runs `decode` for all `items`, a wave of them at a time on all threads of the
-/// engine, and hands the results to `next` in their order, on one thread, while the
-/// wave behind them is decoded. Two waves, and what one of them is decoded from, take
-/// about `memory_bytes` at most, given the decoded length of an item as its cost.
+/// Runs `decode` for all `items` on all threads of the engine, in waves, and passes the
+/// results in order to `next` on one thread while the following wave is decoded. Two
+/// waves, and the stored bytes of one of them, take up to about `memory_bytes` if each
+/// item takes its `cost_bytes`, its decoded length.
 pub(crate) fn decode_in_order<T: Copy + Send + Sync, R: Send>(
     engine: &Engine,
     items: &[T],
@@ -68,7 +68,7 @@ pub(crate) fn decode_in_order<T: Copy + Send + Sync, R: Send>(
     Ok(())
 }
 
-/// Cuts `items` into consecutive waves, each of which costs up to `max_bytes`. An item
+/// Divides `items` into consecutive waves that each cost up to `max_bytes`. An item
 /// that costs more is a wave of its own.
 fn waves<T>(items: &[T], cost_bytes: impl Fn(&T) -> u64, max_bytes: u64) -> Vec<&[T]> {
     let mut wave_bytes = 0;

@@ -1,4 +1,4 @@
-//! To a folder of compressed-tensors with sparse weights.
+//! Writes a folder of compressed-tensors with sparse weights.
 
 use std::ops::Range;
 
@@ -21,8 +21,8 @@ pub fn write(conversion: &Conversion, format: Format) -> Result<Written> {
     let place = FolderPlace::Path(conversion.output.into());
     let http = &conversion.options.http;
     let folder = OutputFolder::create(&place, http)?;
-    // The header precedes the data, and says how each tensor is stored, which is
-    // known only when the tensor has been read.
+    // The header precedes the data and states how each tensor is stored, which is only
+    // known once the tensor has been read.
     let mut spool = folder.file(SPOOL.as_ref())?;
     let mut stored: Vec<Tensor> = Vec::new();
     let mut sparse = 0;
@@ -72,7 +72,7 @@ pub fn write(conversion: &Conversion, format: Format) -> Result<Written> {
     })
 }
 
-/// The stored tensors, to be put into one file or several.
+/// The stored tensors that will be written to one file or several.
 struct Files<'a> {
     conversion: &'a Conversion<'a>,
     folder: &'a OutputFolder,

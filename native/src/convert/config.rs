@@ -1,5 +1,4 @@
-//! The `config.json` of a folder that is being written
-//! (docs/formats/compressed-tensors.md 5).
+//! Writes the `config.json` of an output folder (docs/formats/compressed-tensors.md 5).
 
 use std::path::PathBuf;
 
@@ -12,15 +11,16 @@ use zstn_core::limits::HEADER_LEN_BYTES;
 use crate::source::{CONFIG, Input, Location, regular};
 use crate::{Error, Result};
 
-/// The key that the settings of the writer get.
+/// The key for the settings of the writer.
 const OURS: &str = "quantization_config";
 
-/// The keys that releases have used. Their values say how the input was stored.
+/// The keys that releases of compressed-tensors have used. Their values state how the
+/// input was stored.
 const THEIRS: [&str; 3] = [OURS, "compression_config", "sparsity_config"];
 
-/// The entries of the input's `config.json`, if it is a folder with one, with
-/// `settings` in the place of those that say how its weights were stored.
-/// Other entries keep their order and their text.
+/// Returns the entries of the input's `config.json`, if it is a folder with one.
+/// `settings` replace the entries that state how the input's weights were stored. All
+/// other entries keep their order and their text.
 pub fn text(input: &Input, settings: &str) -> Result<Vec<u8>> {
     let folder = match input.location() {
         Some(Location::Path(folder)) => Some(folder),
@@ -70,7 +70,7 @@ fn merge(found: &[u8], settings: &str) -> serde_json::Result<Vec<u8>> {
     Ok(format!("{{\n{}\n}}\n", lines.join(",\n")).into_bytes())
 }
 
-/// Members of an object in order, their values as they are written.
+/// The members of a JSON object in order, with the original text of their values.
 struct Members(Vec<(String, Box<RawValue>)>);
 
 impl<'de> Deserialize<'de> for Members {

@@ -1,4 +1,4 @@
-//! A conversion under way, and reading all of its input in bounded memory.
+//! A running conversion, which reads all of its input in bounded memory.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,27 +15,27 @@ use crate::pack::batch;
 use crate::source::{Input, Local, Location, Source};
 use crate::{Engine, Error, Output, Progress, Reader, Result, Tensor};
 
-/// Parts of the memory allowed that the tensors of a batch may take: they are
-/// read from some bytes, become others, and coding needs room.
+/// The tensors of a batch may take one share of the allowed memory; the shares are for
+/// their stored bytes, for the converted tensors, and for buffers of the coding.
 const SHARES: u64 = 4;
 
-/// A conversion under way.
+/// A running conversion.
 #[derive(Clone, Copy)]
 pub struct Conversion<'a> {
     pub engine: &'a Engine,
     pub input: &'a Input,
     pub reader: &'a Reader,
     pub output: &'a Path,
-    /// The output in messages.
+    /// The name of the output in messages.
     pub output_name: &'a str,
-    /// Whether files that exist are replaced.
+    /// True if existing files are replaced.
     pub replace: bool,
     pub options: &'a ConvertOptions<'a>,
     pub progress: &'a dyn Progress,
 }
 
 impl<'a> Conversion<'a> {
-    /// Returns the same conversion, unwatched.
+    /// Returns the same conversion without a progress.
     pub fn quiet(self) -> Self {
         Self {
             progress: &(),
@@ -51,13 +51,13 @@ impl<'a> Conversion<'a> {
         self.reader.model().kind()
     }
 
-    /// Bytes of all tensors.
+    /// Returns the total length of all tensors in bytes.
     pub fn tensor_bytes(&self) -> u64 {
         let lens = self.tensors().iter().map(model::Tensor::len_bytes);
         lens.fold(0, u64::saturating_add)
     }
 
-    /// Returns the whole input, if it is a single file of `kind`.
+    /// Returns the whole input as a local file, if it is a single file of `kind`.
     pub fn local(&self, kind: Kind) -> Result<Option<Arc<Local>>> {
         if !matches!(kind, Kind::Safetensors | Kind::Zstn) {
             return Ok(None);
@@ -71,8 +71,8 @@ impl<'a> Conversion<'a> {
         Ok((found == Ok(kind)).then_some(local))
     }
 
-    /// Reads the tensors of those numbers batch by batch, gives each to `job`
-    /// on whatever thread is free and the results to `sink`, in order.
+    /// Reads the tensors with these numbers batch by batch. Passes each tensor to `job`
+    /// on any thread of the engine, and the results to `sink` in order.
     pub fn each<R: Send>(
         &self,
         numbers: &[usize],
@@ -100,7 +100,7 @@ impl<'a> Conversion<'a> {
         self.check_unchanged()
     }
 
-    /// A tensor that is what the list of tensors says.
+    /// Reads a tensor and checks that it matches the list of tensors.
     fn read(&self, number: usize) -> Result<Tensor> {
         let listed = &self.tensors()[number];
         let tensor = self.reader.read(&listed.name)?;
@@ -118,8 +118,8 @@ impl<'a> Conversion<'a> {
         Ok(tensor)
     }
 
-    /// Refuses an output that is being read, and one that exists unless it
-    /// may be replaced.
+    /// Refuses an output that is being read, and an existing one that may not be
+    /// replaced.
     pub fn check_output(&self, path: &Path) -> Result<()> {
         super::refuse_input(self.input, path)?;
         check_inputs(path, self.reader.all_sources())?;
@@ -129,8 +129,8 @@ impl<'a> Conversion<'a> {
         Ok(())
     }
 
-    /// Begins the file at `path`: the output, or one in a folder that is not
-    /// published yet, where every name is ours.
+    /// Begins the file at `path`: either the output, or a file in an unpublished
+    /// folder, where existing files are always replaced.
     pub fn create(&self, path: &Path) -> Result<Output<'static>> {
         let output = match self.replace || path != self.output {
             true => Output::create(path),
@@ -141,7 +141,7 @@ impl<'a> Conversion<'a> {
         Ok(output)
     }
 
-    /// Returns the permissions of what is made from the inputs.
+    /// Returns the permissions of outputs that are made from the inputs.
     pub fn mode(&self) -> Mode {
         let mode = Mode::default();
         for source in self.reader.all_sources() {
@@ -156,7 +156,7 @@ impl<'a> Conversion<'a> {
         inputs.try_for_each(Source::check_unchanged)
     }
 
-    /// Names the output in a refusal of the core.
+    /// Returns a function that attributes a core error to the output.
     pub fn refuse(&self) -> impl Fn(zstn_core::Error) -> Error {
         Error::place(self.output_name)
     }

@@ -1,4 +1,4 @@
-//! Metadata that a conversion drops.
+//! Finds metadata that a conversion drops.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use super::TargetKind;
 use super::conversion::Conversion;
 use crate::{Error, Result};
 
-/// Returns the keys of metadata that `target` has no place for.
+/// Returns the keys of metadata that `target` cannot store.
 pub fn keys(conversion: &Conversion, target: TargetKind) -> Result<BTreeSet<String>> {
     let mut keys = BTreeSet::new();
     if conversion.kind() == Kind::ZTensor {
@@ -21,8 +21,8 @@ pub fn keys(conversion: &Conversion, target: TargetKind) -> Result<BTreeSet<Stri
     Ok(keys)
 }
 
-/// Keys of a zTensor file that have no place in the metadata of safetensors:
-/// those of single tensors, and values that are not texts.
+/// Returns the keys of a zTensor file that safetensors metadata cannot store: the keys
+/// of single tensors, and those whose values are not texts.
 fn custom_keys(conversion: &Conversion) -> Result<BTreeSet<String>> {
     let refuse = Error::place(conversion.input);
     let source = conversion.input.open(&conversion.options.http)?;

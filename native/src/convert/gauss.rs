@@ -1,4 +1,4 @@
-//! To Gauss, lossily.
+//! Writes Gauss files, which are lossy.
 
 use std::cmp::Reverse;
 use std::time::{Duration, Instant};
@@ -13,24 +13,25 @@ use crate::output::Staging;
 use crate::source::Source as _;
 use crate::{Error, Output, Result};
 
-/// The work that lies ahead, as far as names, dtypes and shapes show it.
+/// The work of a conversion, as far as names, dtypes and shapes determine it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct GaussPlan {
-    /// Tensors to code. Some may turn out not to be worth it.
+    /// The number of tensors to code. Some may be stored raw in the end, if coding does
+    /// not make them smaller.
     pub coded: usize,
-    /// Those of them that have more than one shard.
+    /// The number of these tensors that have more than one shard.
     pub sharded: usize,
-    /// Shards of all of them.
+    /// The total number of shards of these tensors.
     pub shards: usize,
-    /// Tensors that are stored raw.
+    /// The number of tensors that are stored raw.
     pub raw: usize,
 }
 
-/// Watches tensors being coded; `()` ignores them.
+/// Watches the coding of tensors; the implementation for `()` ignores all calls.
 pub trait GaussWatch: Sync {
-    /// Called when work begins.
+    /// Called when the work begins.
     fn begin(&self, plan: GaussPlan);
-    /// Called from any thread when a tensor is coded, with the time it took.
+    /// Called from any thread after a tensor was coded, with the time that this took.
     fn done(&self, report: &TensorReport, time: Duration);
 }
 
@@ -57,7 +58,7 @@ pub fn write(conversion: &Conversion, options: &Options) -> Result<Written> {
     conversion.progress.begin(lens.sum());
     conversion.options.gauss.begin(plan);
 
-    // The index precedes the data and is known last.
+    // The index precedes the data, but is only known at the end.
     let staging = Staging::beside(conversion.output)?;
     let mut coded = Spool::create(&staging, "coded")?;
     let mut raw = Spool::create(&staging, "raw")?;
@@ -104,8 +105,8 @@ pub fn write(conversion: &Conversion, options: &Options) -> Result<Written> {
     })
 }
 
-/// Numbers of the tensors to store, largest first; those of equal size keep
-/// their order.
+/// Returns the numbers of the tensors to store, largest first. Tensors with the same
+/// number of elements keep their order.
 fn chosen(conversion: &Conversion, options: &Options) -> Result<Vec<usize>> {
     let tensors = conversion.tensors();
     let mut numbers: Vec<usize> = (0..tensors.len()).collect();
@@ -122,7 +123,7 @@ fn chosen(conversion: &Conversion, options: &Options) -> Result<Vec<usize>> {
     Ok(numbers)
 }
 
-/// Data on their way into the file.
+/// A temporary file for data that are later copied into the output.
 struct Spool {
     output: Output<'static>,
     reports: Vec<TensorReport>,

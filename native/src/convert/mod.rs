@@ -1,8 +1,8 @@
-//! A checkpoint in another format, in bounded memory: read tensor by tensor,
-//! whatever it is, and written by one of the targets.
+//! Converts a checkpoint into another format in bounded memory: reads tensor by tensor
+//! from any supported format and writes one of the target formats.
 //!
-//! A tensor that a target cannot hold is refused before anything is written, as far as
-//! names, dtypes and shapes show it. An error leaves no file.
+//! A tensor that the target cannot store is refused before anything is written, as far
+//! as names, dtypes and shapes determine it. After an error, no file is left.
 
 use std::iter;
 use std::path::{Path, PathBuf};
@@ -37,43 +37,43 @@ use conversion::Conversion;
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct ConvertReport {
-    /// The kind of the input.
+    /// The format of the input.
     pub from: Kind,
-    /// The kind of the output.
+    /// The format of the output.
     pub to: TargetKind,
-    /// Number of tensors read.
+    /// The number of tensors that were read.
     pub tensors: usize,
-    /// Length of these tensors.
+    /// The total length of these tensors in bytes.
     pub tensor_bytes: u64,
-    /// Length of all files written.
+    /// The total length of all files that were written, in bytes.
     pub written_bytes: u64,
-    /// Paths of these files, or of the folder they are in; empty for a writer.
+    /// Paths of these files, or of the folder that contains them; empty for a writer.
     pub files: Vec<PathBuf>,
-    /// Keys of metadata that the output has no place for.
+    /// Keys of metadata that the output cannot store.
     pub dropped: Vec<String>,
-    /// Whether values were decoded from codes: they are the values of the input,
-    /// which may be less precise than those that were once encoded.
+    /// True if the input stores codes instead of values. The output has the decoded
+    /// values, which may be less precise than the values that were once encoded.
     pub is_decoded: bool,
-    /// Whether weights had been rotated before they were quantised; the
-    /// output has the rotated ones.
+    /// True if the weights had been rotated before they were quantised; the output has
+    /// the rotated weights.
     pub is_rotated: bool,
-    /// How single tensors are stored.
+    /// How the tensors are stored in the output.
     pub detail: Detail,
 }
 
-/// The storage of the tensors of a converted checkpoint.
+/// How the tensors of a converted checkpoint are stored.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Detail {
-    /// All of them are stored as they are.
+    /// All tensors are stored exactly.
     Exact,
-    /// Coded in a Gauss file: one report for every tensor, in file order.
+    /// All tensors are stored in a Gauss file, with one report for each in file order.
     Gauss(Vec<TensorReport>),
-    /// Sparse, this number of them; the others as they are.
+    /// This number of tensors is stored sparse, and all others are stored dense.
     Sparse(usize),
 }
 
-/// The output of a target.
+/// The result of writing a target.
 struct Written {
     files: Vec<PathBuf>,
     len_bytes: u64,
@@ -81,7 +81,7 @@ struct Written {
 }
 
 impl Written {
-    /// One file or folder, tensors as they are.
+    /// Returns the result for one file or folder with exactly stored tensors.
     fn file(conversion: &Conversion, len_bytes: u64) -> Self {
         Self {
             files: vec![conversion.output.into()],
@@ -91,20 +91,19 @@ impl Written {
     }
 }
 
-/// Converts a checkpoint of any kind that [`Reader::open`] takes to `target`.
-/// It is read and written by `engine` alone.
+/// Converts a checkpoint of any format that [`Reader::open`] supports to `target`. All
+/// work runs on `engine`.
 ///
-/// If the path of `sink` ends in `.safetensors.index.json` or
-/// `.zstn.index.json`, the tensors go into several files next to it
-/// (docs/formats/sharded.md), and compressed-tensors become a folder; neither
-/// can be written to a writer. A ZSTN file comes back as the file it was packed
-/// from, byte for byte.
+/// If the path of `sink` ends in `.safetensors.index.json` or `.zstn.index.json`, the
+/// tensors are written to several files in the same folder (docs/formats/sharded.md).
+/// The result for compressed-tensors is a folder. Neither can be written to a writer.
+/// Converting a ZSTN file to safetensors restores the file that it was packed from,
+/// byte for byte.
 ///
 /// # Errors
-/// An input that is refused; a tensor that the target cannot hold; a sink that
-/// cannot take the result, or that is the input;
-/// [`Error::Changed`] if somebody wrote to the input meanwhile; and I/O errors.
-/// Nothing of the output is left then.
+/// An input that is refused; a tensor that the target cannot store; a sink that cannot
+/// take the result or that is the input; [`Error::Changed`] if the input was written to
+/// meanwhile; I/O errors. After an error, nothing of the output is left.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -170,8 +169,8 @@ pub fn convert<'s>(
     }
 }
 
-/// Converts to a path, which messages call by a name and which may exist or
-/// not.
+/// Converts to the file at `output`, which messages call `output_name`. An existing
+/// file is replaced only if `replace` is true.
 fn convert_to(
     engine: &Engine,
     input: &Input,
@@ -190,7 +189,7 @@ fn convert_to(
         .fold(reading, |reading, base| reading.base(base))
         .open(input)?;
     if let Some((name, error)) = reader.model().refused().next() {
-        // Without it the output would look complete.
+        // Without this tensor, the output would seem to be complete.
         return Err(Error::place(input)(error.clone().tensor(name)));
     }
     let conversion = Conversion {
@@ -203,7 +202,7 @@ fn convert_to(
         options,
         progress: options.progress,
     };
-    // A folder of compressed-tensors is a new one, which holds no input.
+    // A folder of compressed-tensors is always new, so it contains no input.
     if target.kind() != TargetKind::CompressedTensors {
         conversion.check_output(output)?;
     }
@@ -229,7 +228,7 @@ fn convert_to(
     })
 }
 
-/// Refuses what can be refused before the input is opened.
+/// Checks everything that can be checked before the input is opened.
 fn check(input: &Input, output: &Path, target: &Target) -> Result<()> {
     if let Target::Gauss(options) = target {
         options.check()?;
@@ -245,8 +244,8 @@ fn check(input: &Input, output: &Path, target: &Target) -> Result<()> {
     refuse_input(input, output)
 }
 
-/// Refuses to write to the address of an input, or next to an index that is one:
-/// its files are there.
+/// Refuses to write to the address of an input, or into the folder of an input index,
+/// which contains the input's files.
 fn refuse_address(input: &Input, output: &str) -> Result<()> {
     let Some(input @ Location::Url(url)) = input.location() else {
         return Ok(());
@@ -265,8 +264,8 @@ fn refuse_address(input: &Input, output: &str) -> Result<()> {
     }
 }
 
-/// Refuses to replace the input, or a file of it if it is a folder, such as
-/// its index, which is not one of the reader's sources.
+/// Refuses to replace the input or, if it is a folder, a file in it. This includes its
+/// index, which is not one of the reader's sources.
 fn refuse_input(input: &Input, output: &Path) -> Result<()> {
     let Some(Location::Path(input)) = input.location() else {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Options for converting.
+//! Options for conversions.
 
 use super::GaussWatch;
 use crate::source::{HttpOptions, Input};
@@ -34,51 +34,52 @@ impl Default for ConvertOptions<'_> {
 }
 
 impl<'a> ConvertOptions<'a> {
-    /// Reads a delta with the base that it was packed against, plain or packed.
-    /// Where the base is a delta, the next call adds the base of that one, and
-    /// so on.
+    /// Reads a delta with the base that it was packed against, plain or packed. If the
+    /// base is a delta itself, the next call adds the base's own base, and so on.
     pub fn base(mut self, base: impl Into<Input>) -> Self {
         self.bases.push(base.into());
         self
     }
 
-    /// Selects what is read of weights that are stored in parts; by default
+    /// Selects how weights that are stored in several tensors are read; the default is
     /// [`View::Dense`].
     pub fn view(mut self, view: View) -> Self {
         self.view = view;
         self
     }
 
-    /// Sets the memory to stay within, roughly, in bytes: by default 1 GiB. The
-    /// largest tensor has to fit in any case. It never changes the output.
+    /// Sets the approximate limit for memory in bytes; the default is 1 GiB. The
+    /// largest tensor must fit into memory in any case. The limit never changes the
+    /// output.
     pub fn memory_bytes(mut self, memory_bytes: u64) -> Self {
         self.memory_bytes = memory_bytes;
         self
     }
 
-    /// Sets the largest length of the tensors in a file, where the output is a
-    /// checkpoint in several: by default 5 GiB. A tensor is never cut.
+    /// Sets the maximum total length of the tensors in a file, if the output is a
+    /// sharded checkpoint; the default is 5 GiB. A tensor is never split.
     pub fn shard_bytes(mut self, shard_bytes: u64) -> Self {
         self.shard_bytes = shard_bytes;
         self
     }
 
-    /// Sets whether a ZSTN file gets extension frames, by default it does not
-    /// ([`PackOptions::extended`](crate::PackOptions::extended)): one that had
-    /// some becomes one that z4ai reads.
+    /// Sets whether a ZSTN file gets extension frames
+    /// ([`PackOptions::extended`](crate::PackOptions::extended)); the default is false.
+    /// Without this option, an input with extension frames becomes a file that z4ai can
+    /// read.
     pub fn extended(mut self, extended: bool) -> Self {
         self.extended = extended;
         self
     }
 
-    /// Sets time limits, retries and headers for the addresses that are read: of
-    /// the input, of its bases and of their other files.
+    /// Sets time limits, retries and headers for requests to addresses: of the input,
+    /// of its bases and of their other files.
     pub fn http(mut self, http: HttpOptions) -> Self {
         self.http = http;
         self
     }
 
-    /// Sets what watches the work.
+    /// Sets the progress that watches the work.
     pub fn progress<'b>(self, progress: &'b dyn Progress) -> ConvertOptions<'b>
     where
         'a: 'b,
@@ -86,7 +87,7 @@ impl<'a> ConvertOptions<'a> {
         ConvertOptions { progress, ..self }
     }
 
-    /// Sets what is called for each tensor of a Gauss file.
+    /// Sets the watch that is called for each tensor of a Gauss file.
     pub fn gauss<'b>(self, gauss: &'b dyn GaussWatch) -> ConvertOptions<'b>
     where
         'a: 'b,

@@ -1,4 +1,4 @@
-//! To safetensors.
+//! Writes safetensors files.
 
 use std::ops::Range;
 use std::path::Path;
@@ -20,7 +20,7 @@ pub fn write(conversion: &Conversion) -> Result<Written> {
         });
     }
     if let Some(packed) = conversion.local(Kind::Zstn)? {
-        // The original file, to the last blank of its header.
+        // This restores the original file, including the spaces in its header.
         let output = conversion.create(conversion.output)?;
         let progress = conversion.progress;
         let report = unpack_file(conversion.engine, &packed, output, u64::MAX, progress)?;
@@ -32,7 +32,7 @@ pub fn write(conversion: &Conversion) -> Result<Written> {
     Ok(Written::file(conversion, plan.len_bytes()))
 }
 
-/// A file that can hold what it is to hold.
+/// The plan for a safetensors file whose header has already been made.
 pub struct Plan {
     pub tensors: Range<usize>,
     head: Vec<u8>,
@@ -40,7 +40,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// A file of some of the tensors, with the metadata of all.
+    /// Plans a file with some of the tensors and with the metadata of the whole
+    /// checkpoint.
     pub fn new(conversion: &Conversion, tensors: Range<usize>) -> Result<Self> {
         let mut end = 0u64;
         let entries: Vec<Tensor> = conversion.tensors()[tensors.clone()]

@@ -1,4 +1,4 @@
-//! Several files and their index (docs/formats/sharded.md).
+//! Writes sharded checkpoints with an index (docs/formats/sharded.md).
 
 use std::ops::Range;
 use std::path::Path;
@@ -13,15 +13,16 @@ use crate::output::{Staging, check_file};
 use crate::progress::Unpublished;
 use crate::{Error, Result};
 
-/// Names of an index and its shards, made of the index's.
+/// The names of an index and its shards, derived from the name of the index.
 pub struct Naming {
-    /// `X.safetensors`, `X.zstn`.
+    /// The part of the names before the extension.
     stem: String,
     extension: String,
 }
 
 impl Naming {
-    /// Those of the index `path`, if it is one by its name.
+    /// Returns the naming for the index `path`; `None` if it is not named like an
+    /// index.
     pub fn of_index(path: &Path) -> Result<Option<Self>> {
         let name = path.file_name().unwrap_or_default();
         if !name.to_string_lossy().ends_with(SHARD_INDEX_SUFFIX) {
@@ -45,7 +46,7 @@ impl Naming {
         }))
     }
 
-    /// Those that model hubs use.
+    /// Returns the naming that model hubs use.
     pub fn of_model() -> Self {
         Self {
             stem: "model".into(),
@@ -53,25 +54,25 @@ impl Naming {
         }
     }
 
-    /// Name of a file that holds all.
+    /// Returns the name of a single file that contains all tensors.
     pub fn single(&self) -> String {
         format!("{}.{}", self.stem, self.extension)
     }
 
-    /// Name of one of `count` shards, counted from 0.
+    /// Returns the name of one of `count` shards; `number` counts from 0.
     pub fn shard(&self, number: usize, count: usize) -> String {
         let Self { stem, extension } = self;
         format!("{stem}-{:05}-of-{count:05}.{extension}", number + 1)
     }
 
-    /// Name of the index.
+    /// Returns the name of the index.
     pub fn index(&self) -> String {
         format!("{}.{}{SHARD_INDEX_SUFFIX}", self.stem, self.extension)
     }
 }
 
-/// Cuts tensors of those lengths into shards of at most `most_bytes`, but of
-/// one tensor at least.
+/// Divides tensors of these lengths into shards of at most `most_bytes`. A longer
+/// tensor is a shard of its own.
 pub fn cut(lens_bytes: &[u64], most_bytes: u64) -> Vec<Range<usize>> {
     let mut shards = Vec::new();
     let (mut start, mut held) = (0, 0u64);
@@ -88,7 +89,7 @@ pub fn cut(lens_bytes: &[u64], most_bytes: u64) -> Vec<Range<usize>> {
     shards
 }
 
-/// The text of an index: names of tensors with those of their files.
+/// Returns the text of an index that maps tensor names to file names.
 pub fn index<'a>(total_bytes: u64, tensors: impl Iterator<Item = (&'a str, &'a str)>) -> Vec<u8> {
     #[derive(Serialize)]
     struct Metadata {
@@ -97,7 +98,7 @@ pub fn index<'a>(total_bytes: u64, tensors: impl Iterator<Item = (&'a str, &'a s
     #[derive(Serialize)]
     struct Index<'a> {
         metadata: Metadata,
-        // Sorted, as the packages of the model hubs write it.
+        // The names are sorted, as in the files that the packages of model hubs write.
         weight_map: std::collections::BTreeMap<&'a str, &'a str>,
     }
     let index = Index {
@@ -111,15 +112,15 @@ pub fn index<'a>(total_bytes: u64, tensors: impl Iterator<Item = (&'a str, &'a s
     text
 }
 
-/// Writes all tensors of the input into shards, each made by `make` from a
-/// plan at a path; it returns the length of the file.
+/// Writes all tensors of the input into shards. `make` writes the shard of a plan to a
+/// path and returns the length of the file.
 pub fn write(
     conversion: &Conversion,
     naming: &Naming,
     make: impl Fn(&Plan, &Path, &Conversion) -> Result<u64>,
 ) -> Result<Written> {
     let progress = conversion.progress;
-    // The shards appear together, after the index.
+    // The shards are published together, after the index has been written.
     let unpublished = Unpublished(progress);
     let conversion = &Conversion {
         progress: &unpublished,

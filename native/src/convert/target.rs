@@ -1,4 +1,4 @@
-//! The targets of conversions.
+//! The target formats of conversions.
 
 use std::path::Path;
 
@@ -10,13 +10,13 @@ use zstn_core::container::safetensors::SHARD_INDEX_SUFFIX;
 
 use crate::Effort;
 
-/// The kinds of file a checkpoint can be converted to.
+/// The formats that a checkpoint can be converted to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TargetKind {
-    /// safetensors, one file or several next to an index.
+    /// safetensors: a single file, or several files with an index.
     Safetensors,
-    /// ZSTN, one file or several next to an index.
+    /// ZSTN: a single file, or several files with an index.
     Zstn,
     /// zTensor 0.1.
     ZTensor,
@@ -27,7 +27,7 @@ pub enum TargetKind {
 }
 
 impl TargetKind {
-    /// All of them.
+    /// All target formats.
     pub const ALL: [Self; 5] = [
         Self::Safetensors,
         Self::Zstn,
@@ -36,8 +36,8 @@ impl TargetKind {
         Self::CompressedTensors,
     ];
 
-    /// Returns the kind of that name, as [`TargetKind::name`] gives it, or of
-    /// that ending of a file, such as `zt`.
+    /// Returns the format with this name, as [`TargetKind::name`] returns it, or with
+    /// this file extension, such as `zt`.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         let by_name = Self::ALL.into_iter().find(|kind| kind.name() == name);
@@ -49,7 +49,7 @@ impl TargetKind {
         kinds.find(|kind| kind.format().is_some_and(|f| f.extension() == extension))
     }
 
-    /// Returns the kind of file it is; `None` for a folder.
+    /// Returns the kind of its files; `None` if the target is a folder.
     fn format(self) -> Option<Kind> {
         match self {
             Self::Safetensors => Some(Kind::Safetensors),
@@ -66,15 +66,15 @@ impl TargetKind {
         self.format().unwrap_or(Kind::CompressedTensors).name()
     }
 
-    /// Returns the extension of its files, without a dot; for a folder, that of the
-    /// files in it.
+    /// Returns the extension of its files, without a dot. For a folder, this is the
+    /// extension of the files in it.
     #[must_use]
     pub fn extension(self) -> &'static str {
         self.format().unwrap_or(Kind::CompressedTensors).extension()
     }
 
-    /// Returns the kind that the name of an output means: by its extension,
-    /// before `.index.json` if it ends so. A slash at the end means a folder of
+    /// Returns the format for the name of an output, according to its extension, or to
+    /// the extension before `.index.json`. A trailing slash selects a folder of
     /// compressed-tensors.
     #[must_use]
     pub fn from_path(path: &Path) -> Option<Self> {
@@ -91,7 +91,7 @@ impl TargetKind {
     }
 }
 
-/// The kind of output to make, with its options.
+/// The format of the output, with its options.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Target {
@@ -99,27 +99,28 @@ pub enum Target {
     Safetensors,
     /// ZSTN.
     Zstn {
-        /// Time against space.
+        /// The trade-off between time and size.
         effort: Effort,
     },
     /// zTensor 0.1.
     ZTensor {
-        /// Whether tensors are stored as zstd frames.
+        /// True to store tensors as zstd frames.
         is_zstd: bool,
-        /// The checksum each tensor gets.
+        /// The type of checksum for each tensor, if any.
         checksum: Option<DigestKind>,
     },
-    /// Gauss, within half a step of the values: it is lossy.
+    /// Gauss, which is lossy: the error is at most half a quantisation step, apart from
+    /// rounding to the dtype.
     Gauss(gauss::Options),
     /// compressed-tensors, in a folder.
     CompressedTensors {
-        /// One of the two sparse formats.
+        /// The sparse format of the weights.
         format: Format,
     },
 }
 
 impl Target {
-    /// Its kind.
+    /// Returns the target's format without its options.
     #[must_use]
     pub fn kind(&self) -> TargetKind {
         match self {

@@ -1,4 +1,4 @@
-//! To ZSTN.
+//! Writes ZSTN files.
 
 use std::path::Path;
 
@@ -15,7 +15,8 @@ use crate::source::Local;
 use crate::unpack::unpack_file;
 use crate::{Effort, Error, FinishedTensor, PackOptions, Progress, Result};
 
-/// Name of the safetensors file that is packed where the input is none.
+/// Name of the temporary safetensors file that is packed if the input is in another
+/// format.
 const SPOOL: &str = "spool.safetensors";
 
 pub fn write(conversion: &Conversion, effort: Effort) -> Result<Written> {
@@ -67,13 +68,13 @@ pub fn write(conversion: &Conversion, effort: Effort) -> Result<Written> {
     Ok(Written::file(conversion, report.packed_bytes))
 }
 
-/// The spooled file, under the name of the input.
+/// Opens the temporary file; messages call it by the name of the input.
 fn open(conversion: &Conversion, spool: &Path) -> Result<Local> {
     let file = std::fs::File::open(spool).map_err(Error::file("open", spool))?;
     Local::of_file(conversion.input.to_string(), &file)
 }
 
-/// Progress of a shard, which is a part of the whole.
+/// The progress of one shard, which counts towards the progress of the whole.
 struct Part<'a>(&'a dyn Progress);
 
 impl Progress for Part<'_> {

@@ -1,4 +1,4 @@
-//! To zTensor 0.1.
+//! Writes zTensor 0.1 files.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ use super::Written;
 use super::conversion::Conversion;
 use crate::{Output, Result};
 
-/// The level of zstd that the released writers use.
+/// The zstd level that the released writers use.
 const LEVEL: i32 = 3;
 
 pub fn write(

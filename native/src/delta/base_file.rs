@@ -1,4 +1,4 @@
-//! The base of a delta, from whatever kind of file restores it.
+//! The base of a delta, which any type of file may restore.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -11,13 +11,13 @@ use super::Checked;
 use crate::source::{HttpOptions, Input, Local, Source};
 use crate::{Engine, Error, Output, Phase, Progress, Result, unpack};
 
-/// The most bases of a delta: one that is plain or a container, and deltas against
-/// it or against each other. Every file of a chain is read to read one tensor, and
-/// restoring writes every generation once. Four keep a series of checkpoints small;
-/// where they end, a new full base costs one file.
-pub(crate) const MAX_BASES: usize = 4;
+/// The maximum number of bases of a delta: one plain or packed checkpoint, and deltas
+/// against it or against each other. Reading one tensor reads every file of a chain,
+/// and restoring writes every generation once. Four bases keep a series of checkpoints
+/// small; after that, a new full base costs only one file.
+pub const MAX_BASES: usize = 4;
 
-/// Refuses a chain of more bases than [`MAX_BASES`].
+/// Refuses a chain with more than [`MAX_BASES`] bases.
 pub(crate) fn check_chain(bases: &[impl std::fmt::Display]) -> Result<()> {
     match bases.get(MAX_BASES - 1) {
         Some(last) if bases.len() > MAX_BASES => Err(Error::Usage(format!(
@@ -31,27 +31,25 @@ pub(crate) fn check_chain(bases: &[impl std::fmt::Display]) -> Result<()> {
 
 /// The safetensors file that a delta is made against.
 ///
-/// A packed base, whether a container or a delta, is restored first, with the
-/// checks of unpacking, into an unnamed file in the folder for temporary files
-/// (`TMPDIR`). That folder needs as much free space as the original takes; for
-/// a chain of deltas, twice as much.
+/// A packed base, whether a container or a delta, is first restored, with all checks of
+/// unpacking, into an unnamed file in the folder for temporary files (`TMPDIR`). This
+/// needs free space for the original; for a chain of deltas, twice as much.
 ///
-/// Decoding each tensor when it is used would need no space. But a delta begins
-/// with a digest over all data of its base, so every tensor would be decoded at
-/// least twice, and in a chain once more for each generation.
+/// Decoding each tensor on demand would need no space. But a delta begins with a digest
+/// of all data of its base, so every tensor would be decoded at least twice, and once
+/// more for each generation in a chain.
 #[derive(Debug)]
 pub(crate) struct BaseFile(Arc<Local>);
 
 impl BaseFile {
-    /// Opens the first file of `chain`. If it is a delta, the second file is
-    /// its base, and so on; the last file needs no base.
+    /// Opens the first file of `chain`. If it is a delta, the second file is its base,
+    /// and so on; the last file needs no base.
     ///
-    /// Decoding stays within about `memory_bytes`, unless a single tensor needs
-    /// more.
+    /// Decoding takes up to about `memory_bytes`, unless a single tensor needs more.
     ///
     /// # Errors
-    /// A chain that is too short or too long; a file of another kind; whatever
-    /// unpacking one of the files refuses; too little space for the result.
+    /// A chain that is too short or too long; a file of another type; every error of
+    /// unpacking one of the files; too little space for the result.
     pub(crate) fn open(
         engine: &Engine,
         chain: &[Input],
@@ -73,12 +71,12 @@ impl BaseFile {
         base
     }
 
-    /// Opens the base of `input`, like [`BaseFile::open`]; `None` if `chain`
-    /// is empty. An `input` that is not a delta is refused before anything is
-    /// fetched or restored.
+    /// Opens the base of `input` like [`BaseFile::open`]; returns `None` if `chain` is
+    /// empty. An `input` that is not a delta is refused before anything is fetched or
+    /// restored.
     ///
     /// # Errors
-    /// Those of [`BaseFile::open`].
+    /// The errors of [`BaseFile::open`].
     pub(crate) fn open_for(
         engine: &Engine,
         input: &Local,
@@ -94,10 +92,10 @@ impl BaseFile {
         Self::open(engine, chain, http, memory_bytes, progress).map(Some)
     }
 
-    /// Returns the base in the first of these files, like [`BaseFile::open`].
+    /// Restores the base from local files, like [`BaseFile::open`].
     ///
     /// # Errors
-    /// Those of [`BaseFile::open`].
+    /// The errors of [`BaseFile::open`].
     pub(crate) fn restore(
         engine: &Engine,
         mut chain: Vec<Arc<Local>>,
@@ -161,7 +159,7 @@ fn check_takes_base(input: &Local, base: &str) -> Result<()> {
     }
 }
 
-/// The arguments that the steps of restoring a chain share.
+/// The arguments that all steps of restoring a chain share.
 struct Restoring<'a> {
     engine: &'a Engine,
     memory_bytes: u64,
@@ -190,12 +188,13 @@ impl Restoring<'_> {
     }
 }
 
-/// Makes a temporary file from `inputs`, under the name of the first in
-/// messages.
+/// Writes a temporary file from `inputs`; messages call it by the name of the first
+/// input.
 fn restored(inputs: &[&Local], write: impl FnOnce(&Output) -> Result<()>) -> Result<Local> {
     let output = Output::temporary()?;
     let written = write(&output);
-    // Whatever else went wrong may come of the change.
+    // If an input has changed, the change is reported: it may have caused any other
+    // error.
     inputs
         .iter()
         .try_for_each(|input| input.check_unchanged())?;
@@ -204,7 +203,7 @@ fn restored(inputs: &[&Local], write: impl FnOnce(&Output) -> Result<()>) -> Res
     Ok(restored.restored_from(inputs))
 }
 
-/// The progress of one file after the other as that of one piece of work.
+/// The progress of restoring several files sequentially, with one total.
 struct Total<'a> {
     progress: &'a dyn Progress,
     len_bytes: AtomicU64,

@@ -1,5 +1,6 @@
-//! A tensor that does not fit into memory with its difference and its coded
-//! forms: those lie in temporary files, and the smaller one is copied.
+//! Packs a tensor that does not fit into memory together with its delta and coded
+//! forms. These are written to temporary files, and the smallest one is copied to the
+//! output.
 
 use std::ops::Range;
 
@@ -16,10 +17,10 @@ use crate::pack::{Data, FilePacker};
 use crate::source::{Local, Source};
 use crate::{Engine, Error, Output, PackOptions, Result};
 
-/// The first bytes of a frame, which hold its family and its flags.
+/// The first bytes of a frame, which contain its family and its flags.
 const HEAD_BYTES: u64 = 16;
 
-/// Two files, and how one is packed against the other.
+/// A target file and its base, with the options for packing one against the other.
 pub struct Pair<'a> {
     pub engine: &'a Engine,
     pub target: &'a Local,
@@ -29,15 +30,15 @@ pub struct Pair<'a> {
     pub options: &'a PackOptions<'a>,
 }
 
-/// A record that has been written.
+/// A record that has been written to the output.
 pub struct Written {
     pub len_bytes: u64,
     pub info: RecordInfo,
-    /// The edition that a file with it has to be.
+    /// The edition that a file with this record must have.
     pub edition: Edition,
 }
 
-/// A payload in two parts.
+/// A payload in two parts: bytes in memory, then a frame in a file.
 struct Payload {
     kind: Kind,
     edition: Edition,
@@ -46,7 +47,7 @@ struct Payload {
 }
 
 impl Payload {
-    /// An empty one.
+    /// Returns an empty payload of this kind.
     fn of(kind: Kind) -> Self {
         Self {
             kind,
@@ -62,7 +63,7 @@ impl Payload {
 }
 
 impl Pair<'_> {
-    /// Writes the record of tensor `number`, the same bytes as those of
+    /// Writes the record of tensor `number`. The bytes equal the output of
     /// [`code`](zstn_core::container::model_delta::code).
     pub fn write(&self, number: usize, output: &mut Output) -> Result<Written> {
         let refuse = Error::place(self.target.name());
@@ -111,7 +112,7 @@ impl Pair<'_> {
         })
     }
 
-    /// Returns the smallest payload of a tensor that is not a copy.
+    /// Returns the smallest payload for a tensor that is not a copy.
     fn payload(
         &self,
         place: &Range<u64>,
@@ -138,7 +139,7 @@ impl Pair<'_> {
         if !self.options.extended {
             return Ok(smallest);
         }
-        // Unlike all others, this one is made in memory.
+        // Unlike the other payloads, this one is made in memory.
         let bytes = self.target.read(place.clone())?;
         let current = TensorRef::new(&bytes, tensor.dtype, &tensor.shape);
         let base = self.base.read(reference.clone())?;
@@ -152,7 +153,8 @@ impl Pair<'_> {
         }
     }
 
-    /// Returns the frame of as many bytes as `tensor` has, from `start` of `input`.
+    /// Returns the frame of the bytes of `input` from `start` onwards that are as long
+    /// as `tensor`.
     fn frame(&self, input: &Local, start: u64, tensor: &Tensor, extended: bool) -> Result<Local> {
         let options = PackOptions {
             progress: &(),
@@ -170,7 +172,7 @@ impl Pair<'_> {
         output.written()
     }
 
-    /// Head and frame of the difference.
+    /// Returns the head and the frame of the XOR delta.
     fn delta(
         &self,
         tensor: &Tensor,
@@ -191,8 +193,8 @@ impl Pair<'_> {
         Ok((head, frame))
     }
 
-    /// Returns whether the target at `place` has the bytes that the base has at
-    /// `reference`, which is as long.
+    /// Returns whether the bytes of the target at `place` equal the bytes of the base
+    /// at `reference`, which has the same length.
     fn is_same(&self, place: &Range<u64>, reference: &Range<u64>) -> Result<bool> {
         let (mut is_same, mut at) = (true, reference.start);
         self.target.try_feed(place.clone(), &mut |current| {

@@ -1,8 +1,8 @@
-//! A checkpoint as its difference from a base, and back, in bounded memory.
+//! Packs a checkpoint as a delta from a base and restores it, in bounded memory.
 //!
-//! Packing goes batch by batch like that of whole checkpoints; a tensor too
-//! large for a batch goes by way of temporary files (`large`). Unpacking puts
-//! every tensor into its place in the output as it comes.
+//! Packing proceeds batch by batch, as for whole checkpoints; a tensor that is too
+//! large for a batch is coded in temporary files (`large`). Unpacking writes every
+//! tensor to its position in the output as soon as it is decoded.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -28,10 +28,12 @@ use crate::{Engine, Error, Output, PackOptions, Progress, Result, unpack};
 mod base_file;
 mod large;
 
-pub(crate) use base_file::{BaseFile, MAX_BASES, check_chain};
+pub use base_file::MAX_BASES;
+pub(crate) use base_file::{BaseFile, check_chain};
 
-/// Parts of the memory allowed that a batch may take: tensors, those of the
-/// base, differences, two coded forms, and the batch being written.
+/// A batch may take one share of the allowed memory; the shares are for its tensors,
+/// the tensors of the base, the deltas, two coded forms, and the batch that is being
+/// written.
 const SHARES: u64 = 6;
 
 /// Packs the safetensors file `target` against `base`.
@@ -46,7 +48,8 @@ pub(crate) fn pack_delta(
     output.check_inputs(&[target, base])?;
     output.expect(max_packed_bytes(target));
     let written = write_delta(engine, target, base, &mut output, options);
-    // Whatever else went wrong may come of the change.
+    // If an input has changed, the change is reported: it may have caused any other
+    // error.
     let unchanged = target.check_unchanged().and(base.check_unchanged());
     let mut report = match unchanged.and(written) {
         Ok(report) => report,
@@ -57,8 +60,8 @@ pub(crate) fn pack_delta(
     Ok(report)
 }
 
-/// Returns the first bytes of a safetensors file, up to its data; only the very
-/// first of a file that is none.
+/// Returns the bytes of a safetensors file before its data. If the file is not
+/// safetensors, returns only the first bytes.
 fn safetensors_head(input: &Local) -> Result<Cow<'_, [u8]>> {
     let start = input.head(PREFIX_BYTES)?;
     match header_len_bytes(&start, input.len_bytes()) {
@@ -107,7 +110,7 @@ fn write_delta(
     let mut packed_bytes = prefix.len() as u64;
     let mut places: Vec<RecordInfo> = Vec::new();
     let mut pending: Vec<Coded> = Vec::new();
-    // The version is in the prefix, and depends on the records.
+    // The version is part of the prefix, but depends on the records.
     let mut edition = Edition::Plain;
     let mut settle_version = |latest: Edition, len_bytes: u64, output: &mut Output| {
         if latest == edition {
@@ -155,7 +158,7 @@ fn write_delta(
     let most_bytes = options.memory_bytes / SHARES;
     let batch_bytes = batch::enough_bytes(&lens, engine.threads(), most_bytes);
     for batch in batch::cut(&lens, &no_aliases, batch_bytes) {
-        // Records of the batch before go out while this one is coded.
+        // The records of the previous batch are written while this one is coded.
         let (coded, written) = engine.join(
             || match batch.large {
                 true => Vec::new(),
@@ -174,7 +177,7 @@ fn write_delta(
         packed_bytes += pending.iter().map(|c| c.record.len() as u64).sum::<u64>();
         if batch.large {
             let written = pair.write(batch.tensors.start, output)?;
-            // Its frame is not at hand any more.
+            // The payload is not in memory, so its frame cannot be described.
             tell(batch.tensors.start, written.info, &[]);
             packed_bytes += written.len_bytes;
             latest = latest.max(written.edition);
@@ -211,8 +214,8 @@ fn write_delta(
     })
 }
 
-/// Restores the file that `input` was packed from against `base`. What was
-/// written is compared with the trailer before it gets its name.
+/// Restores the file that `input` was packed from against `base`. The output gets its
+/// name only after it has been compared with the trailer.
 pub(crate) fn unpack_delta(
     engine: &Engine,
     input: &Local,
@@ -226,13 +229,14 @@ pub(crate) fn unpack_delta(
         delta.restore(engine, &output, memory_bytes, progress)?;
         Ok(delta.table.original_len_bytes())
     });
-    // Whatever else went wrong may come of the change.
+    // If an input has changed, the change is reported: it may have caused any other
+    // error.
     let unchanged = input.check_unchanged().and(base.check_unchanged());
     unpack::finish(input, output, unchanged.and(restored), progress)
 }
 
-/// A delta and its base that fit each other, every record checked as far as
-/// that is possible without decoding.
+/// A delta and its matching base; every record has been checked as far as possible
+/// without decoding.
 pub(crate) struct Checked<'a> {
     pub(crate) table: DeltaTable,
     base_header: BaseHeader,
@@ -241,8 +245,8 @@ pub(crate) struct Checked<'a> {
 }
 
 impl<'a> Checked<'a> {
-    /// Reads everything but the tensors, and checks every record. Payloads of about
-    /// `memory_bytes` at most are read at a time.
+    /// Reads everything except the tensors, and checks every record. The payloads that
+    /// are read at the same time take up to about `memory_bytes`.
     pub(crate) fn parse(
         engine: &Engine,
         input: &'a Local,
@@ -284,11 +288,11 @@ impl<'a> Checked<'a> {
             .read(self.table.records()[number].payload.clone())
     }
 
-    /// Decodes every tensor and hands it to `sink` with its span of the data
-    /// buffer, from many threads, and compares the whole with the digest in the
-    /// trailer, if there is one. Tensors decoded at the same time take about
-    /// `memory_bytes` at most. Where tensors share bytes, only
-    /// [`Checked::restore`] shows whether they agree.
+    /// Decodes every tensor and passes it to `sink` with its span in the data buffer,
+    /// from many threads. Compares the whole file with the digest in the trailer, if
+    /// there is one and no tensors share bytes. The tensors that are decoded at the
+    /// same time take up to about `memory_bytes`. If tensors share bytes, only
+    /// [`Checked::restore`] can check that they are consistent.
     pub(crate) fn decode(
         &self,
         engine: &Engine,
@@ -316,7 +320,7 @@ impl<'a> Checked<'a> {
             progress.advance(record.len_bytes());
             Ok(tensor)
         };
-        // The tensor, and that of the base.
+        // The cost includes the tensor of the base.
         let cost = |&number: &usize| match records[number].kind {
             Kind::Full => records[number].len_bytes(),
             _ => records[number].len_bytes().saturating_mul(2),
@@ -341,7 +345,7 @@ impl<'a> Checked<'a> {
         finished.map_err(Error::place(self.input.name()))
     }
 
-    /// Writes the whole target and checks all that shows only then.
+    /// Writes the whole target, and makes the checks that need all of its bytes.
     pub(crate) fn restore(
         &self,
         engine: &Engine,
@@ -375,7 +379,7 @@ impl<'a> Checked<'a> {
         check.map_or(Ok(()), RestoredCheck::finish).map_err(&refuse)
     }
 
-    /// Decodes the tensor of a record with this payload.
+    /// Decodes the tensor of record `number` from its payload.
     fn tensor(&self, engine: &Engine, number: usize, payload: &[u8]) -> Result<Cow<'a, [u8]>> {
         let refuse = Error::place(self.input.name());
         let reference = self.table.reference(number, &self.base_header);
@@ -388,7 +392,7 @@ impl<'a> Checked<'a> {
             Cow::Owned(tensor) => Some(Cow::Owned(tensor)),
             Cow::Borrowed(_) => None,
         };
-        // Otherwise the tensor is that of the base.
+        // If nothing was decoded, the tensor equals the tensor of the base.
         Ok(decoded.or(reference).unwrap_or_default())
     }
 }

@@ -1,4 +1,4 @@
-//! The bases of many checkpoints at once.
+//! Chooses bases for many checkpoints at once.
 
 use std::cmp::Reverse;
 
@@ -8,46 +8,48 @@ use zstn_core::sketch::Sketch;
 use super::MIN_SAVING_PERCENT;
 use crate::Engine;
 
-/// Bases that a checkpoint is compared with: those with the most differences.
+/// The maximum number of bases that a checkpoint is compared with: those with the most
+/// deltas.
 const MAX_COMPARED: usize = 64;
-/// Members of a cluster that are considered as its base, and members that they are
-/// compared with.
+/// The maximum number of members of a cluster that are considered as its base, and the
+/// maximum number of members that each of them is compared with.
 const MAX_CANDIDATES: usize = 8;
 const MAX_WITNESSES: usize = 32;
 
-/// A checkpoint that bases are chosen for.
+/// A checkpoint that a base is chosen for.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Candidate {
-    /// Its sketch.
+    /// The sketch of the checkpoint.
     pub sketch: Sketch,
-    /// Whether it is packed without a base already, and has to stay so. It may be the
-    /// base of others.
+    /// True if the checkpoint is already packed without a base and must stay so. It may
+    /// be the base of other checkpoints.
     pub is_fixed: bool,
 }
 
 impl Candidate {
-    /// Returns a candidate.
+    /// Returns a candidate with this sketch.
     #[must_use]
     pub fn new(sketch: Sketch, is_fixed: bool) -> Self {
         Self { sketch, is_fixed }
     }
 }
 
-/// Checkpoints with one base.
+/// Checkpoints that share a base.
 struct Cluster {
     base: usize,
     members: Vec<usize>,
 }
 
-/// Chooses a base for each checkpoint among the others, by its number; `None` for
-/// those that are packed without. Bases have none themselves. One is given where it is
-/// expected to save [`MIN_SAVING_PERCENT`].
+/// Chooses a base for each checkpoint among the others, as the index of that base;
+/// `None` for checkpoints to be packed without a base. A base has no base itself. A
+/// checkpoint gets a base if that is expected to save at least [`MIN_SAVING_PERCENT`].
 ///
-/// The number of comparisons grows with that of checkpoints times that of bases, not
-/// with its square: each is compared with the bases that were found so far, and founds
-/// a cluster if none is good enough; then each cluster gets the best base among some of
-/// its members. The same list gives the same choice.
+/// The number of comparisons grows with the number of checkpoints times the number of
+/// bases, not with the square of the number of checkpoints: each checkpoint is compared
+/// with the bases found so far, and founds a cluster if none is good enough. Each
+/// cluster then gets the best base among a sample of its members. The choice is
+/// deterministic for the same list.
 #[must_use]
 pub fn bases(engine: &Engine, candidates: &[Candidate], extended: bool) -> Vec<Option<usize>> {
     let work = Work {
@@ -87,15 +89,16 @@ pub fn bases(engine: &Engine, candidates: &[Candidate], extended: bool) -> Vec<O
 struct Work<'a> {
     engine: &'a Engine,
     candidates: &'a [Candidate],
-    /// Sizes to expect without a base.
+    /// The estimated packed size of each checkpoint without a base.
     plain: Vec<u64>,
     extended: bool,
 }
 
 impl Work<'_> {
-    /// Adds a checkpoint to the cluster with the best base, or as a base.
+    /// Adds a checkpoint to the cluster with the best base, or starts a cluster with
+    /// it.
     fn add(&self, clusters: &mut Vec<Cluster>, number: usize) {
-        // Stable, so that the first of equal ones counts.
+        // The sort is stable, so the first of several equally good bases is chosen.
         clusters.sort_by_key(|cluster| Reverse(cluster.members.len()));
         let bases: Vec<usize> = clusters.iter().map(|cluster| cluster.base).collect();
         let bases = &bases[..bases.len().min(MAX_COMPARED)];
@@ -114,7 +117,7 @@ impl Work<'_> {
         }
     }
 
-    /// Returns the member of a cluster that makes the whole cluster smallest.
+    /// Returns the member that makes its whole cluster smallest as the base.
     fn best_base(&self, cluster: &Cluster) -> usize {
         if self.candidates[cluster.base].is_fixed || cluster.members.len() < 2 {
             return cluster.base;
@@ -157,7 +160,7 @@ impl Work<'_> {
     }
 }
 
-/// Returns at most `count` of the numbers, the first one and others at even distances.
+/// Returns at most `count` of the numbers: the first one, and others at even distances.
 fn spread(numbers: &[usize], count: usize) -> Vec<usize> {
     let len = numbers.len();
     let count = count.min(len);
@@ -174,7 +177,7 @@ mod tests {
 
     const ELEMENTS: u64 = 4000;
 
-    /// Returns BF16 weights of a seed, of which every `step`th has another last bit.
+    /// Returns BF16 weights generated from `seed`; every `step`th has another last bit.
     fn sketch(seed: u64, step: u64, offset: u64) -> Sketch {
         let mut state = seed;
         let words = (0..ELEMENTS).flat_map(|number| {
@@ -204,8 +207,8 @@ mod tests {
 
     #[test]
     fn each_family_has_the_base_that_suits_it_best() {
-        // The original is neither the first nor the last; the fine-tunes differ from each
-        // other twice as much as from it.
+        // The original is neither the first nor the last checkpoint; each fine-tune
+        // differs from other fine-tunes in twice as many weights as from the original.
         let tuned = |seed, offset| (sketch(seed, 10, offset), false);
         let chosen = choose(vec![
             tuned(1, 0),

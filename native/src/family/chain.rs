@@ -1,4 +1,4 @@
-//! Members that have been compared, and the chains of bases that they need.
+//! Members of a family that have been compared, and their chains of bases.
 
 use zstn_core::sketch::Sketch;
 
@@ -6,14 +6,14 @@ use super::members::Member;
 use crate::delta::MAX_BASES;
 use crate::{Error, Result};
 
-/// A member that has been compared.
+/// A member whose sketch has been compared.
 pub(super) struct Candidate {
     pub(super) member: Member,
     pub(super) sketch: Sketch,
 }
 
 impl Candidate {
-    /// Returns the error for a member that is not what its sketch says.
+    /// Returns the error for a member that does not match its sketch.
     pub(super) fn stale(&self) -> Error {
         Error::Usage(format!(
             "{} is not the sketch of {}; make it again",
@@ -22,10 +22,12 @@ impl Candidate {
     }
 }
 
-/// Returns a candidate with its base, and so on, up to one that needs none.
+/// Returns a candidate, followed by its base if it is a delta, and so on, up to a
+/// candidate that needs no base.
 ///
 /// # Errors
-/// A base that is not in the family or not known; a chain that gets too long.
+/// A base that is unknown or not in the family; a chain with more than [`MAX_BASES`]
+/// files.
 pub(super) fn chain<'a>(
     candidate: &'a Candidate,
     all: &'a [Candidate],
@@ -50,7 +52,7 @@ pub(super) fn chain<'a>(
         })?;
         let is_base = |other: &&Candidate| other.sketch.identity() == Some(identity);
         let mut bases: Vec<&Candidate> = all.iter().filter(is_base).collect();
-        // Full ones first.
+        // Full checkpoints first.
         bases.sort_by_key(|base| base.member.is_delta());
         let Some(base) = bases.first() else {
             return Err(Error::Usage(format!(

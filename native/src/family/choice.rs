@@ -1,4 +1,4 @@
-//! Choosing the base of a checkpoint.
+//! Chooses the base of a checkpoint.
 
 use std::path::PathBuf;
 
@@ -14,69 +14,70 @@ use crate::shards::{PLAIN, Shards};
 use crate::source::{Input, Location};
 use crate::{Engine, Error, Output, PackOptions, Reader, Result, View};
 
-/// The least share of the size without a base that a base has to save, in percent.
-/// A delta cannot be read without its base, so a base that saves less costs more
-/// than it gives: another file that has to be kept, and twice the reads.
+/// The minimum saving compared with the size without a base, in percent. A delta cannot
+/// be read without its base, so a base that saves less is not worth its costs: another
+/// file that has to be kept, and twice as many reads.
 pub const MIN_SAVING_PERCENT: u64 = 10;
 
-/// The result of looking for a base.
+/// The result of choosing a base.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Choice {
     /// The base, if one is expected to save at least [`MIN_SAVING_PERCENT`].
     pub base: Option<ChosenBase>,
-    /// The size to expect without a base and without extension frames.
+    /// The estimated size without a base and without extension frames.
     pub plain: Estimate,
-    /// Length of the safetensors files, in bytes.
+    /// Total length of the safetensors files, in bytes.
     pub original_bytes: u64,
-    /// Number of checkpoints that were compared and could be the base.
+    /// The number of checkpoints that were compared and could be the base.
     pub compared: usize,
-    /// Checkpoints of the family that could not be, by name, with the reason.
+    /// Checkpoints of the family that could not be the base, by name, with the reason.
     pub left_out: Vec<(String, String)>,
-    /// Number of checkpoints that [`FamilyOptions::exclude`] excluded.
+    /// The number of checkpoints that [`FamilyOptions::exclude`] excluded.
     pub excluded: usize,
-    /// Sketches that were saved.
+    /// Paths of the sketches that were saved.
     pub saved: Vec<PathBuf>,
     /// Sketches that could not be saved, by the name of the member, with the reason.
-    /// The members were compared all the same.
+    /// These members were compared nevertheless.
     pub unsaved: Vec<(String, String)>,
 }
 
-/// A base that was chosen.
+/// The base that was chosen.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct ChosenBase {
-    /// Its name in the family.
+    /// The name of the base in the family.
     pub name: String,
     /// The base, followed by its own base if it is a delta, and so on.
     pub chain: Vec<Location>,
-    /// The size to expect against it.
+    /// The estimated size of the delta against the base.
     pub estimate: Estimate,
 }
 
 impl Choice {
-    /// Adds the base to the options of packing, if there is one.
+    /// Adds the chosen base, with its own bases, to the options for packing. If no base
+    /// was chosen, returns the options unchanged.
     pub fn add_to<'a>(&self, options: PackOptions<'a>) -> PackOptions<'a> {
         let chain = self.base.iter().flat_map(|base| &base.chain);
         chain.fold(options, |options, base| options.base(base))
     }
 }
 
-/// Looks in the folder `family` for the checkpoint against which `input` is
-/// smallest, by their sketches (docs/families.md). Of the input no more is read than
-/// samples; so it is with local members without a sketch. Members that share a file
-/// with the input, or have its name up to what packing changes of it, count as the
-/// input in another form and are left out; so are plain members next to their own
-/// difference, which may need the input.
+/// Chooses the checkpoint in the folder `family` against which the delta of `input` is
+/// smallest, by comparing sketches (docs/families.md). Only samples are read of the
+/// input, and of local members without a sketch. A member that shares a file with the
+/// input, or has the same name apart from the endings that packing changes, is another
+/// form of the input and is left out. A plain member whose own delta is in the same
+/// folder is left out too, because that delta may need the input.
 ///
-/// The same files give the same choice: of equal ones that whose name comes first,
-/// and a delta only if the best other base takes at least [`MIN_SAVING_PERCENT`]
-/// more.
+/// The choice is deterministic for the same files. Among equally good bases, the first
+/// by name is chosen; a delta is chosen only if the result against the best full
+/// checkpoint would be at least [`MIN_SAVING_PERCENT`] larger.
 ///
 /// # Errors
-/// A family that is neither a local folder nor one in an object store; an input
-/// that is not a plain checkpoint, or can be read only once; I/O errors. Members
-/// that cannot be compared are no errors, but [`Choice::left_out`].
+/// A family that is neither a local folder nor a folder in an object store; an input
+/// that is not a plain checkpoint, or can be read only once; I/O errors. Members that
+/// cannot be compared are not errors; they are listed in [`Choice::left_out`].
 pub fn choose(
     engine: &Engine,
     input: impl Into<Input>,
@@ -114,7 +115,7 @@ impl Work<'_> {
         let own = input.location();
         let own = own.map(|location| Form::of_input(location, shards.as_ref()));
         let others = self.options.excluded.iter().map(|location| {
-            // Shards on servers have the name of their index.
+            // Shards on servers are identified by the name of their index.
             let is_local = matches!(location, Location::Path(_));
             let shards = is_local.then(|| Shards::open_input(&location.into(), PLAIN, http).ok());
             Form::of_input(location, shards.flatten().flatten().as_ref())
@@ -142,7 +143,7 @@ impl Work<'_> {
         choice.excluded = count - members.len();
         let deltas = members.iter().filter(|member| member.is_delta());
         let deltas: Vec<Form> = deltas.map(|member| member.form.clone()).collect();
-        // The sketch of a delta names its base by digests.
+        // The sketch of a delta identifies its base by digests.
         let has_deltas = members.iter().any(|m| m.is_delta() && m.has_sketch);
         let digests = match has_deltas || self.options.save_sketches {
             true => Digests::Local,
@@ -174,7 +175,7 @@ impl Work<'_> {
         Ok(choice)
     }
 
-    /// Chooses the best candidate that turns out to be what its sketch says.
+    /// Chooses the best candidate whose files match its sketch.
     fn take_best(
         &self,
         target: &Sketch,
@@ -194,14 +195,14 @@ impl Work<'_> {
                 estimate,
             ));
         }
-        // Stable: equal ones stay in the order of their names.
+        // The sort is stable, so equally good candidates stay sorted by name.
         ranked.sort_by_key(|(rank, ..)| *rank);
         let limit = choice
             .plain
             .packed_bytes
             .saturating_mul(100 - MIN_SAVING_PERCENT);
         for (_, candidate, estimate) in ranked {
-            // The rank has more in it than the size.
+            // The rank includes the handicap of deltas, so it cannot be used here.
             if estimate.packed_bytes.saturating_mul(100) > limit {
                 continue;
             }
@@ -239,7 +240,7 @@ impl Work<'_> {
         sketch(self.engine, input.clone(), &options)
     }
 
-    /// Returns the sketch of a member: the one next to it, or a new one.
+    /// Returns the sketch of a member: the saved one, or a new one.
     fn sketch_of(&self, member: &Member, digests: Digests, choice: &mut Choice) -> Result<Sketch> {
         if member.has_sketch {
             let (file, _) = member
@@ -269,7 +270,7 @@ impl Work<'_> {
             };
             match save() {
                 Ok(()) => choice.saved.push(path.clone()),
-                // Somebody else has just made it.
+                // Another process has just saved the same sketch.
                 Err(Error::Exists { .. }) => {}
                 Err(error) => {
                     let name = member.name.clone();
@@ -280,8 +281,8 @@ impl Work<'_> {
         Ok(sketch)
     }
 
-    /// Refuses a chain in which a file is not what its sketch says, as far as it
-    /// shows without reading tensors.
+    /// Refuses a chain with a file that does not match its sketch, as far as that can
+    /// be determined without reading tensors.
     fn check(&self, chain: &[&Candidate]) -> Result<()> {
         for (number, link) in chain.iter().enumerate() {
             let reader = Reader::options()

@@ -1,5 +1,5 @@
-//! The forms of one checkpoint: its files, and those that packing and unpacking
-//! make of it.
+//! Recognises the forms of one checkpoint: its original files, and the files that
+//! packing and unpacking make of it.
 
 use std::path::{Path, PathBuf};
 
@@ -9,24 +9,26 @@ use zstn_core::container::safetensors::SHARD_INDEX_SUFFIX;
 use crate::shards::{PLAIN, Shards};
 use crate::source::{FileId, HttpOptions, Location, is_same};
 
-/// Extensions of files that are a checkpoint.
+/// Extensions of checkpoint files.
 const EXTENSIONS: [&str; 3] = [".safetensors", ".zstn", ".z4dm"];
-/// Ends of the names of folders that are made of one.
+/// Endings of the names of output folders.
 const FOLDER_ENDS: [&str; 3] = ["-safetensors", "-zstn", "-z4dm"];
-/// Ends of the names of differences.
+/// Endings of the names of deltas.
 const DELTA_ENDS: [&str; 3] = [".z4dm", "-z4dm", ".z4dm.index.json"];
 
-/// What tells the forms of one checkpoint from other checkpoints.
+/// The identity of a checkpoint, shared by all of its forms.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Form {
     ids: Vec<FileId>,
     urls: Vec<String>,
-    /// Its names without what tells the forms apart.
+    /// Its paths or addresses without the endings in which the forms of a checkpoint
+    /// differ.
     stems: Vec<Location>,
 }
 
 impl Form {
-    /// Returns the form of a checkpoint in `files` that is called `names`.
+    /// Returns the form of a checkpoint that consists of `files` and is known as
+    /// `names`.
     pub(super) fn new<'a>(
         files: impl IntoIterator<Item = &'a Location>,
         names: impl IntoIterator<Item = &'a Location>,
@@ -43,7 +45,7 @@ impl Form {
         form
     }
 
-    /// Returns the form of an input whose files, if it has several, are `shards`.
+    /// Returns the form of an input. `shards` are its files if it is sharded.
     pub(super) fn of_input(input: &Location, shards: Option<&Shards>) -> Self {
         let files = files(input, shards);
         let mut names = vec![input];
@@ -55,8 +57,8 @@ impl Form {
         Self::new(files, names.into_iter().chain(&folder))
     }
 
-    /// Returns whether both are forms of one checkpoint: they share a file, or a
-    /// name up to what packing changes of it.
+    /// Returns whether both are forms of one checkpoint: they share a file, or have the
+    /// same name apart from the endings that packing changes.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         let same_url = |url: &String| other.urls.iter().any(|other| is_same(url, other));
         let same_stem = |stem: &Location| other.stems.iter().any(|other| is_equal(stem, other));
@@ -65,8 +67,8 @@ impl Form {
             || self.stems.iter().any(same_stem)
     }
 
-    /// Returns whether a difference is next to local files, under the name that
-    /// packing gives it.
+    /// Returns whether the delta of this checkpoint is stored in the same local folder,
+    /// under the name that packing gives it.
     pub(super) fn has_difference(&self) -> bool {
         let paths = self.stems.iter().filter_map(|stem| match stem {
             Location::Path(path) => Some(path),
@@ -83,7 +85,7 @@ impl Form {
     }
 }
 
-/// Returns the files of a checkpoint.
+/// Returns the locations of all files of a checkpoint.
 fn files<'a>(location: &'a Location, shards: Option<&'a Shards>) -> Vec<&'a Location> {
     match shards {
         Some(shards) => shards.files().iter().map(|file| &file.location).collect(),
@@ -91,13 +93,13 @@ fn files<'a>(location: &'a Location, shards: Option<&'a Shards>) -> Vec<&'a Loca
     }
 }
 
-/// Returns where the index of shards is.
+/// Returns the location of the index of a sharded checkpoint.
 pub(super) fn index(shards: &Shards) -> Option<&Location> {
     shards.index().map(|index| &index.location)
 }
 
-/// Returns the local folder of a file or an index, if it stands for the same
-/// checkpoint.
+/// Returns the local folder of a file or an index, if opening the folder opens the same
+/// files.
 fn folder_of(input: &Location, files: &[&Location]) -> Option<Location> {
     let Location::Path(path) = input else {
         return None;
@@ -126,8 +128,8 @@ fn is_equal(one: &Location, other: &Location) -> bool {
     }
 }
 
-/// Returns a location without what tells the forms of a checkpoint apart. A path is
-/// taken as it is and with all links followed.
+/// Returns the location without the endings in which the forms of a checkpoint differ.
+/// A path gives two results: the path as given, and the path with all links followed.
 fn stems(location: &Location) -> Vec<Location> {
     match location {
         Location::Pipe(_) | Location::Stdin => Vec::new(),
@@ -153,7 +155,7 @@ fn stems(location: &Location) -> Vec<Location> {
     }
 }
 
-/// Returns the name of a checkpoint without the ends that its forms have.
+/// Returns the name of a checkpoint without the endings of its forms.
 fn stem(name: &str) -> &str {
     let strip = |name, ends: &[&str]| {
         let stems = ends.iter().map(|end| str::strip_suffix(name, end));

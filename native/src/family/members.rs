@@ -1,4 +1,4 @@
-//! The checkpoints of a family: what lies in its folder.
+//! Lists the checkpoints of a family, which are the files in its folder.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,45 +11,44 @@ use crate::shards::{BASES, Shards};
 use crate::source::{HttpOptions, Location, store};
 use crate::{Error, Result};
 
-/// The extension of sketches.
+/// The file extension of sketches.
 const SKETCH: &str = "sketch";
 
-/// The most entries of a folder that are looked at.
+/// The maximum number of entries in the folder of a family.
 const MAX_ENTRIES: usize = 100_000;
 
-/// Names of what may not be a base, with the reasons.
+/// Names of entries that cannot be a base, with the reasons.
 pub(super) type LeftOut = Vec<(String, String)>;
 
 /// A checkpoint that may be a base.
 #[derive(Debug, Clone)]
 pub(super) struct Member {
-    /// Its name in the folder.
+    /// The name of its file, index or folder in the family.
     pub(super) name: String,
-    /// What is given as a base: a file, an index or a folder.
+    /// The location that is given as a base: a file, an index or a folder.
     pub(super) location: Location,
-    /// Kind of its files, by their names.
+    /// The kind of its files, according to their names.
     pub(super) kind: Kind,
-    /// What it shares with other forms of the same checkpoint.
+    /// The identity that this checkpoint shares with its other forms.
     pub(super) form: Form,
-    /// Names of its files without their extensions, sorted; empty for a file by
-    /// itself.
+    /// Names of its files without their extensions, sorted; empty for a single file.
     pub(super) shards: Vec<String>,
-    /// Where its sketch is, or would be.
+    /// The path or address of its sketch, which may not exist.
     pub(super) sketch: Location,
     pub(super) has_sketch: bool,
     pub(super) is_local: bool,
 }
 
 impl Member {
-    /// Returns whether a delta needs its base to be read.
+    /// Returns whether its files are deltas, which cannot be read without a base.
     pub(super) fn is_delta(&self) -> bool {
         self.kind == Kind::Delta
     }
 }
 
-/// Lists the checkpoints of a local folder, or of one in an object store, by name:
-/// files, indices of shards, and local subfolders that hold one checkpoint. Returns
-/// with them the names of indices that cannot be read, and the reasons.
+/// Lists the checkpoints of a local folder or of a folder in an object store, sorted by
+/// name: files, indices of shards, and local subfolders that contain one checkpoint.
+/// Also returns the names of indices that cannot be read, with the reasons.
 pub(super) fn list(folder: &Location, http: &HttpOptions) -> Result<(Vec<Member>, LeftOut)> {
     let (names, folders): (Vec<String>, _) = match folder {
         Location::Path(path) => local_names(path)?,
@@ -77,7 +76,7 @@ pub(super) fn list(folder: &Location, http: &HttpOptions) -> Result<(Vec<Member>
     listing.members(&folders)
 }
 
-/// Refuses a folder that holds more than a family does.
+/// Refuses a folder with too many entries to be a family.
 fn check_count(count: usize, folder: &Location) -> Result<()> {
     match count > MAX_ENTRIES {
         true => Err(Error::Usage(format!(
@@ -87,7 +86,7 @@ fn check_count(count: usize, folder: &Location) -> Result<()> {
     }
 }
 
-/// Returns the names of the files and of the subfolders in a local folder; those of
+/// Returns the names of the files and of the subfolders in a local folder. The names of
 /// the subfolders are sorted.
 fn local_names(folder: &Path) -> Result<(Vec<String>, Vec<String>)> {
     let unreadable = || Error::file("list", folder);
@@ -97,7 +96,7 @@ fn local_names(folder: &Path) -> Result<(Vec<String>, Vec<String>)> {
         let Ok(name) = entry.file_name().into_string() else {
             continue;
         };
-        // Links count as what they lead to.
+        // Links are treated like the files or folders that they lead to.
         match fs::metadata(entry.path()) {
             Ok(metadata) if metadata.is_dir() => folders.push(name),
             Ok(metadata) if metadata.is_file() => files.push(name),
@@ -145,7 +144,8 @@ impl Listing<'_> {
             }
         }
         for name in folders.iter().filter(|name| !name.starts_with('.')) {
-            // Folders without a checkpoint, or with several, are for something else.
+            // Folders without a checkpoint, or with several, are ignored: they are not
+            // members.
             if let Ok(Some(shards)) = Shards::open(&self.at(name), BASES, self.http) {
                 members.extend(self.of_shards(name, name, &shards));
             }
@@ -192,8 +192,8 @@ impl Listing<'_> {
         }
     }
 
-    /// Returns whether an error may pass by itself: one of a local file, such as a
-    /// denied permission, would be there again.
+    /// Returns whether the family is on a server, where an error may be temporary. An
+    /// error of a local file, such as a denied permission, would occur again.
     fn is_remote(&self) -> bool {
         !matches!(self.folder, Location::Path(_))
     }
@@ -206,14 +206,14 @@ impl Listing<'_> {
     }
 }
 
-/// Splits the name of a file that may be a base.
+/// Splits the name of a file that may be a base into its stem and kind.
 fn with_kind(name: &str) -> Option<(&str, Kind)> {
     let (stem, extension) = name.rsplit_once('.')?;
     let kind = BASES.iter().find(|kind| kind.extension() == extension)?;
     (!stem.is_empty()).then_some((stem, *kind))
 }
 
-/// Returns the names of shards without their extensions; none of a file by itself.
+/// Returns the names of shards without their extensions; none for a single file.
 pub(super) fn shard_stems(shards: &Shards) -> Vec<String> {
     if let ([_], None) = (shards.files(), shards.index()) {
         return Vec::new();

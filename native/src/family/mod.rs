@@ -1,5 +1,5 @@
-//! Families of checkpoints: which of them is the best base for another, found by
-//! sketches without reading either (docs/families.md).
+//! Chooses the best base for a checkpoint among a family of checkpoints. Sketches are
+//! compared, so neither checkpoint is read in full (docs/families.md).
 //!
 //! ```
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {

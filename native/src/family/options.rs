@@ -27,37 +27,37 @@ impl Default for FamilyOptions<'_> {
 }
 
 impl<'a> FamilyOptions<'a> {
-    /// Sets whether the result may have extended frames, which make differences
-    /// smaller; by default not. Sketches do not show what such frames save without a
-    /// base, so [`Choice::plain`](super::Choice::plain) is without them.
+    /// Sets whether the result may have extension frames, which make deltas smaller;
+    /// the default is false. Sketches do not show how much such frames save without a
+    /// base, so [`Choice::plain`](super::Choice::plain) does not include them.
     pub fn extended(mut self, extended: bool) -> Self {
         self.extended = extended;
         self
     }
 
-    /// Sets whether sketches that are made of members of a local family are saved
-    /// next to them, by default they are not. Tensors are digested then, so every
-    /// plain member is read whole once.
+    /// Sets whether new sketches of members of a local family are saved in the same
+    /// folder; the default is false. These sketches include digests of all tensors, so
+    /// every plain member is read in full once.
     pub fn save_sketches(mut self, save: bool) -> Self {
         self.save_sketches = save;
         self
     }
 
-    /// Excludes a checkpoint in all its forms; the next call excludes another one. What
-    /// is packed together is excluded from each other's bases: two differences that
-    /// need each other could not be read.
+    /// Excludes a checkpoint in all of its forms; the next call excludes another one.
+    /// Checkpoints that are packed together should exclude each other: two deltas that
+    /// need each other as bases could not be read.
     pub fn exclude(mut self, checkpoint: impl Into<Location>) -> Self {
         self.excluded.push(checkpoint.into());
         self
     }
 
-    /// Sets time limits, retries and headers for the addresses that are read.
+    /// Sets time limits, retries and headers for requests to addresses.
     pub fn http(mut self, http: HttpOptions) -> Self {
         self.http = http;
         self
     }
 
-    /// Sets what watches the work.
+    /// Sets the progress that watches the work.
     pub fn progress<'b>(self, progress: &'b dyn Progress) -> FamilyOptions<'b>
     where
         'a: 'b,

@@ -1,4 +1,4 @@
-//! What is read of a tensor to sketch it.
+//! Plans the reads that are needed to sketch a tensor.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -10,10 +10,10 @@ use zstn_core::sketch::{Tensor, runs};
 
 use crate::{Engine, Error, Reader, Result};
 
-/// Runs that are closer than this are read together.
+/// Runs that are at most this far apart are read together.
 const MAX_GAP_BYTES: u64 = 64 << 10;
 
-/// A tensor, and what is read of it.
+/// A tensor, with the byte ranges that are read to sketch it.
 pub(super) struct TensorPlan {
     pub(super) number: usize,
     digest: Option<ShortDigest>,
@@ -21,20 +21,20 @@ pub(super) struct TensorPlan {
 }
 
 enum Way {
-    /// The sampled runs of a plain tensor.
+    /// The sampled runs of a plain tensor are read.
     Runs(Vec<Range<u64>>),
-    /// The rows that hold the runs.
+    /// The rows that contain the sampled runs are read.
     Rows(Vec<Rows>),
-    /// All stored bytes.
+    /// All stored bytes are read.
     Whole(Range<u64>),
-    /// The tensor and that of the base.
+    /// The tensor is decoded together with the tensor of the base.
     WithBase,
 }
 
 impl TensorPlan {
-    /// Plans for tensor `number`. `table` are the bytes of its block table, if the
-    /// file was asked for them. With `digests`, a tensor without a stored digest is
-    /// read whole.
+    /// Plans the reads for tensor `number`. `table` contains its block table if that
+    /// had to be read from the file. If `digests` is true, a tensor without a stored
+    /// digest is read in full.
     pub(super) fn new(model: &Model, number: usize, table: Option<&[u8]>, digests: bool) -> Self {
         let tensor = &model.tensors()[number];
         let part = tensor.parts.first();
@@ -55,7 +55,7 @@ impl TensorPlan {
         }
     }
 
-    /// Plans to read less than the tensor; `None` if that is not possible.
+    /// Plans to read only part of the tensor; returns `None` if that is not possible.
     fn cut(model: &Model, number: usize, part: &StoredPart, table: Option<&[u8]>) -> Option<Way> {
         let tensor = &model.tensors()[number];
         let runs = runs(tensor.dtype, tensor.len_bytes());
@@ -77,11 +77,11 @@ impl TensorPlan {
         let rows: Option<Vec<Rows>> = windows(&runs).into_iter().map(plan).collect();
         let rows = rows?;
         let fetched = rows.iter().filter_map(Rows::fetched_len_bytes);
-        // The whole tensor is one read.
+        // Reading the whole tensor takes only one read.
         (fetched.sum::<u64>() < part.len_bytes() / 2).then_some(Way::Rows(rows))
     }
 
-    /// Returns the ranges to read, each with the number of its file.
+    /// Returns the ranges to read, each with its file number.
     pub(super) fn wanted(&self, model: &Model) -> Vec<(usize, Range<u64>)> {
         let parts = &model.tensors()[self.number].parts;
         let file = parts.first().map_or(0, |part| part.file);
@@ -93,7 +93,7 @@ impl TensorPlan {
         }
     }
 
-    /// Returns the entry of the tensor, from the bytes of [`TensorPlan::wanted`].
+    /// Returns the sketch of the tensor, from the bytes of [`TensorPlan::wanted`].
     pub(super) fn sketch(
         self,
         engine: &Engine,
@@ -151,7 +151,7 @@ impl TensorPlan {
     }
 }
 
-/// Returns what the runs lie in, without the long gaps between them.
+/// Joins runs that are close together into windows.
 fn windows(runs: &[Range<u64>]) -> Vec<Range<u64>> {
     let mut windows: Vec<Range<u64>> = Vec::new();
     for run in runs {

@@ -1,4 +1,4 @@
-//! Sketching a checkpoint.
+//! Makes sketches of checkpoints.
 
 use std::{iter, mem};
 
@@ -9,19 +9,19 @@ use super::plan::TensorPlan;
 use crate::source::{FileSource, HttpOptions, Input, Location, Source, read_parts};
 use crate::{Engine, Error, Progress, Reader, Result, Sink, View};
 
-/// Bytes that are read at the same time.
+/// The number of bytes that are read at the same time.
 const BATCH_BYTES: u64 = 32 << 20;
 
-/// Which tensors are read whole to digest them. Digests that the files hold cost
-/// nothing and are always taken.
+/// Selects the tensors that are read in full in order to digest them. Digests that are
+/// stored in the files cost nothing and are always used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Digests {
-    /// None: samples alone are read.
+    /// No tensors: only samples are read.
     Stored,
-    /// Those of local files.
+    /// The tensors of local files.
     #[default]
     Local,
-    /// All, which fetches all of a plain checkpoint on a server.
+    /// All tensors; a plain checkpoint on a server is fetched completely.
     All,
 }
 
@@ -47,28 +47,28 @@ impl Default for SketchOptions<'_> {
 }
 
 impl<'a> SketchOptions<'a> {
-    /// Reads a delta with the base that it was packed against. Where the base is a
-    /// delta, the next call adds the base of that one, and so on. The sketch names
-    /// the base by its [`Sketch::identity`], if all its tensors have digests.
+    /// Reads a delta with the base that it was packed against. If the base is a delta
+    /// itself, the next call adds the base's own base, and so on. The sketch identifies
+    /// the base by its [`Sketch::identity`], if all of its tensors have digests.
     pub fn base(mut self, base: impl Into<Input>) -> Self {
         self.bases.push(base.into());
         self
     }
 
-    /// Sets which tensors are read whole to digest them, by default those of local
-    /// files.
+    /// Sets which tensors are read in full in order to digest them; the default is the
+    /// tensors of local files.
     pub fn digests(mut self, digests: Digests) -> Self {
         self.digests = digests;
         self
     }
 
-    /// Sets time limits, retries and headers for the addresses that are read.
+    /// Sets time limits, retries and headers for requests to addresses.
     pub fn http(mut self, http: HttpOptions) -> Self {
         self.http = http;
         self
     }
 
-    /// Sets what watches the work. It counts the bytes that are read.
+    /// Sets the progress that watches the work. It counts the bytes that are read.
     pub fn progress<'b>(self, progress: &'b dyn Progress) -> SketchOptions<'b>
     where
         'a: 'b,
@@ -77,34 +77,34 @@ impl<'a> SketchOptions<'a> {
     }
 }
 
-/// Sketches a checkpoint of any kind, in one file or several
-/// (docs/formats/sketch.md). Of files on servers no more is read than samples and
-/// what they are coded with, unless [`Digests::All`] is set; tensors that are stored
-/// in one piece, and those of deltas, are read whole.
+/// Sketches a checkpoint of any supported format, in one file or several
+/// (docs/formats/sketch.md). From files on servers, only samples and the bytes needed
+/// to decode them are read, unless [`Digests::All`] is set; tensors that can only be
+/// decoded as a whole, and the tensors of deltas, are read in full.
 ///
 /// # Errors
-/// An input that is refused or cannot be read; [`Error::NeedsBase`] for a delta
-/// without its base; [`Error::Changed`] if somebody wrote to it meanwhile.
+/// An input that is refused or cannot be read; [`Error::NeedsBase`] for a delta without
+/// its base; [`Error::Changed`] if the input was written to meanwhile.
 pub fn sketch(engine: &Engine, input: impl Into<Input>, options: &SketchOptions) -> Result<Sketch> {
     let reader = open(engine, input.into(), options)?;
     sketch_reader(engine, &reader, options.digests, options.progress)
 }
 
-/// A sketch that was written.
+/// A sketch that was saved to a file.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct SavedSketch {
-    /// The sketch.
+    /// The sketch that was saved.
     pub sketch: Sketch,
-    /// Length of its file, in bytes.
+    /// Length of the file, in bytes.
     pub len_bytes: u64,
 }
 
 /// Sketches a checkpoint like [`sketch()`] and writes the sketch to `output`.
 ///
 /// # Errors
-/// Those of [`sketch()`]; an output that the checkpoint or a base is read from, or
-/// that exists and may not be replaced; I/O errors.
+/// The errors of [`sketch()`]; an output from which the checkpoint or a base is read,
+/// or which exists and may not be replaced; I/O errors.
 pub fn save_sketch<'a>(
     engine: &Engine,
     input: impl Into<Input>,
@@ -114,7 +114,8 @@ pub fn save_sketch<'a>(
     let input = input.into();
     let mut output = output.into().file(&options.http)?;
     let inputs = || iter::once(&input).chain(&options.bases);
-    // An index is read once, before the sources are there.
+    // An index is read before any source is open, so its file is opened here for the
+    // check.
     let indices = inputs().filter_map(Input::location);
     let indices = indices.filter(|location| location.is_index());
     let indices: Vec<FileSource> = indices
@@ -148,7 +149,7 @@ fn open(engine: &Engine, input: Input, options: &SketchOptions) -> Result<Reader
         .open(input)
 }
 
-/// Sketches an open checkpoint.
+/// Sketches a checkpoint that is already open.
 pub(super) fn sketch_reader(
     engine: &Engine,
     reader: &Reader,
@@ -189,14 +190,14 @@ pub(super) fn sketch_reader(
     Sketch::new(model.original_len_bytes(), base, tensors).map_err(Error::place(reader.name()))
 }
 
-/// Plans for all tensors. Block tables that did not come with the index are read
-/// together.
+/// Plans the reads for all tensors. The block tables that were not loaded together with
+/// the index are read here.
 fn plans(reader: &Reader, digests: bool) -> Result<Vec<TensorPlan>> {
     let model = reader.model();
     let tables: Vec<_> = (0..model.tensors().len())
         .map(|number| match model.tensors()[number].base {
             None => model.block_table(number, &[]),
-            // Such a tensor is read together with that of the base.
+            // Such a tensor is read together with the tensor of the base.
             Some(_) => None,
         })
         .collect();

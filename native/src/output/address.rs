@@ -1,4 +1,4 @@
-//! Addresses to write to.
+//! Outputs at addresses: object stores and web servers.
 
 use super::receiver::{Put, Receiver};
 use crate::source::{HttpOptions, check_absent, is_server};
@@ -6,8 +6,8 @@ use crate::source::{HttpOptions, check_absent, is_server};
 use crate::source::{is_store, store};
 use crate::{Error, Result};
 
-/// Begins the file at `url`. If one exists that may not be replaced, that is an
-/// error now or when the file is completed.
+/// Begins the file at `url`. If a file exists there that may not be replaced, either
+/// this call or the completion of the file fails.
 pub(super) fn receiver(url: &str, replace: bool, http: &HttpOptions) -> Result<Receiver<'static>> {
     #[cfg(feature = "store")]
     if is_store(url) {
@@ -15,8 +15,8 @@ pub(super) fn receiver(url: &str, replace: bool, http: &HttpOptions) -> Result<R
         options.store = store::options(http);
         options.replace = replace;
         options.journal_folder = zstn_store::default_journal_folder();
-        // Without a folder to write to, as in many containers, there is nothing to
-        // continue.
+        // Without a writable folder for journals, as in many containers, the upload
+        // cannot be continued later, but it still works.
         options.journal_is_optional = true;
         let upload = zstn_store::Upload::begin(&store::address(url)?, &options)?;
         return Ok(Receiver::Upload(Box::new(upload)));
@@ -29,8 +29,8 @@ pub(super) fn receiver(url: &str, replace: bool, http: &HttpOptions) -> Result<R
     })))
 }
 
-/// Refuses an address that nothing can be written to, and one of something that
-/// may not be replaced as far as that is known before it is written.
+/// Refuses an address that cannot be written to, and the address of an existing file
+/// that may not be replaced, if that can be determined before writing.
 pub(super) fn check(url: &str, replace: bool, http: &HttpOptions) -> Result<()> {
     #[cfg(feature = "store")]
     if is_store(url) {
@@ -56,8 +56,8 @@ fn check_server(url: &str, replace: bool, http: &HttpOptions) -> Result<()> {
     }
 }
 
-/// Deletes objects that were written by this process, the last first. The error
-/// that led to this is the one to tell, so one here only ends it.
+/// Deletes objects that this process wrote, in reverse order. The caller reports the
+/// error that led to this call, so a failure here only stops the deletion.
 pub(super) fn delete(urls: &[String], http: &HttpOptions) {
     #[cfg(feature = "store")]
     for url in urls.iter().rev().filter(|url| is_store(url)) {

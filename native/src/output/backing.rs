@@ -1,4 +1,4 @@
-//! The file that holds an output's bytes until it is complete.
+//! The file that contains an output's bytes until it is complete.
 
 use std::fs::File;
 use std::io;
@@ -13,23 +13,24 @@ use super::temporary;
 use super::unfinished::{Shown, Unfinished, shown};
 use crate::{Error, Result};
 
-/// The file that holds the bytes until the output is complete.
+/// The storage for the bytes of an output until it is complete.
 pub(super) enum Backing<'a> {
-    /// In the folder of the target, under a hidden name.
+    /// A file in the folder of the target, under a hidden name.
     Hidden {
         file: NamedTempFile,
         unfinished: Unfinished,
         target: PathBuf,
     },
-    /// In a file without a name, for this process alone.
+    /// An unnamed file that only this process uses.
     Unnamed(File),
-    /// In a file without a name until they are final, then with a receiver.
+    /// An unnamed file for the bytes that are not final yet, and a receiver for final
+    /// ones.
     Pending(Pending<'a>),
 }
 
 impl Backing<'_> {
-    /// Creates a file with a hidden name, given as `path`, that is to become
-    /// `target`.
+    /// Creates a hidden file that will be renamed to `target`. Messages use `path`, the
+    /// path that the caller gave.
     pub(super) fn hidden(path: &Path, target: PathBuf) -> Result<Self> {
         let mut builder = tempfile::Builder::new();
         let prefix = hidden_prefix(path);
@@ -40,7 +41,7 @@ impl Backing<'_> {
             || leftovers::create_file(folder, &mut builder),
             NamedTempFile::path,
         );
-        // The error itself would name the hidden file.
+        // The original error would name the hidden file.
         let (unfinished, file) = made.map_err(|error| {
             let action = format!("write into {}", shown(folder).display());
             Error::io(action, without_path(error))
@@ -52,7 +53,7 @@ impl Backing<'_> {
         })
     }
 
-    /// The bytes that may still be revised.
+    /// Returns the file with the bytes that may still be revised.
     pub(super) fn file(&self) -> &File {
         match self {
             Self::Hidden { file, .. } => file.as_file(),
@@ -61,7 +62,7 @@ impl Backing<'_> {
         }
     }
 
-    /// Returns the place in [`Backing::file`] of an offset of the output.
+    /// Returns the position in [`Backing::file`] of an offset in the output.
     pub(super) fn position(&self, offset_bytes: u64) -> u64 {
         match self {
             Self::Pending(pending) => pending.position(offset_bytes),
@@ -69,7 +70,8 @@ impl Backing<'_> {
         }
     }
 
-    /// Writes at an offset of the output; several threads may do so at a time.
+    /// Writes at an offset of the output; several threads may call this at the same
+    /// time.
     pub(super) fn write_at(&self, bytes: &[u8], offset_bytes: u64) -> io::Result<()> {
         write_all_at(self.file(), bytes, self.position(offset_bytes))
     }

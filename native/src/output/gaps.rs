@@ -1,4 +1,4 @@
-//! File systems that lack an operation: what is done instead, and the warning.
+//! Fallbacks for file systems that lack an operation, with a warning to the user.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
@@ -11,14 +11,14 @@ use tempfile::NamedTempFile;
 static HOOK: OnceLock<fn(&str)> = OnceLock::new();
 static TOLD: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
 
-/// Sets the function that is told what a file system lacks and what was done
-/// instead, once for each operation. The first call counts; without one, nothing is
-/// told.
+/// Sets the function that is called when a file system lacks an operation, once for
+/// each operation, with a text that states what was done instead. Only the first call
+/// has an effect; without a hook, no warnings are given.
 pub fn on_warning(hook: fn(&str)) {
     let _ = HOOK.set(hook);
 }
 
-/// Tells the hook about an `operation`, if it has not heard of it before.
+/// Calls the hook with `text`, unless it was already called for this `operation`.
 fn warn(operation: &'static str, text: &str) {
     let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(hook) = HOOK.get()
@@ -46,7 +46,7 @@ pub(super) fn is_lacking(error: &io::Error) -> bool {
     }
 }
 
-/// Has a file written to the disk, if the file system can do that.
+/// Flushes a file to the disk, if the file system supports that.
 pub(super) fn sync(file: &File) -> io::Result<()> {
     match file.sync_all() {
         Err(error) if is_lacking(&error) => {
@@ -63,8 +63,8 @@ pub(super) fn sync(file: &File) -> io::Result<()> {
     }
 }
 
-/// Has the names in a folder written to the disk. The output is complete by then, so
-/// a failure is not one of the work.
+/// Flushes the names in a folder to the disk. The output is already complete, so a
+/// failure only leads to a warning.
 pub(super) fn sync_names(folder: &Path) {
     #[cfg(unix)]
     if let Err(error) = File::open(folder).and_then(|folder| folder.sync_all()) {
@@ -80,20 +80,21 @@ pub(super) fn sync_names(folder: &Path) {
     let _ = folder;
 }
 
-/// Renames a complete file to `target`, which may exist if `replace` says so. Where
-/// the file system cannot rename, the file is copied.
+/// Renames a complete file to `target`, replacing an existing file. Windows has no
+/// fallback that copies the file.
 #[cfg(not(unix))]
 pub(super) fn rename(file: NamedTempFile, target: &Path, _: bool) -> io::Result<()> {
     file.persist(target).map(drop).map_err(|error| error.error)
 }
 
-/// Renames a complete file to `target`, which may exist if `replace` says so. Where
-/// the file system cannot rename, the file is copied.
+/// Renames a complete file to `target`, or copies it if the file system cannot rename.
+/// `replace` states whether the copy may replace an existing file.
 #[cfg(unix)]
 pub(super) fn rename(file: NamedTempFile, target: &Path, replace: bool) -> io::Result<()> {
     match fs::rename(file.path(), target) {
         Ok(()) => {
-            // The name that would be removed is gone.
+            // The hidden name no longer exists, so dropping it must not remove
+            // anything.
             let (_, path) = file.into_parts();
             let _ = path.keep();
             Ok(())
@@ -116,7 +117,7 @@ fn warn_of_copy(error: &io::Error) {
     );
 }
 
-/// Moves the file at `from` to `target`, which may exist.
+/// Moves the file at `from` to `target`, replacing an existing file.
 pub(super) fn move_file(from: &Path, target: &Path) -> io::Result<()> {
     match fs::rename(from, target) {
         Err(error) if is_lacking(&error) => {
@@ -127,14 +128,15 @@ pub(super) fn move_file(from: &Path, target: &Path) -> io::Result<()> {
     }
 }
 
-/// Copies a file to `target`. If that fails, nothing of it is left under that name.
+/// Copies a file to `target`. If that fails, `target` is removed.
 fn copy(mut file: File, target: &Path, replace: bool) -> io::Result<()> {
     let mut options = OpenOptions::new();
     match replace {
         true => options.create(true).truncate(true),
         false => options.create_new(true),
     };
-    // No other process can read it before it has the permissions of the hidden file.
+    // No other process can read the copy until it has the permissions of the hidden
+    // file.
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let mut to = options.write(true).open(target)?;
@@ -150,8 +152,8 @@ fn copy(mut file: File, target: &Path, replace: bool) -> io::Result<()> {
     copied
 }
 
-/// Renames a folder, whose new name may be that of an empty one; where the file
-/// system cannot rename, its files are moved or copied one by one.
+/// Renames a folder to `target`, which may be an empty folder. If the file system
+/// cannot rename, the files are moved or copied individually.
 pub(super) fn rename_folder(folder: &Path, target: &Path) -> io::Result<()> {
     match fs::rename(folder, target) {
         Err(error) if is_lacking(&error) => {

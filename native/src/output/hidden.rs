@@ -1,4 +1,4 @@
-//! The hidden names of unfinished outputs, and giving them their own.
+//! Hidden names of unfinished outputs, and renaming them to their final names.
 
 use std::io::{self, ErrorKind};
 use std::path::Path;
@@ -7,13 +7,12 @@ use tempfile::NamedTempFile;
 
 use super::gaps;
 
-/// The end of the name of an unfinished file or folder. No other program has it, so
-/// what a killed run has left is recognised by it.
+/// The suffix of the name of an unfinished file or folder. No other program uses it, so
+/// the leftovers of a killed run are recognised by it.
 pub const PART_SUFFIX: &str = ".zstn.part";
 
-/// Returns the beginning of the hidden name of an unfinished output. Names
-/// may have 255 bytes; a longer one is cut so that the rest of the hidden name
-/// fits.
+/// Returns the prefix of the hidden name of an unfinished output. File names may have
+/// up to 255 bytes; a longer one is cut so that the rest of the hidden name fits.
 pub fn hidden_prefix(output: &Path) -> String {
     const MAX_BYTES: usize = 200;
     let name = output.file_name().unwrap_or_default().to_string_lossy();
@@ -24,7 +23,7 @@ pub fn hidden_prefix(output: &Path) -> String {
     format!(".{}.", &name[..end])
 }
 
-/// Renames a complete file to `target`, which may exist if `replace` says so.
+/// Renames a complete file to `target`, which may exist if `replace` is true.
 pub fn give_name(file: NamedTempFile, target: &Path, replace: bool) -> io::Result<()> {
     if replace {
         return gaps::rename(file, target, true);
@@ -32,7 +31,7 @@ pub fn give_name(file: NamedTempFile, target: &Path, replace: bool) -> io::Resul
     match file.persist_noclobber(target) {
         Ok(_) => Ok(()),
         Err(error) if error.error.kind() == ErrorKind::AlreadyExists => Err(error.error),
-        // Some file systems cannot do both in one step.
+        // Some file systems cannot check and rename in one step.
         Err(error) => match target.symlink_metadata() {
             Ok(_) => Err(ErrorKind::AlreadyExists.into()),
             Err(_) => gaps::rename(error.file, target, false),
@@ -40,14 +39,14 @@ pub fn give_name(file: NamedTempFile, target: &Path, replace: bool) -> io::Resul
     }
 }
 
-/// Removes the path that was tried from a system error; it is not one that the
-/// user gave.
+/// Removes the attempted path from a system error, because the user did not give that
+/// path.
 pub fn without_path(error: io::Error) -> io::Error {
     match error.raw_os_error() {
         Some(code) => io::Error::from_raw_os_error(code),
         None => match error.kind() {
             ErrorKind::Other => error,
-            // Worded by the system; the numbers are those of POSIX.
+            // The system words these messages; the codes are those of POSIX.
             #[cfg(unix)]
             ErrorKind::NotFound => io::Error::from_raw_os_error(2),
             #[cfg(unix)]
@@ -57,7 +56,7 @@ pub fn without_path(error: io::Error) -> io::Error {
     }
 }
 
-/// Returns the folder that `path` is in.
+/// Returns the folder that contains `path`.
 pub fn parent(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,

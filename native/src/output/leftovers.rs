@@ -1,10 +1,10 @@
-//! Hidden files and folders of runs that were killed, which the next run into the
-//! same folder removes.
+//! Removes hidden files and folders that killed runs have left in a folder when the
+//! next run writes into it.
 //!
-//! Every hidden file is locked as long as its process works on it, so a free lock
-//! shows that the process is gone. Some network file systems keep locks to one
-//! machine: the name has a tag of the machine, and what another one has left is
-//! removed only after a day.
+//! A process locks each hidden file while it works on it, so a free lock shows that the
+//! process has ended. On some network file systems, other machines do not see the lock.
+//! The name therefore contains a tag of the machine, and the leftovers of another
+//! machine are removed only after a day.
 
 #[cfg(unix)]
 use std::collections::HashSet;
@@ -29,11 +29,11 @@ use super::hidden::PART_SUFFIX;
 #[cfg(unix)]
 const ABANDONED: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Attempts to create a hidden file that no other process removes before it is
-/// locked.
+/// How often creating a hidden file is tried. An attempt fails if another process
+/// removes the file before it is locked.
 const ATTEMPTS: usize = 10;
 
-/// The most folders whose leftovers are remembered to have been removed.
+/// The maximum number of folders that are remembered as swept.
 #[cfg(unix)]
 const MAX_SWEPT: usize = 1000;
 
@@ -46,8 +46,8 @@ pub(super) struct HiddenFolder {
 }
 
 impl HiddenFolder {
-    /// Takes a folder that is no leftover of outputs.
-    #[cfg(any(feature = "lfs", feature = "manifest", feature = "worker"))]
+    /// Wraps a folder that does not need a lock, because its name is not that of a
+    /// leftover.
     pub(super) fn unlocked(folder: TempDir) -> Self {
         Self {
             folder,
@@ -60,14 +60,14 @@ impl HiddenFolder {
         self.folder.path()
     }
 
-    /// Leaves the folder as it is.
+    /// Keeps the folder on disk when this handle is dropped.
     pub(super) fn keep(self) {
         let _ = self.folder.keep();
     }
 }
 
-/// Creates a hidden file in `folder`, locks it, and removes what killed runs have
-/// left there.
+/// Creates and locks a hidden file in `folder`, and removes the leftovers of killed
+/// runs there.
 pub(super) fn create_file(folder: &Path, builder: &mut Builder) -> io::Result<NamedTempFile> {
     sweep(folder);
     builder.suffix(suffix());
@@ -102,9 +102,9 @@ pub(super) fn create_folder(parent: &Path, builder: &mut Builder) -> io::Result<
     })
 }
 
-/// Locks a hidden file until it is closed. Returns `false` if another process, which
-/// is about to remove it, has the lock. A file system without locks is no obstacle:
-/// nothing is removed there.
+/// Locks a hidden file until it is closed. Returns `false` if another process has the
+/// lock; that process is about to remove the file. Returns `true` on a file system
+/// without locks, where no process removes leftovers.
 fn lock(file: &File) -> bool {
     #[cfg(unix)]
     {
@@ -124,7 +124,7 @@ fn is_there(path: &Path) -> bool {
     path.symlink_metadata().is_ok()
 }
 
-/// Returns the end of all hidden names, with the tag of this machine.
+/// Returns the suffix of all hidden names, including the tag of this machine.
 fn suffix() -> &'static str {
     static SUFFIX: OnceLock<String> = OnceLock::new();
     SUFFIX.get_or_init(|| {
@@ -135,8 +135,8 @@ fn suffix() -> &'static str {
     })
 }
 
-/// Removes what killed runs have left in `folder`, once in the life of this process.
-/// An entry that cannot be removed is left to another run.
+/// Removes the leftovers of killed runs in `folder`, once per process. Entries that
+/// cannot be removed are left for another run.
 fn sweep(folder: &Path) {
     #[cfg(unix)]
     {
@@ -161,7 +161,7 @@ fn sweep(folder: &Path) {
     let _ = folder;
 }
 
-/// Removes a hidden file or folder whose process is gone.
+/// Removes a hidden file or folder whose process has ended.
 #[cfg(unix)]
 fn remove(path: &Path, name: &str) -> io::Result<()> {
     use rustix::fs::{FlockOperation, OFlags, flock};
@@ -180,7 +180,7 @@ fn remove(path: &Path, name: &str) -> io::Result<()> {
         .custom_flags(i32::try_from(flags.bits()).unwrap_or_default())
         .open(path)?;
     flock(&file, FlockOperation::NonBlockingLockExclusive)?;
-    // The name may belong to another file by now.
+    // The name may meanwhile belong to another file.
     let locked = file.metadata()?;
     let same = path.symlink_metadata()?;
     if (locked.dev(), locked.ino()) != (same.dev(), same.ino()) {

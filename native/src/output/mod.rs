@@ -1,4 +1,4 @@
-//! Files and folders that appear only when they are complete.
+//! Writes files and folders that appear only when they are complete.
 
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Seek, Write};
@@ -28,14 +28,15 @@ mod receiver;
 pub(crate) mod sink;
 mod staging;
 mod target;
-pub(crate) mod temporary;
+pub mod temporary;
 mod unfinished;
 
 pub(crate) use folder::{FolderPlace, OutputFolder};
-pub(crate) use mode::Mode;
+pub use mode::Mode;
 pub(crate) use publication::Publication;
 pub use sink::Sink;
-pub(crate) use staging::{Staging, check_file};
+pub use staging::Staging;
+pub(crate) use staging::check_file;
 pub(crate) use target::{being_read, check_inputs};
 
 pub use gaps::on_warning;
@@ -43,19 +44,20 @@ use unfinished::check_running;
 pub(crate) use unfinished::shown;
 pub use unfinished::{remove_unfinished, remove_unfinished_of};
 
-/// An output that is being written. A file is written under a hidden name in
-/// its folder until [`Output::finish`] renames it; dropped before, it is
+/// An output that is being written. A file is written under a hidden name in its folder
+/// until [`Output::finish`] renames it; if the output is dropped earlier, the file is
 /// removed. A killed process can leave the hidden `.part` file behind, unless it could
-/// still call [`remove_unfinished`]; the next run into the same folder removes it.
+/// still call [`remove_unfinished`]; the next run that writes into the same folder
+/// removes it.
 ///
-/// A path that is a link means the file that the link leads to. A pipe or a
-/// device, such as `/dev/null` (`NUL` on Windows), is never replaced but written to,
-/// and so is a writer: these receive bytes as soon as they are final.
+/// If the path is a link, the output replaces the file that the link leads to. A pipe
+/// or a device, such as `/dev/null` (`NUL` on Windows), is never replaced but written
+/// to. Pipes, devices and writers receive bytes as soon as they are final.
 pub struct Output<'a> {
     backing: Backing<'a>,
-    /// The path as it was given; `None` for a writer.
+    /// The path as the caller gave it; `None` for a writer.
     path: Option<PathBuf>,
-    /// The output in messages.
+    /// The name of the output in messages.
     name: String,
     replace: bool,
     mode: Mode,
@@ -73,16 +75,17 @@ impl<'a> Output<'a> {
     /// Begins the file at `path`, which replaces an existing file.
     ///
     /// # Errors
-    /// A path that cannot become a file: a folder, a socket, a disk; and I/O errors.
+    /// A path that cannot become a file, such as a folder, a socket or a disk; I/O
+    /// errors.
     pub fn create(path: &Path) -> Result<Self> {
         Self::begin(path, Target::of(path)?, true)
     }
 
-    /// Begins the file at `path`, where none may exist, now and when it is
-    /// finished.
+    /// Begins the file at `path`. No file may exist there, neither at this call nor
+    /// when the output is finished.
     ///
     /// # Errors
-    /// [`Error::Exists`], and those of [`Output::create`].
+    /// [`Error::Exists`], and the errors of [`Output::create`].
     pub fn create_new(path: &Path) -> Result<Self> {
         let target = Target::of(path)?;
         match target.existing() {
@@ -91,9 +94,9 @@ impl<'a> Output<'a> {
         }
     }
 
-    /// Begins an output that goes to `writer` as it becomes final. What may
-    /// still be revised, at most the largest tensor in its packed form, is in a
-    /// file without a name in the folder for temporary files (`TMPDIR`).
+    /// Begins an output that sends its bytes to `writer` as they become final. The
+    /// bytes that may still be revised, at most the largest tensor in its packed form,
+    /// are in an unnamed file in the folder for temporary files (`TMPDIR`).
     ///
     /// # Errors
     /// I/O errors.
@@ -111,12 +114,12 @@ impl<'a> Output<'a> {
         })
     }
 
-    /// Begins the file at an address; see [`Sink::url`](crate::Sink::url). With
-    /// `replace` it replaces one that exists.
+    /// Begins the file at an address; see [`Sink::url`](crate::Sink::url). If `replace`
+    /// is true, an existing file is replaced.
     ///
     /// # Errors
-    /// [`Error::Exists`]; an address that nothing can be written to, or not with
-    /// these credentials; and I/O errors.
+    /// [`Error::Exists`]; an address that cannot be written to, or not with these
+    /// credentials; I/O errors.
     pub fn to_url(url: &str, replace: bool, http: &HttpOptions) -> Result<Self> {
         let name = display::address(url).into_owned();
         check_running().map_err(|error| Error::io(format!("write {name}"), error))?;
@@ -132,8 +135,8 @@ impl<'a> Output<'a> {
         })
     }
 
-    /// Begins a file without a name in the folder for temporary files
-    /// (`TMPDIR`). It is gone when it and what reads it are dropped.
+    /// Begins an unnamed file in the folder for temporary files (`TMPDIR`). The system
+    /// removes it when the output and all of its readers are dropped.
     pub(crate) fn temporary() -> Result<Self> {
         Ok(Self {
             backing: Backing::Unnamed(temporary::create()?),
@@ -171,15 +174,15 @@ impl<'a> Output<'a> {
         })
     }
 
-    /// Returns the path as it was given, or the address as messages show it; `None`
-    /// for a writer.
+    /// Returns the path as the caller gave it, or the address as messages show it;
+    /// `None` for a writer.
     pub(crate) fn path(&self) -> Option<PathBuf> {
         self.path.clone()
     }
 
-    /// Refuses to take the place of a file that one of `inputs` is read from. The
-    /// output will have the permissions of the first of them, as far as the others
-    /// allow them too.
+    /// Refuses to replace a file that one of `inputs` is read from. The output will
+    /// have the permissions of the first input, restricted to those that the others
+    /// allow too.
     ///
     /// # Errors
     /// [`Error::Usage`].
@@ -197,15 +200,16 @@ impl<'a> Output<'a> {
     }
 
     /// Announces the greatest length that the output can have, before anything is
-    /// written: parts of a longer upload are longer.
-    pub(crate) fn expect(&mut self, len_bytes: u64) {
+    /// written. Longer uploads are sent in longer parts.
+    #[doc(hidden)]
+    pub fn expect(&mut self, len_bytes: u64) {
         if let Backing::Pending(pending) = &mut self.backing {
             pending.expect(len_bytes);
         }
     }
 
-    /// Appends bytes at the current position. A writer receives them when the
-    /// output is finished.
+    /// Appends bytes at the current position. A writer receives them when the output is
+    /// finished.
     pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
         self.backing
             .file()
@@ -213,8 +217,8 @@ impl<'a> Output<'a> {
             .map_err(|error| self.backing.failed("write", &self.name, error))
     }
 
-    /// Appends bytes that are final, after others that are final from now on. A
-    /// writer receives all of them at once, a web server in the end.
+    /// Appends final bytes, and makes all bytes before them final. A writer receives
+    /// all of them at once; a web server receives them when the output is completed.
     pub(crate) fn write_final(&mut self, bytes: &[u8]) -> Result<()> {
         match &mut self.backing {
             Backing::Pending(pending) => pending.write_final(bytes),
@@ -222,8 +226,9 @@ impl<'a> Output<'a> {
         }
     }
 
-    /// Appends all that `from` reads, which is final.
-    pub(crate) fn copy(&mut self, from: &mut dyn Read) -> Result<()> {
+    /// Appends all bytes that `from` reads; they are final.
+    #[doc(hidden)]
+    pub fn copy(&mut self, from: &mut dyn Read) -> Result<()> {
         let mut piece = vec![0; 1 << 20];
         loop {
             match from.read(&mut piece) {
@@ -237,8 +242,7 @@ impl<'a> Output<'a> {
         }
     }
 
-    /// Declares everything that has been written final: it is not read, moved
-    /// or written again.
+    /// Makes all written bytes final: they will not be read, moved or written again.
     pub(crate) fn settle(&mut self) -> Result<()> {
         match &mut self.backing {
             Backing::Pending(pending) => pending.settle(),
@@ -246,21 +250,21 @@ impl<'a> Output<'a> {
         }
     }
 
-    /// Keeps everything revisable, even what is written as final, until
-    /// [`Output::revise`] or the end: for an output that cannot go back, it waits in
-    /// a temporary file. Called before anything is written.
+    /// Keeps all bytes revisable, even those written as final, until [`Output::revise`]
+    /// or the end. If the output is a stream, the bytes wait in a temporary file. Must
+    /// be called before anything is written.
     pub(crate) fn hold(&mut self) {
         if let Backing::Pending(pending) = &mut self.backing {
             pending.hold();
         }
     }
 
-    /// Writes `byte` at `offset_bytes` of an output on [`Output::hold`] whose length so far is
-    /// `len_bytes`, all of which is final from now on. A writer receives it at
-    /// once.
+    /// Overwrites the byte at `offset_bytes` of an output after [`Output::hold`], whose
+    /// length so far is `len_bytes`, and makes all of these bytes final. A writer
+    /// receives them at once.
     pub(crate) fn revise(&mut self, byte: u8, offset_bytes: u64, len_bytes: u64) -> Result<()> {
         self.write_at(&[byte], offset_bytes)?;
-        // Writing at an offset moves the position on some systems.
+        // On some systems, writing at an offset moves the position.
         self.seek(len_bytes)?;
         match &mut self.backing {
             Backing::Pending(pending) => pending.release(),
@@ -268,18 +272,19 @@ impl<'a> Output<'a> {
         }
     }
 
-    /// Appends a part of a file without keeping it in memory.
+    /// Appends a range of a file without loading it into memory as a whole.
     pub(crate) fn write_part(&mut self, input: &Local, range: Range<u64>) -> Result<()> {
         input.try_feed(range, &mut |piece| self.write(piece))
     }
 
-    /// Writes at `offset_bytes`; several threads may do so at a time.
+    /// Writes at `offset_bytes`; several threads may call this at the same time.
     pub(crate) fn write_at(&self, bytes: &[u8], offset_bytes: u64) -> Result<()> {
         let written = self.backing.write_at(bytes, offset_bytes);
         written.map_err(|error| self.backing.failed("write", &self.name, error))
     }
 
-    /// Moves the position of [`Output::write`], from the start of the output.
+    /// Moves the position of [`Output::write`] to `offset_bytes` from the start of the
+    /// output.
     pub(crate) fn seek(&mut self, offset_bytes: u64) -> Result<()> {
         self.backing
             .file()
@@ -288,11 +293,11 @@ impl<'a> Output<'a> {
             .map_err(|error| self.backing.failed("write", &self.name, error))
     }
 
-    /// Extends the output, of which nothing has been written, to its length.
+    /// Extends the output to its final length. Nothing may have been written to it.
     pub(crate) fn reserve(&self, len_bytes: u64) -> Result<()> {
         let position = self.backing.position(len_bytes);
         let reserved = match self.backing.file().set_len(position) {
-            // The last byte is enough to know that there is space for all.
+            // Writing the last byte shows whether the file can have this length.
             Err(error) if gaps::is_lacking(&error) => match len_bytes.checked_sub(1) {
                 Some(last) => self.backing.write_at(&[0], last),
                 None => Ok(()),
@@ -302,8 +307,8 @@ impl<'a> Output<'a> {
         reserved.map_err(|error| self.backing.failed("make room for", &self.name, error))
     }
 
-    /// Cuts the output. Where the file system cannot do that, what stays is copied to
-    /// another hidden file.
+    /// Truncates the output. If the file system cannot truncate files, the remaining
+    /// bytes are copied to another hidden file.
     pub(crate) fn cut(&mut self, len_bytes: u64) -> Result<()> {
         let position = self.backing.position(len_bytes);
         let mut cut = self.backing.file().set_len(position);
@@ -322,18 +327,18 @@ impl<'a> Output<'a> {
         cut.map_err(|error| self.backing.failed("make room for", &self.name, error))
     }
 
-    /// Returns the bytes that have been written so far, none of which is final, for
-    /// reading. That moves the position of [`Output::write`] on some systems.
+    /// Returns a reader of the bytes written so far, none of which may be final. On
+    /// some systems, reading moves the position of [`Output::write`].
     pub(crate) fn written(&self) -> Result<Local> {
         self.written_as(self.name.clone())
     }
 
-    /// Does the same; messages call the bytes `name`.
+    /// Like [`Output::written`], but messages call the bytes `name`.
     pub(crate) fn written_as(&self, name: String) -> Result<Local> {
         Local::of_file(name, self.backing.file())
     }
 
-    /// Returns the bytes of `range`, none of which is final, for reading.
+    /// Returns a reader of the bytes of `range`, which must not include final bytes.
     pub(crate) fn part(&self, range: Range<u64>) -> Result<Local> {
         let range = self.backing.position(range.start)..self.backing.position(range.end);
         Local::of_range(self.name.clone(), self.backing.file(), range)
@@ -342,14 +347,14 @@ impl<'a> Output<'a> {
     /// Makes the file durable and gives it its name, or ends the stream.
     ///
     /// # Errors
-    /// [`Error::Exists`] if a file that may not be replaced has appeared, and
-    /// I/O errors.
+    /// [`Error::Exists`] if a file has appeared that may not be replaced; I/O errors.
     pub fn finish(self) -> Result<()> {
         self.complete(&()).map(|_| ())
     }
 
     /// Completes the output like [`Output::finish`], unless `progress` ends the work
-    /// right before the output would appear; returns what an upload did.
+    /// right before the output would appear. Returns the counts of an upload to an
+    /// object store.
     ///
     /// # Errors
     /// The errors of [`Output::finish`] and [`Progress::publishing`].
@@ -377,14 +382,16 @@ impl<'a> Output<'a> {
             (ErrorKind::AlreadyExists, Some(path)) => Error::exists(path),
             _ => fail(error),
         })?;
-        // Without this the new name itself could be lost with the power.
+        // Without this, a power failure could lose the new name.
         gaps::sync_names(parent(&target));
         Ok(None)
     }
 
-    /// Gives up because of `error`, which it returns. An upload is continued by
-    /// another attempt, unless that would fail for the same reason.
-    pub(crate) fn give_up(self, error: Error) -> Error {
+    /// Abandons the output because of `error`, which it returns. An interrupted upload
+    /// can be continued by another attempt; it is discarded if that would fail for the
+    /// same reason.
+    #[doc(hidden)]
+    pub fn give_up(self, error: Error) -> Error {
         if let (Backing::Pending(pending), false) = (self.backing, error.may_pass()) {
             pending.discard();
         }

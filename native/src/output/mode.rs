@@ -1,9 +1,9 @@
-//! The permissions of outputs.
+//! Permissions of output files.
 //!
-//! Unfinished outputs are readable by their owner alone. A complete output has the
-//! permissions of its input, as with gzip and zstd; one that is made from memory or
-//! from an address has those of any new file. In neither case are they wider than
-//! those of a file that it replaces, so that a private file stays private.
+//! Only the owner can read an unfinished output. A complete output has the permissions
+//! of its input, as with gzip and zstd; an output made from memory or from an address
+//! has those of a new file. In both cases they are not wider than the permissions of a
+//! file that the output replaces, so a private file stays private.
 
 use std::fs::{File, Permissions};
 use std::path::Path;
@@ -11,16 +11,17 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use crate::source::FileId;
 
-/// The bits for owner, group and others; never those that change who runs a file.
+/// The permission bits of owner, group and others, without the set-user-ID and
+/// set-group-ID bits.
 const BITS: u32 = 0o777;
-/// The bits of the owner.
+/// The permission bits of the owner.
 const OWNER: u32 = 0o700;
-/// No input has been named.
+/// The value before any input file has been added.
 const UNKNOWN: u32 = u32::MAX;
 
-/// The permissions that the inputs of an output have in common.
+/// The permissions that all input files of an output allow.
 #[derive(Debug)]
-pub(crate) struct Mode(AtomicU32);
+pub struct Mode(AtomicU32);
 
 impl Default for Mode {
     fn default() -> Self {
@@ -29,8 +30,8 @@ impl Default for Mode {
 }
 
 impl Mode {
-    /// Returns the permissions of the file or folder at `path`, if it has any.
-    pub(crate) fn of(path: &Path) -> Self {
+    /// Returns the permissions of the file or folder at `path`, if they can be read.
+    pub fn of(path: &Path) -> Self {
         let mode = Self::default();
         if let Ok(id) = FileId::of_path(path) {
             mode.add(&[id]);
@@ -38,12 +39,13 @@ impl Mode {
         mode
     }
 
-    /// Notes that the output is made from these files as well. The first decides what
-    /// the owner may do; group and others may do what all of the files allow.
-    pub(crate) fn add(&self, files: &[FileId]) {
+    /// Adds files that the output is made from. The first file determines the owner's
+    /// permissions; group and others get the permissions that all files allow.
+    pub fn add(&self, files: &[FileId]) {
         for bits in files.iter().filter_map(FileId::mode) {
             let bits = bits & BITS;
-            // Whoever may read a further file loses no right to run the first.
+            // A further file that is readable does not take away permission to execute
+            // the first.
             let shared = bits | OWNER | ((bits & 0o044) >> 2);
             let _ = self.0.fetch_update(Relaxed, Relaxed, |known| {
                 Some(match known {
@@ -54,18 +56,17 @@ impl Mode {
         }
     }
 
-    /// Gives a complete file its permissions. `replaced` is the path of a file whose
-    /// place it takes. A file system that has none leaves the file as it is, which is
-    /// not wider.
-    pub(crate) fn give(&self, file: &File, replaced: Option<&Path>) {
+    /// Sets the permissions of a complete file. `replaced` is the path of a file that
+    /// it replaces. On a file system without permissions, the file is left as it is.
+    pub fn give(&self, file: &File, replaced: Option<&Path>) {
         let known = self.0.load(Relaxed);
         let bits = if known == UNKNOWN { new_file() } else { known };
         let most = replaced.and_then(|path| FileId::of_path(path).ok()?.mode());
         set(file, bits & most.unwrap_or(BITS));
     }
 
-    /// Gives a complete folder its permissions.
-    pub(crate) fn give_folder(&self, folder: &Path) {
+    /// Sets the permissions of a complete folder.
+    pub fn give_folder(&self, folder: &Path) {
         let known = self.0.load(Relaxed);
         let bits = match known {
             UNKNOWN => BITS & !umask(),
@@ -77,8 +78,8 @@ impl Mode {
     }
 }
 
-/// Narrows a complete file to the permissions of the file at `replaced`.
-pub(crate) fn narrow(file: &Path, replaced: &Path) {
+/// Restricts the permissions of a complete file to those of the file at `replaced`.
+pub fn narrow(file: &Path, replaced: &Path) {
     let own = FileId::of_path(file).ok().and_then(|id| id.mode());
     let most = FileId::of_path(replaced).ok().and_then(|id| id.mode());
     if let (Some(own), Some(most), Ok(file)) = (own, most, File::open(file)) {
@@ -86,7 +87,7 @@ pub(crate) fn narrow(file: &Path, replaced: &Path) {
     }
 }
 
-/// Returns the permissions of any new file.
+/// Returns the default permissions of new files.
 fn new_file() -> u32 {
     0o666 & !umask()
 }
@@ -103,13 +104,14 @@ fn set(_: &File, _: u32) {
     let _ = Permissions::readonly;
 }
 
-/// Returns the bits that new files of this process do not have.
+/// Returns the permission bits that the process's umask clears.
 #[cfg(unix)]
-// The system's number has 16 bits on some systems.
+// `as_raw_mode` returns 16 bits on some systems.
 #[allow(clippy::useless_conversion)]
 fn umask() -> u32 {
-    // Linux says so; elsewhere it can only be replaced and put back, in which time
-    // other threads have the strictest one.
+    // Linux reports the umask in `/proc`. Other systems only return it when it is
+    // replaced, so it is set and restored; meanwhile files of other threads get the
+    // strictest umask.
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));
     let bits = line.and_then(|bits| u32::from_str_radix(bits.trim(), 8).ok());

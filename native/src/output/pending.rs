@@ -1,4 +1,4 @@
-//! The part of a streamed output that may still be revised.
+//! The bytes of a streamed output that may still be revised.
 
 use std::fs::File;
 use std::io::{Read, Seek, Write};
@@ -9,19 +9,19 @@ use super::temporary;
 use crate::report::Uploaded;
 use crate::{Progress, Result};
 
-/// Bytes that are read back at a time.
+/// The number of bytes that are read back at a time.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// A temporary file with the bytes that are not final yet. Those before it have
-/// been handed to the receiver.
+/// A temporary file with the bytes that are not final yet. Earlier bytes have been
+/// passed to the receiver.
 pub(super) struct Pending<'a> {
-    /// The file begins at this offset of the output.
+    /// The offset of the file's first byte in the output.
     settled_bytes: u64,
     file: File,
     takes_early: bool,
-    /// Whether everything waits, final or not ([`Pending::hold`]).
+    /// True while all bytes wait in the file, even final ones ([`Pending::hold`]).
     is_held: bool,
-    /// Used by one thread at a time; the lock is for the type system alone.
+    /// All access is exclusive; the lock only makes the type `Sync`.
     receiver: Mutex<Receiver<'a>>,
     /// Name of the receiver in messages.
     name: String,
@@ -39,40 +39,40 @@ impl<'a> Pending<'a> {
         })
     }
 
-    /// The bytes that may still be revised.
+    /// Returns the file with the bytes that may still be revised.
     pub(super) fn file(&self) -> &File {
         &self.file
     }
 
-    /// Returns the place in the file of an offset of the output.
+    /// Returns the position in the file of an offset in the output.
     ///
     /// # Panics
-    /// For an offset among the final bytes.
+    /// Panics if the offset is among the final bytes.
     pub(super) fn position(&self, offset_bytes: u64) -> u64 {
         let position = offset_bytes.checked_sub(self.settled_bytes);
         position.expect("final bytes are not revised")
     }
 
-    /// Keeps all bytes in the file until [`Pending::release`], so that even those
-    /// that are final can still be revised. Called before anything is written.
+    /// Keeps all bytes in the file until [`Pending::release`], so that even final ones
+    /// can be revised. Must be called before anything is written.
     pub(super) fn hold(&mut self) {
         self.is_held = true;
     }
 
-    /// Hands over what has been kept, and what follows as it becomes final. All
-    /// that has been written is final.
+    /// Makes all written bytes final and passes them to the receiver. Later bytes are
+    /// passed on as they become final.
     pub(super) fn release(&mut self) -> Result<()> {
         self.is_held = false;
         self.settle()
     }
 
-    /// Returns whether final bytes go to the receiver now.
+    /// Returns whether final bytes are passed to the receiver immediately.
     fn hands_over(&self) -> bool {
         self.takes_early && !self.is_held
     }
 
-    /// Hands over everything that has been written, unless the receiver takes it
-    /// only in the end.
+    /// Passes all written bytes to the receiver, unless it takes them only when the
+    /// output is complete.
     pub(super) fn settle(&mut self) -> Result<()> {
         if !self.hands_over() {
             return Ok(());
@@ -100,8 +100,8 @@ impl<'a> Pending<'a> {
         Ok(())
     }
 
-    /// Takes bytes that are final already; they pass by the file if the receiver
-    /// takes them early.
+    /// Writes bytes that are already final. They bypass the file if the receiver takes
+    /// bytes early.
     pub(super) fn write_final(&mut self, bytes: &[u8]) -> Result<()> {
         if !self.hands_over() {
             let written = self.file.write_all(bytes);
@@ -120,7 +120,7 @@ impl<'a> Pending<'a> {
         receiver.expect(len_bytes);
     }
 
-    /// Hands over the rest and ends the output.
+    /// Passes the remaining bytes to the receiver and ends the output.
     pub(super) fn complete(mut self, progress: &dyn Progress) -> Result<Option<Uploaded>> {
         self.release()?;
         let receiver = self.receiver.into_inner();
@@ -128,7 +128,7 @@ impl<'a> Pending<'a> {
         receiver.complete(&self.name, &self.file, progress)
     }
 
-    /// Gives up; see [`Receiver::discard`].
+    /// Abandons the output; see [`Receiver::discard`].
     pub(super) fn discard(self) {
         let receiver = self.receiver.into_inner();
         receiver.unwrap_or_else(PoisonError::into_inner).discard();

@@ -8,11 +8,11 @@ use super::{FolderPlace, Output, OutputFolder, Staging, address};
 use crate::source::{HttpOptions, Location};
 use crate::{Error, Result, display};
 
-/// A file, files next to each other, or a folder, on the way to an address. All
-/// of it is made in the folder for temporary files (`TMPDIR`) first.
+/// A file, several files in one folder, or a folder to be sent to an address. All files
+/// are first made in the folder for temporary files (`TMPDIR`).
 pub(crate) struct Publication<'a> {
     staging: Staging,
-    /// Without a slash at the end.
+    /// The address without a trailing slash.
     url: &'a str,
     name: String,
     replace: bool,
@@ -20,11 +20,11 @@ pub(crate) struct Publication<'a> {
 }
 
 impl<'a> Publication<'a> {
-    /// Begins what is to appear at `url`.
+    /// Begins the result that will appear at `url`.
     ///
     /// # Errors
-    /// [`Error::Exists`] if there is something that may not be replaced; an
-    /// address that nothing can be written to.
+    /// [`Error::Exists`] if an existing file may not be replaced; an address that
+    /// cannot be written to.
     pub(crate) fn begin(url: &'a str, replace: bool, http: &'a HttpOptions) -> Result<Self> {
         let folder = url.trim_end_matches('/');
         match folder.len() == url.len() {
@@ -32,7 +32,7 @@ impl<'a> Publication<'a> {
             false => OutputFolder::check(url, http)?,
         }
         let name = Location::url(folder).file_name();
-        // The name becomes that of a file in the folder for temporary files.
+        // The name is used for a file in the folder for temporary files.
         let is_plain = |name: &String| !name.contains(['/', '\\', '\0']) && name != "..";
         let no_name = || Error::Usage(format!("{url} does not end in the name of a file"));
         Ok(Self {
@@ -44,14 +44,14 @@ impl<'a> Publication<'a> {
         })
     }
 
-    /// Returns the path to make it at.
+    /// Returns the local path for making the result.
     pub(crate) fn path(&self) -> PathBuf {
         self.staging.path(&self.name)
     }
 
-    /// Sends `files`, the last of which makes the others a whole, or the folder
-    /// that it is; returns their addresses. If that fails, files that were not
-    /// there before are deleted again where that is possible.
+    /// Sends `files`, either a single folder or files of which the last one completes
+    /// the others, and returns their addresses. If that fails and `replace` is false,
+    /// the files that were already sent are deleted if possible.
     pub(crate) fn finish(self, files: &[PathBuf]) -> Result<Vec<PathBuf>> {
         if let [folder] = files
             && folder.is_dir()
@@ -61,7 +61,7 @@ impl<'a> Publication<'a> {
         }
         let urls = files.iter().map(|file| self.url_of(file));
         let urls = urls.collect::<Result<Vec<String>>>()?;
-        // A single one is looked for when it is begun.
+        // `Output::to_url` checks a single file itself.
         for url in urls.iter().filter(|_| urls.len() > 1) {
             address::check(url, self.replace, self.http)?;
         }

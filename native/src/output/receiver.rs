@@ -9,17 +9,17 @@ use crate::report::Uploaded;
 use crate::source::{HttpOptions, put_watched};
 use crate::{Error, Progress, Result};
 
-/// Takes the bytes of an output in order, as they become final.
+/// Receives the bytes of an output in order, as they become final.
 pub(super) enum Receiver<'a> {
     Writer(Box<dyn Write + Send + 'a>),
     Stdout,
-    /// A pipe or a device, opened when the first bytes are there: opening a pipe
-    /// waits for its reader.
+    /// A pipe or a device. It is opened when the first bytes arrive, because opening a
+    /// pipe waits for its reader.
     Stream(PathBuf, Option<File>),
-    /// A file on a web server. It is sent by one request, which has to say how
-    /// long it is, so all of it waits.
+    /// A file on a web server. It is sent by one request that has to state its length,
+    /// so all bytes wait until the file is complete.
     Server(Box<Put>),
-    /// An object, which exists only when it is complete.
+    /// An object in a store, which exists only when it is complete.
     #[cfg(feature = "store")]
     Upload(Box<zstn_store::Upload>),
 }
@@ -32,12 +32,12 @@ pub(super) struct Put {
 }
 
 impl Receiver<'_> {
-    /// Returns whether it takes bytes before the length of all is known.
+    /// Returns whether it accepts bytes before the total length is known.
     pub(super) fn takes_early(&self) -> bool {
         !matches!(self, Self::Server(_))
     }
 
-    /// Announces the greatest length of all bytes.
+    /// Announces the greatest length that the output can have.
     pub(super) fn expect(&mut self, len_bytes: u64) {
         #[cfg(feature = "store")]
         if let Self::Upload(upload) = self {
@@ -47,7 +47,7 @@ impl Receiver<'_> {
         let _ = len_bytes;
     }
 
-    /// Takes the next bytes; `name` is that of the output.
+    /// Takes the next bytes; `name` is the name of the output in messages.
     pub(super) fn take(&mut self, bytes: &[u8], name: &str) -> Result<()> {
         let written = match self {
             Self::Writer(writer) => writer.write_all(bytes),
@@ -57,14 +57,14 @@ impl Receiver<'_> {
             }
             Self::Server(_) => Ok(()),
             #[cfg(feature = "store")]
-            // `Write` would hide the kind of its errors.
+            // The implementation of `Write` would hide the type of the error.
             Self::Upload(upload) => return Ok(zstn_store::Upload::write(upload, bytes)?),
         };
         written.map_err(|error| Error::io(format!("write {name}"), error))
     }
 
-    /// Ends the output: nothing follows. `rest` are the bytes that were not taken
-    /// early. `progress` can end the work until the output appears.
+    /// Ends the output. `rest` contains the bytes that were not taken early. `progress`
+    /// can end the work until the output appears.
     pub(super) fn complete(
         self,
         name: &str,
@@ -74,7 +74,8 @@ impl Receiver<'_> {
         let flushed = match self {
             Self::Writer(mut writer) => writer.flush(),
             Self::Stdout => io::stdout().lock().flush(),
-            // It is opened even without bytes, so that its reader sees the end.
+            // The pipe is opened even if there are no bytes, so that its reader sees
+            // the end.
             Self::Stream(path, mut stream) => {
                 opened(&path, &mut stream).and_then(|mut to| to.flush())
             }
@@ -84,7 +85,7 @@ impl Receiver<'_> {
                 let len_bytes = metadata
                     .map_err(|error| temporary::failed("read")(error))?
                     .len();
-                // The server has the file once the last bytes are sent.
+                // The server has the complete file once the last bytes are sent.
                 let sent = |sent_bytes| match sent_bytes == len_bytes {
                     true => progress.publishing(),
                     false => progress.check(),
@@ -106,12 +107,12 @@ impl Receiver<'_> {
         Ok(None)
     }
 
-    /// Discards what an upload has sent, which would be continued otherwise.
+    /// Discards the parts that an upload has sent; without this, it could be continued.
     pub(super) fn discard(self) {
         #[cfg(feature = "store")]
         if let Self::Upload(upload) = self {
-            // The reason to do this is the error to tell. Unfinished uploads
-            // that stay are removed by the rules of the store.
+            // The caller reports the error that led to this call. Unfinished uploads
+            // that remain are removed by the store's lifecycle rules.
             let _ = upload.abort();
         }
     }

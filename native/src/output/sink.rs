@@ -10,10 +10,10 @@ use crate::{Error, Location, Result};
 
 /// The destination of a result: a path, an address or a writer.
 ///
-/// At a path a file or a folder appears when it is complete, and nothing
-/// otherwise. Files are replaced unless [`Sink::overwrite`] says no; folders,
-/// which checkpoints in several files become, are never replaced unless they
-/// are empty.
+/// A file or a folder appears at its path only when it is complete. Existing files are
+/// replaced unless [`Sink::overwrite`] is set to false; existing folders, to which the
+/// results of sharded checkpoints are written, are never replaced unless they are
+/// empty.
 ///
 /// ```
 /// # fn main() -> zstn::Result<()> {
@@ -47,16 +47,16 @@ impl<'a> Sink<'a> {
         })
     }
 
-    /// Writes an object, or a folder of them, at an address: `s3://`, `gs://`,
-    /// `az://`, `memory://` (with the crate feature `store`); a file at an http(s)
-    /// address, by one PUT request when all of it is there; or a local file or
-    /// folder at a `file://` address.
+    /// Writes an object, or a folder of objects, at an address with the scheme `s3://`,
+    /// `gs://`, `az://` or `memory://` (with the crate feature `store`); a file at an
+    /// http(s) address, by one PUT request once the file is complete; or a local file
+    /// or folder at a `file://` address.
     ///
-    /// An object appears when it is complete; of a folder the index comes last.
-    /// Large objects are sent in parts, by [`pack`](crate::pack()) as it goes,
-    /// and an upload that was cut off is continued by another call with the same
-    /// input and options: parts that are in the store already are not sent
-    /// again. docs/object-stores.md says more.
+    /// An object appears when it is complete; in a folder, the index is written last.
+    /// Large objects are sent in parts; [`pack`](crate::pack()) sends them while it
+    /// works. Another call with the same input and options continues an interrupted
+    /// upload: parts that are already in the store are not sent again. See
+    /// docs/object-stores.md.
     pub fn url(url: impl Into<String>) -> Self {
         match Location::url(url) {
             Location::Url(url) => Self(Kind::Url {
@@ -72,18 +72,18 @@ impl<'a> Sink<'a> {
 
     /// Writes a single file to `writer`. `&mut writer` works as well.
     ///
-    /// [`pack`](crate::pack()) writes as it goes; if it fails, what the writer
-    /// has received is the beginning of a file and worth nothing. What may still
-    /// be revised, at most the largest packed tensor, waits in a temporary file
-    /// (with [`PackOptions::extended`](crate::PackOptions::extended) everything up to the
-    /// first extension frame).
-    /// The other verbs write once all of the file has been made and checked.
+    /// [`pack`](crate::pack()) writes while it works; if it fails, the writer has
+    /// received a useless beginning of a file. The bytes that may still be revised, at
+    /// most the largest packed tensor, wait in a temporary file (with
+    /// [`PackOptions::extended`](crate::PackOptions::extended), all bytes up to the
+    /// first extension frame). The other functions write after the whole file has been
+    /// made and checked.
     pub fn writer(writer: impl Write + Send + 'a) -> Self {
         Self(Kind::Writer(Box::new(writer)))
     }
 
-    /// Sets whether an existing file is replaced, by default it is. Does not
-    /// apply to a writer.
+    /// Sets whether an existing file is replaced; the default is true. This has no
+    /// effect on a writer.
     #[must_use]
     pub fn overwrite(mut self, overwrite: bool) -> Self {
         match &mut self.0 {
@@ -107,7 +107,7 @@ impl<'a> Sink<'a> {
         }
     }
 
-    /// Returns the place of the folder that a result of several files goes to.
+    /// Returns the location of the output folder for a result of several files.
     pub(crate) fn folder(self) -> Result<FolderPlace> {
         match self.0 {
             Kind::Path { path, .. } => Ok(FolderPlace::Path(path)),
@@ -117,14 +117,14 @@ impl<'a> Sink<'a> {
     }
 }
 
-/// Returns the error for a writer that several files should go to.
+/// Returns the error for a result of several files whose sink is a writer.
 pub(crate) fn needs_path() -> Error {
     Error::Usage(
         "the result is a folder of files and cannot be written to a stream; give it a path".into(),
     )
 }
 
-/// Converts what a path can be made of.
+/// Implements conversions from types that represent a path.
 macro_rules! from_path {
     ($($path:ty),*) => {$(
         impl From<$path> for Sink<'_> {

@@ -1,4 +1,4 @@
-//! Files that are being written and appear together.
+//! A hidden folder for files that appear together when all of them are complete.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -12,8 +12,8 @@ use super::temporary;
 use super::unfinished::{Shown, Unfinished};
 use crate::{Error, Result};
 
-/// A hidden folder for files that are being written. Dropped, it is removed
-/// with all that is in it.
+/// A hidden folder for files that are being written. When it is dropped, the folder is
+/// removed with all of its contents.
 #[derive(Debug)]
 pub struct Staging {
     folder: HiddenFolder,
@@ -21,7 +21,7 @@ pub struct Staging {
 }
 
 impl Staging {
-    /// Begins a folder in that for temporary files (`TMPDIR`).
+    /// Creates a folder in the system's folder for temporary files (`TMPDIR`).
     pub fn temporary() -> Result<Self> {
         let mut builder = tempfile::Builder::new();
         builder.prefix(".");
@@ -31,11 +31,10 @@ impl Staging {
         Ok(Self { folder, unfinished })
     }
 
-    #[cfg(any(feature = "lfs", feature = "manifest", feature = "worker"))]
-    /// Begins a folder in `parent` whose name begins with `prefix`.
+    /// Creates a folder in `parent` whose name begins with `prefix`.
     ///
     /// # Errors
-    /// I/O errors, which do not name it.
+    /// I/O errors, which do not contain the path of the new folder.
     pub fn inside(parent: &Path, prefix: &str) -> std::io::Result<Self> {
         let mut builder = tempfile::Builder::new();
         builder.prefix(prefix);
@@ -45,13 +44,13 @@ impl Staging {
         Ok(Self { folder, unfinished })
     }
 
-    /// Begins a folder next to `output`, which is made of files in it. Messages call
-    /// them by the name of the output.
+    /// Creates a folder next to `output` for the files of that output. Messages call
+    /// all of them by the name of the output.
     pub fn beside(output: &Path) -> Result<Self> {
         Self::hidden(output, Shown::Output(output.into()))
     }
 
-    /// Begins a folder next to `output`, which it becomes.
+    /// Creates a folder next to `output` that will be renamed to `output`.
     pub fn of_folder(output: &Path) -> Result<Self> {
         Self::hidden(output, Shown::Folder(output.into()))
     }
@@ -73,22 +72,22 @@ impl Staging {
     }
 
     /// Returns the path of the folder.
-    #[cfg(feature = "worker")]
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// Returns the path to write the file `path` of the folder to.
+    /// Returns the path of the file called `path` inside the folder.
     pub fn path(&self, path: impl AsRef<Path>) -> PathBuf {
         self.folder.path().join(path)
     }
 
-    /// Moves the files of these names to the folder that `output` is in, all of
-    /// them or, if the process has to stop before, none; returns their paths.
-    /// With `replace` they replace existing files.
+    /// Moves the files with these names into the folder of `output` and returns their
+    /// new paths. If the process is being stopped, no file is moved. If `replace` is
+    /// true, existing files are replaced.
     ///
     /// # Errors
-    /// [`Error::Exists`], pipes and devices of these names, before any file has its name, and I/O errors.
+    /// [`Error::Exists`], and pipes or devices with these names, before any file is
+    /// moved; I/O errors.
     pub fn publish(self, output: &Path, names: &[String], replace: bool) -> Result<Vec<PathBuf>> {
         let paths: Vec<PathBuf> = names.iter().map(|n| output.with_file_name(n)).collect();
         for path in &paths {
@@ -104,7 +103,8 @@ impl Staging {
                 }
                 gaps::move_file(&folder.path().join(name), path)?;
             }
-            // Now, since a signal may end the process as soon as all have their names.
+            // The folder is removed here, because a signal may end the process as soon
+            // as all files have their names.
             let _ = std::fs::remove_dir_all(folder.path());
             Ok(())
         });
@@ -113,14 +113,15 @@ impl Staging {
         Ok(paths)
     }
 
-    /// Becomes the folder `output`, which must not exist or be empty.
+    /// Renames the folder to `output`, which must be missing or an empty folder.
     pub fn become_folder(self, output: &Path, mode: &Mode) -> Result<()> {
         mode.give_folder(self.folder.path());
         let fail = |error| Error::io(format!("complete {}", output.display()), error);
         gaps::sync_names(self.folder.path());
         let Self { folder, unfinished } = self;
         let renamed = unfinished.publish(|| {
-            // Elsewhere a folder does not take the place of an empty one.
+            // Other systems than Unix do not rename a folder to the name of an empty
+            // one.
             #[cfg(not(unix))]
             let _ = std::fs::remove_dir(output);
             gaps::rename_folder(folder.path(), output)
@@ -129,14 +130,14 @@ impl Staging {
             ErrorKind::DirectoryNotEmpty | ErrorKind::AlreadyExists => folder_exists(output),
             _ => fail(error),
         })?;
-        // The folder has another name, so there is nothing to remove.
+        // The folder has its final name, so the drop of the handle must not remove it.
         folder.keep();
         gaps::sync_names(parent(output));
         Ok(())
     }
 }
 
-/// Returns the error for a folder that cannot be created because its name is taken.
+/// Returns the error for an output folder whose name is already taken.
 pub fn folder_exists(target: &Path) -> Error {
     Error::Usage(format!(
         "{} exists already, and a folder is never replaced; choose another name, or remove it \
@@ -145,10 +146,11 @@ pub fn folder_exists(target: &Path) -> Error {
     ))
 }
 
-/// Refuses a path that one file of several cannot get.
+/// Refuses a path at which one of several output files cannot be written.
 ///
 /// # Errors
-/// [`Error::Exists`] without `replace`; a pipe or a device, which is never replaced.
+/// [`Error::Exists`] if the file exists and `replace` is false; [`Error::Usage`] for a
+/// link, a pipe or a device, which are never replaced.
 pub fn check_file(path: &Path, replace: bool) -> Result<()> {
     if path.is_symlink() {
         return Err(Error::Usage(format!(

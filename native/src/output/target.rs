@@ -1,4 +1,4 @@
-//! Finding out what the path of an output means, before anything is written.
+//! Determines what the path of an output refers to, before anything is written.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -8,33 +8,34 @@ use super::hidden::parent;
 use crate::source::{FileId, Source};
 use crate::{Error, Result};
 
-/// Symbolic links followed in a row, as many as Linux follows.
+/// How many symbolic links are followed in a row, which is the limit of Linux.
 const MAX_LINKS: usize = 40;
 
-/// The place that the bytes of an output go to when they are complete.
+/// The destination of an output's bytes when it is complete.
 #[derive(Debug)]
 pub(super) enum Target {
-    /// A regular file, or none yet. All links have been followed: the file
-    /// takes the place of what they lead to, and they stay.
+    /// A regular file that may not exist yet. All links in the path have been followed:
+    /// the output replaces the file that they lead to, and the links stay.
     File(PathBuf),
     /// Standard output.
     Stdout,
-    /// A pipe or a device such as `/dev/null`, which is written to; on Windows `NUL`
-    /// alone.
+    /// A pipe or a device such as `/dev/null`, which is written to; on Windows only
+    /// `NUL`.
     Stream(PathBuf),
 }
 
 impl Target {
-    /// Finds out what is at `path`.
+    /// Determines the type of the file at `path`.
     ///
     /// # Errors
-    /// A path without a file name, a folder, a socket, a disk.
+    /// [`Error::Usage`] for a path without a file name, a folder, a socket or a disk;
+    /// I/O errors.
     pub(super) fn of(path: &Path) -> Result<Self> {
         const STDOUT: [&str; 3] = ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"];
         if STDOUT.iter().any(|name| path.as_os_str() == *name) {
             return Ok(Self::Stdout);
         }
-        // In every folder, and by no kind of its metadata.
+        // `NUL` exists in every folder, and its metadata do not identify it.
         #[cfg(windows)]
         if path.as_os_str().eq_ignore_ascii_case("NUL") {
             return Ok(Self::Stream(path.into()));
@@ -84,14 +85,14 @@ impl Target {
     }
 }
 
-/// Refuses `output` if it is a file that one of `inputs` is read from, by
-/// whatever path or link.
+/// Refuses `output` if it is a file that one of `inputs` is read from, under any path
+/// or link.
 pub(crate) fn check_inputs<'a>(
     output: &Path,
     mut inputs: impl Iterator<Item = &'a dyn Source>,
 ) -> Result<()> {
     let Ok(id) = FileId::of_path(output) else {
-        return Ok(()); // there is nothing yet
+        return Ok(()); // no file exists there
     };
     if inputs.any(|input| input.file_ids().contains(&id)) {
         return Err(being_read(output.display()));
@@ -99,12 +100,12 @@ pub(crate) fn check_inputs<'a>(
     Ok(())
 }
 
-/// Returns the error for an output that an input is read from.
+/// Returns the error for an output file that is also read as an input.
 pub(crate) fn being_read(output: impl std::fmt::Display) -> Error {
     Error::Usage(format!("{output} is being read; write under another name"))
 }
 
-/// Returns where a chain of links that ends at nothing ends.
+/// Returns the end of a chain of links that leads to no existing file.
 fn end_of_links(path: &Path) -> io::Result<PathBuf> {
     let mut end = path.to_path_buf();
     for _ in 0..MAX_LINKS {

@@ -1,12 +1,14 @@
-//! The unfinished outputs of this process, for a program that has to stop.
+//! Registers the unfinished outputs of this process, so that a program can remove them
+//! before it stops.
 //!
-//! Stopping and publishing exclude each other: an output gets its name before
-//! the clean-up begins, and is then complete, or never.
+//! Stopping and publishing exclude each other: an output either gets its final name
+//! before the clean-up begins, and is then complete, or it never gets that name.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::process;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 
@@ -17,25 +19,34 @@ static STATE: Mutex<State> = Mutex::new(State {
 
 struct State {
     is_stopping: bool,
-    /// The paths that are not finished.
+    /// The temporary paths of unfinished outputs.
     paths: BTreeMap<PathBuf, Entry>,
 }
 
 struct Entry {
     shown: Shown,
-    /// The thread that began it.
+    /// The thread that began the output.
     thread: ThreadId,
+    /// The process that began it. A child that was forked has a copy of the entry, but the
+    /// output is its parent's.
+    process: u32,
 }
 
-/// What messages call an unfinished path and those below it, whose own names say
-/// nothing to a person.
+impl Entry {
+    fn is_ours(&self) -> bool {
+        self.process == process::id()
+    }
+}
+
+/// The name that messages use for an unfinished path and the paths below it, whose
+/// temporary names mean nothing to a person.
 #[derive(Debug, Clone)]
 pub(super) enum Shown {
-    /// By their own names.
+    /// The path itself.
     AsIs,
-    /// By the name of the output, even a file below it.
+    /// The path of the output, even for files below the temporary path.
     Output(PathBuf),
-    /// As what they are in the folder of the output.
+    /// The path of the output folder, followed by the relative path of the file in it.
     Folder(PathBuf),
 }
 
@@ -43,13 +54,12 @@ fn state() -> MutexGuard<'static, State> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Remembers a path for as long as it is not finished.
+/// An entry in the registry, which lasts until the output is published or dropped.
 #[derive(Debug)]
 pub(super) struct Unfinished(PathBuf);
 
 impl Unfinished {
-    /// Makes an output and remembers its `path`, unless the process is about to
-    /// stop.
+    /// Makes an output and registers its `path`, unless the process is about to stop.
     pub(super) fn create<T>(
         shown: Shown,
         make: impl FnOnce() -> io::Result<T>,
@@ -62,19 +72,24 @@ impl Unfinished {
         let made = make()?;
         let path = path(&made).to_path_buf();
         let thread = thread::current().id();
-        state.paths.insert(path.clone(), Entry { shown, thread });
+        let entry = Entry {
+            shown,
+            thread,
+            process: process::id(),
+        };
+        state.paths.insert(path.clone(), entry);
         Ok((Self(path), made))
     }
 
-    /// Has `rename` give the output its name, unless the process is about to
-    /// stop. While it runs the process does not stop.
+    /// Runs `rename`, which gives the output its final name, unless the process is
+    /// about to stop. The process does not stop while `rename` runs.
     pub(super) fn publish<T>(self, rename: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         let mut state = state();
         if state.is_stopping {
             return Err(stopping());
         }
         if !state.paths.contains_key(&self.0) {
-            // Removed by `remove_unfinished_of`.
+            // The output was removed by `remove_unfinished_of`.
             return Err(stopping());
         }
         let done = rename()?;
@@ -90,8 +105,8 @@ impl Drop for Unfinished {
     }
 }
 
-/// Refuses to begin or complete an output elsewhere once the process is about to
-/// stop.
+/// Refuses to begin or complete an output that has no temporary path once the process
+/// is about to stop.
 pub(super) fn check_running() -> io::Result<()> {
     match state().is_stopping {
         true => Err(stopping()),
@@ -99,8 +114,8 @@ pub(super) fn check_running() -> io::Result<()> {
     }
 }
 
-/// Returns what messages call a path, which may be that of an unfinished output or
-/// below it.
+/// Returns the path that messages use for `path`, which may be that of an unfinished
+/// output or be below one.
 pub(crate) fn shown(path: &Path) -> PathBuf {
     let state = state();
     let known = path
@@ -120,22 +135,23 @@ fn stopping() -> io::Error {
     io::Error::new(io::ErrorKind::Interrupted, "the program is stopping")
 }
 
-/// Removes every output of this process that is not finished: for the handler
-/// of a signal, just before it ends the process. What is finished stays; from
-/// now on no output of this process is begun or gets its name, and work that
-/// goes on fails.
+/// Removes every unfinished output of this process. A signal handler should call this
+/// right before it ends the process. Finished outputs stay. After this call, no output
+/// of this process can be begun or get its final name, and running work fails.
 pub fn remove_unfinished() {
     let mut state = state();
     state.is_stopping = true;
-    state.paths.keys().for_each(|path| remove(path));
+    for (path, _) in state.paths.iter().filter(|(_, entry)| entry.is_ours()) {
+        remove(path);
+    }
 }
 
-/// Removes the outputs that a thread has begun and not finished: none of them gets its
-/// name. For a program that leaves a thread behind which waits for something and
-/// cannot be stopped.
+/// Removes the unfinished outputs that a thread has begun: none of them will get its
+/// final name. This is for a program that abandons a thread that is blocked and cannot
+/// be stopped.
 pub fn remove_unfinished_of(thread: ThreadId) {
     state().paths.retain(|path, entry| {
-        let is_kept = entry.thread != thread;
+        let is_kept = entry.thread != thread || !entry.is_ours();
         if !is_kept {
             remove(path);
         }
@@ -147,7 +163,7 @@ fn remove(path: &Path) {
     if fs::remove_file(path).is_ok() {
         return;
     }
-    // Another thread may put a file into a folder while it is emptied.
+    // Another thread may add a file to a folder while it is being emptied.
     for _ in 0..10 {
         if fs::remove_dir_all(path).is_ok() || !path.exists() {
             break;

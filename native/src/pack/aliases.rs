@@ -1,4 +1,4 @@
-//! Tensors with equal bytes, which are stored once.
+//! Finds tensors with equal bytes, which are stored once.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -12,24 +12,25 @@ use zstn_core::engine::Engine as _;
 use super::data::Data;
 use crate::{Engine, Result};
 
-/// For every tensor the number of the first one with the same bytes, if that is
-/// an earlier one.
+/// For every tensor, the index of the first tensor with the same bytes, if that is an
+/// earlier one.
 pub(super) struct Aliases {
     targets: Vec<Option<usize>>,
     search: Option<Search>,
 }
 
-/// Finding them while the tensors arrive: what has been packed is gone.
+/// The state of a search while the tensors arrive. Bytes that have been packed can no
+/// longer be read.
 struct Search {
-    /// Whether some other tensor is as long.
+    /// True for each tensor whose length another tensor has too.
     may_be_equal: Vec<bool>,
     /// The first tensor with each length and digest.
     first: BTreeMap<(u64, Digest), usize>,
 }
 
 impl Aliases {
-    /// Finds those among the tensors of these lengths, or prepares to look for
-    /// them if the tensors arrive later.
+    /// Finds aliases among tensors of these lengths, or prepares a search if the
+    /// tensors arrive later.
     pub(super) fn of(data: &Data, tensors: &[Tensor], lens_bytes: &[u64]) -> Result<Self> {
         Ok(match data.is_arriving() {
             true => Self {
@@ -43,23 +44,23 @@ impl Aliases {
         })
     }
 
-    /// Returns them by the numbers of the tensors, as far as they are known.
+    /// Returns the target of each tensor, as far as aliases have been found.
     pub(super) fn targets(&self) -> &[Option<usize>] {
         &self.targets
     }
 
-    /// Returns the tensor that tensor `number` is a reference to.
+    /// Returns the earlier tensor that tensor `number` is stored as a reference to.
     pub(super) fn of_tensor(&self, number: usize) -> Option<usize> {
         self.targets[number]
     }
 
-    /// Returns how many there are.
+    /// Returns the number of aliases.
     pub(super) fn count(&self) -> usize {
         self.targets.iter().flatten().count()
     }
 
-    /// Compares the tensors with these numbers, which have arrived now, with
-    /// those before them.
+    /// Compares the tensors with these numbers, which have just arrived, with all
+    /// earlier tensors.
     pub(super) fn look_at(
         &mut self,
         engine: &Engine,
@@ -75,7 +76,7 @@ impl Aliases {
         for (number, digest) in numbers.into_iter().zip(digests) {
             let span = &tensors[number].span;
             let key = (span.end - span.start, digest?);
-            // Equality of 256-bit digests is taken for equality of bytes.
+            // Tensors with equal 256-bit digests are treated as equal.
             let first = *search.first.entry(key).or_insert(number);
             self.targets[number] = (first != number).then_some(first);
         }

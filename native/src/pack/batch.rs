@@ -1,34 +1,34 @@
-//! Divides a checkpoint into batches that fit into the memory allowed.
+//! Divides a checkpoint into batches that fit into the allowed memory.
 
 use std::ops::Range;
 
-/// Consecutive tensors that are in work at the same time.
+/// Consecutive tensors that are processed at the same time.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Batch {
     /// The numbers of the tensors.
     pub tensors: Range<usize>,
-    /// Whether this is a single tensor that does not fit and is coded block by
+    /// True for a single tensor that does not fit into memory and is coded block by
     /// block.
     pub large: bool,
 }
 
-/// The least size of a batch, in bytes: enough small tensors to keep all threads
+/// The minimum size of a batch, in bytes: enough small tensors to keep all threads
 /// busy.
 const MIN_BYTES: u64 = 8 << 20;
-/// The most tensors of a batch: enough to keep all threads busy, however small
-/// they are.
+/// The maximum number of tensors in a batch: enough to keep all threads busy, however
+/// small they are.
 const MAX_TENSORS: usize = 512;
 
-/// Returns the size of a batch of tensors of these lengths, in bytes: one tensor
-/// for every thread, or many small ones, and no more than `max_bytes`. Larger
-/// batches would take memory and save nothing.
+/// Returns the size of a batch for tensors of these lengths, in bytes: one tensor for
+/// every thread, or many small ones, but at most `max_bytes`. Larger batches would take
+/// more memory without being faster.
 pub fn enough_bytes(lens_bytes: &[u64], threads: usize, max_bytes: u64) -> u64 {
     let largest = lens_bytes.iter().copied().max().unwrap_or(0);
     let one_each = largest.saturating_mul(threads as u64);
     one_each.max(MIN_BYTES).min(max_bytes)
 }
 
-/// Divides tensors of these lengths into batches; aliases take no memory.
+/// Divides tensors of these lengths into batches. Aliases take no memory.
 pub fn cut(lens_bytes: &[u64], aliases: &[Option<usize>], batch_bytes: u64) -> Vec<Batch> {
     let mut batches = Vec::new();
     let mut start = 0;

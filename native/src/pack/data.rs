@@ -1,4 +1,4 @@
-//! The data of the file that is being packed, by the spans of its tensors.
+//! Reads the data of the file that is being packed, by the spans of its tensors.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -8,17 +8,17 @@ use zstn_core::digest::{self, Digest};
 use crate::Result;
 use crate::source::{Arriving, Local, Source};
 
-/// A file and the offset in it from which spans count.
+/// A file, with the offset from which spans count.
 #[derive(Clone, Copy)]
 pub(crate) struct Data<'a> {
     pub(super) input: &'a Local,
     pub(super) start: u64,
-    /// Fetches the file, if it is not there yet.
+    /// Fetches the file if it is still arriving.
     arriving: Option<&'a Arriving>,
 }
 
 impl<'a> Data<'a> {
-    /// Data that begin at `start` of `input`.
+    /// Data that begin at the offset `start` of `input`.
     pub(crate) fn new(input: &'a Local, start: u64) -> Self {
         Self {
             input,
@@ -27,13 +27,14 @@ impl<'a> Data<'a> {
         }
     }
 
-    /// Has the file, which is that of `arriving`, fetched as it is needed.
+    /// Fetches the file on demand from `arriving`, whose file this must be.
     pub(super) fn arriving(mut self, arriving: Option<&'a Arriving>) -> Self {
         self.arriving = arriving;
         self
     }
 
-    /// Returns whether parts of it have to be fetched, and are gone after use.
+    /// Returns whether the file is still arriving; its bytes can then be freed after
+    /// use.
     pub(super) fn is_arriving(&self) -> bool {
         self.arriving.is_some()
     }
@@ -48,7 +49,7 @@ impl<'a> Data<'a> {
         self.input.read(self.range(span))
     }
 
-    /// Passes the bytes of a span to `sink`, a small part of them at a time.
+    /// Passes the bytes of a span to `sink` in small pieces.
     pub(super) fn feed(&self, span: &Range<u64>, sink: &mut dyn FnMut(&[u8])) -> Result<()> {
         self.input.feed(self.range(span), sink)
     }
@@ -58,28 +59,28 @@ impl<'a> Data<'a> {
         digest::of_fed(|sink| self.feed(span, sink))
     }
 
-    /// Has the system read a span that is needed soon.
+    /// Asks the system to load a span that will be read soon.
     pub(super) fn will_need(&self, span: &Range<u64>) {
         if !self.is_arriving() {
             self.input.will_need(self.range(span));
         }
     }
 
-    /// Waits until the data are there up to `end`, in bytes.
+    /// Waits until the data up to the offset `end` have arrived.
     pub(super) fn fetch_until(&self, end: u64) -> Result<()> {
         let end = self.start.saturating_add(end);
         self.arriving.map_or(Ok(()), |file| file.fetch_until(end))
     }
 
-    /// Gives back the disk space of the data before `end`, in bytes, if they are
-    /// there for this work alone.
+    /// Frees the disk space of the data before the offset `end`, if the file was
+    /// fetched for this work.
     pub(super) fn free_until(&self, end: u64) {
         if let Some(file) = self.arriving {
             file.free_until(self.start.saturating_add(end));
         }
     }
 
-    /// Makes sure that the file ends where it should.
+    /// Checks that the file ends at its expected length.
     pub(super) fn check_end(&self) -> Result<()> {
         self.arriving.map_or(Ok(()), Arriving::check_end)
     }

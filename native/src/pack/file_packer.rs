@@ -1,5 +1,4 @@
-//! Packs one file: its tensors are coded batch by batch and written in their
-//! order.
+//! Packs one file: codes its tensors batch by batch and writes them in order.
 
 use std::borrow::Cow;
 use std::mem;
@@ -29,7 +28,7 @@ use crate::report::{PackedFile, Storage};
 use crate::source::Source;
 use crate::{Engine, Error, Output, Result};
 
-/// A file being packed.
+/// A packer for one file.
 pub(crate) struct FilePacker<'a> {
     pub(super) engine: &'a Engine,
     pub(super) data: Data<'a>,
@@ -38,7 +37,7 @@ pub(crate) struct FilePacker<'a> {
 }
 
 impl<'a> FilePacker<'a> {
-    /// Prepares to code the tensors of `data`.
+    /// Returns a packer for the tensors of `data`.
     pub(crate) fn new(engine: &'a Engine, data: Data<'a>, options: &'a PackOptions<'a>) -> Self {
         let container = ContainerOptions::new(options.effort)
             .extended(options.extended)
@@ -54,7 +53,7 @@ impl<'a> FilePacker<'a> {
         }
     }
 
-    /// Writes the container of the whole file.
+    /// Writes the container for the whole file.
     pub(super) fn pack(self, output: &mut Output) -> Result<PackedFile> {
         let (engine, input) = (self.engine, self.data.input);
         let data_len_bytes = input.len_bytes() - self.data.start;
@@ -91,8 +90,8 @@ impl<'a> FilePacker<'a> {
         }
     }
 
-    /// Returns the most bytes of original data that may be in work at a time:
-    /// they are read and coded while the batch before is being written.
+    /// Returns the maximum size of a batch, in bytes of original data. While a batch is
+    /// coded, the previous one is written and the next one arrives.
     pub(super) fn max_batch_bytes(&self) -> u64 {
         self.options.memory_bytes / 3
     }
@@ -105,7 +104,7 @@ impl<'a> FilePacker<'a> {
         output: &mut Output,
     ) -> Result<PackedFile> {
         let plain_version = builder.version();
-        // The version is in the prefix, and depends on the frames.
+        // The version is part of the prefix, but depends on the frames.
         let mut is_version_open = self.options.extended;
         if is_version_open {
             output.hold();
@@ -116,7 +115,7 @@ impl<'a> FilePacker<'a> {
                 return Ok(());
             }
             is_version_open = false;
-            // All frames announced so far have been written.
+            // All frames that were added to `builder` so far have been written.
             output.revise(version, VERSION_OFFSET_BYTES, builder.position())
         };
         output.write_final(&prefix)?;
@@ -145,8 +144,8 @@ impl<'a> FilePacker<'a> {
                 false => self.read(&tensors, &distinct)?,
             };
             self.data.will_need(&(span.end..next_end));
-            // Frames of the batch before go out, and the next batch comes in,
-            // while this one is coded.
+            // While this batch is coded, the frames of the previous batch are written
+            // and the next batch is fetched.
             let (coded, written) = self.engine.join(
                 || self.code(&tensors, &distinct, &held),
                 || {
@@ -155,7 +154,8 @@ impl<'a> FilePacker<'a> {
                         for number in batch.tensors.clone() {
                             match held.next_if(|(held, _)| **held == number) {
                                 Some((_, bytes)) => builder.original(bytes),
-                                // Aliases and large tensors are not held.
+                                // The bytes of aliases and large tensors are not in
+                                // memory.
                                 None => self.data.feed(&tensors[number].span, &mut |piece| {
                                     builder.original(piece);
                                 })?,
@@ -190,8 +190,8 @@ impl<'a> FilePacker<'a> {
                         self.tell(&tensors[number], storage, len_bytes);
                     }
                     let digests = self.large_digests(&tensors[number], start, written, output)?;
-                    // Blocks are written out of order and the frame is read again,
-                    // which moves the position on some systems.
+                    // Blocks are written out of order and the frame is read back, which
+                    // moves the position on some systems.
                     output.seek(start + len_bytes)?;
                     StoredFrame {
                         len_bytes,
@@ -233,7 +233,7 @@ impl<'a> FilePacker<'a> {
         })
     }
 
-    /// Writes the frame of a tensor that does not fit into memory, at
+    /// Writes the frame of a tensor that does not fit into memory, at the offset
     /// `position` of the output.
     pub(crate) fn large(
         &self,
@@ -265,9 +265,9 @@ impl<'a> FilePacker<'a> {
         })
     }
 
-    /// Chooses how to code a tensor that does not fit into memory. A very long one
-    /// is sampled; a shorter one may have to be read as a whole, which some frames
-    /// need that are made in memory.
+    /// Chooses how to code a tensor that does not fit into memory. Very long tensors
+    /// are sampled; shorter ones are read as a whole, because some types of frames can
+    /// only be made in memory.
     fn choice(&self, tensor: &Tensor) -> Result<Choice> {
         let (engine, options) = (self.engine, self.container.encode);
         let range = self.data.range(&tensor.span);
@@ -286,8 +286,8 @@ impl<'a> FilePacker<'a> {
         Ok(Choice::of_samples(engine, len_bytes, dtype, parts, options))
     }
 
-    /// Returns the digests of a tensor that [`FilePacker::large`] has written
-    /// at `position`, with blocks out of order.
+    /// Returns the digests of a tensor that [`FilePacker::large`] wrote at `position`,
+    /// with its blocks out of order.
     fn large_digests(
         &self,
         tensor: &Tensor,
@@ -308,7 +308,7 @@ impl<'a> FilePacker<'a> {
         }))
     }
 
-    /// Returns the statistics of a tensor of any length.
+    /// Returns the statistics of a tensor, which may have any length.
     fn large_statistics(&self, tensor: &Tensor) -> Result<Option<EncodedStatistics>> {
         if !self.options.statistics {
             return Ok(None);
@@ -334,8 +334,8 @@ impl<'a> FilePacker<'a> {
             .collect()
     }
 
-    /// Codes the tensors with these numbers, whose bytes are `held`; none of a batch
-    /// that is one large tensor.
+    /// Codes the tensors with these numbers, whose bytes are `held`. If the batch is
+    /// one large tensor, `held` is empty and nothing is coded.
     fn code(
         &self,
         tensors: &[Tensor],
@@ -357,7 +357,7 @@ impl<'a> FilePacker<'a> {
         })
     }
 
-    /// Says that a tensor has been coded.
+    /// Reports a coded tensor to the progress.
     fn tell(&self, tensor: &Tensor, storage: String, packed_bytes: u64) {
         let tensor = FinishedTensor::new(tensor, storage, packed_bytes);
         self.options.progress.tensor(&tensor);

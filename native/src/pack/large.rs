@@ -1,5 +1,5 @@
-//! A tensor that does not fit into memory with its coded form: its planes are
-//! coded and written a few blocks at a time.
+//! Packs a tensor that does not fit into memory together with its coded form: codes and
+//! writes its planes a few blocks at a time.
 
 use std::ops::Range;
 
@@ -16,26 +16,26 @@ use crate::finished;
 use crate::source::Source;
 use crate::{Error, Output, Result};
 
-/// Bytes of a plane that did not shrink, written at a time.
+/// The number of bytes that are written at a time for a plane that did not shrink.
 const STORED_AT_A_TIME_BYTES: usize = 16 * CHECKSUM_PIECE_BYTES;
 
-/// Bytes of a plane that are made from one read.
+/// The maximum number of plane bytes that are extracted from one read.
 const EXTRACTED_AT_A_TIME_BYTES: usize = 1 << 20;
 
-/// A frame that has been written.
+/// A frame that has been written to the output.
 pub struct Written {
     /// Length of the frame.
     pub len_bytes: u64,
-    /// The edition that a file with it has to be.
+    /// The edition that a file with this frame must have.
     pub edition: Edition,
-    /// Its [`FrameTable::of`].
+    /// The frame's [`FrameTable::of`].
     pub table: Option<FrameTable>,
-    /// The way in which it stores the tensor, for people.
+    /// Describes for people how the frame stores the tensor.
     pub storage: String,
 }
 
-/// Writes the frame of the tensor in `range` of the input, at
-/// `position` of the output. The bytes are those of [`z4ai::encode`].
+/// Writes the frame of the tensor in `range` of the input, at the offset `position` of
+/// the output. The bytes equal the output of [`z4ai::encode`].
 pub fn write(
     packer: &FilePacker,
     range: Range<u64>,
@@ -70,7 +70,7 @@ pub fn write(
         methods.push(written.method);
         packer.options.progress.advance(share);
     }
-    // The remainder of the division.
+    // Reports the remainder of the division.
     let rest = len - share * planes.len() as u64;
     packer.options.progress.advance(rest);
     let len_bytes = end - position;
@@ -87,17 +87,17 @@ pub fn write(
 struct PlaneRecord<'a> {
     packer: &'a FilePacker<'a>,
     shape: &'a PlaneShape,
-    /// Where the tensor begins in the input.
+    /// The offset of the tensor in the input.
     tensor_start: u64,
-    /// Where its frame begins in the output.
+    /// The offset of the frame in the output.
     frame_start: u64,
-    /// Where the record begins there.
+    /// The offset of the plane record in the output.
     start: u64,
 }
 
 /// A plane record that has been written.
 struct WrittenPlane {
-    /// Where it ends in the output.
+    /// The offset of its end in the output.
     end: u64,
     blocks: PlaneBlocks,
     method: Method,
@@ -156,8 +156,8 @@ impl PlaneRecord<'_> {
         Ok(coded)
     }
 
-    /// Reads the part of the tensor from which the bytes of the plane from `start` on
-    /// are made, and writes these to `out`.
+    /// Reads the bytes of the tensor that the plane's bytes from `start` onwards are
+    /// made of, and extracts these plane bytes to `out`.
     fn extract(&self, mut start: usize, mut out: &mut [u8]) -> Result<()> {
         let part_bytes = self.shape.part_bytes().max(1);
         while !out.is_empty() {
@@ -193,7 +193,7 @@ impl PlaneRecord<'_> {
         })
     }
 
-    /// Writes the plane uncompressed, since coding has gained nothing.
+    /// Writes the plane uncompressed, because coding did not make it smaller.
     fn store(&self, output: &mut Output) -> Result<WrittenPlane> {
         let len = self.shape.len_bytes();
         output.cut(self.start)?;
@@ -217,8 +217,8 @@ impl PlaneRecord<'_> {
         self.start + plane::HEAD_BYTES as u64
     }
 
-    /// Returns the table of the plane without blocks so far; they begin
-    /// `table_len` bytes into the payload.
+    /// Returns a block table for the plane without any blocks; the first block begins
+    /// at the offset `table_len` of the payload.
     fn blocks(&self, method: Method, table_len: u64) -> PlaneBlocks {
         let len = self.shape.len_bytes() as u64;
         let place = self.payload_start() + table_len - self.frame_start;
@@ -226,8 +226,8 @@ impl PlaneRecord<'_> {
     }
 }
 
-/// Returns ranges of blocks to code at the same time: as many as the memory
-/// allows, but no fewer than there are threads.
+/// Returns the ranges of blocks to code at the same time: as many blocks as fit into
+/// the allowed memory, but at least as many as there are threads.
 fn groups(packer: &FilePacker, shape: &PlaneShape) -> impl Iterator<Item = Range<usize>> {
     let source_bytes = shape.source(shape.block(0)).len().max(1) as u64;
     let fit = usize::try_from(packer.max_batch_bytes() / source_bytes).unwrap_or(usize::MAX);

@@ -1,9 +1,9 @@
-//! A safetensors file to a ZSTN container, in bounded memory.
+//! Packs a safetensors file into a ZSTN container, in bounded memory.
 //!
-//! Tensors are coded in batches that fit the memory allowed, a batch on all
-//! threads while the one before is written; a tensor too large for that goes
-//! plane by plane (`large`). The bytes are the same either way, and the
-//! same for any number of threads.
+//! Tensors are coded in batches that fit into the allowed memory. All threads code a
+//! batch while the previous one is written. A tensor that is too large for this is
+//! coded plane by plane (`large`). The resulting bytes are the same in both cases, and
+//! for any number of threads.
 
 use zstn_core::Rule;
 use zstn_core::catalog::{self, Kind};
@@ -29,9 +29,9 @@ pub use options::PackOptions;
 /// Packs a file on this machine.
 ///
 /// # Errors
-/// An output that is the input; a file that is not safetensors, or was cut
-/// off; [`Error::Changed`] if somebody wrote to the input meanwhile; and I/O
-/// errors. Nothing of the output is left then.
+/// An output that is the input; a file that is not safetensors or is cut off;
+/// [`Error::Changed`] if the input was written to meanwhile; I/O errors. After an
+/// error, nothing of the output is left.
 pub(crate) fn pack_file(
     engine: &Engine,
     input: &Local,
@@ -41,10 +41,10 @@ pub(crate) fn pack_file(
     pack(engine, input, None, output, options)
 }
 
-/// Packs a file while it arrives, as [`pack_file`] would.
+/// Packs a file while it arrives; the output is the same as with [`pack_file`].
 ///
 /// # Errors
-/// Those of [`pack_file`], and of fetching the input.
+/// The errors of [`pack_file`], and of fetching the input.
 pub(crate) fn pack_arriving(
     engine: &Engine,
     input: &Arriving,
@@ -54,31 +54,30 @@ pub(crate) fn pack_arriving(
     pack(engine, input.input(), Some(input), output, options)
 }
 
-/// Returns more bytes than the packed form of a file has: what does not shrink
-/// grows by heads and an index.
+/// Returns an upper bound for the length of the packed file: data that do not shrink
+/// grow by their heads and the index.
 pub(crate) fn max_packed_bytes(input: &Local) -> u64 {
     let len_bytes = input.len_bytes();
     len_bytes.saturating_add(len_bytes / 8)
 }
 
-/// Refuses a file that is not safetensors, by its first bytes and, if it is
-/// known, its length. A file whose header no reader accepts, because of its length or
-/// a byte order mark, can be packed as a whole.
+/// Refuses a file that is not safetensors, according to its first bytes and, if it is
+/// known, its length. A file whose header no reader accepts, because of its length or a
+/// byte order mark, is accepted: it can be packed as a whole.
 pub(crate) fn check_kind(head: &Local, len_bytes: Option<u64>) -> Result<()> {
     let first = head.head(HEAD_LEN_BYTES)?;
     check_head(head.name(), &first, len_bytes)
 }
 
-/// Refuses a file that cannot be packed, by its first bytes.
+/// Refuses a file that cannot be packed, according to its first bytes.
 pub(crate) fn check_packable(file: &dyn Source) -> Result<()> {
     let len_bytes = file.len_bytes();
     let first = file.read(0..len_bytes.min(HEAD_LEN_BYTES))?;
     check_head(file.name(), &first, Some(len_bytes))
 }
 
-/// Returns whether a file that can be packed breaks the rules of safetensors, so that
-/// it is packed as a whole, which no base helps with. A file that was cut off does
-/// not count.
+/// Returns whether a packable file breaks the rules of safetensors. Such a file is
+/// packed as a whole, so a base has no effect. A file that is cut off does not count.
 pub(crate) fn breaks_rules(file: &Local) -> Result<bool> {
     let len_bytes = file.len_bytes();
     let start = file.head(HEAD_LEN_BYTES)?;
@@ -133,7 +132,8 @@ fn pack(
     let data = Data::new(input, data_start).arriving(arriving);
     output.expect(max_packed_bytes(input));
     let packed = FilePacker::new(engine, data, options).pack(&mut output);
-    // Whatever else went wrong may come of the change.
+    // If the input has changed, the change is reported: it may have caused any other
+    // error.
     let mut report = match input.check_unchanged().and(packed) {
         Ok(report) => report,
         Err(error) => return Err(output.give_up(error)),

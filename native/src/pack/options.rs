@@ -6,7 +6,7 @@ use zstn_core::frame::select::{Effort, EncodeOptions};
 use crate::source::{HttpOptions, Input};
 use crate::{Error, Progress, Result};
 
-/// Least memory the packer can be held to, in bytes: a few blocks per thread.
+/// The smallest memory limit of the packer, in bytes: a few blocks per thread.
 pub const LEAST_MEMORY_BYTES: u64 = 64 << 20;
 
 /// Options for [`pack`](crate::pack()).
@@ -49,21 +49,20 @@ impl Default for PackOptions<'_> {
 }
 
 impl<'a> PackOptions<'a> {
-    /// Sets the trade-off of time against size, by default
-    /// [`Effort::Balanced`].
+    /// Sets the trade-off between time and size; the default is [`Effort::Balanced`].
     pub fn effort(mut self, effort: Effort) -> Self {
         self.effort = effort;
         self
     }
 
-    /// Sets whether extension frames are written for tensors that they make smaller,
-    /// by default they are not (docs/formats/extensions.md). A file with one is read by zstn 0.1
-    /// and later; z4ai and older readers refuse it by its version. Without one, the
-    /// file is the same as without this option.
+    /// Sets whether extension frames are written for tensors that they make smaller;
+    /// the default is false (docs/formats/extensions.md). zstn 0.1 and later read a
+    /// file with such a frame; z4ai and older readers refuse it by its version. If no
+    /// tensor gets an extension frame, the file is the same as without this option.
     ///
-    /// A writer, a pipe or an upload gets no bytes before the first extension frame has been
-    /// found, or the end: until then they wait in the folder for temporary
-    /// files (`TMPDIR`).
+    /// A writer, a pipe or an upload receives no bytes until the first extension frame
+    /// has been found or the packing ends: until then the bytes wait in the folder for
+    /// temporary files (`TMPDIR`).
     pub fn extended(mut self, extended: bool) -> Self {
         self.extended = extended;
         self
@@ -73,81 +72,81 @@ impl<'a> PackOptions<'a> {
         EncodeOptions::new(self.effort).extended(self.extended)
     }
 
-    /// Sets the memory to stay within, roughly, in bytes: by default 1 GiB, at
-    /// least 64 MiB. Less is taken where less keeps all threads busy. It never
-    /// changes the output.
+    /// Sets the approximate limit for memory in bytes; the default is 1 GiB, the
+    /// minimum 64 MiB. Less memory is used if it keeps all threads busy. The limit
+    /// never changes the output.
     pub fn memory_bytes(mut self, memory_bytes: u64) -> Self {
         self.memory_bytes = memory_bytes;
         self
     }
 
-    /// Sets whether a container gets checksums of all its bytes, by default it
-    /// does (docs/formats/zstn-integrity.md). Deltas always have digests.
+    /// Sets whether a container gets checksums of all its bytes; the default is true
+    /// (docs/formats/zstn-integrity.md). Deltas always have digests.
     pub fn integrity(mut self, integrity: bool) -> Self {
         self.integrity = integrity;
         self
     }
 
-    /// Sets whether a container gets statistics of its tensors, by default it does:
-    /// extremes, mean, root mean square and counts for every tensor and every 256
-    /// rows, which show a model without reading its weights
-    /// (docs/formats/zstn-integrity.md 7). They take at most 0.02 % of usual
-    /// models. A container without [`PackOptions::integrity`] has none, and so
-    /// have deltas.
+    /// Sets whether a container gets statistics of its tensors; the default is true.
+    /// They consist of extremes, mean, root mean square and counts for every tensor and
+    /// for every 256 rows, and describe a model without its weights being read
+    /// (docs/formats/zstn-integrity.md 7). They take at most 0.02 % of the size of
+    /// usual models. Deltas, and containers without [`PackOptions::integrity`], have no
+    /// statistics.
     pub fn statistics(mut self, statistics: bool) -> Self {
         self.statistics = statistics;
         self
     }
 
-    /// Gives the SHA-256 of the input, one safetensors file, which is then not
-    /// computed: a model hub lists it, and git-lfs names the file by it
-    /// ([`parse_sha256`](zstn_core::container::zstn::parse_sha256) reads its digits).
+    /// Sets the SHA-256 of the input, a single safetensors file, which is then not
+    /// computed. A model hub lists this digest, and git-lfs names the file by it
+    /// ([`parse_sha256`](zstn_core::container::zstn::parse_sha256) parses its digits).
     ///
-    /// It is taken on trust. The container says so, and whatever restores the whole
-    /// file ([`unpack`](crate::unpack()), [`verify`](crate::verify())) compares it:
-    /// if it is wrong, that fails. A file that breaks the safetensors rules is packed
-    /// as one frame, without a place for it, and is compared at once. Refused with a
-    /// base, without [`PackOptions::integrity`], and for a checkpoint in several files.
+    /// The digest is not checked while packing. The container records that it was only
+    /// claimed, and functions that restore the whole file ([`unpack`](crate::unpack()),
+    /// [`verify`](crate::verify())) compare it and fail if it is wrong. A file that
+    /// breaks the safetensors rules is packed as one frame that cannot store the
+    /// digest, so it is compared immediately. The digest is refused together with a
+    /// base, without [`PackOptions::integrity`], and for a sharded checkpoint.
     pub fn sha256(mut self, sha256: [u8; 32]) -> Self {
         self.original_sha256 = OriginalSha256::Claimed(sha256);
         self
     }
 
-    /// Gives the SHA-256 of the input to a container that the caller restores and
-    /// compares with it before anybody else reads it.
-    #[cfg(any(feature = "lfs", feature = "manifest"))]
-    pub(crate) fn checked_sha256(mut self, sha256: [u8; 32]) -> Self {
+    /// Sets the SHA-256 of the input, for a container that the caller restores and
+    /// compares with it before any other program reads it.
+    #[doc(hidden)]
+    pub fn checked_sha256(mut self, sha256: [u8; 32]) -> Self {
         self.original_sha256 = OriginalSha256::Checked(sha256);
         self
     }
 
-    /// Sets whether a file that ends before its tensors do is packed as one
-    /// frame. By default it is refused: almost always such a file is a download
-    /// or a copy that failed.
+    /// Sets whether a file that ends before its tensors do is packed as one frame. By
+    /// default it is refused, because such a file is almost always the result of a
+    /// failed download or copy.
     pub fn allow_truncated(mut self, allow: bool) -> Self {
         self.allow_truncated = allow;
         self
     }
 
-    /// Packs the difference from `base`, a plain or packed checkpoint. Where
-    /// the base is a delta, the next call adds the base of that one, and so on.
+    /// Packs the delta from `base`, a plain or packed checkpoint. If the base is a
+    /// delta itself, the next call adds the base's own base, and so on.
     ///
-    /// A packed base is restored into the folder for temporary files
-    /// (`TMPDIR`), which needs as much free space as the original takes; for a
-    /// chain of deltas, twice as much.
+    /// A packed base is restored into the folder for temporary files (`TMPDIR`), which
+    /// needs free space for the original, or for a chain of deltas twice as much.
     pub fn base(mut self, base: impl Into<Input>) -> Self {
         self.bases.push(base.into());
         self
     }
 
-    /// Sets time limits, retries and headers for the addresses that are read: of
-    /// the input, of its bases and of their other files.
+    /// Sets time limits, retries and headers for requests to addresses: of the input,
+    /// of its bases and of their other files.
     pub fn http(mut self, http: HttpOptions) -> Self {
         self.http = http;
         self
     }
 
-    /// Sets what watches the work.
+    /// Sets the progress that watches the work.
     pub fn progress<'b>(self, progress: &'b dyn Progress) -> PackOptions<'b>
     where
         'a: 'b,

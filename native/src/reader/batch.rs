@@ -1,9 +1,8 @@
-//! Reading many tensors at one go.
+//! Reads many tensors in one call.
 
 use std::borrow::Cow;
 use std::io;
 use std::mem;
-use std::ops::Range;
 use std::sync::mpsc;
 use std::thread;
 
@@ -13,47 +12,48 @@ use zstn_core::model::StoredPart;
 
 use super::Reader;
 use crate::progress::Progress;
-use crate::source::{Source, read_parts};
+use crate::source::{Source, Wanted, read_wanted};
 use crate::{Error, Result};
 
-/// Stored bytes of remote tensors that are fetched at the same time. Those of
-/// two such windows are held: one that is decoded, one that is fetched.
+/// The stored bytes of remote tensors that are fetched at the same time. Two such
+/// windows are in memory at once: one is decoded while the next one is fetched.
 const REMOTE_WINDOW_BYTES: u64 = 32 << 20;
 
-/// A local file is read by all threads, in pieces of this length.
+/// All threads read a local file together, each in pieces of this length.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// A tensor to read, and where to.
+/// A tensor to read, with its output buffer.
 struct Job<'a> {
     number: usize,
     out: &'a mut [u8],
     way: Way,
 }
 
-/// The way in which a tensor is read.
+/// How a tensor is read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
     /// Its bytes are read directly into the caller's buffer.
     InPlace,
     /// Its stored parts are read first and then decoded.
     Parts,
-    /// It is read separately, because it also takes tensors of a base.
+    /// It is read separately, because it also requires tensors of a base.
     WithBase,
 }
 
 impl Reader {
-    /// Reads several tensors into buffers of the caller's, in the order of their
-    /// data, with the results of [`Reader::read_into`]. Several are decoded at
-    /// the same time. From a server each request fetches many of them, while
-    /// earlier ones are being decoded. `progress` counts decoded bytes.
+    /// Reads several tensors into the caller's buffers, in the order of their stored
+    /// data, with the results of [`Reader::read_into`]. Several tensors are decoded at
+    /// the same time. Each request to a server fetches many tensors while earlier ones
+    /// are decoded. `progress` counts decoded bytes.
     ///
-    /// Held in addition to `wanted` are as many stored bytes as the largest
-    /// tensor of local files has, and 64 MiB or twice the largest tensor of
-    /// remote ones; for tensors that take a base, also what [`Reader::read_into`]
-    /// holds, once for each thread.
+    /// In addition to `wanted`, this needs memory for the stored bytes of the largest
+    /// tensor in local files, and 64 MiB or twice the stored bytes of the largest
+    /// tensor in remote ones. For tensors that require a base, each thread also needs
+    /// the memory that [`Reader::read_into`] does.
     ///
     /// # Errors
-    /// As [`Reader::read_into`]. The memory may hold anything after an error.
+    /// The errors of [`Reader::read_into`]. After an error, the contents of the buffers
+    /// are unspecified.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -96,8 +96,8 @@ impl Reader {
         if is_remote {
             return self.read_remote(jobs, progress);
         }
-        // On a thread of the engine: to wake it for each window takes longer
-        // than to decode a small one.
+        // Runs on a thread of the engine: waking one for each window takes longer than
+        // decoding a small window.
         let engine = self.engine();
         engine.join(|| self.read_local(jobs, progress), || ()).0
     }
@@ -106,7 +106,7 @@ impl Reader {
         let max_bytes = jobs.iter().map(|job| self.stored_len_bytes(job)).max();
         let max_bytes = max_bytes.unwrap_or_default();
         let scratch_bytes = jobs.iter().map(|job| self.scratch_len_bytes(job)).sum();
-        // The same memory for all windows: the system has to zero fresh one.
+        // All windows share this memory, because the system has to zero fresh memory.
         let mut scratch = bytes::buffer(max_bytes.min(scratch_bytes))?;
         for jobs in self.windows(jobs, max_bytes) {
             let mut rest = &mut scratch[..];
@@ -124,7 +124,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Reads a tensor; `memory` has room for its stored parts.
+    /// Reads a tensor; `memory` is at least as long as its stored parts.
     fn read_job(
         &self,
         number: usize,
@@ -157,7 +157,7 @@ impl Reader {
         }
     }
 
-    /// Fills `out` with a stored part, by all threads.
+    /// Fills `out` with a stored part; all threads read pieces of it.
     fn read_in_pieces(&self, part: &StoredPart, out: &mut [u8]) -> Result<()> {
         let source = self.source(part);
         let pieces: Vec<_> = out.chunks_mut(PIECE_BYTES).enumerate().collect();
@@ -173,16 +173,17 @@ impl Reader {
             .iter()
             .map(|jobs| jobs.iter().flat_map(|job| self.fetched(job)).collect())
             .collect();
-        // Fetches one window ahead of the one that is decoded.
+        // Fetches one window ahead of the window that is being decoded.
         let (sender, receiver) = mpsc::sync_channel(0);
         thread::scope(|scope| {
-            // Dropped before the thread is waited for, which then gives up.
+            // The receiver is dropped before the scope waits for the thread, whose next
+            // send then fails.
             let receiver = receiver;
             let fetch = move || {
                 for wanted in &plan {
-                    let parts = read_parts(wanted);
+                    let parts = read_wanted(wanted);
                     let has_failed = parts.is_err();
-                    // Nobody receives any more after an error.
+                    // No window is received after an error.
                     if sender.send(parts).is_err() || has_failed {
                         return;
                     }
@@ -202,11 +203,10 @@ impl Reader {
         })
     }
 
-    /// Returns the ranges of a tensor that are fetched with its window.
-    fn fetched(&self, job: &Job<'_>) -> impl Iterator<Item = (&dyn Source, Range<u64>)> {
-        let parts = self.tensors()[job.number].parts.iter();
-        let parts = parts.filter(|_| job.way == Way::Parts);
-        parts.map(|part| (self.source(part), part.stored.clone()))
+    /// Returns the ranges of a tensor that are fetched together with its window.
+    fn fetched(&self, job: &Job<'_>) -> impl Iterator<Item = Wanted<'_>> {
+        let is_fetched = job.way == Way::Parts;
+        self.wanted(job.number).filter(move |_| is_fetched)
     }
 
     fn decode_window(
@@ -231,8 +231,8 @@ impl Reader {
         results.into_iter().collect()
     }
 
-    /// Divides jobs into those that are read at the same time: of `max_bytes`
-    /// stored, or of one that has more.
+    /// Divides jobs into windows that are read at the same time. A window has up to
+    /// `max_bytes` stored bytes, or a single tensor that has more.
     fn windows<'a>(&self, jobs: Vec<Job<'a>>, max_bytes: u64) -> Vec<Vec<Job<'a>>> {
         let mut windows = Vec::new();
         let mut window = Vec::new();
@@ -254,7 +254,7 @@ impl Reader {
         self.tensors()[job.number].stored_len_bytes()
     }
 
-    /// Returns the length of the stored parts of a tensor that have to be read
+    /// Returns the total length of the stored parts of a tensor that have to be read
     /// into memory.
     fn scratch_len_bytes(&self, job: &Job<'_>) -> u64 {
         let parts = self.tensors()[job.number].parts.iter();
@@ -263,7 +263,7 @@ impl Reader {
     }
 }
 
-/// Takes `len` bytes off the front of `rest`, which has that many.
+/// Splits the first `len` bytes off `rest`, which must be at least as long.
 fn take_front<'a>(rest: &mut &'a mut [u8], len: usize) -> &'a mut [u8] {
     let (front, others) = mem::take(rest).split_at_mut(len);
     *rest = others;

@@ -1,22 +1,22 @@
-//! Reading and decoding one tensor.
+//! Reads and decodes single tensors.
 
 use std::borrow::Cow;
 use std::iter;
-use std::ops::Range;
 use std::ptr;
 use std::slice;
 
+use zstn_core::ErrorKind;
 use zstn_core::model::StoredPart;
 
 use super::Reader;
-use crate::source::{Source, read_parts};
+use crate::source::{Source, Wanted, read_wanted};
 use crate::{Engine, Error, Result};
 
-/// A tensor that has been read and is not decoded yet.
+/// A tensor whose stored parts have been read but not decoded.
 struct Fetched<'a> {
     reader: &'a Reader,
     number: usize,
-    /// Its stored parts.
+    /// The bytes of its stored parts.
     parts: Vec<Cow<'a, [u8]>>,
 }
 
@@ -44,8 +44,8 @@ impl Reader {
         self.decode_parts(engine, number, &fetched.parts, base.as_deref(), out)
     }
 
-    /// Decodes a tensor from its stored parts, and from the decoded tensor of
-    /// the base if it takes that.
+    /// Decodes a tensor from its stored parts and, if it requires a base, from the
+    /// decoded tensor of the base.
     pub(super) fn decode_parts(
         &self,
         engine: &Engine,
@@ -57,16 +57,39 @@ impl Reader {
         let parts: Vec<&[u8]> = parts.iter().map(|part| &**part).collect();
         let decoded = self.model().decode_into(engine, number, &parts, base, out);
         self.check_unchanged(&self.tensors()[number].parts)?;
-        decoded.map_err(Error::place(self.name()))
+        decoded.map_err(|error| self.undecodable(number, error))
+    }
+
+    /// Returns the ranges of the stored parts of a tensor. The file of each part
+    /// determines whether decoding compares its bytes with checksums.
+    pub(super) fn wanted(&self, number: usize) -> impl Iterator<Item = Wanted<'_>> {
+        let parts = self.tensors()[number].parts.iter();
+        parts.map(|part| Wanted {
+            source: self.source(part),
+            range: part.stored.clone(),
+            is_compared: self.model().files()[part.file].is_covered(),
+        })
+    }
+
+    /// Returns the error for a tensor that could not be decoded. If servers have
+    /// responded with different validators, this is an [`Error::Changed`]: the file was
+    /// probably changed.
+    fn undecodable(&self, number: usize, error: zstn_core::Error) -> Error {
+        let mut sources = self.tensors()[number].parts.iter().map(|p| self.source(p));
+        let change = match error.kind() {
+            ErrorKind::Malformed => sources.find_map(Source::other_version),
+            _ => None,
+        };
+        change.unwrap_or_else(|| Error::place(self.name())(error))
     }
 
     pub(super) fn source(&self, part: &StoredPart) -> &dyn Source {
         &*self.sources()[part.file]
     }
 
-    /// Reads a tensor, and decodes the tensor of the base that it needs, if any.
-    /// The stored parts of both, and of those of further bases, are read at the
-    /// same time.
+    /// Reads the stored parts of a tensor, and decodes the tensor of the base that it
+    /// requires, if any. The parts of both, and of further bases, are read at the same
+    /// time.
     fn fetch(&self, engine: &Engine, number: usize) -> Result<(Fetched<'_>, Option<Vec<u8>>)> {
         let mut tensor = Fetched {
             reader: self,
@@ -81,7 +104,7 @@ impl Reader {
         }
         let all = iter::once(&tensor).chain(&bases);
         let wanted: Vec<_> = all.flat_map(Fetched::wanted).collect();
-        let mut read = read_parts(&wanted)?.into_iter();
+        let mut read = read_wanted(&wanted)?.into_iter();
         for tensor in iter::once(&mut tensor).chain(&mut bases) {
             let count = tensor.wanted().count();
             tensor.parts = read.by_ref().take(count).collect();
@@ -93,8 +116,8 @@ impl Reader {
         Ok((tensor, decoded))
     }
 
-    /// Refuses what was read of `parts` if somebody wrote to one of their files
-    /// since it was opened: bytes of two versions may have met.
+    /// Returns an error if a file of `parts` was written to after it was opened, since
+    /// the bytes that were read may come from two versions.
     pub(super) fn check_unchanged(&self, parts: &[StoredPart]) -> Result<()> {
         let mut sources = parts.iter().map(|part| self.source(part));
         sources.try_for_each(Source::check_unchanged)
@@ -102,8 +125,8 @@ impl Reader {
 }
 
 impl<'a> Fetched<'a> {
-    /// Returns the tensor of the base that this one is decoded with, not read
-    /// yet.
+    /// Returns the tensor of the base that this tensor requires. Its parts have not
+    /// been read.
     fn base(&self) -> Result<Option<Self>> {
         let tensor = &self.reader.tensors()[self.number];
         let name = &tensor.name;
@@ -121,11 +144,9 @@ impl<'a> Fetched<'a> {
         }
     }
 
-    /// Returns where its parts are.
-    fn wanted(&self) -> impl Iterator<Item = (&'a dyn Source, Range<u64>)> + use<'a> {
-        let reader = self.reader;
-        let parts = reader.tensors()[self.number].parts.iter();
-        parts.map(move |part| (reader.source(part), part.stored.clone()))
+    /// Returns the ranges of its stored parts.
+    fn wanted(&self) -> impl Iterator<Item = Wanted<'a>> + use<'a> {
+        self.reader.wanted(self.number)
     }
 
     /// Decodes the tensor; `base` is the decoded tensor of the base.
@@ -135,8 +156,9 @@ impl<'a> Fetched<'a> {
         let model = reader.model();
         let decoded = model.decode(engine, self.number, &parts, base.as_deref());
         reader.check_unchanged(&reader.tensors()[self.number].parts)?;
-        // A part that is stored plain becomes the result without a copy.
-        let own = match decoded.map_err(Error::place(reader.name()))? {
+        // If the result is one of the parts, because that part is stored plain, it is
+        // not copied.
+        let own = match decoded.map_err(|error| reader.undecodable(self.number, error))? {
             Cow::Owned(bytes) => return Ok(bytes),
             Cow::Borrowed(bytes) => match parts.iter().position(|part| ptr::eq(*part, bytes)) {
                 Some(part) => part,

@@ -1,4 +1,4 @@
-//! Single tensors out of a model, packed or plain, local or remote.
+//! Reads single tensors from a model that is packed or plain, local or remote.
 
 use std::collections::BTreeMap;
 use std::iter;
@@ -25,7 +25,7 @@ pub use rows::RowsPlan;
 /// A tensor in memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tensor {
-    /// Name.
+    /// The name under which the model lists the tensor.
     pub name: String,
     /// Element type.
     pub dtype: Dtype,
@@ -35,49 +35,49 @@ pub struct Tensor {
     pub bytes: Vec<u8>,
 }
 
-/// The way in which weights that are stored in parts are read.
+/// How weights that are stored in several tensors are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum View {
-    /// Weights in the formats of compressed-tensors are read dense, if a
-    /// `config.json` next to the files says how they are stored.
+    /// Weights in the formats of compressed-tensors are read dense, if a `config.json`
+    /// next to the files states how they are stored.
     #[default]
     Dense,
     /// Every tensor is read as it is stored.
     Stored,
 }
 
-/// An opened model. Opening reads head, header and index of each of its
-/// files; after that each tensor costs one read of its stored bytes, or one
-/// per part for a weight that is stored in several. Files on servers are opened
-/// at the same time, and parts of a tensor are read at the same time.
+/// An opened model. Opening reads the head, header and index of each file; after that,
+/// each tensor takes one read of its stored bytes, or one read per part for a weight
+/// that is stored in several parts. Files on servers are opened at the same time, and
+/// the parts of a tensor are read at the same time.
 ///
-/// A delta (`Z4DM`) lists its tensors by itself; reading them takes its base
-/// as well, given by [`ReaderOptions::base`]. A tensor then costs a read of
-/// what the delta stores of it and one of the base's tensor of that name. The
-/// base may be plain, packed, or a delta with a base of its own.
+/// A delta (`Z4DM`) lists its own tensors; reading them requires its base, given by
+/// [`ReaderOptions::base`]. Each tensor then takes one read of its record in the delta
+/// and one read of the base's tensor with the same name. The base may be plain, packed,
+/// or a delta with a base of its own.
 ///
-/// A clone is another handle to the same open files. Threads may read from one
+/// A clone is another handle to the same open files. Several threads may read from one
 /// reader, or from its clones, at the same time.
 #[derive(Clone)]
 pub struct Reader {
     files: Arc<Files>,
-    /// Holds what is known of the base.
+    /// Includes the properties of the base's tensors once a base is attached.
     model: Arc<Model>,
     engine: Engine,
     base: Option<Arc<Self>>,
 }
 
-/// The files of an opened model, which all handles share.
+/// The files of an opened model, which all its handles share.
 struct Files {
     name: String,
     sources: Vec<Box<dyn Source>>,
 }
 
 impl Reader {
-    /// Opens a file of any kind, the index of a checkpoint in several files, or
-    /// a local folder that holds a model (docs/formats/sharded.md): a path, a
-    /// [`Location`](crate::Location) or another [`Input`]. [`Reader::options`]
-    /// opens it in other ways.
+    /// Opens a file of any supported format, the index of a sharded checkpoint, or a
+    /// local folder that contains a model (docs/formats/sharded.md). The input is a
+    /// path, a [`Location`](crate::Location) or another [`Input`]. [`Reader::options`]
+    /// offers more choices.
     ///
     /// # Errors
     /// An input that is refused or cannot be read.
@@ -85,7 +85,7 @@ impl Reader {
         Self::options().open(input)
     }
 
-    /// Returns the options that [`Reader::open`] uses, to be changed.
+    /// Returns the default options, which [`Reader::open`] uses, for modification.
     pub fn options() -> ReaderOptions {
         ReaderOptions::default()
     }
@@ -100,10 +100,10 @@ impl Reader {
         )))
     }
 
-    /// Adds the base of a delta; its tensors are decoded by the engine of this
-    /// reader. A base that does not fit is refused as far as names, lengths and
-    /// dtypes show it; other bytes in one of its tensors are found when that is
-    /// read (docs/formats/zstn-delta.md 4).
+    /// Attaches the base of a delta. The engine of this reader also decodes the base's
+    /// tensors. A base is refused if its names, lengths and dtypes do not match; a
+    /// tensor with other bytes is only detected when it is read
+    /// (docs/formats/zstn-delta.md 4).
     pub fn with_base(mut self, base: Self) -> Result<Self> {
         self.check_takes_base()?;
         let bases = iter::successors(Some(&base), |base| base.base());
@@ -115,21 +115,22 @@ impl Reader {
         Ok(self)
     }
 
-    /// Returns a handle to the same open files that decodes with `engine`: for
-    /// a process that was forked from the one that opened them, which has none
-    /// of the other engine's threads.
+    /// Returns a handle to the same open files that decodes with `engine`. A process
+    /// needs this if it was forked from the one that opened the files, because the
+    /// threads of the other engine do not exist in it.
     #[must_use]
     pub fn with_engine(mut self, engine: &Engine) -> Self {
         self.engine = engine.clone();
         self
     }
 
-    /// Returns a reader of the same model that reads its bytes from `sources`, one
-    /// for each file, which have to hold the same bytes: for a server whose
-    /// clients each read with permissions of their own. It is called as the first
-    /// of them.
-    #[cfg(feature = "gateway")]
-    pub(crate) fn with_sources(&self, sources: Vec<Box<dyn Source>>) -> Self {
+    /// Returns a reader of the same model that reads its bytes from `sources`, one for
+    /// each file, which must contain the same bytes. A server uses it for clients that
+    /// each read with their own permissions. The new reader has the name of the first
+    /// source.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn with_sources(&self, sources: Vec<Box<dyn Source>>) -> Self {
         debug_assert_eq!(sources.len(), self.files.sources.len());
         Self {
             files: Arc::new(Files {
@@ -144,51 +145,52 @@ impl Reader {
         }
     }
 
-    /// Returns the base of a delta, if it has been given.
+    /// Returns the base of a delta, if one was given.
     #[must_use]
     pub fn base(&self) -> Option<&Self> {
         self.base.as_deref()
     }
 
-    /// Returns the engine that decodes its tensors.
+    /// Returns the engine that decodes the tensors.
     #[must_use]
     pub fn engine(&self) -> &Engine {
         &self.engine
     }
 
-    /// Returns what the model holds.
+    /// Returns the model: its tensors, its files and its metadata.
     #[must_use]
     pub fn model(&self) -> &Model {
         &self.model
     }
 
-    /// Returns the path or address it was opened by.
+    /// Returns the path or address that the model was opened by.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.files.name
     }
 
-    /// Returns the sources of its files, in the order of their numbers.
+    /// Returns the sources of the model's files, in the order of the file numbers.
     #[must_use]
     pub fn sources(&self) -> &[Box<dyn Source>] {
         &self.files.sources
     }
 
-    /// Returns the names of all tensors, file by file and there in the order of the
-    /// index.
+    /// Returns the names of all tensors, file by file, and within a file in the order
+    /// of its index.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.model.tensors().iter().map(|t| t.name.as_str())
     }
 
-    /// Returns all sources, including those of the base and its base.
+    /// Returns the sources of this model, then those of its base and of each further
+    /// base.
     pub fn all_sources(&self) -> impl Iterator<Item = &dyn Source> {
         let readers = iter::successors(Some(self), |reader| reader.base());
         let sources = readers.flat_map(|reader| reader.sources());
         sources.map(|source| &**source)
     }
 
-    /// Returns name, dtype, shape and stored parts of every tensor, in the same
-    /// order.
+    /// Returns the name, dtype, shape and stored parts of every tensor, in the order of
+    /// [`Reader::names`].
     #[must_use]
     pub fn tensors(&self) -> &[model::Tensor] {
         self.model.tensors()
@@ -200,13 +202,13 @@ impl Reader {
         self.model.metadata()
     }
 
-    /// Returns what the model's index says about the tensor called `name`.
+    /// Returns the entry of the tensor called `name` in the model's index.
     pub fn find(&self, name: &str) -> Result<&model::Tensor> {
         Ok(&self.model.tensors()[self.number(name)?])
     }
 
-    /// Returns the number of the tensor called `name`; the error suggests similar
-    /// names.
+    /// Returns the number of the tensor called `name`. If there is none, the error
+    /// suggests similar names.
     fn number(&self, name: &str) -> Result<usize> {
         self.model.find(name).map_err(|error| {
             let error = match error.kind() {
@@ -230,16 +232,14 @@ impl Reader {
         })
     }
 
-    /// Reads the bytes of the tensor called `name` into `out`, which has to be
-    /// exactly as long: [`model::Tensor::len_bytes`] of [`Reader::find`]. Plain
-    /// tensors and those of ZSTN files are read or decoded in place, others
-    /// are copied.
+    /// Reads the bytes of the tensor called `name` into `out`, whose length must be
+    /// exactly the [`model::Tensor::len_bytes`] of [`Reader::find`]. Plain tensors and
+    /// the tensors of ZSTN files are read or decoded in place; others are copied.
     ///
     /// # Errors
-    /// As [`Reader::read`]. If `out` has another length, nothing is read and
-    /// the error is a refusal of the kind
-    /// [`InvalidInput`](ErrorKind::InvalidInput). `out` may hold anything after
-    /// any other error.
+    /// The errors of [`Reader::read`]. If `out` has another length, nothing is read and
+    /// the error has the kind [`InvalidInput`](ErrorKind::InvalidInput). After any
+    /// other error, the contents of `out` are unspecified.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -262,7 +262,8 @@ impl Reader {
         self.decode_into(&self.engine, number, out)
     }
 
-    /// Refuses memory that does not hold exactly the tensor of this number.
+    /// Refuses a buffer whose length is not exactly that of the tensor with this
+    /// number.
     fn check_len(&self, number: usize, out: &[u8]) -> Result<()> {
         let tensor = &self.tensors()[number];
         let len_bytes = tensor.len_bytes();

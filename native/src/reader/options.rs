@@ -18,8 +18,8 @@ use crate::source::parallel::{self, FILES_AT_ONCE};
 use crate::source::{CONFIG, HttpOptions, Input};
 use crate::{Engine, Error, Result};
 
-/// The most files of a checkpoint that are kept open: many systems allow a process no
-/// more than 256.
+/// The maximum number of files of a checkpoint that are kept open. Many systems allow a
+/// process only 256 open files.
 const MAX_OPEN_FILES: usize = 64;
 
 /// Options for opening a [`Reader`], from [`Reader::options`].
@@ -52,61 +52,61 @@ pub struct ReaderOptions {
     view: View,
     verify: Verify,
     http: HttpOptions,
-    /// The tensors to open files for; all if there are none.
+    /// The tensors whose files are opened; all files are opened if this is empty.
     only: Vec<String>,
 }
 
 impl ReaderOptions {
-    /// Decodes with `engine`. By default that is the engine of the process,
+    /// Sets the engine that decodes. The default is the engine of the process,
     /// [`Engine::default`].
     pub fn engine(mut self, engine: &Engine) -> Self {
         self.engine = Some(engine.clone());
         self
     }
 
-    /// Opens a delta that was packed against `base`. Where the base is a delta,
-    /// the next call adds the base of that one, and so on. A base that does not
-    /// fit is refused, and so is a base for a file that needs none: see
-    /// [`Reader::with_base`], which takes a base that is open already.
+    /// Opens a delta that was packed against `base`. If the base is a delta itself, the
+    /// next call adds the base's own base, and so on. A base that does not match is
+    /// refused, and so is a base for a file that needs none; see [`Reader::with_base`],
+    /// which accepts a base that is already open.
     pub fn base(mut self, base: impl Into<Input>) -> Self {
         self.bases.push(base.into());
         self
     }
 
-    /// Selects what is read of weights that are stored in parts; by default
+    /// Selects how weights that are stored in several tensors are read; the default is
     /// [`View::Dense`].
     pub fn view(mut self, view: View) -> Self {
         self.view = view;
         self
     }
 
-    /// Selects what tensors of ZSTN files are compared with when they are read; by
-    /// default [`Verify::Full`]. Bases are opened with the same.
+    /// Selects the digests with which tensors of ZSTN files are compared when they are
+    /// read; the default is [`Verify::Full`]. Bases are opened with the same setting.
     pub fn verify(mut self, verify: Verify) -> Self {
         self.verify = verify;
         self
     }
 
-    /// Sets time limits, retries and headers for the addresses that are read: those
-    /// of the model, of its bases and of their other files.
+    /// Sets time limits, retries and headers for requests to addresses: of the model,
+    /// of its bases and of their other files.
     pub fn http(mut self, http: HttpOptions) -> Self {
         self.http = http;
         self
     }
 
-    /// Opens only the files that hold the tensor called `name`, as far as an index says
-    /// which those are; the next call adds another tensor. The reader then has no
-    /// other tensors than these, and the parts that they are made of. A name that
-    /// the index does not have has no effect: all files are opened.
+    /// Opens only the files that contain the tensor called `name`, if the model has an
+    /// index that lists them; the next call adds another tensor. The reader then has
+    /// only these tensors and the tensors in which they are stored. If the index does
+    /// not list the name, all files are opened.
     ///
-    /// A checkpoint on a server then costs two requests for its index and one shard
-    /// rather than one for each shard.
+    /// With this option, a checkpoint on a server costs two requests, for its index and
+    /// one shard, rather than one request for each shard.
     pub fn only(mut self, name: impl Into<String>) -> Self {
         self.only.push(name.into());
         self
     }
 
-    /// Returns the index with the wanted tensors alone; `None` to open all files.
+    /// Returns an index of the requested tensors only; `None` to open all files.
     fn chosen(&self, index: &ShardIndex) -> Result<Option<ShardIndex>> {
         if self.only.is_empty() {
             return Ok(None);
@@ -115,7 +115,8 @@ impl ReaderOptions {
         for wanted in &self.only {
             let before = map.len();
             for (name, file) in index.weights() {
-                // `x.weight_packed` and `x.weight_scale` are parts of `x.weight`.
+                // `x.weight_packed` and `x.weight_scale` are stored parts of
+                // `x.weight`.
                 let part = name.strip_prefix(wanted.as_str());
                 if part.is_some_and(|part| part.is_empty() || part.starts_with('_')) {
                     map.insert(name, &index.files()[file]);
@@ -131,18 +132,19 @@ impl ReaderOptions {
             .map_err(Error::Core)
     }
 
-    /// Opens a model. Its `config.json` is looked for next to a path or an
-    /// address; the tensors of a [`Source`](crate::source::Source) are as they are stored.
+    /// Opens a model. Its `config.json` is looked for in the folder of a path or an
+    /// address; the tensors of a [`Source`](crate::source::Source) are read as they are
+    /// stored.
     ///
     /// # Errors
-    /// An input that is refused or cannot be read, and a base that does not fit.
+    /// An input that is refused or cannot be read; a base that does not match.
     pub fn open(&self, input: impl Into<Input>) -> Result<Reader> {
         check_chain(&self.bases)?;
         let engine = self.engine.clone().unwrap_or_default();
         let (input, stored) = (input.into(), self.clone().view(View::Stored));
         let inputs: Vec<_> = iter::once(&input).chain(&self.bases).collect();
-        // Errors are looked at afterwards: that of a base must not hide that the
-        // model takes none.
+        // Errors are examined afterwards: an error of a base must not hide that the
+        // model takes no base.
         let at_once =
             parallel::at_once(inputs.iter().map(|input| input.is_remote()), FILES_AT_ONCE);
         let opened = parallel::run(inputs.len(), at_once, |number| {
@@ -168,8 +170,7 @@ impl ReaderOptions {
         }
     }
 
-    /// Opens a model without its base. Its files are opened at the same time if
-    /// they are on a server.
+    /// Opens a model without its base. Files on a server are opened at the same time.
     fn open_alone(&self, engine: &Engine, input: &Input) -> Result<Reader> {
         let name = input.to_string();
         let location = input.location();

@@ -1,4 +1,4 @@
-//! Parts of a tensor: slices of its outermost dimension.
+//! Reads parts of a tensor: ranges of its outermost dimension.
 
 use std::borrow::Cow;
 use std::iter;
@@ -11,14 +11,15 @@ use super::{Reader, Tensor};
 use crate::source::{Source, parallel, read_parts};
 use crate::{Engine, Error, Result};
 
-/// Rows of a tensor, and what is read for them. Made by [`Reader::plan_rows`].
+/// Rows of a tensor and the byte ranges to read for them, made by
+/// [`Reader::plan_rows`].
 #[derive(Debug, Clone)]
 pub struct RowsPlan {
     rows: Rows,
-    /// The bytes of the base's tensor that they are decoded with.
+    /// The plan for the bytes of the base's tensor that the rows are decoded with.
     base: Option<Box<Self>>,
-    /// Bytes that the tensor takes in its files, and those of the bases it needs in
-    /// theirs.
+    /// The number of stored bytes of the whole tensor, including those in the bases
+    /// that it requires.
     stored_len_bytes: u64,
 }
 
@@ -29,32 +30,33 @@ impl RowsPlan {
         self.rows.name()
     }
 
-    /// Returns the shape of the rows: that of the tensor, with their number.
+    /// Returns the shape of the rows: the tensor's shape with the outermost dimension
+    /// replaced.
     #[must_use]
     pub fn shape(&self) -> &[u64] {
         self.rows.shape()
     }
 
-    /// Returns the bytes of the tensor they are.
+    /// Returns the range of the tensor's bytes that the rows occupy.
     #[must_use]
     pub fn span(&self) -> Range<u64> {
         self.rows.span()
     }
 
-    /// Returns whether the tensor cannot be cut and is read as a whole.
+    /// Returns whether the tensor cannot be read in part and is read as a whole.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.rows.is_whole()
     }
 
-    /// Returns the number of bytes that are read for the whole tensor, from the base as
-    /// well.
+    /// Returns the number of bytes that are read for the whole tensor, including the
+    /// base.
     #[must_use]
     pub fn stored_len_bytes(&self) -> u64 {
         self.stored_len_bytes
     }
 
-    /// Returns the number of bytes that are read for the rows, from the base as well;
+    /// Returns the number of bytes that are read for the rows, including the base;
     /// `None` if [`RowsPlan::is_whole`].
     #[must_use]
     pub fn fetched_len_bytes(&self) -> Option<u64> {
@@ -67,25 +69,25 @@ impl RowsPlan {
     }
 }
 
-/// A plan and the reader of its ranges.
+/// A plan, with the reader that reads its ranges.
 struct Step<'a> {
     reader: &'a Reader,
     plan: &'a RowsPlan,
 }
 
 impl Reader {
-    /// Reads the `rows` of the tensor called `name`, slices of its outermost
-    /// dimension. Fetches no more than the blocks that hold them, where the
-    /// tensor is stored so. Of a difference, the blocks of the difference and of the
-    /// base are fetched, if the base was packed with digests.
+    /// Reads the `rows` of the tensor called `name`, a range of its outermost
+    /// dimension. If the tensor is stored in blocks, only the blocks that contain the
+    /// rows are fetched. For a tensor that is stored as a delta, those blocks of the
+    /// delta and of the base are fetched if the base was packed with digests.
     pub fn read_rows(&self, name: &str, rows: Range<u64>) -> Result<Tensor> {
         self.read_planned(&self.plan_rows(name, rows)?)
     }
 
-    /// Returns the length of several ranges of rows of a tensor.
+    /// Returns the total length in bytes of several ranges of rows of a tensor.
     ///
     /// # Errors
-    /// A name that is not there.
+    /// The model has no tensor called `name`.
     pub fn row_ranges_len_bytes(&self, name: &str, ranges: &[Range<u64>]) -> Result<u64> {
         let tensor = self.find(name)?;
         let rows = tensor.shape.first().copied().unwrap_or(1);
@@ -98,11 +100,13 @@ impl Reader {
             .saturating_mul(row_bytes))
     }
 
-    /// Reads several ranges of rows of a tensor into `out`, one after the other. Of a
-    /// server they are fetched at the same time, or the whole tensor if that is less.
+    /// Reads several ranges of rows of a tensor into `out`, in the order of `ranges`.
+    /// From a server the ranges are fetched at the same time, or the whole tensor is
+    /// fetched if that takes fewer bytes.
     ///
     /// # Errors
-    /// The errors of [`Reader::read_rows`]; an `out` of another length.
+    /// The errors of [`Reader::read_rows`]; an `out` of another length than
+    /// [`Reader::row_ranges_len_bytes`].
     pub fn read_row_ranges_into(
         &self,
         name: &str,
@@ -150,8 +154,8 @@ impl Reader {
         Ok(())
     }
 
-    /// Plans what has to be read for `rows` of the tensor called `name`. Reads the
-    /// tables of blocks that did not come with the index.
+    /// Plans the reads for the `rows` of the tensor called `name`. Reads the block
+    /// tables that were not loaded together with the index.
     pub fn plan_rows(&self, name: &str, rows: Range<u64>) -> Result<RowsPlan> {
         let number = self.number(name)?;
         let table = self.block_table(number)?;
@@ -159,7 +163,7 @@ impl Reader {
         self.with_base_plan(number, rows.map_err(Error::place(self.name()))?)
     }
 
-    /// Plans for the bytes `span` of a tensor.
+    /// Plans the reads for the bytes `span` of a tensor.
     fn plan_part(&self, name: &str, span: Range<u64>) -> Result<RowsPlan> {
         let number = self.number(name)?;
         let table = self.block_table(number)?;
@@ -179,7 +183,8 @@ impl Reader {
         })
     }
 
-    /// Returns the bytes that are read for all of a tensor.
+    /// Returns the number of bytes that are read for a whole tensor, including its
+    /// bases.
     fn stored_with_bases(&self, number: usize) -> u64 {
         let tensor = &self.tensors()[number];
         let base = tensor.base.and(self.base());
@@ -188,7 +193,7 @@ impl Reader {
         tensor.stored_len_bytes() + of_base
     }
 
-    /// Reads what the model needs before it plans for rows.
+    /// Reads the block table that the model needs to plan for rows.
     fn block_table(&self, number: usize) -> Result<Option<Cow<'_, [u8]>>> {
         let mut table = None;
         loop {
@@ -202,8 +207,9 @@ impl Reader {
         }
     }
 
-    /// Reads what [`Reader::plan_rows`] has planned. All ranges, those of the base as
-    /// well, are read at the same time; a base that cannot be cut is read afterwards.
+    /// Reads the rows of a plan that [`Reader::plan_rows`] made. All ranges, including
+    /// those in the base, are read at the same time; a base that cannot be read in part
+    /// is read afterwards.
     pub fn read_planned(&self, plan: &RowsPlan) -> Result<Tensor> {
         let tensor = self.find(plan.name())?;
         let first = Step { reader: self, plan };
@@ -228,7 +234,7 @@ impl Reader {
 }
 
 impl<'a> Step<'a> {
-    /// Returns what the base contributes.
+    /// Returns the step that reads from the base, if the plan has one.
     fn base(&self) -> Option<Self> {
         Some(Self {
             reader: self.reader.base()?,
@@ -236,14 +242,14 @@ impl<'a> Step<'a> {
         })
     }
 
-    /// Returns where its ranges are; none if the tensor is read as a whole.
+    /// Returns the ranges to read; none if the tensor is read as a whole.
     fn wanted(&self) -> impl Iterator<Item = (&'a dyn Source, Range<u64>)> + use<'a> {
         let sources = self.reader.sources();
         let ranges = self.plan.rows.ranges();
         ranges.map(move |(file, range)| (&*sources[file], range))
     }
 
-    /// Decodes its bytes from those of its ranges and of the base.
+    /// Decodes the rows from their fetched ranges and from the bytes of the base.
     fn decode(
         &self,
         engine: &Engine,

@@ -1,4 +1,4 @@
-//! Statistics of tensors that were stored when a file was packed
+//! Reads the statistics of tensors that were stored when a file was packed
 //! (docs/formats/zstn-integrity.md 7).
 
 use zstn_core::container::zstn::integrity::StoredStatistics;
@@ -9,13 +9,14 @@ use super::Reader;
 use crate::{Error, Result};
 
 impl Reader {
-    /// Returns the figures of every tensor, in the order of [`Reader::tensors`],
-    /// without reading any bytes. `None` for tensors without: in files of other
-    /// formats than ZSTN or packed without them, tensors without elements, weights
-    /// that are stored in parts, and the dtypes `F4`, `F6_E2M3`, `F6_E3M2` and `C64`.
+    /// Returns the summary statistics of every tensor, in the order of
+    /// [`Reader::tensors`], without reading any bytes. The entry is `None` for files in
+    /// other formats than ZSTN or packed without statistics, for tensors without
+    /// elements, for weights that are stored in several parts, and for the dtypes `F4`,
+    /// `F6_E2M3`, `F6_E3M2` and `C64`.
     ///
     /// # Errors
-    /// Statistics that are malformed ([`Rule::ZstnStatistics`](zstn_core::Rule)).
+    /// Malformed statistics ([`Rule::ZstnStatistics`](zstn_core::Rule)).
     pub fn summaries(&self) -> Result<Vec<Option<Figures>>> {
         let stored = self.stored_statistics()?;
         let tensors = self.tensors().iter();
@@ -24,11 +25,12 @@ impl Reader {
             .collect())
     }
 
-    /// Returns the statistics of the tensor called `name`: its figures, and those of
-    /// its bands of rows. `None` if it has none, as in [`Reader::summaries`].
+    /// Returns the statistics of the tensor called `name`: its summary, and the figures
+    /// of each of its bands of rows. `None` if it has none, as for
+    /// [`Reader::summaries`].
     ///
     /// # Errors
-    /// Those of reading, and statistics that are malformed or damaged.
+    /// A read that fails, and statistics that are malformed or damaged.
     pub fn statistics(&self, name: &str) -> Result<Option<Statistics>> {
         let tensor = &self.tensors()[self.number(name)?];
         let stored = self.stored_statistics()?;
@@ -51,7 +53,7 @@ impl Reader {
         )))
     }
 
-    /// Reads the statistics of every file, by the numbers of its tensors.
+    /// Parses the statistics of every file; each list is indexed by tensor number.
     fn stored_statistics(&self) -> Result<Vec<Vec<Option<StoredStatistics>>>> {
         let files = self.model().files().iter().zip(self.sources());
         let read = files.map(|(file, source)| {
@@ -62,7 +64,7 @@ impl Reader {
     }
 }
 
-/// Returns the statistics of a tensor that is stored as it is.
+/// Returns the statistics of a tensor, unless it is a weight in several parts.
 fn stored_of<'a>(
     stored: &'a [Vec<Option<StoredStatistics>>],
     tensor: &model::Tensor,

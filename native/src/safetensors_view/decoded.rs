@@ -1,4 +1,4 @@
-//! Ranges of tensors, and the decoded tensors that are kept for further ranges.
+//! Reads ranges of tensors, and caches decoded tensors for further ranges.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -9,12 +9,12 @@ use zstn_core::model::Tensor;
 
 use crate::{Error, Reader, Result};
 
-/// Reads ranges of the tensors of one model, whose numbers it knows them by.
+/// Reads ranges of the tensors of one model, which are identified by number.
 ///
-/// Rows are decoded by themselves where the file has them so. A tensor that can
-/// only be decoded as a whole is kept for the next range of it, and so is one
-/// that is read from its start to its end in several ranges. All that are kept
-/// take at most `limit_bytes`, or as much as the largest of them.
+/// If the file stores rows separately, only the requested rows are decoded. A tensor
+/// that can only be decoded as a whole is cached for the next range of it, and so is a
+/// tensor that is read from start to end in several ranges. The cached tensors take up
+/// to `limit_bytes` in total, or the length of the largest one if that is more.
 pub(super) struct DecodedTensors {
     limit_bytes: u64,
     state: Mutex<State>,
@@ -24,7 +24,7 @@ pub(super) struct DecodedTensors {
 struct State {
     kept: HashMap<usize, Kept>,
     uses: u64,
-    /// The end of the range that was read last, by tensor.
+    /// The end of the last range that was read of each tensor.
     ends: HashMap<usize, u64>,
 }
 
@@ -34,8 +34,8 @@ struct Kept {
     last_use: u64,
 }
 
-/// The bytes of a tensor as soon as one of its readers has decoded it. The
-/// others wait for that one.
+/// The bytes of a tensor, once one of its readers has decoded it. Other readers wait
+/// for that one.
 type Slot = Arc<Mutex<Option<Arc<Vec<u8>>>>>;
 
 impl DecodedTensors {
@@ -50,10 +50,11 @@ impl DecodedTensors {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads the bytes `range` of tensor `number` into `out`, which is as long.
+    /// Reads the bytes `range` of tensor `number` into `out`, which must have the same
+    /// length.
     ///
-    /// Not for threads of the engine: one that waits for a tensor could be the
-    /// one that decodes it.
+    /// Must not be called from threads of the engine: a thread that waits for a tensor
+    /// could be needed to decode it.
     pub(super) fn read(
         &self,
         reader: &Reader,
@@ -80,8 +81,8 @@ impl DecodedTensors {
             Some(slot) => slot,
             None if range == (0..len_bytes) => return reader.read_into(&tensor.name, out),
             None if read_plain(reader, number, &range, out)? => return Ok(()),
-            // The rest of a tensor is not worth more than its rows. Those of a difference
-            // take several reads each, and the tensor is kept.
+            // The last range of a tensor is not worth decoding more than its rows. The
+            // rows of a delta take several reads each, so its tensor is cached instead.
             None if tensor.base.is_none()
                 && (!goes_on || is_last)
                 && read_rows(reader, tensor, &range, out)? =>
@@ -102,7 +103,7 @@ impl DecodedTensors {
         Ok(())
     }
 
-    /// Keeps a tensor no longer, unless that has been made anew.
+    /// Removes a tensor from the cache, unless its slot has been replaced.
     fn forget(&self, number: usize, slot: &Slot) {
         let mut state = self.lock();
         if let Some(kept) = state.kept.get(&number)
@@ -114,8 +115,8 @@ impl DecodedTensors {
 }
 
 impl State {
-    /// Returns whether `range` goes on where the last one of the tensor ended,
-    /// and the tensor if it is kept.
+    /// Returns whether `range` begins where the last range of the tensor ended, and the
+    /// slot of the tensor if it is cached.
     fn begin(&mut self, number: usize, range: &Range<u64>) -> (bool, Option<Slot>) {
         let last_end = self.ends.insert(number, range.end);
         self.uses += 1;
@@ -126,7 +127,8 @@ impl State {
         (range.start > 0 && last_end == Some(range.start), kept)
     }
 
-    /// Makes room for a tensor; the ones used longest ago go first.
+    /// Adds a tensor to the cache and evicts the least recently used tensors to make
+    /// room.
     fn keep(&mut self, number: usize, len_bytes: u64, limit_bytes: u64) -> Slot {
         let lens = self.kept.values().map(|kept| kept.len_bytes);
         let mut total = lens.fold(len_bytes, u64::saturating_add);
@@ -138,7 +140,7 @@ impl State {
             self.kept.remove(&number);
         }
         let last_use = self.uses;
-        // Another thread may have begun meanwhile.
+        // Another thread may have added the tensor meanwhile.
         let kept = self.kept.entry(number).or_insert_with(|| Kept {
             bytes: Slot::default(),
             len_bytes,
@@ -158,8 +160,8 @@ fn decode(slot: &Slot, reader: &Reader, name: &str) -> Result<Arc<Vec<u8>>> {
     Ok(decoded)
 }
 
-/// Reads exactly `range` of a tensor that is stored as it is; returns whether it
-/// is.
+/// Reads exactly `range` of a tensor that is stored plain. Returns false without
+/// reading if it is not.
 fn read_plain(reader: &Reader, number: usize, range: &Range<u64>, out: &mut [u8]) -> Result<bool> {
     let Some(part) = reader.model().plain_part(number) else {
         return Ok(false);
@@ -172,8 +174,8 @@ fn read_plain(reader: &Reader, number: usize, range: &Range<u64>, out: &mut [u8]
     Ok(true)
 }
 
-/// Reads the rows that hold `range`; returns whether the tensor can be cut into
-/// rows.
+/// Reads the rows that contain `range`. Returns false without reading if the tensor
+/// cannot be read by rows.
 fn read_rows(reader: &Reader, tensor: &Tensor, range: &Range<u64>, out: &mut [u8]) -> Result<bool> {
     let Some(&count) = tensor.shape.first().filter(|count| **count > 0) else {
         return Ok(false);

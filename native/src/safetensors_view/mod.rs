@@ -1,4 +1,4 @@
-//! A model as the safetensors file that it amounts to, read by range.
+//! Reads byte ranges of the safetensors file that a model restores to.
 
 use std::ops::Range;
 
@@ -11,12 +11,12 @@ use decoded::DecodedTensors;
 
 mod decoded;
 
-/// A model as one safetensors file that is decoded where it is read: for a
-/// packed file, the file that was packed, byte for byte.
+/// A model as a single safetensors file that is decoded on demand. For a packed file,
+/// this is the file that was packed, byte for byte.
 ///
-/// Threads may read from it at the same time, but not those of its reader's
-/// [`Engine`](crate::Engine): one that waits for a tensor could be the one that
-/// has to decode it.
+/// Several threads may read from it at the same time, but not threads of the reader's
+/// [`Engine`](crate::Engine): a thread that waits for a tensor could be needed to
+/// decode it.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -41,11 +41,12 @@ pub struct SafetensorsView {
 }
 
 impl SafetensorsView {
-    /// Takes an opened model. Decoded tensors that are kept for the next read
-    /// take up to `cache_bytes`, or as much as the largest of them.
+    /// Creates a view of an opened model. Decoded tensors that are cached for further
+    /// reads take up to `cache_bytes`, or the length of the largest one if that is
+    /// more.
     ///
     /// # Errors
-    /// If a weight of the model cannot be read, or safetensors cannot hold it.
+    /// A weight that cannot be read, or that safetensors cannot store.
     pub fn new(reader: Reader, cache_bytes: u64) -> Result<Self> {
         let ranges = UnpackedRanges::new(&reader, cache_bytes)?;
         Ok(Self { reader, ranges })
@@ -57,21 +58,21 @@ impl SafetensorsView {
         &self.reader
     }
 
-    /// Returns the length of the file.
+    /// Returns the length of the file in bytes.
     #[must_use]
     pub fn len_bytes(&self) -> u64 {
         self.ranges.len_bytes()
     }
 
-    /// Returns whether this is, byte for byte, the file that was packed, or a
-    /// plain file itself. Otherwise the header is made here.
+    /// Returns whether the view equals the packed or plain original file byte for byte.
+    /// If not, its header was generated.
     #[must_use]
     pub fn is_original(&self) -> bool {
         self.ranges.is_original()
     }
 
-    /// Returns the SHA-256 of the file, if the packed file has it and holds
-    /// checksums of all that is read.
+    /// Returns the SHA-256 of the file, if the packed file contains it and has
+    /// checksums of all bytes that are read.
     #[must_use]
     pub fn sha256(&self) -> Option<&[u8; 32]> {
         let [file] = self.reader.model().files() else {
@@ -82,19 +83,19 @@ impl SafetensorsView {
         complete.and_then(Integrity::original_sha256)
     }
 
-    /// Reads the bytes from `start` on that fill `out`.
+    /// Reads the bytes from the offset `start` into `out`, which is filled completely.
     ///
     /// # Errors
-    /// A range that is not inside the file, [`Error::NeedsBase`] for a delta
-    /// that was opened without its base, and those of [`Reader::read`]. `out` may
-    /// hold anything after an error.
+    /// A range that is not inside the file; [`Error::NeedsBase`] for a delta that was
+    /// opened without its base; the errors of [`Reader::read`]. After an error, the
+    /// contents of `out` are unspecified.
     pub fn read_into(&self, start: u64, out: &mut [u8]) -> Result<()> {
         self.ranges.read_into(&self.reader, start, out)
     }
 }
 
-/// Ranges of the file, for those who hold the reader themselves: a reader that
-/// can be closed is held by nobody else.
+/// The ranges of the file, for callers that own the reader themselves and pass it to
+/// each call, so that they can close it.
 #[doc(hidden)]
 pub struct UnpackedRanges {
     layout: Unpacked,
@@ -102,7 +103,8 @@ pub struct UnpackedRanges {
 }
 
 impl UnpackedRanges {
-    /// Takes the layout of `reader`'s model, which all calls are made with.
+    /// Uses the layout of `reader`'s model. All calls must pass a reader of the same
+    /// model.
     pub fn new(reader: &Reader, cache_bytes: u64) -> Result<Self> {
         let layout = reader.model().unpacked();
         Ok(Self {
@@ -121,8 +123,8 @@ impl UnpackedRanges {
         self.layout.is_original()
     }
 
-    /// Returns the length of the tensors that a range touches: decoding a part
-    /// may mean decoding all of it.
+    /// Returns the total length of the tensors that a range touches, since reading a
+    /// part of a tensor may require decoding all of it.
     #[must_use]
     pub fn touched_len_bytes(&self, reader: &Reader, range: Range<u64>) -> u64 {
         let lens = self.layout.pieces(range).map(|piece| match piece {
@@ -135,7 +137,7 @@ impl UnpackedRanges {
         lens.fold(0, u64::saturating_add)
     }
 
-    /// Reads the bytes from `start` on that fill `out`.
+    /// Reads the bytes from the offset `start` into `out`, which is filled completely.
     pub fn read_into(&self, reader: &Reader, start: u64, mut out: &mut [u8]) -> Result<()> {
         let (wanted, len_bytes) = (out.len() as u64, self.len_bytes());
         let end = start.checked_add(wanted).filter(|end| *end <= len_bytes);
@@ -171,7 +173,8 @@ impl UnpackedRanges {
         }
     }
 
-    /// Reads the bytes from `start` of tensor `number` on that fill `out`.
+    /// Reads the bytes of tensor `number` from the offset `start` into `out`, which is
+    /// filled completely.
     pub fn read_tensor_into(
         &self,
         reader: &Reader,

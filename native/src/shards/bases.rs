@@ -1,4 +1,4 @@
-//! The bases of a checkpoint in several files, shard by shard.
+//! The bases of a sharded checkpoint, one for each shard.
 
 use std::sync::Arc;
 
@@ -8,22 +8,21 @@ use super::{Context, Shard, Shards};
 use crate::Result;
 use crate::delta::BaseFile;
 
-/// For every base of a chain, the shards of it that go with those of a
-/// checkpoint.
+/// The shards of every base in a chain that correspond to the shards of a checkpoint.
 pub(super) struct Bases {
     chain: Vec<Vec<Shard>>,
 }
 
 impl Bases {
-    /// Finds the counterparts of all shards of `unit`, for each base of
-    /// `chain`, nearest first. Returns `None` if there is no base.
+    /// Finds the counterparts of all shards of `unit` in each base of `chain`, nearest
+    /// base first. Returns `None` if there is no base.
     pub(super) fn find(unit: &Unit, chain: &[Shards]) -> Result<Option<Self>> {
         let chain = chain.iter().map(|base| unit.counterparts(base, "base"));
         let chain: Vec<_> = chain.collect::<Result<_>>()?;
         Ok((!chain.is_empty()).then_some(Self { chain }))
     }
 
-    /// The base of shard `number`, fetched and restored.
+    /// Fetches and restores the base of shard `number`.
     pub(super) fn open(&self, context: Context, number: usize) -> Result<BaseFile> {
         let shards = self.chain.iter().map(|base| &base[number]);
         let maps = shards.map(|shard| fetch(shard, context).map(Arc::new));

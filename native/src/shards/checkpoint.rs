@@ -1,4 +1,4 @@
-//! Finding the files of a checkpoint.
+//! Finds the files of a checkpoint.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -18,8 +18,7 @@ use crate::source::parallel::{self, FILES_AT_ONCE};
 use crate::source::{HttpOptions, Input, Location, store};
 use crate::{Error, Result};
 
-/// The files of a checkpoint: those that an index names, or the one model of
-/// a folder.
+/// The files of a checkpoint: those that an index names, or the only model in a folder.
 #[derive(Debug, Clone)]
 pub struct Shards {
     location: Location,
@@ -29,19 +28,17 @@ pub struct Shards {
 }
 
 impl Shards {
-    /// Opens a local folder, a folder in an object store by its address with a
-    /// slash at the end, or an index by its path or address, which ends in
-    /// `.index.json`. Returns `None` for anything else: a file by itself. `http`
-    /// is for an address.
+    /// Opens a local folder, a folder in an object store (an address that ends in a
+    /// slash), or an index (a path or address that ends in `.index.json`). Returns
+    /// `None` for anything else, which is a single file. `http` applies to addresses.
     ///
-    /// A folder holds the checkpoint of its index; without one, that of
-    /// `model.KIND`, or of its only file of that kind. `kinds` says which
-    /// kinds count, such as [`Kind::FILES`]; the first of them
-    /// that is there is taken.
+    /// A folder is opened by its index; without one, by `model.KIND`, or by its only
+    /// file of that kind. `kinds` lists the accepted kinds, such as [`Kind::FILES`];
+    /// the first kind that the folder contains is chosen.
     ///
     /// # Errors
-    /// A folder that holds no checkpoint or more than one; an index that
-    /// breaks a rule (docs/formats/sharded.md 1).
+    /// A folder with no checkpoint or with more than one; an index that breaks a rule
+    /// (docs/formats/sharded.md 1).
     pub fn open(location: &Location, kinds: &[Kind], http: &HttpOptions) -> Result<Option<Self>> {
         if let Location::Path(path) = location
             && path.is_dir()
@@ -57,8 +54,8 @@ impl Shards {
         }
     }
 
-    /// Opens `input` for work on all of its files, such as packing; `None` if
-    /// it is a file by itself.
+    /// Opens `input` for work on all of its files, such as packing; `None` if it is a
+    /// single file.
     pub fn open_input(input: &Input, kinds: &[Kind], http: &HttpOptions) -> Result<Option<Self>> {
         match input.location() {
             Some(location) => Self::open_tree(location, kinds, http),
@@ -66,11 +63,11 @@ impl Shards {
         }
     }
 
-    /// Opens several counterparts, such as a chain of bases. Indices on servers
-    /// are read at the same time.
+    /// Opens several counterparts, such as a chain of bases. Indices on servers are
+    /// read at the same time.
     ///
     /// # Errors
-    /// Those of [`Shards::open_counterpart`].
+    /// The errors of [`Shards::open_counterpart`].
     pub fn open_counterparts(
         inputs: &[Input],
         kinds: &[Kind],
@@ -83,8 +80,8 @@ impl Shards {
         })
     }
 
-    /// Opens the counterpart of a checkpoint in several files, its base or
-    /// original. A file by itself is a checkpoint of one file.
+    /// Opens the counterpart of a sharded checkpoint: its base or its original. A
+    /// single file is a checkpoint with one file.
     pub fn open_counterpart(input: &Input, kinds: &[Kind], http: &HttpOptions) -> Result<Self> {
         let Some(location) = input.location() else {
             return Err(Error::Usage(format!(
@@ -96,14 +93,15 @@ impl Shards {
         Ok(shards.unwrap_or_else(|| Self::of_file(location.clone())))
     }
 
-    /// Opens a checkpoint like [`Shards::open`], for work on all that is in a
-    /// folder: one that has no checkpoint at its top, or several, may have some in
-    /// subfolders, as diffusion pipelines have. [`Shards::files`] are those of the
-    /// one at the top; there are none then, and every checkpoint is part of the work.
+    /// Opens a checkpoint like [`Shards::open`], for work on everything in a folder. A
+    /// folder with no checkpoint at its top, or with several, may have checkpoints in
+    /// subfolders, as diffusion pipelines do. [`Shards::files`] are the files of the
+    /// only checkpoint at the top; if there is no such checkpoint, they are empty and
+    /// the work covers all checkpoints in the tree.
     ///
     /// # Errors
-    /// Those of [`Shards::open`]; a folder without any checkpoint, in subfolders
-    /// too.
+    /// The errors of [`Shards::open`]; a folder that has no checkpoint in its
+    /// subfolders either.
     fn open_tree(location: &Location, kinds: &[Kind], http: &HttpOptions) -> Result<Option<Self>> {
         let folder = match location {
             Location::Path(folder) if folder.is_dir() => folder,
@@ -132,13 +130,14 @@ impl Shards {
         }
     }
 
-    /// Returns the checkpoint at the top of a folder that can be packed as one: of
-    /// the only such index, else in `model.safetensors`, else in the only such file.
+    /// Returns the checkpoint at the top of a folder, if exactly one can be packed
+    /// there: the one of the only packable index, else `model.safetensors`, else the
+    /// only packable file.
     fn packable_top(folder: &Path, names: &[String]) -> Result<Option<Self>> {
         let mut tops = Vec::new();
         for (name, index) in choice::indices(names, Kind::Safetensors) {
             match tree::open_index(folder, &name.into(), PLAIN, &BTreeSet::new()) {
-                // Its files are one of several variants.
+                // The files of this index are one of several variants.
                 Ok(_) if index.has_variant() => return Ok(None),
                 Ok(shards) => tops.push(shards),
                 Err(error) if tree::is_refusal(&error) => {}
@@ -165,8 +164,8 @@ impl Shards {
         }))
     }
 
-    /// Returns the folder at `location`, which has no checkpoint at its top that
-    /// would be the only one.
+    /// Returns the folder at `location`, which does not have exactly one checkpoint at
+    /// its top.
     pub(super) fn of_tree(location: Location) -> Self {
         Self {
             location,
@@ -176,7 +175,7 @@ impl Shards {
         }
     }
 
-    /// Returns the checkpoint in one file.
+    /// Returns the checkpoint that consists of a single file.
     #[must_use]
     pub fn of_file(location: Location) -> Self {
         let name = location.file_name().unwrap_or_else(|| location.to_string());
@@ -209,8 +208,8 @@ impl Shards {
         Ok(shards)
     }
 
-    /// Opens the checkpoint that is in a folder of an object store, as if its
-    /// index or its file were named.
+    /// Opens the checkpoint in a folder of an object store, as if the caller had named
+    /// its index or file.
     fn of_stored_folder(
         folder: &Location,
         url: &str,
@@ -256,8 +255,8 @@ impl Shards {
         })
     }
 
-    /// The file in the subfolder `folder` that is called as `name` is, but for
-    /// its extension, if it is one a delta can be made against.
+    /// Returns the file in the subfolder `folder` with the same name as `name` except
+    /// for the extension, if a delta can be made against such a file.
     pub(super) fn find_below(&self, folder: &Path, name: &str) -> Option<Shard> {
         let Location::Path(root) = &self.location else {
             return None;
@@ -274,21 +273,21 @@ impl Shards {
         })
     }
 
-    /// Returns the location that was opened: the folder or the index.
+    /// Returns the location that the caller opened: the folder, the index or the file.
     #[must_use]
     pub fn location(&self) -> &Location {
         &self.location
     }
 
-    /// Returns whether that is a folder.
+    /// Returns whether the opened location is a folder.
     #[must_use]
     pub fn is_folder(&self) -> bool {
         self.is_folder
     }
 
-    /// Returns whether the files are packed, containers or deltas, by their
-    /// names; for a folder with checkpoints in subfolders alone, whether one of
-    /// those is.
+    /// Returns whether the files are packed as containers or deltas, according to their
+    /// names. For a folder that only has checkpoints in subfolders, returns whether one
+    /// of those is packed.
     #[must_use]
     pub fn is_packed(&self) -> bool {
         match &self.location {
@@ -300,22 +299,23 @@ impl Shards {
         }
     }
 
-    /// Returns the index, if there is one. Without an index there is one file.
+    /// Returns the index, if there is one. Without an index there is at most one file.
     #[must_use]
     pub fn index(&self) -> Option<&Index> {
         self.index.as_ref()
     }
 
-    /// Returns the files, by name; their numbers are those of [`ShardIndex`].
+    /// Returns the files, sorted by name; their positions are the file numbers of
+    /// [`ShardIndex`].
     #[must_use]
     pub fn files(&self) -> &[Shard] {
         &self.files
     }
 }
 
-/// Returns the checkpoints in the subfolders of a local folder that holds none itself,
-/// such as the models of a diffusion pipeline: their indices and files, in the order of
-/// paths. There are none for any other location.
+/// Returns the checkpoints in the subfolders of a local folder that has none at its
+/// top, such as the models of a diffusion pipeline: their indices and files, sorted by
+/// path. Returns none for any other location.
 #[must_use]
 pub fn checkpoints_below(location: &Location) -> Vec<Location> {
     let Location::Path(folder) = location else {
@@ -338,14 +338,14 @@ pub fn checkpoints_below(location: &Location) -> Vec<Location> {
     locations.collect()
 }
 
-/// Names of the regular files at the top of `folder` that are not hidden,
-/// sorted. Names that are not Unicode are left out.
+/// Returns the sorted names of the regular files at the top of `folder`, except hidden
+/// files and names that are not Unicode.
 fn file_names(folder: &Path) -> Result<Vec<String>> {
     let unreadable = || Error::file("list", folder);
     let mut names = Vec::new();
     for entry in fs::read_dir(folder).map_err(unreadable())? {
         let entry = entry.map_err(unreadable())?;
-        // Model caches are made of links: what counts is where they lead.
+        // Model caches consist of links, so this checks the file that a link leads to.
         let is_file = fs::metadata(entry.path()).is_ok_and(|metadata| metadata.is_file());
         if is_file && let Ok(name) = entry.file_name().into_string() {
             names.push(name);

@@ -1,19 +1,19 @@
-//! Choosing the files of a folder that are its checkpoint.
+//! Chooses the files of a folder that are its checkpoint.
 
 use zstn_core::catalog::{IndexName, Kind};
 use zstn_core::container::safetensors::SHARD_INDEX_SUFFIX;
 
-/// The kind that is packed.
+/// The file kinds that can be packed.
 pub const PLAIN: &[Kind] = &[Kind::Safetensors];
 
-/// The kinds that packing makes: containers and deltas.
+/// The file kinds that packing produces: containers and deltas.
 pub const PACKED: &[Kind] = &[Kind::Zstn, Kind::Delta];
 
-/// The kinds that a delta can be made against: a plain file, and what restores
-/// one.
+/// The file kinds that a delta can be made against: a plain file, and files that
+/// restore a plain file.
 pub const BASES: &[Kind] = &[Kind::Safetensors, Kind::Zstn, Kind::Delta];
 
-/// The file that leads to the checkpoint.
+/// The file from which the checkpoint of a folder is opened.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Choice<'a> {
     /// An index of shards.
@@ -22,10 +22,11 @@ pub(super) enum Choice<'a> {
     File(&'a str),
 }
 
-/// Chooses among the names of a folder's files by the extensions that count,
-/// the first that is there: an index, else `model.KIND`, else the only file of
-/// the kind. An index with a variant such as `fp16` next to the word `index` is chosen
-/// only if there is nothing else. Returns `None` if no file is of these kinds. The error says what to do.
+/// Chooses a checkpoint among the names of a folder's files: an index of the first kind
+/// that has one, else for the first kind with files `model.KIND` or the only file of
+/// that kind. An index with a variant in its name, such as `fp16` after the word
+/// `index`, is chosen only if there is no other index of its kind and no `model.KIND`.
+/// Returns `None` if no file is of these kinds. The error tells the user what to do.
 pub(super) fn choose<'a>(
     names: &'a [String],
     kinds: &[Kind],
@@ -73,8 +74,8 @@ pub(super) fn choose<'a>(
     Ok(None)
 }
 
-/// Chooses like [`choose`] for work on the whole folder. An index with a variant, and
-/// several indices, are no choice: all files of the folder are part of the work then.
+/// Chooses like [`choose`], for work on the whole folder. An index with a variant, or
+/// several indices, are refused: the work then covers all files of the folder.
 pub(super) fn choose_whole<'a>(
     names: &'a [String],
     kinds: &[Kind],
@@ -87,7 +88,7 @@ pub(super) fn choose_whole<'a>(
     }
 }
 
-/// Returns the names of indices of shards of this kind.
+/// Returns the names of the shard indices of this kind, with their parsed names.
 pub(super) fn indices(names: &[String], kind: Kind) -> Vec<(&str, IndexName<'_>)> {
     let indices = names.iter().filter_map(|name| {
         let index = IndexName::parse(name)?;
@@ -96,7 +97,7 @@ pub(super) fn indices(names: &[String], kind: Kind) -> Vec<(&str, IndexName<'_>)
     indices.collect()
 }
 
-/// Returns the sentence about a folder without a file of these kinds.
+/// Returns the message for a folder without any file of these kinds.
 pub(super) fn none_of(kinds: &[Kind]) -> String {
     let mut endings: Vec<String> = Vec::new();
     for kind in kinds {

@@ -1,5 +1,5 @@
-//! The kinds of shard that packing leads between, and the names that go with
-//! them (docs/formats/sharded.md 3).
+//! The kinds of shards that packing converts between, and the naming of their files
+//! (docs/formats/sharded.md 3).
 
 use zstn_core::Rule;
 use zstn_core::catalog::{IndexName, Kind, renamed};
@@ -8,19 +8,19 @@ use zstn_core::container::safetensors::{SHARD_INDEX_SUFFIX, ShardIndex};
 use super::{Index, PACKED, Shards};
 use crate::{Error, Result};
 
-/// The names of shards and indices, by the kind of the shards.
+/// The naming of shards and indices, by the kind of the shards.
 pub(super) trait ShardKind: Sized {
-    /// Returns the kind of packed `shards`, by the names of their files.
+    /// Returns the kind of packed `shards`, according to the names of their files.
     fn of_packed(shards: &Shards) -> Result<Self>;
 
-    /// Returns whether a shard of that name is of this kind.
+    /// Returns whether a shard with this name is of this kind.
     fn is_of(&self, name: &str) -> bool;
 
-    /// Returns the name of a shard once it is of the kind `to`.
+    /// Returns the name of a shard after its conversion to the kind `to`.
     fn renamed(self, name: &str, to: Self) -> Option<String>;
 
-    /// Returns the index of the same shards once they are of the kind `to`. An
-    /// index that would not lead back to the same bytes is refused.
+    /// Returns the index of the same shards after their conversion to the kind `to`.
+    /// Refuses an index from which the original bytes could not be restored.
     fn renamed_index(self, index: &Index, to: Self) -> Result<Index>;
 }
 

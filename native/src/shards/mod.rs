@@ -1,5 +1,5 @@
-//! A checkpoint in several files: an index and the shards next to it, or what
-//! lies in a folder (docs/formats/sharded.md).
+//! Sharded checkpoints: an index with its shards in the same folder, or the checkpoints
+//! in a folder (docs/formats/sharded.md).
 
 mod bases;
 mod checkpoint;
@@ -17,11 +17,8 @@ mod work;
 pub use checkpoint::{Shards, checkpoints_below};
 pub use choice::{BASES, PACKED, PLAIN};
 pub use pack::pack_shards;
-#[cfg(feature = "worker")]
 pub use shard::packed_index_of;
-#[cfg(feature = "serve")]
 pub use shard::unpacked_index;
-#[cfg(feature = "gateway")]
 pub use shard::unpacked_index_of;
 pub use shard::{Index, Shard};
 pub use unpack::unpack_shards;

@@ -1,4 +1,4 @@
-//! Packing shard by shard.
+//! Packs a checkpoint shard by shard.
 
 use zstn_core::catalog::Kind;
 
@@ -11,17 +11,18 @@ use crate::pack::{PackOptions, breaks_rules, pack_file};
 use crate::report::PackReport;
 use crate::{Engine, Error, Result};
 
-/// Packs every shard of `input` into a container of the new folder `target`,
-/// or if there is a base, into its difference from the shard of the same name
-/// there, and puts the index next to them (docs/formats/sharded.md 3). A
-/// folder's other files are copied; for an index, `config.json` is.
+/// Packs every shard of `input` into a container in the new folder `target`; with a
+/// base, into the delta from the base's shard of the same name. The index is written to
+/// the same folder (docs/formats/sharded.md 3). If the input is a folder, its other
+/// files are copied; if it is an index, `config.json` is.
 ///
-/// What cannot be packed, such as an index that could not be restored, is one of the
-/// other files.
+/// A file in the folder that cannot be packed, such as an index that could not be
+/// restored, is copied like the other files.
 ///
 /// # Errors
-/// An index given by its path that could not be restored; a base with other shards; a target that exists and is not empty; whatever
-/// packing one file refuses. Nothing of the target is left then.
+/// An index named by the caller that could not be restored; a base with other shards; a
+/// target that exists and is not empty; every error of packing a single file. After an
+/// error, nothing of the target is left.
 pub fn pack_shards(
     engine: &Engine,
     input: &Shards,

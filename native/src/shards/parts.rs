@@ -1,5 +1,5 @@
-//! The shards of a checkpoint one after the other, as parts of one piece of
-//! work.
+//! Processes the shards of a checkpoint sequentially, with one progress for all of
+//! them.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -10,9 +10,9 @@ use crate::source::parallel::{self, FILES_AT_ONCE};
 use crate::source::{Local, Source};
 use crate::{Error, FinishedTensor, Progress, Result};
 
-/// All shards are looked into before work begins, remote ones if their server
-/// allows it. Each is opened, or fetched, again when it is its turn, so that one file
-/// at a time takes a descriptor, or space on the disk.
+/// All shards are inspected before the work begins, remote ones only if their server
+/// supports ranges. Each shard is opened or fetched again when the work reaches it, so
+/// only one file at a time needs a descriptor or disk space.
 pub(super) struct Parts<'a> {
     context: Context<'a>,
     shards: &'a Shards,
@@ -20,12 +20,12 @@ pub(super) struct Parts<'a> {
     indexed: Indexed,
 }
 
-/// The tensors that an index lists.
+/// The tensors that an index lists, after a comparison with the files.
 #[derive(Debug, Default)]
 pub(super) struct Indexed {
-    /// Number of those that were found in their files.
+    /// The number of listed tensors that were found in their files.
     pub(super) found: usize,
-    /// Names of those that were not.
+    /// The names of listed tensors that are missing from their files.
     pub(super) missing: Vec<String>,
 }
 
@@ -37,8 +37,8 @@ impl Indexed {
 }
 
 impl<'a> Parts<'a> {
-    /// Looks into all files and compares them with the index. Files on servers are
-    /// looked into at the same time.
+    /// Inspects all files and compares them with the index. Files on servers are
+    /// inspected at the same time.
     pub(super) fn open(context: Context<'a>, shards: &'a Shards) -> Result<Self> {
         let files = shards.files();
         let are_remote = files.iter().map(|shard| shard.location.is_remote());
@@ -65,14 +65,13 @@ impl<'a> Parts<'a> {
         Ok(parts)
     }
 
-    /// Bytes of work on all of them, as far as that is known.
+    /// Returns the known number of bytes of work on all shards.
     pub(super) fn len_bytes(&self) -> u64 {
         self.lens_bytes.iter().sum()
     }
 
-    /// Does the work on one shard after the other. It is given the number of
-    /// the shard, its bytes and its progress. With the results come the tensors of
-    /// the index.
+    /// Runs `work` on the shards sequentially, with the number of the shard, its file
+    /// and its progress. Returns the results and the tensors of the index.
     pub(super) fn each<T>(
         mut self,
         mut work: impl FnMut(usize, &Local, &dyn Progress) -> Result<T>,
@@ -103,18 +102,18 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// What looking into a shard has shown.
+/// The result of inspecting a shard.
 #[derive(Default)]
 struct Looked {
-    /// Length of the file that the shard is or restores.
+    /// Length in bytes of the file that the shard is or restores.
     original_len_bytes: u64,
     /// The tensors that the index lists in this file.
     indexed: Indexed,
 }
 
-/// Looks for the tensors of a shard. Nothing can be looked for in a file that is
-/// kept whole because it breaks the rules of safetensors; a file that is not a
-/// checkpoint at all is refused by the work itself.
+/// Looks for the tensors of a shard in its file. In a file whose format is refused, no
+/// tensors are looked for; if it is not a checkpoint at all, the work itself refuses
+/// it.
 fn look(context: Context, shard: &Shard, source: &dyn Source) -> Result<Looked> {
     let catalog = match open_catalog(context.engine, source) {
         Ok(catalog) => catalog,
@@ -136,20 +135,20 @@ fn look(context: Context, shard: &Shard, source: &dyn Source) -> Result<Looked> 
     })
 }
 
-/// All of a shard.
+/// Makes the whole file of a shard available on this machine.
 pub(super) fn fetch(shard: &Shard, context: Context) -> Result<Local> {
     let Context { http, progress, .. } = context;
     shard.fetch(http, &|so_far, len| progress.fetching(so_far, len))
 }
 
-/// The progress of one shard, which is part of that of all.
+/// The progress of one shard, which counts towards the progress of the whole.
 struct Part<'a> {
     whole: &'a dyn Progress,
     left_bytes: AtomicU64,
 }
 
 impl Part<'_> {
-    /// Counts what is not worked on, such as headers and aliases, as done.
+    /// Counts the remaining bytes as done: no work reports headers and aliases.
     fn finish(&self) {
         self.whole.advance(self.left_bytes.load(Relaxed));
     }
@@ -178,9 +177,9 @@ impl Progress for Part<'_> {
     }
 }
 
-/// The file of `others` that goes with each of `shards`: that of the same
-/// name but for the extension, or the only one with the only one. `role` is
-/// what the others are, for the refusal.
+/// Returns the file of `others` that corresponds to each of `shards`: the file with the
+/// same name except for the extension, or the only file if both sides have one. `role`
+/// names the others in error messages.
 pub(super) fn counterparts<'a>(
     shards: &Shards,
     others: &'a Shards,

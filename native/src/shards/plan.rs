@@ -1,5 +1,4 @@
-//! The contents of the folder that a result will be, planned before anything is
-//! written.
+//! Plans the contents of a result folder before anything is written.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -16,36 +15,36 @@ use crate::report::FolderReport;
 use crate::source::{CONFIG, HttpOptions, Location, regular};
 use crate::{Error, Result};
 
-/// Most bytes that a `config.json` may have: real ones have some kilobytes.
+/// The maximum length of a `config.json`; real ones have a few kilobytes.
 const CONFIG_BYTES: u64 = 16 << 20;
 
-/// The files of the result. Paths are relative to its folder.
+/// The files of a result. All paths are relative to its folder.
 pub(super) struct Plan<'a> {
-    /// Its checkpoints: first the one that the input itself is, unless it is
-    /// a folder with checkpoints in subfolders alone.
+    /// The checkpoints of the result. The first one is the checkpoint of the input
+    /// itself, unless the input is a folder that only has checkpoints in subfolders.
     pub(super) units: Vec<Unit<'a>>,
-    /// Other files, which are copied.
+    /// Other files, which are copied unchanged.
     pub(super) copied: Vec<PathBuf>,
-    /// Folders to be made, each after the one it is in.
+    /// Folders to create, each after its parent.
     pub(super) folders: Vec<PathBuf>,
-    /// Those of them that could not be packed, with the reason.
+    /// The copied files that could not be packed, with the reason.
     not_packed: Vec<(PathBuf, String)>,
-    /// Entries of the input's folder that are not copied.
+    /// Entries of the input folder that are not copied.
     pub(super) left_out: Vec<PathBuf>,
-    /// The text of the `config.json` next to an index.
+    /// The text of the `config.json` in the folder of an index.
     config: Option<Vec<u8>>,
 }
 
-/// One checkpoint, and the files it becomes.
+/// One checkpoint, with the names of its files in the result.
 pub(super) struct Unit<'a> {
-    /// The folder it is in.
+    /// The folder that contains the checkpoint.
     pub(super) folder: PathBuf,
     pub(super) shards: Cow<'a, Shards>,
-    /// The kind of its shards.
+    /// The kind of its shards in the input.
     pub(super) from: Kind,
-    /// The index that it becomes, if it has one.
+    /// Its index in the result, if it has one.
     pub(super) index: Option<Index>,
-    /// Names of its shards, by the numbers of those they are made from.
+    /// Names of its shards in the result, indexed by shard number.
     names: Vec<String>,
 }
 
@@ -70,13 +69,14 @@ impl<'a> Unit<'a> {
         })
     }
 
-    /// Returns the path of the file that shard `number` becomes.
+    /// Returns the path of shard `number` in the result.
     pub(super) fn output(&self, number: usize) -> PathBuf {
         self.folder.join(&self.names[number])
     }
 
-    /// The files of `other`, a base or an original as `role` says, that go
-    /// with its shards: those in the same subfolder of `other`, by name.
+    /// Returns the files of `other`, a base or an original as `role` states, that
+    /// correspond to the shards of this checkpoint: the files with the same names in
+    /// the same subfolder of `other`.
     pub(super) fn counterparts(&self, other: &Shards, role: &str) -> Result<Vec<Shard>> {
         if self.folder.as_os_str().is_empty() && !other.files().is_empty() {
             let found = parts::counterparts(&self.shards, other, role)?;
@@ -96,7 +96,7 @@ impl<'a> Unit<'a> {
         found.collect()
     }
 
-    /// All files it becomes.
+    /// Returns the paths of all files of this checkpoint in the result.
     pub(super) fn outputs(&self) -> impl Iterator<Item = PathBuf> {
         let index = self.index.iter().map(|index| &index.name);
         let names = self.names.iter().chain(index);
@@ -105,15 +105,15 @@ impl<'a> Unit<'a> {
 }
 
 impl<'a> Plan<'a> {
-    /// The result of packing `input` to shards of the kind `to`, from which
-    /// unpacking will find its way back.
+    /// Plans the result of packing `input` to shards of the kind `to`. Refuses a result
+    /// from which unpacking could not find the same checkpoints.
     pub(super) fn of_packing(input: &'a Shards, to: Kind, http: &HttpOptions) -> Result<Self> {
         let plan = Self::new(input, PLAIN, |_| Ok(Kind::Safetensors), to, http)?;
         plan.check_found(input)?;
         Ok(plan)
     }
 
-    /// The result of unpacking `input`.
+    /// Plans the result of unpacking `input`.
     pub(super) fn of_unpacking(input: &'a Shards, http: &HttpOptions) -> Result<Self> {
         Self::new(input, PACKED, Kind::of_packed, Kind::Safetensors, http)
     }
@@ -163,7 +163,7 @@ impl<'a> Plan<'a> {
         Ok(plan)
     }
 
-    /// A base has to be given for deltas and for nothing else.
+    /// Checks that the caller named a base if there are deltas, and none otherwise.
     pub(super) fn check_bases(&self, input: &Shards, bases: &[Shards]) -> Result<()> {
         let has_deltas = self.units.iter().any(|unit| unit.from == Kind::Delta);
         match (has_deltas, bases) {
@@ -191,8 +191,8 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Makes sure that unpacking finds these checkpoints in the result and
-    /// takes no other file for one.
+    /// Checks that unpacking finds these checkpoints in the result and does not take
+    /// any other file for a checkpoint.
     fn check_found(&self, input: &Shards) -> Result<()> {
         let own = self.units.first().filter(|_| !input.files().is_empty());
         if let Some(own) = own {
@@ -235,7 +235,7 @@ impl<'a> Plan<'a> {
         ))
     }
 
-    /// Returns what the folder holds besides the shards.
+    /// Returns the report about the files of the folder apart from the shards.
     pub(super) fn into_report(
         self,
         copied_bytes: u64,
@@ -252,7 +252,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Makes the folders that the shards go into.
+    /// Creates the subfolders for the files of the result.
     pub(super) fn make_folders(&self, input: &Shards, folder: &mut OutputFolder) -> Result<()> {
         folder.like(input.location());
         let made = self.folders.iter();
@@ -260,8 +260,8 @@ impl<'a> Plan<'a> {
         made.try_for_each(|made| made)
     }
 
-    /// Writes everything but the shards. Returns the length of the files that were
-    /// copied.
+    /// Writes all files except the shards. Returns the total length of the copied files
+    /// in bytes.
     pub(super) fn write_others(&self, input: &Shards, folder: &OutputFolder) -> Result<u64> {
         let mut copied_bytes = 0;
         for name in &self.copied {
@@ -298,7 +298,7 @@ fn mode_of(input: &Shards, path: &Path) -> Mode {
     }
 }
 
-/// Returns the permissions of a local file.
+/// Returns the permissions of a local file, or the defaults for another location.
 fn mode_at(location: Option<&Location>) -> Mode {
     match location {
         Some(Location::Path(path)) => Mode::of(path),
@@ -306,7 +306,7 @@ fn mode_at(location: Option<&Location>) -> Mode {
     }
 }
 
-/// Returns whether a file would be taken for one that packing has made.
+/// Returns whether a file is named like a packed file.
 fn is_packed(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str());
     name.is_some_and(|name| {

@@ -1,66 +1,63 @@
-//! One file of a checkpoint in several, and their index.
+//! The files of a sharded checkpoint, and their index.
 
 use std::io::ErrorKind;
-#[cfg(feature = "serve")]
 use std::path::Path;
 
 use zstn_core::Rule;
 use zstn_core::catalog::FileCatalog;
-#[cfg(feature = "serve")]
 use zstn_core::catalog::Kind;
 use zstn_core::container::safetensors::ShardIndex;
 
-#[cfg(feature = "serve")]
 use super::{Shards, kind::ShardKind as _};
 use crate::source::{ClosedFile, HttpOptions, Local, Location, Source};
 use crate::{Error, Result};
 
-/// The index of a checkpoint in several files.
+/// The index of a sharded checkpoint.
 #[derive(Debug, Clone)]
 pub struct Index {
-    /// Name of its file.
+    /// Name of the index file.
     pub name: String,
-    /// The location it was read from, that of this version if it has one of its
-    /// own.
+    /// The location that the index was read from. If this version of the file has its
+    /// own address, it is that address.
     pub location: Location,
-    /// Its bytes.
+    /// The bytes of the index file.
     pub text: Vec<u8>,
     /// The parsed index.
     pub parsed: ShardIndex,
 }
 
-/// One of the files.
+/// One file of a checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shard {
-    /// Name of the file.
+    /// The file name that the index lists.
     pub name: String,
     /// The location of the file.
     pub location: Location,
-    /// Tensors that the index says it holds, sorted; none without an index.
+    /// The tensors that the index lists in this file, sorted; empty without an index.
     pub tensors: Vec<String>,
 }
 
 impl Shard {
-    /// Returns the tensors that the index says are in the file, which has this
-    /// catalog, and are not.
+    /// Returns the tensors that the index lists in this file but that its `catalog`
+    /// does not contain.
     pub fn missing(&self, catalog: &FileCatalog) -> Vec<String> {
         let names = self.tensors.iter();
         let missing = names.filter(|tensor| catalog.find(tensor).is_err());
         missing.cloned().collect()
     }
 
-    /// Opens the file for reading parts; `http` is for an address.
+    /// Opens the file for reading ranges; `http` applies to addresses.
     ///
     /// # Errors
-    /// Those of [`Location::open`], and [`Rule::ShardMissing`] if the local file
+    /// The errors of [`Location::open`], and [`Rule::ShardMissing`] if the local file
     /// does not exist.
     pub fn open(&self, http: &HttpOptions) -> Result<Box<dyn Source>> {
         self.check_there()?;
         self.location.open(http)
     }
 
-    /// Opens the file like [`Shard::open`]; a local one has a descriptor only while it
-    /// is read.
+    /// Opens the file like [`Shard::open`], but a local file only uses a descriptor
+    /// while it is being read.
     ///
     /// # Errors
     /// The errors of [`Shard::open`].
@@ -72,7 +69,7 @@ impl Shard {
         }
     }
 
-    /// Makes all of the file available on this machine; `http` is for an address.
+    /// Makes the whole file available on this machine; `http` applies to addresses.
     ///
     /// # Errors
     /// The errors of [`Location::fetch`], and [`Rule::ShardMissing`] if the local file
@@ -98,9 +95,8 @@ impl Shard {
     }
 }
 
-/// Returns the text of the index that the one at `path`, of packed shards, was
-/// made from.
-#[cfg(feature = "serve")]
+/// Returns the text of the original index from which the index at `path`, of packed
+/// shards, was made.
 pub fn unpacked_index(path: &Path) -> Result<Vec<u8>> {
     let location = Location::Path(path.into());
     let name = location.file_name().ok_or_else(|| missing(&location))?;
@@ -109,27 +105,24 @@ pub fn unpacked_index(path: &Path) -> Result<Vec<u8>> {
     Ok(Kind::Zstn.renamed_index(index, Kind::Safetensors)?.text)
 }
 
-/// Returns the text of the index that the one called `name`, of packed shards and
-/// with this text, was made from.
-#[cfg(feature = "gateway")]
+/// Returns the text of the original index from which an index of packed shards with
+/// this `name` and `text` was made.
 pub fn unpacked_index_of(name: &str, text: Vec<u8>) -> Result<Vec<u8>> {
     let index = parse_index(name, text)?;
     Ok(Kind::Zstn.renamed_index(&index, Kind::Safetensors)?.text)
 }
 
-/// Returns the index called `name`, of shards with this text, as it is next to
-/// their packed files: its text, and the names of these.
+/// Returns the index of the packed shards for an index of plain shards with this `name`
+/// and `text`: its text and the names of the packed shards.
 ///
 /// # Errors
-/// A text that is not an index, or that could not be restored.
-#[cfg(feature = "worker")]
+/// A text that is not an index, or an index that could not be restored.
 pub fn packed_index_of(name: &str, text: Vec<u8>) -> Result<(Vec<u8>, Vec<String>)> {
     let index = parse_index(name, text)?;
     let packed = Kind::Safetensors.renamed_index(&index, Kind::Zstn)?;
     Ok((packed.text, packed.parsed.files().to_vec()))
 }
 
-#[cfg(any(feature = "gateway", feature = "worker"))]
 fn parse_index(name: &str, text: Vec<u8>) -> Result<Index> {
     let parsed = ShardIndex::parse(&text).map_err(Error::place(name))?;
     let file_name = name.rsplit('/').next().unwrap_or_default();

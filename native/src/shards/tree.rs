@@ -1,5 +1,5 @@
-//! The entries in and below a checkpoint's folder, so that the result is the
-//! same tree (docs/formats/sharded.md 3).
+//! The entries in a checkpoint's folder and its subfolders, which the result reproduces
+//! (docs/formats/sharded.md 3).
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -15,35 +15,35 @@ use crate::pack::check_packable;
 use crate::source::{FileSource, HttpOptions, Location};
 use crate::{Error, Result};
 
-/// The history of a repository, which may hold every file once more. It is
-/// left out, and the report says so.
+/// The history of a repository, which may contain another copy of every file. It is
+/// left out, and the report lists it.
 const HISTORY: &str = ".git";
 
-/// A folder and all that is below it, except for the checkpoint that the folder
-/// itself is. All paths are relative to it.
+/// A folder with all entries in and below it, except the files of the checkpoint at its
+/// top. All paths are relative to the folder.
 #[derive(Debug, Default)]
 pub(super) struct Tree {
-    /// Checkpoints in subfolders, with the path of the folder each is in; a
-    /// folder may hold several. In the order of paths.
+    /// Checkpoints in subfolders, with the path of their folder, sorted by path. A
+    /// folder may contain several.
     pub(super) checkpoints: Vec<(PathBuf, Shards)>,
-    /// Files that belong to none of them.
+    /// Files that belong to no checkpoint.
     pub(super) files: Vec<PathBuf>,
-    /// Those of them that have the name of a checkpoint or an index and cannot be
+    /// The files among them that are named like a checkpoint or an index but cannot be
     /// packed, with the reason.
     pub(super) not_packed: Vec<(PathBuf, String)>,
-    /// Subfolders, each after the one it is in.
+    /// Subfolders, each after its parent.
     pub(super) folders: Vec<PathBuf>,
-    /// Entries that are neither a file nor a folder, links to folders, and the
-    /// history of a repository.
+    /// Entries that are neither files nor folders, links to folders, and a repository's
+    /// history.
     pub(super) left_out: Vec<PathBuf>,
 }
 
 impl Tree {
-    /// Looks through `root`. Files whose extension is one of `kinds` are
-    /// checkpoints, several together where an index says so; those at the top
-    /// only if `own`, the checkpoint that the folder is, has no files. Where plain
-    /// files are looked for, to be packed, one that cannot be packed is among the
-    /// other files.
+    /// Collects the entries of `root`. Files with an extension of `kinds` are
+    /// checkpoints; an index groups several files into one. Files at the top are only
+    /// checkpoints if `own`, the checkpoint of the folder itself, has no files. If
+    /// `kinds` is [`PLAIN`], files that cannot be packed are listed with the other
+    /// files.
     pub(super) fn walk(root: &Path, kinds: &[Kind], own: &Shards) -> Result<Self> {
         let mut own_names: BTreeSet<&str> = own.files().iter().map(|f| f.name.as_str()).collect();
         own_names.extend(own.index().map(|index| index.name.as_str()));
@@ -75,8 +75,8 @@ impl Tree {
         Ok(tree)
     }
 
-    /// Sorts out what is in one folder: returns the names of its files, and
-    /// adds its subfolders to `pending`.
+    /// Lists one folder: returns the names of its files, and adds its subfolders to
+    /// `pending`.
     fn list(
         &mut self,
         root: &Path,
@@ -90,8 +90,8 @@ impl Tree {
             let entry = entry.map_err(unreadable())?;
             let path = folder.join(entry.file_name());
             let kind = entry.file_type().map_err(unreadable())?;
-            // Model caches are made of links to files: what counts is where
-            // they lead. A link to a folder may lead round in a circle.
+            // Model caches consist of links to files, so this checks the file that a
+            // link leads to. A link to a folder may form a cycle.
             let leads_to_file = || entry.path().is_file();
             if kind.is_file() || (kind.is_symlink() && leads_to_file()) {
                 files.push(entry.file_name());
@@ -99,7 +99,8 @@ impl Tree {
                 self.folders.push(path.clone());
                 pending.push(path);
             } else {
-                // A pipe, a socket or a device in the place of weights is a mistake.
+                // A pipe, a socket or a device with the name of a checkpoint is a
+                // mistake.
                 if kind_of_name(&entry.file_name().to_string_lossy()).is_some() {
                     refuse_special(&entry.path())?;
                 }
@@ -110,8 +111,8 @@ impl Tree {
         Ok(files)
     }
 
-    /// Adds the reasons why indices at the top, next to the checkpoint that the folder
-    /// is, are copied.
+    /// Records why indices at the top, other than the one of the folder's own
+    /// checkpoint, are copied.
     fn explain_indices(
         &mut self,
         root: &Path,
@@ -135,7 +136,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Takes the files of checkpoints out of `files`.
+    /// Moves the files of checkpoints from `files` to [`Tree::checkpoints`].
     fn take_checkpoints(
         &mut self,
         full: &Path,
@@ -185,9 +186,9 @@ impl Tree {
     }
 }
 
-/// Opens the index called `name` in the folder `full`, whose shards may not be
-/// among those that are `taken` by another. One that is to be packed has to have all
-/// its shards next to it, and to be restorable.
+/// Opens the index called `name` in the folder `full`. Its shards must not be `taken`
+/// by another index. For packing, all its shards must exist in the same folder and be
+/// packable, and the index must be restorable.
 pub(super) fn open_index(
     full: &Path,
     name: &OsString,
@@ -221,7 +222,7 @@ pub(super) fn open_index(
     Ok(shards)
 }
 
-/// Returns the reason why the file at `path` cannot be packed, if it cannot.
+/// Returns the reason why the file at `path` cannot be packed, or `None` if it can.
 pub(super) fn why_not_packed(path: &Path) -> Result<Option<String>> {
     match check_packable(&FileSource::open(path)?) {
         Ok(()) => Ok(None),
@@ -230,7 +231,7 @@ pub(super) fn why_not_packed(path: &Path) -> Result<Option<String>> {
     }
 }
 
-/// Refuses what is there and is neither a file nor a folder.
+/// Refuses an entry that exists but is neither a file nor a folder.
 fn refuse_special(path: &Path) -> Result<()> {
     match path.metadata() {
         Ok(metadata) if !metadata.is_dir() => FileSource::open(path).map(drop),
@@ -238,8 +239,7 @@ fn refuse_special(path: &Path) -> Result<()> {
     }
 }
 
-/// Returns whether an error is about the contents of a file and not about reading
-/// it.
+/// Returns whether an error concerns the contents of a file rather than reading it.
 pub(super) fn is_refusal(error: &Error) -> bool {
     matches!(
         error,
@@ -247,8 +247,8 @@ pub(super) fn is_refusal(error: &Error) -> bool {
     )
 }
 
-/// Refuses the cache of a repository, in which every file of a revision is a link to
-/// a file in `blobs`: the copy would have all of them twice.
+/// Refuses the cache of a repository, in which every file of a revision is a link to a
+/// file in `blobs`: a copy would contain every file twice.
 fn check_no_cache(root: &Path, folder: &Path, subfolders: &[PathBuf]) -> Result<()> {
     let has = |name: &str| subfolders.iter().any(|path| path.ends_with(name));
     if !(has("blobs") && has("snapshots")) {

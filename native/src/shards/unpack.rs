@@ -1,4 +1,4 @@
-//! Unpacking shard by shard.
+//! Unpacks a checkpoint shard by shard.
 
 use super::plan::Plan;
 use super::work::Work;
@@ -9,14 +9,15 @@ use crate::output::{FolderPlace, OutputFolder};
 use crate::report::UnpackReport;
 use crate::unpack::unpack_file;
 
-/// Restores the files that `input` was packed from as the new folder `target`,
-/// byte for byte; deltas with the first of the `bases`, which they were packed
-/// against. A folder's other files are copied; for an index, `config.json` is.
+/// Restores the files that `input` was packed from into the new folder `target`, byte
+/// for byte. Deltas are restored with the first of the `bases`, against which they were
+/// packed. If the input is a folder, its other files are copied; if it is an index,
+/// `config.json` is.
 ///
 /// # Errors
-/// An index that names a file that is not there; a base that is missing, not
-/// wanted or has other shards; a target that exists and is not empty; whatever
-/// unpacking one file refuses. Nothing of the target is left then.
+/// An index that names a missing file; a base that is missing, not needed or has other
+/// shards; a target that exists and is not empty; every error of unpacking a single
+/// file. After an error, nothing of the target is left.
 pub fn unpack_shards(
     context: Context,
     input: &Shards,

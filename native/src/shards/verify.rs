@@ -1,4 +1,4 @@
-//! Verifying shard by shard.
+//! Verifies a checkpoint shard by shard.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -18,18 +18,16 @@ use crate::source::Location;
 use crate::verify::{verify_delta, verify_file};
 use crate::{Error, Result};
 
-/// The most names of files that a message lists.
+/// The maximum number of file names in a message.
 const MAX_NAMED: usize = 20;
 
-/// Verifies every shard of `input`, deltas with the first of the `bases`, and
-/// looks for every tensor of the index in its file. With `original` compares
-/// every byte of its shards and of its index; if both are folders, every other file
-/// too.
+/// Verifies every shard of `input`, deltas with the first of the `bases`, and looks for
+/// every tensor of the index in its file. With `original`, also compares every byte of
+/// its shards and of its index and, if both are folders, every other file.
 ///
 /// # Errors
-/// An index that names a file that is not there; a base that is missing, not
-/// wanted or has other shards; an original that differs; whatever verifying
-/// one file refuses.
+/// An index that names a missing file; a base that is missing, not needed or has other
+/// shards; an original that differs; every error of verifying a single file.
 pub fn verify_shards(
     context: Context,
     input: &Shards,
@@ -77,8 +75,8 @@ pub fn verify_shards(
     })
 }
 
-/// Compares what the index will be restored to with the original's, if both
-/// have one.
+/// Compares the index that will be restored with the original's index, if both have
+/// one.
 fn check_index(input: &Shards, original: &Shards) -> Result<()> {
     let (Some(index), Some(expected)) = (input.index(), original.index()) else {
         return Ok(());
@@ -95,7 +93,7 @@ fn check_index(input: &Shards, original: &Shards) -> Result<()> {
     })
 }
 
-/// Returns the paths of both, if they are local folders.
+/// Returns the paths of both, if both are local folders.
 fn folders<'a>(input: &'a Shards, original: &'a Shards) -> Option<[&'a Path; 2]> {
     match (input.location(), original.location()) {
         (Location::Path(packed), Location::Path(other))
@@ -107,7 +105,7 @@ fn folders<'a>(input: &'a Shards, original: &'a Shards) -> Option<[&'a Path; 2]>
     }
 }
 
-/// The contents of a packed folder and of its original besides the weights.
+/// The contents of a packed folder and of its original, apart from the weights.
 struct Folders<'a> {
     plan: &'a Plan<'a>,
     packed: &'a Path,
@@ -137,8 +135,8 @@ impl<'a> Folders<'a> {
         })
     }
 
-    /// Compares all files that are copied, and the names of all entries. Returns the
-    /// entries that cannot be compared.
+    /// Compares all copied files, and the names of all entries. Returns the entries
+    /// that cannot be compared.
     fn compare(self) -> Result<Vec<PathBuf>> {
         let missing = self.expected.difference(&self.restored);
         let mut problems: Vec<String> = missing.map(|path| named(path, "is missing")).collect();
@@ -209,7 +207,7 @@ fn is_same(one: &Path, other: &Path) -> Result<bool> {
     }
 }
 
-/// Reads until `out` is full or the file ends.
+/// Reads until `out` is full or the file ends, and returns the number of bytes read.
 fn fill(file: &mut File, out: &mut [u8]) -> std::io::Result<usize> {
     let mut filled = 0;
     while filled < out.len() {

@@ -1,5 +1,4 @@
-//! Going through the shards of all checkpoints of a folder, as one piece of
-//! work.
+//! Runs work on the shards of all checkpoints of a folder, with one progress.
 
 use std::path::PathBuf;
 
@@ -14,31 +13,31 @@ use crate::delta::BaseFile;
 use crate::source::{HttpOptions, Local};
 use crate::{Engine, Progress, Result};
 
-/// What work on shards is done with.
+/// The engine, options and progress for work on shards.
 #[derive(Clone, Copy)]
 pub struct Context<'a> {
     pub engine: &'a Engine,
-    /// Options for all addresses that are read.
+    /// Options for requests to all addresses.
     pub http: &'a HttpOptions,
-    /// The memory to stay within, roughly.
+    /// The approximate limit for memory, in bytes.
     pub memory_bytes: u64,
     pub progress: &'a dyn Progress,
 }
 
-/// All checkpoints of a plan, opened, with the bases of those that have some.
+/// All checkpoints of a plan, opened, with their bases if they have any.
 pub(super) struct Work<'a> {
     context: Context<'a>,
     units: Vec<(&'a Unit<'a>, Option<Bases>, Parts<'a>)>,
 }
 
-/// The shard that is being worked on.
+/// The shard that is being processed.
 pub(super) struct CurrentShard<'a> {
     pub(super) unit: &'a Unit<'a>,
     /// Number of its checkpoint in the plan.
     pub(super) unit_number: usize,
-    /// Its own number in that checkpoint.
+    /// Number of the shard in its checkpoint.
     pub(super) number: usize,
-    /// Its file.
+    /// The file of the shard on this machine.
     pub(super) local: &'a Local,
     pub(super) progress: &'a dyn Progress,
     bases: Option<&'a Bases>,
@@ -46,19 +45,18 @@ pub(super) struct CurrentShard<'a> {
 }
 
 impl CurrentShard<'_> {
-    /// Returns the path of its result, relative to the folder of all.
+    /// Returns the path of its result, relative to the result folder.
     pub(super) fn output(&self) -> PathBuf {
         self.unit.output(self.number)
     }
 
-    /// Returns the path of the file it is made from, relative to the folder of
-    /// all.
+    /// Returns the path of its input file, relative to the input folder.
     pub(super) fn input(&self) -> String {
         let file = &self.unit.shards.files()[self.number];
         self.unit.folder.join(&file.name).display().to_string()
     }
 
-    /// Returns what the work on this shard is done with.
+    /// Returns the context for the work on this shard.
     pub(super) fn context(&self) -> Context<'_> {
         Context {
             progress: self.progress,
@@ -66,8 +64,8 @@ impl CurrentShard<'_> {
         }
     }
 
-    /// Its base, fetched and restored, if it has one. A packed shard that was kept
-    /// whole, because no delta could be made of it, has none.
+    /// Returns its base, fetched and restored, if it has one. A shard that was packed
+    /// as a container, because no delta could be made of it, has none.
     pub(super) fn base(&self) -> Result<Option<BaseFile>> {
         if self.local.head(4)?.starts_with(&zstn::MAGIC) {
             return Ok(None);
@@ -78,8 +76,8 @@ impl CurrentShard<'_> {
 }
 
 impl<'a> Work<'a> {
-    /// Finds the counterparts of all shards in `bases`, opens the shards, and
-    /// begins.
+    /// Finds the counterparts of all shards in `bases`, opens the shards, and begins
+    /// the progress.
     pub(super) fn open(context: Context<'a>, plan: &'a Plan<'a>, bases: &[Shards]) -> Result<Self> {
         let mut units = Vec::new();
         for unit in &plan.units {
@@ -95,8 +93,8 @@ impl<'a> Work<'a> {
         Ok(Self { context, units })
     }
 
-    /// Does the work on one shard after the other. Returns the results, and the
-    /// tensors that the indices list.
+    /// Runs `work` on the shards sequentially. Returns the results, and the tensors
+    /// that the indices list.
     pub(super) fn each<T>(
         self,
         mut work: impl FnMut(CurrentShard) -> Result<T>,

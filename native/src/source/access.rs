@@ -1,4 +1,4 @@
-//! Access to what a location means.
+//! Opens and reads locations of every type.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -15,22 +15,22 @@ use super::{http as network, store};
 use crate::output::temporary;
 use crate::{Error, Result};
 
-/// The way in which the bytes of a location come.
+/// The place from which the bytes of a location are read.
 pub(super) enum Access<'a> {
-    /// From a local file.
+    /// A local file.
     File(Cow<'a, Path>),
-    /// Once, from a named pipe.
+    /// A named pipe, which can be read only once.
     Pipe(&'a Path),
-    /// Once, from standard input.
+    /// Standard input, which can be read only once.
     Stdin,
-    /// From a web server or a hub.
+    /// A file on a web server or in a hub.
     Server(&'a str),
-    /// From an object store.
+    /// An object in a store.
     Store(&'a str),
 }
 
 impl<'a> Access<'a> {
-    /// Finds out what `location` means.
+    /// Determines how to read `location`.
     ///
     /// # Errors
     /// [`Error::Usage`] for an address that cannot be read.
@@ -95,7 +95,8 @@ impl<'a> Access<'a> {
             Self::File(_) => Ok(None),
             Self::Server(url) => {
                 let remote = Remote::open_ranged(url, HEAD_LEN_BYTES, http)?;
-                // Answers without a version might be parts of two files.
+                // Responses without a version might contain parts of two versions of
+                // the file.
                 let remote = remote.filter(Source::is_one_version);
                 Ok(remote.map(|remote| Feed::source(Arc::new(remote))))
             }
@@ -104,7 +105,7 @@ impl<'a> Access<'a> {
         }
     }
 
-    /// Begins to read what comes only once.
+    /// Begins to read a location that can be read only once.
     fn stream(&self) -> Result<Feed> {
         Ok(match self {
             Self::Pipe(path) => {
@@ -115,8 +116,8 @@ impl<'a> Access<'a> {
         })
     }
 
-    /// Reads a small file; see [`Location::read_small`]. Returns its bytes and, if
-    /// it has one, the address of this version of it.
+    /// Reads a small file; see [`Location::read_small`]. Returns its bytes and, if this
+    /// version of the file has its own address, that address.
     pub(super) fn read_small(
         &self,
         http: &HttpOptions,
@@ -150,14 +151,14 @@ impl<'a> Access<'a> {
     }
 }
 
-/// How long the first program that writes into a named pipe is waited for.
+/// How long to wait for a program that writes into a named pipe, in milliseconds.
 #[cfg(unix)]
 const WRITER_MS: i64 = 5000;
 
-/// Opens a named pipe for reading, once a program has opened it for writing.
+/// Opens a named pipe for reading once a program has opened it for writing.
 ///
 /// # Errors
-/// [`Error::Usage`] if none does: the pipe would be waited for without end.
+/// [`Error::Usage`] if no program opens the pipe: waiting for it would never end.
 fn open_pipe(path: &Path) -> Result<File> {
     let fail = || Error::file("open", path);
     #[cfg(unix)]

@@ -1,19 +1,20 @@
-//! The name of a file in its address, and the addresses of files next to it.
+//! File names in addresses, and addresses of other files in the same folder.
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
 use super::http;
 use super::scheme::Scheme;
 
-/// Characters that are not escaped in the path of an address.
-pub(crate) const PLAIN: &AsciiSet = &NON_ALPHANUMERIC
+/// The set of characters that are escaped in the path of an address: all except
+/// letters, digits and `-._~`.
+pub const PLAIN: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')
     .remove(b'_')
     .remove(b'~');
 
-/// Returns the address of the file called `name` in the same folder, with the
-/// query of `url`. `name` must be a plain file name.
+/// Returns the address of the file called `name` in the folder of `url`, with the query
+/// of `url`. `name` must be a plain file name.
 pub(super) fn sibling(url: &str, name: &str) -> String {
     if is_literal(url) {
         return format!("{}{name}", &url[..url.len() - literal_name(url).len()]);
@@ -34,19 +35,19 @@ pub(super) fn file_name(url: &str) -> String {
     percent_decode_str(last).decode_utf8_lossy().into_owned()
 }
 
-/// Returns whether names in an address are taken literally: those of hubs and
-/// stores have no escapes and no query.
+/// Returns whether names in an address are literal: the addresses of hubs and stores
+/// have no escapes and no query.
 fn is_literal(url: &str) -> bool {
     matches!(Scheme::find(url), Some(Scheme::Hub | Scheme::Store))
 }
 
-/// Returns whether two names of inputs and outputs are addresses of the same file,
-/// or paths that are spelled alike. A query does not count: it may be a signature.
+/// Returns whether two names of inputs and outputs are addresses of the same file, or
+/// equal paths. Queries are ignored, because a query may be a signature.
 pub(crate) fn is_same(one: &str, other: &str) -> bool {
     one == other || identity(one).is_some_and(|one| identity(other) == Some(one))
 }
 
-/// Returns the kind of store or the origin, and what is named there.
+/// Returns the type of store or the origin, and the normalised name within it.
 fn identity(url: &str) -> Option<(String, String)> {
     let (scheme, rest) = url.split_once("://")?;
     match Scheme::find(url)? {
@@ -57,8 +58,9 @@ fn identity(url: &str) -> Option<(String, String)> {
                 other => return Some((other.into(), rest.into())),
             };
             let (container, name) = rest.split_once('/').unwrap_or((rest, ""));
-            // The account of an Azure address is that of the environment or
-            // another; taking both for the same refuses rather than replaces.
+            // An Azure address may omit its account, which the environment then
+            // specifies. Treating both as the same refuses an output rather than
+            // replacing an input.
             let container = container.split('@').next().unwrap_or_default();
             Some((service.into(), format!("{container}/{name}")))
         }
@@ -76,8 +78,8 @@ fn literal_name(url: &str) -> &str {
     url.rsplit('/').next().unwrap_or_default()
 }
 
-/// Splits an address into what precedes its query, and the query. The fragment
-/// is dropped.
+/// Splits an address into the part before its query, and the query. The fragment is
+/// dropped.
 fn split(url: &str) -> (&str, &str) {
     let url = url.split('#').next().unwrap_or_default();
     url.split_at(url.find('?').unwrap_or(url.len()))

@@ -1,4 +1,4 @@
-//! A safetensors file that is worked on while it arrives.
+//! A safetensors file that is packed while it arrives.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -14,10 +14,10 @@ use super::{Feed, Local, Source};
 use crate::output::temporary;
 use crate::{Error, Result};
 
-/// A safetensors file whose header is there, and whose data come as they are
-/// asked for. They pass through a file without a name in the folder for
-/// temporary files, whose length is that which the header implies; the
-/// disk space of what is no longer needed is given back.
+/// A safetensors file whose header has arrived and whose data are fetched on demand.
+/// The data are stored in an unnamed file in the folder for temporary files. It has the
+/// length that the header implies, and the disk space of data that are no longer needed
+/// is freed.
 pub(crate) struct Arriving {
     input: Local,
     arrival: Mutex<Arrival>,
@@ -26,25 +26,27 @@ pub(crate) struct Arriving {
 struct Arrival {
     feed: Feed,
     file: File,
-    /// Bytes that are there, or were.
+    /// The number of bytes that have arrived, including freed ones.
     arrived_bytes: u64,
-    /// Bytes whose space has been given back.
+    /// The number of bytes whose disk space has been freed.
     freed_bytes: u64,
 }
 
-/// What the start of a feed shows.
+/// The state after the start of a feed has been read.
 pub(crate) enum Begun {
-    /// The header says where everything is.
+    /// The header states the layout of the file.
     Arriving(Arriving),
-    /// All of it, because the header does not, or is none.
+    /// The whole file, copied because its header does not state its layout, or because
+    /// this system cannot reserve or free parts of the copy.
     Whole(Local),
 }
 
 impl Arriving {
-    /// Reads the header of `feed`. If that does not say where everything is,
-    /// reads all of it; `progress` is called then with the bytes that are there
-    /// and, if known, the length. `check` sees the first bytes and the length, as
-    /// far as it is known, before that, and may refuse them.
+    /// Reads the header of `feed`. If the file cannot be processed while it arrives
+    /// ([`Begun::Whole`]), copies the whole file and calls `progress` with the number
+    /// of bytes that have arrived and the length, if it is known. Before that, `check`
+    /// receives the first bytes and, if it is known, the length, and may refuse the
+    /// file.
     pub(crate) fn begin(
         feed: Feed,
         check: impl FnOnce(&Local, Option<u64>) -> Result<()>,
@@ -77,16 +79,15 @@ impl Arriving {
         }
     }
 
-    /// Returns the file, of which only what has been fetched and not freed can
-    /// be read.
+    /// Returns the file. Only bytes that have been fetched and not freed can be read.
     pub(crate) fn input(&self) -> &Local {
         &self.input
     }
 
-    /// Waits until the file is there up to `end`, in bytes.
+    /// Waits until the file has arrived up to the offset `end`.
     ///
     /// # Errors
-    /// Those of the feed; a file that is shorter.
+    /// The errors of the feed; a file that ends earlier.
     pub(crate) fn fetch_until(&self, end: u64) -> Result<()> {
         let mut arrival = self.arrival();
         while arrival.arrived_bytes < end {
@@ -99,16 +100,16 @@ impl Arriving {
         Ok(())
     }
 
-    /// Gives back the space of everything before `end`, in bytes, which is not
+    /// Frees the disk space of all bytes before the offset `end`, which must not be
     /// read again.
     pub(crate) fn free_until(&self, end: u64) {
         self.arrival().free_until(end);
     }
 
-    /// Makes sure that the file ends where its header says.
+    /// Checks that the file ends at the length that its header implies.
     ///
     /// # Errors
-    /// A file that is longer; [`Error::Changed`] if the source says so.
+    /// A file that is longer; [`Error::Changed`] if the source has changed.
     pub(crate) fn check_end(&self) -> Result<()> {
         let len_bytes = self.input.len_bytes();
         self.fetch_until(len_bytes)?;
@@ -129,24 +130,25 @@ impl Arriving {
 }
 
 impl Arrival {
-    /// Gives the file the length that it is to have. Returns `false` if there can be
-    /// no such file: a header may claim any length.
+    /// Extends the file to its final length. Returns `false` if the file system does
+    /// not allow that length: a header may claim any length.
     fn fits(&self, len_bytes: u64) -> bool {
         let fits = self.file.set_len(len_bytes).is_ok();
         if !fits {
-            // What has arrived stays as it is.
+            // The bytes that have arrived are not affected.
             let _ = self.file.set_len(self.arrived_bytes);
         }
         fits
     }
 
-    /// Returns the file as one of `len_bytes`, whatever has arrived of it.
+    /// Returns a handle to the first `len_bytes` bytes of the file, which may not have
+    /// arrived yet.
     fn input(&self, len_bytes: u64) -> Result<Local> {
         let input = Local::of_range(self.feed.name().into(), &self.file, 0..len_bytes)?;
         Ok(input.with_file_ids(self.feed.file_ids()))
     }
 
-    /// Fetches the next bytes; returns `false` at the end.
+    /// Fetches the next bytes; returns `false` at the end of the feed.
     fn fetch(&mut self) -> Result<bool> {
         let mut piece = Vec::new();
         self.feed.read(&mut piece)?;
@@ -156,8 +158,8 @@ impl Arrival {
         Ok(!piece.is_empty())
     }
 
-    /// Fetches the header; returns the length of the file that it implies, or
-    /// `None` if it breaks a rule or the length is not that of the feed.
+    /// Fetches the header. Returns the length of the file that it implies, or `None` if
+    /// it breaks a rule or contradicts the length of the feed.
     fn header(&mut self) -> Result<Option<u64>> {
         let len_bytes = self.feed.len_bytes();
         while self.arrived_bytes < PREFIX_BYTES {
@@ -209,8 +211,9 @@ impl Arrival {
     }
 }
 
-/// Returns the length of the data that a header implies: where the last tensor
-/// ends. `None` for what is not a header. Nothing of it is kept in memory.
+/// Returns the length of the data that a header implies, which is the end of the last
+/// tensor; `None` if the bytes are not a header. Parsing does not retain any entries in
+/// memory.
 fn data_len_bytes(header: &[u8]) -> Option<u64> {
     #[derive(Deserialize)]
     struct Entry {
@@ -243,15 +246,15 @@ fn data_len_bytes(header: &[u8]) -> Option<u64> {
     json.deserialize_map(End).ok()
 }
 
-/// Space is given back in pieces of these many bytes, a multiple of every page.
+/// Disk space is freed in units of this length, a multiple of every page size.
 const PAGE_BYTES: u64 = 2 << 20;
 
-/// Whether parts of a file can be given back here. Where they cannot, nothing is
-/// gained over a copy of the whole.
+/// True if this system can free the space of part of a file. Without that, a file is
+/// better copied as a whole.
 const GIVES_SPACE_BACK: bool = cfg!(target_os = "linux");
 
-/// Gives back the space of a part of `file`. Failure costs space and nothing
-/// else: some file systems cannot.
+/// Frees the disk space of a range of `file`. Errors are ignored: some file systems do
+/// not support this, and then only space is lost.
 fn give_back(file: &File, start: u64, len_bytes: u64) {
     #[cfg(target_os = "linux")]
     {

@@ -1,4 +1,4 @@
-//! Local files that are open only while they are read.
+//! Local files that are only open while they are read.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -11,9 +11,9 @@ use super::file::FileSource;
 use super::version::FileId;
 use crate::{Error, Result};
 
-/// A local file that is opened for every read, for checkpoints in more files than a
-/// process may have open. Each read makes sure that the path still leads to the
-/// version of the file that it led to at first.
+/// A local file that is opened for every read, for checkpoints with more files than a
+/// process may have open. Each read checks that the path still leads to the same
+/// version of the file.
 #[derive(Debug)]
 pub(crate) struct ClosedFile {
     path: PathBuf,
@@ -24,7 +24,7 @@ pub(crate) struct ClosedFile {
 }
 
 impl ClosedFile {
-    /// Opens the file at `path`, and closes it.
+    /// Records the version of the file at `path`, and closes the file.
     ///
     /// # Errors
     /// The errors of [`FileSource::open`].

@@ -1,4 +1,4 @@
-//! Bytes that come once, from the first to the last.
+//! Bytes that can be read once, in order.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -8,35 +8,43 @@ use super::{FileId, Local, Source, parallel, read_parts};
 use crate::output::temporary;
 use crate::{Error, Result};
 
-/// The bytes of a stream that are read at a time.
+/// The number of bytes that are read from a stream at a time.
 const STREAM_PIECE_BYTES: usize = 1 << 20;
 
-/// The bytes of a source that one read is for, and the number of reads that are
-/// made at a time where reads wait for another machine.
+/// The length of one read from a source, and the number of such reads that are made at
+/// the same time if the source is remote.
 const READ_BYTES: u64 = 4 << 20;
 const READS: usize = 4;
 
-/// Bytes that come once: from a stream, or from a source read to its end.
-pub(crate) enum Feed {
+/// Bytes that are read once and in order, from a stream or from a whole source.
+pub enum Feed {
+    /// A stream, which is read once.
     Stream {
+        /// The path or address, for messages.
         name: String,
+        /// The rest of the stream.
         from: Box<dyn Read + Send>,
     },
+    /// A source, which is read in order.
     Source {
+        /// The source.
         source: Arc<dyn Source>,
+        /// The offset of the next byte to be read.
         position: u64,
     },
 }
 
 impl Feed {
-    pub(crate) fn stream(name: impl Into<String>, from: impl Read + Send + 'static) -> Self {
+    /// Feeds a stream called `name`.
+    pub fn stream(name: impl Into<String>, from: impl Read + Send + 'static) -> Self {
         Self::Stream {
             name: name.into(),
             from: Box::new(from),
         }
     }
 
-    pub(crate) fn source(source: Arc<dyn Source>) -> Self {
+    /// Feeds a source from its first byte.
+    pub fn source(source: Arc<dyn Source>) -> Self {
         Self::Source {
             source,
             position: 0,
@@ -44,15 +52,15 @@ impl Feed {
     }
 
     /// Returns the path or address, for messages.
-    pub(crate) fn name(&self) -> &str {
+    pub fn name(&self) -> &str {
         match self {
             Self::Stream { name, .. } => name,
             Self::Source { source, .. } => source.name(),
         }
     }
 
-    /// Returns the length of the whole, in bytes, if that is known.
-    pub(crate) fn len_bytes(&self) -> Option<u64> {
+    /// Returns the total length in bytes, if it is known.
+    pub fn len_bytes(&self) -> Option<u64> {
         match self {
             Self::Stream { .. } => None,
             Self::Source { source, .. } => Some(source.len_bytes()),
@@ -60,15 +68,15 @@ impl Feed {
     }
 
     /// Returns the identities of the local files that the bytes come from.
-    pub(crate) fn file_ids(&self) -> &[FileId] {
+    pub fn file_ids(&self) -> &[FileId] {
         match self {
             Self::Stream { .. } => &[],
             Self::Source { source, .. } => source.file_ids(),
         }
     }
 
-    /// Appends the next bytes to `out`; none at the end.
-    pub(crate) fn read(&mut self, out: &mut Vec<u8>) -> Result<()> {
+    /// Appends the next bytes to `out`; appends none at the end.
+    pub fn read(&mut self, out: &mut Vec<u8>) -> Result<()> {
         match self {
             Self::Stream { name, from } => {
                 let read = from.take(STREAM_PIECE_BYTES as u64).read_to_end(out);
@@ -80,7 +88,8 @@ impl Feed {
                 let at_once = if source.is_remote() { READS } else { 1 };
                 let parts = parallel::run(READS, at_once, |read| {
                     let range = at(read)..at(read + 1);
-                    // Alone, so that they are not merged into one request.
+                    // Separate calls, so that the ranges are not merged into one
+                    // request.
                     read_parts(&[(&**source, range)])
                 })?;
                 for bytes in parts.iter().flatten() {
@@ -93,19 +102,19 @@ impl Feed {
         Ok(())
     }
 
-    /// Returns [`Error::Changed`] if the bytes may not be those of one version
-    /// of a file.
-    pub(crate) fn check_unchanged(&self) -> Result<()> {
+    /// Returns [`Error::Changed`] if the bytes may come from different versions of a
+    /// file.
+    pub fn check_unchanged(&self) -> Result<()> {
         match self {
             Self::Stream { .. } => Ok(()),
             Self::Source { source, .. } => source.check_unchanged(),
         }
     }
 
-    /// Copies the rest to the end of `file`, which holds `so_far` bytes already,
-    /// and returns all of it. `progress` is called with the bytes that are there
-    /// and, if known, the length.
-    pub(crate) fn copy(
+    /// Appends the remaining bytes to `file`, which already contains the first `so_far`
+    /// bytes, and returns the complete copy. `progress` is called with the number of
+    /// bytes copied and the total length, if it is known.
+    pub fn copy(
         &mut self,
         mut file: File,
         mut so_far: u64,

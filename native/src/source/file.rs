@@ -1,4 +1,4 @@
-//! Local files, read at the places asked for.
+//! Local files that are read by range.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -12,8 +12,8 @@ use super::version::{FileId, FileVersion};
 use super::{Source, check_inside};
 use crate::{Error, Result};
 
-/// A local file that is read part by part into memory, for programs that keep
-/// it open. A file that another process cuts short or writes to gives
+/// A local file that is read by range into memory, for programs that keep it open. If
+/// another process truncates or modifies the file, reads return
 /// [`Error::Changed`](crate::Error::Changed).
 #[derive(Debug)]
 pub struct FileSource {
@@ -25,8 +25,7 @@ impl FileSource {
     /// Opens the file at `path`.
     ///
     /// # Errors
-    /// If there is no such file, if it may not be read, and if it is a folder,
-    /// a pipe or a device.
+    /// A path that does not exist, cannot be read, or is a folder, a pipe or a device.
     pub fn open(path: &Path) -> Result<Self> {
         Ok(Self {
             name: path.display().to_string(),
@@ -34,7 +33,7 @@ impl FileSource {
         })
     }
 
-    /// Replaces the path by `name` in messages.
+    /// Uses `name` instead of the path in messages.
     #[must_use]
     pub fn with_name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
@@ -46,8 +45,8 @@ impl FileSource {
         self.version.id()
     }
 
-    /// Returns the time of its last change when it was opened, if the file
-    /// system keeps one.
+    /// Returns the modification time of the file when it was opened, if the file system
+    /// records one.
     #[must_use]
     pub fn modified(&self) -> Option<SystemTime> {
         self.version.modified()
@@ -84,7 +83,8 @@ impl Source for FileSource {
     }
 }
 
-/// Reads bytes at `start`, at most as many as fit, none only at the end.
+/// Reads bytes at `start` and returns their number, which is 0 only at the end of the
+/// file.
 pub(super) fn read_at(file: &File, out: &mut [u8], start: u64) -> io::Result<usize> {
     loop {
         #[cfg(unix)]
@@ -98,8 +98,8 @@ pub(super) fn read_at(file: &File, out: &mut [u8], start: u64) -> io::Result<usi
     }
 }
 
-/// Fills `out` with the bytes from `start` on of the file called `name` in
-/// messages, which begins at the offset `first` of `file`.
+/// Fills `out` with bytes of the file that messages call `name`, beginning at the
+/// offset `start`. The file itself begins at the offset `first` of `file`.
 ///
 /// # Errors
 /// I/O errors, with the name and the offset of the byte that could not be read.

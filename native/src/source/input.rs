@@ -1,4 +1,4 @@
-//! The input of the functions that work on whole checkpoints.
+//! The input of functions that process whole checkpoints.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -10,19 +10,18 @@ use super::{Feed, FileSource, HttpOptions, Local, Location, Remote, Source};
 use crate::output::temporary;
 use crate::{Error, Progress, Result};
 
-/// A checkpoint to work on: a [`Location`], a [`Source`] or bytes in memory.
+/// A checkpoint to process: a [`Location`], a [`Source`] or bytes in memory.
 ///
-/// Paths convert into inputs, and so does a [`Location`], for an address or
-/// standard input. A path may be that of a file, of the index of a checkpoint
-/// in several files, or of a folder that holds one; an address may be that of a
-/// file or an index. What a file is, its bytes say.
+/// Paths convert into inputs, and so does a [`Location`], for an address or standard
+/// input. A path may lead to a file, to the index of a sharded checkpoint, or to a
+/// folder that contains a checkpoint; an address may lead to a file or an index. The
+/// bytes of a file determine its format, not its name.
 ///
-/// Reading single tensors takes parts of an input. Work on all of it reads
-/// local files by range and copies what comes from elsewhere into a temporary file
-/// first;
-/// [`pack`](crate::pack()) works on a safetensors file while it comes, and the
-/// copy is of a few tensors at a time (on Linux; elsewhere, and against a base,
-/// of all).
+/// Reading single tensors reads ranges of an input. Functions that process whole inputs
+/// read local files by range and first copy other inputs into a temporary file.
+/// [`pack`](crate::pack()) processes a safetensors file while it arrives, so only a few
+/// tensors are copied at a time (on Linux; on other systems, and with a base, the whole
+/// file is).
 ///
 /// ```
 /// use zstn::{Input, Location};
@@ -45,7 +44,7 @@ enum Kind {
     Local(Arc<Local>),
 }
 
-/// A reader that is used once.
+/// A reader that can be used once.
 struct Once {
     name: String,
     from: Mutex<Option<Box<dyn Read + Send>>>,
@@ -69,14 +68,14 @@ impl Once {
 }
 
 impl Input {
-    /// Takes what `source` reads.
+    /// Uses the bytes of `source`.
     pub fn source(source: impl Source + 'static) -> Self {
         Self(Kind::Source(Arc::new(source)))
     }
 
-    /// Takes the bytes that `from` reads. Packing needs no copy of all of them.
-    /// The input and its clones serve once together. Error messages call it
-    /// `name`.
+    /// Uses the bytes that `from` returns. Packing does not need a complete copy of
+    /// them. The input and its clones can be used only once in total. Error messages
+    /// call it `name`.
     pub fn reader(name: impl Into<String>, from: impl Read + Send + 'static) -> Self {
         Self(Kind::Reader(Arc::new(Once {
             name: name.into(),
@@ -84,21 +83,22 @@ impl Input {
         })))
     }
 
-    /// Takes bytes in memory. Error messages call them `name`.
+    /// Uses bytes in memory. Error messages call them `name`.
     pub fn bytes(name: impl Into<String>, bytes: impl Into<Vec<u8>>) -> Self {
         Local::of_bytes(name.into(), bytes.into()).into()
     }
 
-    /// Returns where it is, unless it is a source or in memory.
-    pub(crate) fn location(&self) -> Option<&Location> {
+    /// Returns its location, unless the input is a source, a reader or bytes in memory.
+    #[doc(hidden)]
+    pub fn location(&self) -> Option<&Location> {
         match &self.0 {
             Kind::Location(location) => Some(location),
             _ => None,
         }
     }
 
-    /// Returns an input that can be opened more than once: standard input and
-    /// pipes are read to their end.
+    /// Returns an input that can be opened more than once. Standard input, pipes and
+    /// readers are read to their end for this.
     pub(crate) fn rewindable(&self, http: &HttpOptions) -> Result<Self> {
         match &self.0 {
             Kind::Location(location) if location.is_read_once() => {
@@ -109,7 +109,7 @@ impl Input {
         }
     }
 
-    /// Returns whether its files are on a server, or in another remote source.
+    /// Returns whether its bytes come from a server or another remote source.
     pub(crate) fn is_remote(&self) -> bool {
         match &self.0 {
             Kind::Location(location) => location.is_remote(),
@@ -118,7 +118,7 @@ impl Input {
         }
     }
 
-    /// Opens it for reading parts.
+    /// Opens the input for reading ranges.
     pub(crate) fn open(&self, http: &HttpOptions) -> Result<Box<dyn Source>> {
         Ok(match &self.0 {
             Kind::Location(location) => location.open(http)?,
@@ -128,7 +128,7 @@ impl Input {
         })
     }
 
-    /// Makes all of it available on this machine.
+    /// Makes the whole input available on this machine.
     pub(crate) fn fetch(&self, http: &HttpOptions, progress: &dyn Progress) -> Result<Arc<Local>> {
         let fetching = |so_far, len| progress.fetching(so_far, len);
         match &self.0 {
@@ -143,9 +143,9 @@ impl Input {
         }
     }
 
-    /// Begins to read it from its start to its end, if all of it would have to
-    /// be copied otherwise; `None` for what is on this machine, and for a server that
-    /// ignores ranges.
+    /// Begins to read the input from start to end, if it would otherwise have to be
+    /// copied as a whole. Returns `None` for an input on this machine, and for a server
+    /// that ignores ranges.
     pub(crate) fn feed(&self, http: &HttpOptions) -> Result<Option<Feed>> {
         match &self.0 {
             Kind::Location(location) => location.feed(http),
@@ -176,7 +176,7 @@ impl fmt::Debug for Input {
     }
 }
 
-/// Converts what a location can be made of.
+/// Implements conversions from types that convert into a location.
 macro_rules! from_location {
     ($($location:ty),*) => {$(
         impl From<$location> for Input {

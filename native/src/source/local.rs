@@ -1,8 +1,8 @@
 //! Input on this machine: a file that is read by range, or bytes in memory.
 //!
-//! Files are read into buffers and never mapped into memory: a page that cannot
-//! be read is an error of the read that needs it, also on file systems that
-//! cannot map files.
+//! Files are read into buffers and never memory-mapped. An unreadable page is therefore
+//! an error of the read that needs it, and file systems that cannot map files also
+//! work.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -14,12 +14,13 @@ use super::version::{FileId, FileVersion};
 use super::{Source, check_inside};
 use crate::{Error, Result};
 
-/// All of an input on this machine: a file, or bytes in memory under a name.
+/// A whole input on this machine: a file, or bytes in memory with a name.
 #[derive(Debug)]
 pub struct Local {
     name: String,
     bytes: Bytes,
-    /// The file at a path, or the files that the bytes were restored from.
+    /// The identity of the file at a path, or of the files that the bytes were restored
+    /// from.
     file_ids: Vec<FileId>,
 }
 
@@ -27,7 +28,7 @@ pub struct Local {
 enum Bytes {
     /// A file at a path, which other processes can change.
     File(FileVersion),
-    /// A part of a file that this process alone has.
+    /// A range of a file that only this process uses.
     Private {
         file: File,
         range: Range<u64>,
@@ -35,16 +36,16 @@ enum Bytes {
     Owned(Vec<u8>),
 }
 
-/// The bytes that [`Local::feed`] reads at a time. Statistics need a multiple of
-/// [`PIECE_STEP_BYTES`](zstn_core::statistics::PIECE_STEP_BYTES).
+/// The number of bytes that [`Local::feed`] reads at a time. Statistics require a
+/// multiple of [`PIECE_STEP_BYTES`](zstn_core::statistics::PIECE_STEP_BYTES).
 const PIECE_BYTES: u64 = 1 << 20;
 
 impl Local {
     /// Opens the file at `path`.
     ///
     /// # Errors
-    /// If there is no such file, if it may not be read, and if it is a folder,
-    /// a pipe, a socket or a device.
+    /// A path that does not exist, cannot be read, or is a folder, a pipe, a socket or
+    /// a device.
     pub fn open(path: &Path) -> Result<Self> {
         let version = FileVersion::open(path)?;
         Ok(Self {
@@ -54,7 +55,7 @@ impl Local {
         })
     }
 
-    /// Takes bytes in memory. `name` is for messages.
+    /// Uses bytes in memory. Messages call them `name`.
     pub(crate) fn of_bytes(name: String, bytes: Vec<u8>) -> Self {
         Self {
             name,
@@ -63,20 +64,20 @@ impl Local {
         }
     }
 
-    /// Takes all of an open file that this process alone has, under the name it is
-    /// to have in messages.
+    /// Uses a whole open file that only this process uses. Messages call it `name`.
     ///
     /// # Errors
     /// I/O errors.
-    pub(crate) fn of_file(name: String, file: &File) -> Result<Self> {
+    #[doc(hidden)]
+    pub fn of_file(name: String, file: &File) -> Result<Self> {
         match file.metadata() {
             Ok(metadata) => Self::of_range(name, file, 0..metadata.len()),
             Err(error) => Err(Error::io(format!("look at {name}"), error)),
         }
     }
 
-    /// Takes a part of such a file. Its bytes may be written later, but before they
-    /// are read.
+    /// Uses a range of an open file that only this process uses. The bytes may be
+    /// written later, but must be written before they are read.
     ///
     /// # Errors
     /// I/O errors.
@@ -90,53 +91,55 @@ impl Local {
         })
     }
 
-    /// Notes that the bytes were made from those of `inputs`, so that an output
-    /// does not replace one of their files.
+    /// Records that the bytes were made from `inputs`, so that no output replaces one
+    /// of their files.
     pub(crate) fn restored_from(self, inputs: &[&Self]) -> Self {
         inputs
             .iter()
             .fold(self, |local, from| local.with_file_ids(&from.file_ids))
     }
 
-    /// Notes that the bytes were made from these files.
+    /// Records that the bytes were made from these files.
     pub(crate) fn with_file_ids(mut self, ids: &[FileId]) -> Self {
         self.file_ids.extend_from_slice(ids);
         self
     }
 
-    /// Returns the first bytes, up to `len_bytes` of them.
+    /// Returns the first `len_bytes` bytes, or all bytes if there are fewer.
     ///
     /// # Errors
     /// I/O errors.
-    pub(crate) fn head(&self, len_bytes: u64) -> Result<Cow<'_, [u8]>> {
+    #[doc(hidden)]
+    pub fn head(&self, len_bytes: u64) -> Result<Cow<'_, [u8]>> {
         self.read(0..len_bytes.min(self.len_bytes()))
     }
 
     /// Returns all bytes.
     ///
     /// # Errors
-    /// I/O errors, and a file that does not fit into memory.
+    /// I/O errors; a file that does not fit into memory.
     pub fn read_all(&self) -> Result<Cow<'_, [u8]>> {
         self.read(0..self.len_bytes())
     }
 
-    /// Passes the bytes of `range` to `sink`, in order, a small part of them at a
-    /// time.
+    /// Passes the bytes of `range` to `sink`, in order and in small pieces.
     ///
     /// # Errors
     /// I/O errors.
-    pub(crate) fn feed(&self, range: Range<u64>, sink: &mut dyn FnMut(&[u8])) -> Result<()> {
+    #[doc(hidden)]
+    pub fn feed(&self, range: Range<u64>, sink: &mut dyn FnMut(&[u8])) -> Result<()> {
         self.try_feed(range, &mut |piece| {
             sink(piece);
             Ok(())
         })
     }
 
-    /// Passes the bytes like [`Local::feed`]; an error of `sink` ends the work.
+    /// Passes bytes like [`Local::feed`]; an error of `sink` ends the work.
     ///
     /// # Errors
     /// I/O errors, and the errors of `sink`.
-    pub(crate) fn try_feed(
+    #[doc(hidden)]
+    pub fn try_feed(
         &self,
         range: Range<u64>,
         sink: &mut dyn FnMut(&[u8]) -> Result<()>,
@@ -158,15 +161,15 @@ impl Local {
         Ok(())
     }
 
-    /// Advises the system that the bytes of `range` are read soon, so that the disk
-    /// works meanwhile.
+    /// Advises the system that the bytes of `range` will be read soon, so that the disk
+    /// can load them in the meantime.
     pub(crate) fn will_need(&self, range: Range<u64>) {
         #[cfg(target_os = "linux")]
         if let (Some((file, start)), Some(len)) = (
             self.file(),
             std::num::NonZeroU64::new(range.end.saturating_sub(range.start)),
         ) {
-            // Advice that is not taken costs nothing but time.
+            // Failed advice has no effect on the result.
             let _ = rustix::fs::fadvise(
                 file,
                 start + range.start,
@@ -178,7 +181,7 @@ impl Local {
         let _ = range;
     }
 
-    /// Returns the file and the offset at which the bytes begin in it.
+    /// Returns the file, and the offset of the first byte in it.
     fn file(&self) -> Option<(&File, u64)> {
         match &self.bytes {
             Bytes::File(version) => Some((version.file(), 0)),

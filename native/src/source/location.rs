@@ -15,8 +15,8 @@ use crate::{Error, Result, display};
 
 /// The location of an input.
 ///
-/// Texts and paths become [`Location::Path`] whatever they look like: a file
-/// may be called `-` or `http:`. An address is given with [`Location::url`].
+/// Texts and paths always become [`Location::Path`]: a file may be called `-` or
+/// `http:`. Addresses are created with [`Location::url`].
 ///
 /// ```
 /// use zstn::Location;
@@ -28,17 +28,17 @@ use crate::{Error, Result, display};
 /// ```
 #[derive(Clone, PartialEq, Eq)]
 pub enum Location {
-    /// A file or a folder. A named pipe, a socket and a device are refused.
+    /// A file or a folder. Named pipes, sockets and devices are refused.
     Path(PathBuf),
-    /// A named pipe, such as a shell's `<(…)`, which is read once.
+    /// A named pipe, such as a shell's `<(…)`, which is read only once.
     Pipe(PathBuf),
-    /// An address, such as an http(s) one.
+    /// An address, such as an http(s) address.
     Url(String),
     /// Standard input.
     Stdin,
 }
 
-/// Converts what a path can be made of.
+/// Implements conversions from types that represent a path.
 macro_rules! from_path {
     ($($text:ty),*) => {$(
         impl From<$text> for Location {
@@ -69,8 +69,8 @@ impl From<&Self> for Location {
     }
 }
 
-/// Displays the path or address, without the secrets that an address may hold:
-/// user, password, query and fragment.
+/// Displays the path or address without the secrets that an address may contain: user,
+/// password, query and fragment.
 impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -81,7 +81,7 @@ impl fmt::Display for Location {
     }
 }
 
-/// Hides what [`Display`](fmt::Display) hides.
+/// Hides the same secrets as [`Display`](fmt::Display).
 impl fmt::Debug for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -95,10 +95,10 @@ impl fmt::Debug for Location {
 
 impl Location {
     /// Returns the location of an address: `https://…`, `http://…`,
-    /// `hf://OWNER/NAME@REVISION/FILE` for a file in a model hub, `s3://…`,
-    /// `gs://…` or `az://…` for an object in a store (with the crate feature
-    /// `store`), or `file:///…`. The last becomes its path. A text that is not such an
-    /// address is an error when the location is opened.
+    /// `hf://OWNER/NAME@REVISION/FILE` for a file in a model hub, `s3://…`, `gs://…` or
+    /// `az://…` for an object in a store (with the crate feature `store`), or
+    /// `file:///…`, which becomes a path. Any other text is an error when the location
+    /// is opened.
     ///
     /// ```
     /// use zstn::Location;
@@ -115,17 +115,17 @@ impl Location {
         }
     }
 
-    /// Returns whether `text` begins with a scheme of addresses, such as
-    /// `https://`, so that a program may take it for [`Location::url`] rather
-    /// than for a path.
+    /// Returns whether `text` begins with a scheme of addresses, such as `https://`, so
+    /// that a program should use [`Location::url`] for it.
     #[must_use]
     pub fn is_url(text: &str) -> bool {
         Scheme::find(text).is_some()
     }
 
-    /// Returns the origin that requests for it go to first, scheme, host and
-    /// port: `https://example.org:443`. For a file in a hub that is `$HF_ENDPOINT`,
-    /// or <https://huggingface.co>. `None` if it is not read over HTTP.
+    /// Returns the origin to which the first requests are sent, which consists of
+    /// scheme, host and port: `https://example.org:443`. For a file in a hub this is
+    /// the origin of `$HF_ENDPOINT`, or of <https://huggingface.co>. `None` if it is
+    /// not read over HTTP.
     ///
     /// ```
     /// let model = zstn::Location::url("https://Example.org/model.zstn");
@@ -144,7 +144,7 @@ impl Location {
         matches!(self, Self::Url(url) if Scheme::find(url) != Some(Scheme::File))
     }
 
-    /// Returns whether this is a local folder, or the address of one in an object
+    /// Returns whether this is a local folder, or the address of a folder in an object
     /// store, which ends in a slash.
     #[must_use]
     pub fn is_folder(&self) -> bool {
@@ -155,7 +155,7 @@ impl Location {
         }
     }
 
-    /// Returns the address, if it is that of a folder in an object store.
+    /// Returns the address if it is the address of a folder in an object store.
     pub(crate) fn stored_folder(&self) -> Option<&str> {
         match self {
             Self::Url(url) if Scheme::find(url) == Some(Scheme::Store) => {
@@ -165,8 +165,8 @@ impl Location {
         }
     }
 
-    /// Returns whether this is the index of a checkpoint in several files, by
-    /// its name: it ends in `.index.json`, or has a variant next to the word `index`
+    /// Returns whether this is the index of a sharded checkpoint, according to its
+    /// name: the name ends in `.index.json`, or has a variant after the word `index`
     /// ([`IndexName`]).
     #[must_use]
     pub fn is_index(&self) -> bool {
@@ -176,7 +176,7 @@ impl Location {
         })
     }
 
-    /// Returns whether its bytes come only once.
+    /// Returns whether its bytes can be read only once.
     pub(crate) fn is_read_once(&self) -> bool {
         match self {
             Self::Path(_) | Self::Url(_) => false,
@@ -184,11 +184,10 @@ impl Location {
         }
     }
 
-    /// Opens the file for reading parts. A local file becomes a
-    /// [`FileSource`](super::FileSource); a pipe and standard input are read to
-    /// their end first, and a file on a server that ignores ranges is read whole if
-    /// it has at most [`HttpOptions::max_full_download_bytes`]. `http` is for an
-    /// address.
+    /// Opens the file for reading ranges. A local file becomes a
+    /// [`FileSource`](super::FileSource). A pipe and standard input are read to their
+    /// end first. A file on a server that ignores ranges is read as a whole if it has
+    /// at most [`HttpOptions::max_full_download_bytes`]. `http` applies to addresses.
     ///
     /// # Errors
     /// A file that cannot be opened; a folder, a socket or a device.
@@ -196,16 +195,16 @@ impl Location {
         Access::of(self)?.open(http)
     }
 
-    /// Opens the file for reading parts without copying all of it. Returns `None`
-    /// for a server that ignores ranges, and for bytes that come only once.
+    /// Opens the file for reading ranges without copying it as a whole. Returns `None`
+    /// for a server that ignores ranges, and for bytes that can be read only once.
     pub(crate) fn open_ranged(&self, http: &HttpOptions) -> Result<Option<Box<dyn Source>>> {
         Access::of(self)?.open_ranged(http)
     }
 
-    /// Makes all of the file available on this machine. Pipes, standard input and
-    /// addresses are copied into a temporary file, which is removed with the result.
-    /// `http` is for an address. `progress` is called with the bytes fetched so far
-    /// and, if known, the length.
+    /// Makes the whole file available on this machine. Pipes, standard input and
+    /// addresses are copied into a temporary file, which is removed when the result is
+    /// dropped. `http` applies to addresses. `progress` is called with the number of
+    /// bytes fetched and the length, if it is known.
     ///
     /// # Errors
     /// A file that cannot be opened or fetched; too little space for the copy.
@@ -213,22 +212,20 @@ impl Location {
         Access::of(self)?.fetch(http, progress)
     }
 
-    /// Begins to read the file from its start to its end, if all of it would have
-    /// to be copied otherwise; `None` for a local file, and for a server that
+    /// Begins to read the file from start to end, if it would otherwise have to be
+    /// copied as a whole. Returns `None` for a local file, and for a server that
     /// ignores ranges.
-    pub(crate) fn feed(&self, http: &HttpOptions) -> Result<Option<Feed>> {
+    #[doc(hidden)]
+    pub fn feed(&self, http: &HttpOptions) -> Result<Option<Feed>> {
         Access::of(self)?.feed(http)
     }
 
-    /// Reads a small file next to a checkpoint, such as `config.json`. Returns
-    /// `None` if there is no such file, or if a server asks for a login: storage
-    /// without a public list answers missing files so. A file of more than
-    /// `max_bytes` is refused.
-    pub(crate) fn read_small_if_any(
-        &self,
-        http: &HttpOptions,
-        max_bytes: u64,
-    ) -> Result<Option<Vec<u8>>> {
+    /// Reads a small file in the folder of a checkpoint, such as `config.json`. Returns
+    /// `None` if the file does not exist, or if a server requires a login: storage
+    /// without a public listing answers like this for missing files. A file of more
+    /// than `max_bytes` is refused.
+    #[doc(hidden)]
+    pub fn read_small_if_any(&self, http: &HttpOptions, max_bytes: u64) -> Result<Option<Vec<u8>>> {
         use std::io::ErrorKind::NotFound;
         match self.read_small(http, max_bytes) {
             Ok((bytes, _)) => Ok(Some(bytes)),
@@ -241,10 +238,11 @@ impl Location {
         }
     }
 
-    /// Reads a small file, such as the index of a checkpoint. Returns its bytes
-    /// and the location that other files of the same version are siblings of. A
-    /// file of more than `max_bytes` is refused.
-    pub(crate) fn read_small(&self, http: &HttpOptions, max_bytes: u64) -> Result<(Vec<u8>, Self)> {
+    /// Reads a small file, such as the index of a checkpoint. Returns its bytes and the
+    /// location to use for siblings of the same version. A file of more than
+    /// `max_bytes` is refused.
+    #[doc(hidden)]
+    pub fn read_small(&self, http: &HttpOptions, max_bytes: u64) -> Result<(Vec<u8>, Self)> {
         let too_long = || {
             let detail = format!("the file is over the cap of {max_bytes} bytes");
             Error::place(self)(zstn_core::Error::limit(detail))
@@ -253,9 +251,9 @@ impl Location {
         Ok((bytes, pinned.map_or_else(|| self.clone(), Self::Url)))
     }
 
-    /// Returns the location of the file called `name` in the same folder; the
-    /// query of an address stays. Standard input has no siblings. `name` must
-    /// be a plain file name.
+    /// Returns the location of the file called `name` in the same folder, with the
+    /// query of an address. Standard input has no siblings. `name` must be a plain file
+    /// name.
     #[must_use]
     pub fn sibling(&self, name: &str) -> Option<Self> {
         match self {

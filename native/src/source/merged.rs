@@ -1,4 +1,4 @@
-//! One read for several ranges that are close to each other.
+//! Merges ranges that are close together into one read.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -7,22 +7,23 @@ use super::parallel::{self, READS_AT_ONCE};
 use super::{Source, check_inside};
 use crate::Result;
 
-/// The longest gap between two ranges of one request, in bytes. On most
-/// connections these bytes take less time than another request.
+/// The longest gap between two ranges of one request, in bytes. On most connections,
+/// transferring these bytes takes less time than another request.
 const MAX_GAP_BYTES: u64 = 64 << 10;
 
-/// The longest request for several ranges, in bytes. A buffer of this length is
-/// held for each request that is under way, in addition to the results.
+/// The maximum length of a request for several ranges, in bytes. In addition to the
+/// results, each active request needs a buffer of this length.
 const MAX_MERGED_BYTES: u64 = 16 << 20;
 
-/// Reads `ranges` of a remote `source`: close ones by one [`Source::read`], and
-/// several of these at the same time.
+/// Reads `ranges` of a remote `source`. Ranges that are close together are read by one
+/// call of `read`, and several of these calls run at the same time.
 ///
 /// # Errors
-/// Those of the source; a range outside of it.
+/// The errors of the source; a range that is not inside it.
 pub(super) fn read<'a>(
-    source: &'a dyn Source,
+    source: &dyn Source,
     ranges: &[Range<u64>],
+    read: impl Fn(Range<u64>) -> Result<Cow<'a, [u8]>> + Sync,
 ) -> Result<Vec<Cow<'a, [u8]>>> {
     for range in ranges {
         check_inside(source, range)?;
@@ -30,7 +31,7 @@ pub(super) fn read<'a>(
     let merged = merge(ranges, MAX_GAP_BYTES, MAX_MERGED_BYTES);
     let read = parallel::run(merged.len(), READS_AT_ONCE, |number| {
         let merged = &merged[number];
-        let bytes = source.read(merged.range.clone())?;
+        let bytes = read(merged.range.clone())?;
         if let [read] = merged.reads[..] {
             return Ok(vec![(read, bytes)]);
         }
@@ -49,21 +50,21 @@ pub(super) fn read<'a>(
     Ok(parts)
 }
 
-/// A range that is read to obtain several ranges inside it.
+/// A range to read, with the requested ranges inside it.
 #[derive(Debug, PartialEq, Eq)]
 struct MergedRange {
     range: Range<u64>,
-    /// Numbers of these ranges.
+    /// The indices of the requested ranges.
     reads: Vec<usize>,
 }
 
-/// Merges the `ranges` that are not empty, in file order. A gap within a merged
-/// range is at most `max_gap_bytes` long, and a range of several is at most
-/// `max_merged_bytes` long, unless one of them contains the others.
+/// Merges the `ranges` that are not empty, in file order. A gap within a merged range
+/// is at most `max_gap_bytes` long. A merged range is at most `max_merged_bytes` long,
+/// unless one of its ranges contains all others.
 fn merge(ranges: &[Range<u64>], max_gap_bytes: u64, max_merged_bytes: u64) -> Vec<MergedRange> {
     let mut numbers: Vec<usize> = (0..ranges.len()).collect();
     numbers.retain(|&number| !ranges[number].is_empty());
-    // Of ranges with the same start the longest comes first and contains the
+    // Among ranges with the same start, the longest comes first, since it contains the
     // others.
     numbers.sort_by_key(|&number| (ranges[number].start, u64::MAX - ranges[number].end));
     let mut merged: Vec<MergedRange> = Vec::new();
@@ -104,7 +105,7 @@ mod tests {
             merged(&[40..50, 0..10, 20..30, 61..70]),
             [(0..50, vec![1, 2, 0]), (61..70, vec![3])]
         );
-        // At most 100 long, except for what is inside.
+        // At most 100 long, except for ranges inside another one.
         assert_eq!(
             merged(&[0..60, 60..101, 70..80]),
             [(0..60, vec![0]), (60..101, vec![1, 2])]

@@ -1,4 +1,4 @@
-//! The sources of bytes: files, streams, servers and object stores.
+//! Sources of bytes: files, streams, servers and object stores.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -19,50 +19,47 @@ mod location;
 mod merged;
 pub(crate) mod parallel;
 mod parts;
-pub(crate) mod regular;
+pub mod regular;
 mod scheme;
-pub(crate) mod store;
+pub mod store;
 mod version;
 
-#[cfg(any(feature = "manifest", feature = "serve"))]
-pub(crate) use address::PLAIN;
+pub use address::PLAIN;
 pub(crate) use address::is_same;
 pub(crate) use arriving::{Arriving, Begun};
 pub(crate) use closed_file::ClosedFile;
-pub(crate) use feed::Feed;
+#[doc(hidden)]
+pub use feed::Feed;
 pub use file::FileSource;
-#[cfg(feature = "manifest")]
-pub(crate) use http::Transport;
+pub use http::Transport;
 pub(crate) use http::check_absent;
-pub(crate) use http::put_watched;
+pub use http::put_watched;
 pub use http::{HttpObserver, HttpOptions, HttpRequest, Remote, put, trust_certificates};
-#[cfg(feature = "manifest")]
-pub(crate) use hub::offline;
+pub use hub::offline;
 pub use input::Input;
 pub use local::Local;
 pub use location::Location;
-pub(crate) use parts::read_parts;
-pub(crate) use scheme::is_server;
-#[cfg(feature = "store")]
-pub(crate) use scheme::is_store;
+pub(crate) use parts::{Wanted, read_parts, read_wanted};
+pub use scheme::is_server;
+pub use scheme::is_store;
 pub use version::FileId;
 
-/// Name of the description of a model, next to its files.
+/// The name of the file that describes a model, in the folder of its weights.
 pub(crate) const CONFIG: &str = "config.json";
 
-/// Bytes that can be read anywhere.
+/// Bytes that can be read at any offset.
 pub trait Source: Send + Sync {
     /// Returns the path or address, for messages.
     fn name(&self) -> &str;
 
-    /// Returns the length of the whole, in bytes.
+    /// Returns the total length in bytes.
     fn len_bytes(&self) -> u64;
 
-    /// Returns the bytes of `range`, all of them or an error.
+    /// Returns all bytes of `range`, or an error.
     fn read(&self, range: Range<u64>) -> Result<Cow<'_, [u8]>>;
 
-    /// Reads the bytes from `start` on that fill `out`. By default they are
-    /// read with [`Source::read`] and copied.
+    /// Reads the bytes from the offset `start` into `out`, which is filled completely.
+    /// The default implementation copies the result of [`Source::read`].
     fn read_into(&self, start: u64, out: &mut [u8]) -> Result<()> {
         let end = start.saturating_add(out.len() as u64);
         let bytes = self.read(start..end)?;
@@ -78,53 +75,73 @@ pub trait Source: Send + Sync {
         Ok(())
     }
 
-    /// Returns the bytes of each of `ranges`, in the same order. Ranges may be
-    /// empty and may overlap. By default they are read one after another; a
-    /// source for which each read takes a request may read several at the same
-    /// time, and close ones by one request, as [`Remote`] does.
+    /// Returns the bytes of each of `ranges`, in the same order. Ranges may be empty
+    /// and may overlap. The default implementation reads them sequentially. A source
+    /// that sends a request for each read may read several at the same time, and merge
+    /// close ranges into one request, as [`Remote`] does.
     fn read_ranges(&self, ranges: &[Range<u64>]) -> Result<Vec<Cow<'_, [u8]>>> {
         let reads = ranges.iter().map(|range| self.read(range.clone()));
         reads.collect()
     }
 
-    /// Returns the address of the version of the file that is read, where the one
-    /// it was opened by may come to mean another version: that of a commit for
-    /// `hf://` addresses. Other files of the same version are its siblings.
-    /// `None` by default.
+    /// Reads `ranges` like [`Source::read_ranges`], for a caller that compares all of
+    /// these bytes with checksums before it uses them. Several servers behind one
+    /// address may give one file different validators (`ETag`, `Last-Modified`). Here,
+    /// validators that differ from those of the first response are not an error;
+    /// [`Source::other_version`] reports them. The default implementation calls
+    /// [`Source::read_ranges`].
+    #[doc(hidden)]
+    fn read_compared(&self, ranges: &[Range<u64>]) -> Result<Vec<Cow<'_, [u8]>>> {
+        self.read_ranges(ranges)
+    }
+
+    /// Returns the [`Error::Changed`] to report if bytes of [`Source::read_compared`]
+    /// do not match their checksums; `None` if all of them came with the same
+    /// validators. Once it returns an error, all reads that are not compared with
+    /// checksums fail. The default is `None`.
+    #[doc(hidden)]
+    fn other_version(&self) -> Option<Error> {
+        None
+    }
+
+    /// Returns an address that always refers to the version of the file that is read,
+    /// if the address by which it was opened may later refer to another version. For
+    /// `hf://` addresses, this is the address in a commit. Other files of the same
+    /// version are its siblings. The default is `None`.
     fn pinned_location(&self) -> Option<Location> {
         None
     }
 
-    /// Returns whether reads spend most of their time waiting for another
-    /// machine. Several such sources are read at the same time, on threads of
-    /// their own. `false` by default.
+    /// Returns whether reads spend most of their time waiting for another machine.
+    /// Several such sources are read at the same time, on separate threads. The default
+    /// is `false`.
     fn is_remote(&self) -> bool {
         false
     }
 
-    /// Returns whether reads return bytes that are in memory anyway, and cost
-    /// nothing. `false` by default.
+    /// Returns whether reads return bytes that are already in memory, at no cost. The
+    /// default is `false`.
     fn is_in_memory(&self) -> bool {
         false
     }
 
     /// Returns whether all reads are certain to return bytes of one version of the
-    /// file, or an error. `true` by default; `false` for a server whose answers do
-    /// not say which version they are from. Such a file is read at one go where
-    /// all of it is needed.
+    /// file, or an error. The default is `true`; a server whose responses do not state
+    /// their version returns `false`. A file at such an address is downloaded in one
+    /// response if all of it is needed.
     fn is_one_version(&self) -> bool {
         true
     }
 
-    /// Returns the identities of the local files that the bytes come from: an
-    /// output must not replace one.
+    /// Returns the identities of the local files that the bytes come from, which an
+    /// output must not replace.
     fn file_ids(&self) -> &[FileId] {
         &[]
     }
 
-    /// Returns [`Error::Changed`] if the bytes may not be those of one version
-    /// of the file: somebody has written to it since it was opened. Called after
-    /// all reads, before a result made from them is returned.
+    /// Returns [`Error::Changed`] if the bytes may come from different versions of the
+    /// file, because it was written to after it was opened. Called after all reads,
+    /// before a result made from them is returned.
     fn check_unchanged(&self) -> Result<()> {
         Ok(())
     }
@@ -149,6 +166,14 @@ impl<T: Source + ?Sized> Source for std::sync::Arc<T> {
 
     fn read_ranges(&self, ranges: &[Range<u64>]) -> Result<Vec<Cow<'_, [u8]>>> {
         (**self).read_ranges(ranges)
+    }
+
+    fn read_compared(&self, ranges: &[Range<u64>]) -> Result<Vec<Cow<'_, [u8]>>> {
+        (**self).read_compared(ranges)
+    }
+
+    fn other_version(&self) -> Option<Error> {
+        (**self).other_version()
     }
 
     fn pinned_location(&self) -> Option<Location> {
@@ -176,7 +201,7 @@ impl<T: Source + ?Sized> Source for std::sync::Arc<T> {
     }
 }
 
-/// Refuses a `range` that does not lie inside of `source`.
+/// Refuses a `range` that is not inside `source`.
 fn check_inside(source: &dyn Source, range: &Range<u64>) -> Result<()> {
     if range.start <= range.end && range.end <= source.len_bytes() {
         return Ok(());

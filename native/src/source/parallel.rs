@@ -1,4 +1,4 @@
-//! Requests that are under way at the same time.
+//! Runs several requests at the same time.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
@@ -6,22 +6,22 @@ use std::thread;
 
 use crate::Result;
 
-/// The largest number of requests that one call has under way for a file.
-/// Browsers allow six; more rarely make a download faster.
+/// The maximum number of simultaneous requests of one call for a file. Browsers allow
+/// six; more requests rarely make a download faster.
 pub(crate) const READS_AT_ONCE: usize = 8;
 
-/// The largest number of files that are opened at the same time. Opening a file
-/// consists of a few small requests, so nearly all of its time is spent waiting;
-/// a checkpoint has a few hundred files at most.
+/// The maximum number of files that are opened at the same time. Opening a file
+/// consists of a few small requests, so nearly all of its time is spent waiting; a
+/// checkpoint has a few hundred files at most.
 pub(crate) const FILES_AT_ONCE: usize = 128;
 
-/// Runs `work` for every number below `count`, at most `max_at_once` at a time,
-/// and returns the results in order. The caller's thread takes part, and the
-/// others end with the call. Threads of an engine are not used: one that waits
-/// for a server could not decode.
+/// Runs `work` for every number below `count`, at most `max_at_once` at the same time,
+/// and returns the results in order. The calling thread takes part, and the other
+/// threads end with the call. Threads of an engine are not used, because they could not
+/// decode while they wait for a server.
 ///
 /// # Errors
-/// The error of the first number that has one. No work begins after an error.
+/// The error of the smallest number that failed. No work begins after an error.
 pub(crate) fn run<T: Send>(
     count: usize,
     max_at_once: usize,
@@ -51,7 +51,7 @@ pub(crate) fn run<T: Send>(
     thread::scope(|scope| {
         for _ in 1..threads {
             let thread = thread::Builder::new().name("zstn-source".into());
-            // If no more threads can be started, those that run do the work.
+            // If another thread cannot be started, the running ones do the work.
             if thread.spawn_scoped(scope, take).is_err() {
                 break;
             }
@@ -59,13 +59,13 @@ pub(crate) fn run<T: Send>(
         take();
     });
     let mut results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
-    // Numbers are taken in order: everything before the first error is there.
+    // Numbers are taken in order, so every result before the first error exists.
     results.sort_by_key(|(number, _)| *number);
     results.into_iter().map(|(_, result)| result).collect()
 }
 
-/// Returns how many sources to use at the same time: `max_at_once` if several of
-/// them are remote, one otherwise. Local sources do not wait.
+/// Returns the number of sources to use at the same time: `max_at_once` if several of
+/// them are remote, otherwise one. Local sources do not wait for another machine.
 pub(crate) fn at_once(are_remote: impl IntoIterator<Item = bool>, max_at_once: usize) -> usize {
     let remote = are_remote.into_iter().filter(|is_remote| *is_remote);
     match remote.count() {

@@ -1,4 +1,4 @@
-//! Ranges of one or several sources.
+//! Reads ranges of one or several sources.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -8,33 +8,60 @@ use super::Source;
 use super::parallel::{self, READS_AT_ONCE};
 use crate::Result;
 
-/// Reads every range of its source and returns the bytes in the same order.
-/// Each source is called once, with all of its ranges; remote sources are read
-/// at the same time. Nothing is read for an empty range.
+/// A range of a source to read.
+pub struct Wanted<'a> {
+    pub source: &'a dyn Source,
+    pub range: Range<u64>,
+    /// True if the caller compares all bytes of the range with checksums, as
+    /// [`Source::read_compared`] requires.
+    pub is_compared: bool,
+}
+
+/// Reads every range from its source like [`read_wanted`]; the bytes are not compared
+/// with checksums.
+pub fn read_parts<'a>(wanted: &[(&'a dyn Source, Range<u64>)]) -> Result<Vec<Cow<'a, [u8]>>> {
+    let wanted = wanted.iter().map(|(source, range)| Wanted {
+        source: *source,
+        range: range.clone(),
+        is_compared: false,
+    });
+    read_wanted(&wanted.collect::<Vec<_>>())
+}
+
+/// Reads every range from its source and returns the bytes in the same order. Each
+/// source is called once for all ranges that are compared and once for all others, and
+/// remote sources are read at the same time. Empty ranges are not read.
 ///
 /// # Errors
-/// Those of the sources; a source that returns other numbers of bytes than were
+/// The errors of the sources; a source that returns other numbers of bytes than
 /// requested.
-pub fn read_parts<'a>(wanted: &[(&'a dyn Source, Range<u64>)]) -> Result<Vec<Cow<'a, [u8]>>> {
-    let mut groups: Vec<(&dyn Source, Vec<usize>)> = Vec::new();
-    for (number, &(source, ref range)) in wanted.iter().enumerate() {
-        if range.is_empty() {
+pub fn read_wanted<'a>(wanted: &[Wanted<'a>]) -> Result<Vec<Cow<'a, [u8]>>> {
+    let mut groups: Vec<(&Wanted<'a>, Vec<usize>)> = Vec::new();
+    for (number, one) in wanted.iter().enumerate() {
+        if one.range.is_empty() {
             continue;
         }
-        // Values without a size may share an address.
-        let is_same = |group| size_of_val(source) > 0 && ptr::addr_eq(group, source);
-        match groups.iter_mut().find(|(group, _)| is_same(*group)) {
+        // Zero-sized values may share an address.
+        let is_same = |group: &Wanted| {
+            size_of_val(one.source) > 0
+                && ptr::addr_eq(group.source, one.source)
+                && group.is_compared == one.is_compared
+        };
+        match groups.iter_mut().find(|(group, _)| is_same(group)) {
             Some((_, numbers)) => numbers.push(number),
-            None => groups.push((source, vec![number])),
+            None => groups.push((one, vec![number])),
         }
     }
-    let sources = groups.iter().map(|(source, _)| source.is_remote());
+    let sources = groups.iter().map(|(group, _)| group.source.is_remote());
     let at_once = parallel::at_once(sources, READS_AT_ONCE);
     let read = parallel::run(groups.len(), at_once, |group| {
-        let (source, numbers) = &groups[group];
-        let ranges: Vec<_> = numbers.iter().map(|&n| wanted[n].1.clone()).collect();
-        let bytes = source.read_ranges(&ranges)?;
-        check(*source, &ranges, &bytes)?;
+        let (group, numbers) = &groups[group];
+        let ranges: Vec<_> = numbers.iter().map(|&n| wanted[n].range.clone()).collect();
+        let bytes = match group.is_compared {
+            true => group.source.read_compared(&ranges),
+            false => group.source.read_ranges(&ranges),
+        }?;
+        check(group.source, &ranges, &bytes)?;
         Ok(bytes)
     })?;
     let mut parts = vec![Cow::Borrowed(&[][..]); wanted.len()];
@@ -46,7 +73,7 @@ pub fn read_parts<'a>(wanted: &[(&'a dyn Source, Range<u64>)]) -> Result<Vec<Cow
     Ok(parts)
 }
 
-/// Refuses `bytes` that do not have the lengths of `ranges`.
+/// Refuses `bytes` whose lengths differ from those of `ranges`.
 fn check(source: &dyn Source, ranges: &[Range<u64>], bytes: &[Cow<'_, [u8]>]) -> Result<()> {
     let is_right = |(range, bytes): (&Range<u64>, &Cow<'_, [u8]>)| {
         range.end.checked_sub(range.start) == Some(bytes.len() as u64)

@@ -1,7 +1,7 @@
-//! Opening files that have to be regular files.
+//! Opens files that must be regular files.
 //!
-//! A named pipe would be waited for, and a device may never end, so both are
-//! refused before anything is read.
+//! Opening a named pipe would wait for a writer, and a device may never end, so both
+//! are refused before anything is read.
 
 use std::fs::{File, FileType, OpenOptions};
 use std::io;
@@ -10,13 +10,13 @@ use std::path::Path;
 /// Opens the file at `path` for reading.
 ///
 /// # Errors
-/// I/O errors, and an error that names the kind of a path that is not a regular file.
-pub(crate) fn open(path: &Path) -> io::Result<File> {
-    // Opening a device may have effects of its own.
+/// I/O errors; an error that names the file type if the path is not a regular file.
+pub fn open(path: &Path) -> io::Result<File> {
+    // Opening a device may have side effects.
     check(path.metadata()?.file_type())?;
     let mut options = OpenOptions::new();
     options.read(true);
-    // The path may have become a pipe meanwhile, which would be waited for.
+    // The path may meanwhile have become a pipe; opening it must not wait for a writer.
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, nonblocking());
     let file = options.open(path)?;
@@ -24,11 +24,11 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Reads all of the file at `path`.
+/// Reads the whole file at `path`.
 ///
 /// # Errors
 /// The errors of [`open`].
-pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
+pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     io::Read::read_to_end(&mut open(path)?, &mut bytes)?;
     Ok(bytes)
@@ -41,7 +41,7 @@ fn check(kind: FileType) -> io::Result<()> {
     }
 }
 
-/// Returns the word for a path that is not a regular file; `None` for a regular file.
+/// Returns the name of the file type, or `None` for a regular file.
 pub(super) fn name(kind: FileType) -> Option<&'static str> {
     if kind.is_file() {
         return None;
@@ -62,7 +62,7 @@ pub(super) fn name(kind: FileType) -> Option<&'static str> {
     Some("device")
 }
 
-/// The flag by which opening a pipe does not wait for its other end.
+/// The flag with which opening a pipe does not wait for the other end.
 #[cfg(unix)]
 pub(super) fn nonblocking() -> i32 {
     rustix::fs::OFlags::NONBLOCK.bits().cast_signed()

@@ -1,4 +1,5 @@
-//! The meaning of the scheme of an address: the one place that decides it.
+//! Determines from the scheme of an address how the address is read; no other module
+//! decides that.
 
 use std::path::PathBuf;
 
@@ -6,20 +7,20 @@ use percent_encoding::percent_decode_str;
 
 use crate::{Error, Result, display};
 
-/// The way in which an address is read.
+/// The type of an address, which determines how it is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scheme {
-    /// By this project's own HTTP.
+    /// A file on a web server, read with this crate's HTTP client.
     Http,
-    /// A file in a repository of a model hub, by the same HTTP.
+    /// A file in a repository of a model hub, read with the same HTTP client.
     Hub,
     /// A local path.
     File,
-    /// An object store.
+    /// An object in a store.
     Store,
 }
 
-/// All schemes, in lower case.
+/// All supported schemes, in lower case.
 const SCHEMES: [(&str, Scheme); 11] = [
     ("https", Scheme::Http),
     ("http", Scheme::Http),
@@ -35,8 +36,8 @@ const SCHEMES: [(&str, Scheme); 11] = [
 ];
 
 impl Scheme {
-    /// Returns the scheme of `text`; `None` unless it begins with one of those
-    /// known here and `://`.
+    /// Returns the scheme of `text`; `None` unless the text begins with a supported
+    /// scheme and `://`.
     pub(super) fn find(text: &str) -> Option<Self> {
         let (name, _) = split(text)?;
         let mut known = SCHEMES.iter();
@@ -47,7 +48,7 @@ impl Scheme {
     /// Returns the scheme of an address.
     ///
     /// # Errors
-    /// [`Error::Usage`] for an unknown one.
+    /// [`Error::Usage`] for an unsupported scheme.
     pub(super) fn of(address: &str) -> Result<Self> {
         Self::find(address).ok_or_else(|| {
             Error::Usage(format!(
@@ -60,17 +61,16 @@ impl Scheme {
 }
 
 /// Returns whether `text` is an address in an object store.
-#[cfg(feature = "store")]
-pub(crate) fn is_store(text: &str) -> bool {
+pub fn is_store(text: &str) -> bool {
     Scheme::find(text) == Some(Scheme::Store)
 }
 
 /// Returns whether `text` is an http(s) address.
-pub(crate) fn is_server(text: &str) -> bool {
+pub fn is_server(text: &str) -> bool {
     Scheme::find(text) == Some(Scheme::Http)
 }
 
-/// Returns the name of the scheme of an address and what follows it.
+/// Returns the name of the scheme of an address, and the text after `://`.
 fn split(text: &str) -> Option<(&str, &str)> {
     let (name, rest) = text.split_once("://")?;
     let is_name = name.starts_with(|first: char| first.is_ascii_alphabetic())
@@ -80,7 +80,7 @@ fn split(text: &str) -> Option<(&str, &str)> {
     is_name.then_some((name, rest))
 }
 
-/// Returns the sentence that lists the schemes.
+/// Returns the phrase for messages that lists all schemes.
 fn readable() -> String {
     let names = SCHEMES.map(|(name, _)| format!("{name}://"));
     format!("addresses begin with one of {}", names.join(", "))
@@ -100,11 +100,10 @@ pub(super) fn missing_file(path: &str) -> Option<Error> {
     }))
 }
 
-/// Returns the path that a `file` address means: `file:///a/b%20c` is `/a/b c`.
+/// Returns the path of a `file` address: `file:///a/b%20c` is `/a/b c`.
 ///
 /// # Errors
-/// [`Error::Usage`] for another host than this one, a relative path, a query and
-/// a fragment.
+/// [`Error::Usage`] for another host, a relative path, a query or a fragment.
 pub(super) fn file_path(address: &str) -> Result<PathBuf> {
     let shown = display::address(address);
     let refuse = |why: &str| Err(Error::Usage(format!("{shown}: {why}")));
@@ -143,7 +142,7 @@ fn decoded(path: &str) -> Option<PathBuf> {
 #[cfg(not(unix))]
 fn decoded(path: &str) -> Option<PathBuf> {
     let path = percent_decode_str(path).decode_utf8().ok()?;
-    // `/C:/folder` is `C:/folder`.
+    // The path `/C:/folder` becomes `C:/folder`.
     let drive = path.strip_prefix('/').filter(|path| {
         let path = path.as_bytes();
         path.len() >= 2 && path[0].is_ascii_alphabetic() && path[1] == b':'

@@ -1,13 +1,9 @@
-//! Objects in a store such as S3, by the crate `zstn-store`.
+//! Objects in a store such as S3, accessed with the crate `zstn-store`.
 
-#[cfg(all(feature = "store", any(feature = "manifest", feature = "serve")))]
-pub(crate) use linked::list;
-#[cfg(all(feature = "store", feature = "serve"))]
-pub(crate) use linked::open_tagged;
 #[cfg(feature = "store")]
-pub(crate) use linked::{address, delete, exists, list_top, open, options, read_small};
-#[cfg(all(feature = "gateway", not(feature = "store")))]
-pub(crate) use missing::open_tagged;
+pub use linked::{address, delete, exists, list, list_top, open_tagged};
+#[cfg(feature = "store")]
+pub(crate) use linked::{open, options, read_small};
 #[cfg(not(feature = "store"))]
 pub(crate) use missing::{list_top, open, read_small};
 
@@ -21,7 +17,7 @@ mod linked {
     use crate::source::{HttpOptions, Source, check_inside, merged};
     use crate::{Error, Result};
 
-    /// An object, whose version is that of its opening.
+    /// An object in the version that it had when it was opened.
     struct Stored {
         name: String,
         object: Object,
@@ -32,12 +28,8 @@ mod linked {
         Ok(Box::new(stored(url, http)?))
     }
 
-    /// Opens the object at `url`. Returns it with its entity tag, if it has one.
-    #[cfg(feature = "serve")]
-    pub(crate) fn open_tagged(
-        url: &str,
-        http: &HttpOptions,
-    ) -> Result<(Box<dyn Source>, Option<String>)> {
+    /// Opens the object at `url`. Also returns its entity tag, if it has one.
+    pub fn open_tagged(url: &str, http: &HttpOptions) -> Result<(Box<dyn Source>, Option<String>)> {
         let stored = stored(url, http)?;
         let tag = stored.object.e_tag().map(Into::into);
         Ok((Box::new(stored), tag))
@@ -52,7 +44,8 @@ mod linked {
         })
     }
 
-    /// Reads a small object. One of more than `max_bytes` is the error `too_long`.
+    /// Reads a small object. An object of more than `max_bytes` is refused with the
+    /// error `too_long`.
     pub(crate) fn read_small(
         url: &str,
         http: &HttpOptions,
@@ -67,28 +60,27 @@ mod linked {
         }
     }
 
-    /// Returns the objects directly in the folder at `url`.
-    pub(crate) fn list_top(url: &str, http: &HttpOptions) -> Result<Vec<ListedObject>> {
+    /// Lists the objects directly in the folder at `url`.
+    pub fn list_top(url: &str, http: &HttpOptions) -> Result<Vec<ListedObject>> {
         Ok(zstn_store::list_top(&address(url)?, &options(http))?)
     }
 
-    /// Returns the objects below the folder at `url`, at any depth.
-    #[cfg(any(feature = "manifest", feature = "serve"))]
-    pub(crate) fn list(url: &str, http: &HttpOptions) -> Result<Vec<ListedObject>> {
+    /// Lists the objects below the folder at `url`, at any depth.
+    pub fn list(url: &str, http: &HttpOptions) -> Result<Vec<ListedObject>> {
         Ok(zstn_store::list(&address(url)?, &options(http))?)
     }
 
-    /// Returns whether there is an object at `url`.
-    pub(crate) fn exists(url: &str, http: &HttpOptions) -> Result<bool> {
+    /// Returns whether an object exists at `url`.
+    pub fn exists(url: &str, http: &HttpOptions) -> Result<bool> {
         Ok(zstn_store::exists(&address(url)?, &options(http))?)
     }
 
-    /// Deletes the object at `url`, if there is one.
-    pub(crate) fn delete(url: &str, http: &HttpOptions) -> Result<()> {
+    /// Deletes the object at `url`, if it exists.
+    pub fn delete(url: &str, http: &HttpOptions) -> Result<()> {
         Ok(zstn_store::delete(&address(url)?, &options(http))?)
     }
 
-    /// Returns the time limits and retries of `http` for a store.
+    /// Converts the time limits, retries and observer of `http` to options for stores.
     pub(crate) fn options(http: &HttpOptions) -> StoreOptions {
         let mut options = StoreOptions::default();
         options.limits.retries = http.retries as usize;
@@ -99,7 +91,8 @@ mod linked {
         options
     }
 
-    pub(crate) fn address(url: &str) -> Result<Address> {
+    /// Parses the address of an object.
+    pub fn address(url: &str) -> Result<Address> {
         Ok(Address::parse(url)?)
     }
 
@@ -122,7 +115,7 @@ mod linked {
         }
 
         fn read_ranges(&self, ranges: &[Range<u64>]) -> Result<Vec<Cow<'_, [u8]>>> {
-            merged::read(self, ranges)
+            merged::read(self, ranges, |range| self.read(range))
         }
 
         fn is_remote(&self) -> bool {
@@ -134,7 +127,7 @@ mod linked {
         fn from(error: zstn_store::Error) -> Self {
             use zstn_store::Error as Store;
             let text = error.to_string();
-            // What follows the address in the sentence.
+            // Returns the message without the address at its start.
             let detail = |url: &str| match text.strip_prefix(url) {
                 Some(rest) => rest.trim_start_matches(": ").to_owned(),
                 None => text.clone(),
@@ -186,14 +179,6 @@ mod missing {
         Err(error(url))
     }
 
-    #[cfg(feature = "gateway")]
-    pub(crate) fn open_tagged(
-        url: &str,
-        _: &HttpOptions,
-    ) -> Result<(Box<dyn Source>, Option<String>)> {
-        Err(error(url))
-    }
-
     pub(crate) fn read_small(
         url: &str,
         _: &HttpOptions,
@@ -203,7 +188,8 @@ mod missing {
         Err(error(url))
     }
 
-    /// Returns the error for an address in an object store.
+    /// Returns the error for an address in an object store, which this build cannot
+    /// read.
     fn error(url: &str) -> Error {
         Error::Usage(format!(
             "{url} is in an object store, and this program was built without object stores; use a \

@@ -1,4 +1,4 @@
-//! The identity of an open file, and whether it has changed.
+//! The identity and version of open files.
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -9,13 +9,13 @@ use super::file::read_exact_at;
 use super::{regular, scheme};
 use crate::{Error, Result};
 
-/// The identity of a file: hard links and symbolic links to one file are
-/// equal, whatever their paths.
+/// The identity of a file. All hard links and symbolic links to one file have the same
+/// identity.
 #[derive(Debug, Clone)]
 pub struct FileId {
     #[cfg(unix)]
     device_and_inode: (u64, u64),
-    /// The permissions that it had, which are not a part of its identity.
+    /// The permissions of the file, which are not part of its identity.
     #[cfg(unix)]
     mode: u32,
     #[cfg(windows)]
@@ -34,8 +34,8 @@ impl PartialEq for FileId {
 impl Eq for FileId {}
 
 impl FileId {
-    /// Returns the permissions that the file had when this was made, where a system
-    /// has them: the bits of `st_mode`.
+    /// Returns the permissions that the file had when this value was made, as the bits
+    /// of `st_mode`. `None` on systems without them.
     pub(crate) fn mode(&self) -> Option<u32> {
         #[cfg(unix)]
         return Some(self.mode);
@@ -43,7 +43,7 @@ impl FileId {
         return None;
     }
 
-    /// Returns the identity of the file at `path`, with links followed.
+    /// Returns the identity of the file at `path`, following links.
     pub fn of_path(path: &Path) -> io::Result<Self> {
         #[cfg(unix)]
         return Ok(Self::of_metadata(&path.metadata()?));
@@ -69,11 +69,11 @@ impl FileId {
     }
 }
 
-/// A file as it was when it was opened.
+/// A file in the version that it had when it was opened.
 ///
-/// Length and time of modification show whether somebody wrote to it since.
-/// The time of the last status change does not count: links to the file may
-/// come and go.
+/// A change of the length or of the modification time shows that the file was written
+/// to. The status change time is ignored, because it also changes when links to the
+/// file are added or removed.
 #[derive(Debug)]
 pub(super) struct FileVersion {
     file: File,
@@ -83,8 +83,7 @@ pub(super) struct FileVersion {
 }
 
 impl FileVersion {
-    /// Opens the file at `path` for reading. Folders, pipes and devices are
-    /// refused.
+    /// Opens the file at `path` for reading. Folders, pipes and devices are refused.
     pub(super) fn open(path: &Path) -> Result<Self> {
         let metadata = match path.metadata() {
             Ok(metadata) => metadata,
@@ -107,7 +106,7 @@ impl FileVersion {
         Self::of(file, path).map_err(Error::file("look at", path))
     }
 
-    /// Remembers `file`, which was opened at `path`.
+    /// Records the version of `file`, which was opened at `path`.
     fn of(file: File, path: &Path) -> io::Result<Self> {
         let metadata = file.metadata()?;
         #[cfg(unix)]
@@ -138,21 +137,21 @@ impl FileVersion {
         self.modified
     }
 
-    /// Fills `out` with the bytes from `start` on of the file, called `name` in
-    /// messages.
+    /// Fills `out` with bytes of the file from the offset `start`. Messages call the
+    /// file `name`.
     ///
     /// # Errors
-    /// I/O errors; [`Error::Changed`] if the file has been cut short.
+    /// I/O errors; [`Error::Changed`] if the file was truncated.
     pub(super) fn read_into(&self, name: &str, start: u64, out: &mut [u8]) -> Result<()> {
         read_exact_at(&self.file, name, 0, start, out).or_else(|error| {
-            // The usual reason for an early end is a file that was cut short.
+            // The most frequent reason for an early end is a truncated file.
             self.check_unchanged(name)?;
             Err(error)
         })
     }
 
-    /// Returns [`Error::Changed`] unless the file, called `name` in messages,
-    /// has the length and time it had.
+    /// Returns [`Error::Changed`] unless the file has its original length and
+    /// modification time. Messages call the file `name`.
     pub(super) fn check_unchanged(&self, name: &str) -> Result<()> {
         let metadata = self.file.metadata();
         let metadata = metadata.map_err(|error| Error::io(format!("look at {name}"), error))?;
@@ -166,7 +165,7 @@ impl FileVersion {
     }
 }
 
-/// Some file systems keep no such time.
+/// Returns the modification time; some file systems do not record one.
 fn modified(metadata: &Metadata) -> Option<SystemTime> {
     metadata.modified().ok()
 }

@@ -1,5 +1,5 @@
-//! The functions for whole checkpoints: each finds out what its input is, and
-//! calls the room that works on a file or on several.
+//! Functions for whole checkpoints. Each determines the type of its input and calls the
+//! module that processes a single file or a sharded checkpoint.
 
 mod pack;
 mod tensors;

@@ -1,4 +1,4 @@
-//! Packing a checkpoint.
+//! Packs checkpoints.
 
 use zstn_core::container::zstn::OriginalSha256;
 
@@ -9,24 +9,23 @@ use crate::shards::{PLAIN, Shards, pack_shards};
 use crate::source::{Arriving, Begun, Input};
 use crate::{Engine, Error, Output, Result, Sink};
 
-/// Packs a checkpoint of safetensors without losing a bit: a file into a ZSTN
-/// container, or with [`PackOptions::base`] into its difference from that base. A
-/// file that breaks the rules of safetensors is kept as a whole, without a base.
+/// Packs a safetensors checkpoint without losing a bit: a file into a ZSTN container,
+/// or with [`PackOptions::base`] into the delta from that base. A file that breaks the
+/// rules of safetensors is packed as a whole, without a base.
 ///
-/// A checkpoint in several files, by its folder or index, becomes a folder: of
-/// containers or deltas with an index (docs/formats/sharded.md). Other files of
-/// a folder, including its subfolders, are copied; next to an index,
-/// `config.json` is.
+/// A sharded checkpoint, given by its folder or index, becomes a folder of containers
+/// or deltas with an index (docs/formats/sharded.md). If a folder is packed, its other
+/// files and subfolders are copied; if an index is packed, the `config.json` in its
+/// folder is.
 ///
-/// The same input and options give the same bytes, whatever the engine's
-/// threads and the memory allowed.
+/// The same input and options result in the same bytes, regardless of the engine's
+/// threads and the allowed memory.
 ///
 /// # Errors
-/// An input that is not safetensors, was cut off, or is packed already; an
-/// index that its files do not agree with; a base that does not fit; a sink
-/// that cannot take the result; [`Error::Changed`](crate::Error::Changed) if
-/// somebody wrote to the input meanwhile; and I/O errors. Nothing of the output
-/// is left then.
+/// An input that is not safetensors, is cut off, or is already packed; an index that
+/// does not match its files; a base that does not match; a sink that cannot take the
+/// result; [`Error::Changed`](crate::Error::Changed) if the input was written to
+/// meanwhile; I/O errors. After an error, nothing of the output is left.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -98,14 +97,14 @@ fn pack_input(
     })
 }
 
-/// Packs a file, while it arrives if it has to be fetched.
+/// Packs a file. If it has to be fetched, it is packed while it arrives.
 fn pack_one(
     engine: &Engine,
     input: &Input,
     output: Output,
     options: &PackOptions,
 ) -> Result<PackedFile> {
-    // How a file is packed that was cut off depends on its end.
+    // A file that is cut off can only be recognised at its end.
     let feed = match options.allow_truncated {
         true => None,
         false => input.feed(&options.http)?,

@@ -1,4 +1,4 @@
-//! Verifying a model of any kind tensor by tensor.
+//! Verifies a model of any supported format tensor by tensor.
 
 use zstn_core::container::foreign::gauss;
 use zstn_core::container::zstn::integrity::Integrity;
@@ -7,12 +7,12 @@ use crate::finished;
 use crate::report::VerifiedFile;
 use crate::{Error, Progress, Reader, Result, Tensor};
 
-/// Reads every tensor of `input`; with `original`, a model of any kind with
-/// the same tensors, compares every byte. Tensors with a checksum are compared
-/// with that in any case; a weight that cannot be read is an error here.
+/// Reads every tensor of `input`; with `original`, a model of any format with the same
+/// tensors, also compares every byte. Tensors with a checksum are always compared with
+/// it. A weight that cannot be read is an error here.
 ///
-/// Tensors that a Gauss file stores lossily have to be as close to the
-/// original as it promises: half a step, and the rounding of the dtype
+/// The errors of tensors that a Gauss file stores lossily must be within the bound that
+/// the file states: half a quantisation step, plus rounding to the dtype
 /// (docs/formats/gauss.md 5).
 pub fn verify_tensors(
     input: &Reader,
@@ -66,7 +66,7 @@ pub fn verify_tensors(
     })
 }
 
-/// The largest error, if the tensor is lossy.
+/// Returns the largest error, if the tensor is stored lossily.
 fn compare(
     input: &Reader,
     read: &Tensor,

@@ -1,4 +1,4 @@
-//! Restoring a checkpoint.
+//! Restores packed checkpoints.
 
 use crate::delta::{BaseFile, unpack_delta};
 use crate::report::UnpackReport;
@@ -29,29 +29,28 @@ impl Default for UnpackOptions<'_> {
 }
 
 impl<'a> UnpackOptions<'a> {
-    /// Restores a delta with the base that it was packed against, plain or
-    /// packed. Where the base is a delta, the next call adds the base of that
-    /// one, and so on.
+    /// Restores a delta with the base that it was packed against, plain or packed. If
+    /// the base is a delta itself, the next call adds the base's own base, and so on.
     pub fn base(mut self, base: impl Into<Input>) -> Self {
         self.bases.push(base.into());
         self
     }
 
-    /// Sets the memory to stay within, roughly, in bytes; a single tensor may
-    /// always take what it needs. By default every thread decodes a tensor.
+    /// Sets the approximate limit for memory in bytes; a single tensor may exceed it.
+    /// The default is no limit: every thread decodes a tensor.
     pub fn memory_bytes(mut self, memory_bytes: u64) -> Self {
         self.memory_bytes = memory_bytes;
         self
     }
 
-    /// Sets time limits, retries and headers for the addresses that are read: of
-    /// the input, of its bases and of their other files.
+    /// Sets time limits, retries and headers for requests to addresses: of the input,
+    /// of its bases and of their other files.
     pub fn http(mut self, http: HttpOptions) -> Self {
         self.http = http;
         self
     }
 
-    /// Sets what watches the work.
+    /// Sets the progress that watches the work.
     pub fn progress<'b>(self, progress: &'b dyn Progress) -> UnpackOptions<'b>
     where
         'a: 'b,
@@ -60,16 +59,16 @@ impl<'a> UnpackOptions<'a> {
     }
 }
 
-/// Restores what [`pack`](crate::pack()) has packed, byte for byte: a file, or
-/// a folder from packed shards by their folder or index. What the packed file
-/// says of its bytes is checked before the output gets its name.
+/// Restores the output of [`pack`](crate::pack()) byte for byte: a single file, or a
+/// folder if the input is a folder or an index of packed shards. The digests in the
+/// packed file are compared before the output gets its name.
 ///
 /// # Errors
 /// An input that is not packed or is damaged;
-/// [`Error::NeedsBase`](crate::Error::NeedsBase) for a delta without its base; a
-/// base that is not the one it was packed against; a sink that cannot take the
-/// result; [`Error::Changed`](crate::Error::Changed) if somebody wrote to the
-/// input meanwhile; and I/O errors. Nothing of the output is left then.
+/// [`Error::NeedsBase`](crate::Error::NeedsBase) for a delta without its base; a base
+/// that is not the one it was packed against; a sink that cannot take the result;
+/// [`Error::Changed`](crate::Error::Changed) if the input was written to meanwhile; I/O
+/// errors. After an error, nothing of the output is left.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -1,4 +1,4 @@
-//! Verifying a checkpoint.
+//! Verifies checkpoints.
 
 use zstn_core::catalog::{Kind, recognise};
 use zstn_core::limits::HEAD_LEN_BYTES;
@@ -37,43 +37,42 @@ impl Default for VerifyOptions<'_> {
 }
 
 impl<'a> VerifyOptions<'a> {
-    /// Reads a delta with the base that it was packed against, plain or packed.
-    /// Where the base is a delta, the next call adds the base of that one, and
-    /// so on.
+    /// Reads a delta with the base that it was packed against, plain or packed. If the
+    /// base is a delta itself, the next call adds the base's own base, and so on.
     pub fn base(mut self, base: impl Into<Input>) -> Self {
         self.bases.push(base.into());
         self
     }
 
-    /// Compares every byte with those of `original`: the file that a packed one
-    /// restores, or for other kinds a model with the same tensors.
+    /// Compares every byte with `original`: the file that a packed file restores, or
+    /// for other formats a model with the same tensors.
     pub fn original(mut self, original: impl Into<Input>) -> Self {
         self.original = Some(original.into());
         self
     }
 
-    /// Selects what is read of weights that are stored in parts; by default
+    /// Selects how weights that are stored in several tensors are read; the default is
     /// [`View::Dense`].
     pub fn view(mut self, view: View) -> Self {
         self.view = view;
         self
     }
 
-    /// Sets the memory to stay within, roughly, in bytes; a single tensor may
-    /// always take what it needs. By default every thread decodes a tensor.
+    /// Sets the approximate limit for memory in bytes; a single tensor may exceed it.
+    /// The default is no limit: every thread decodes a tensor.
     pub fn memory_bytes(mut self, memory_bytes: u64) -> Self {
         self.memory_bytes = memory_bytes;
         self
     }
 
-    /// Sets time limits, retries and headers for the addresses that are read: of
-    /// the input, of its bases, of the original and of their other files.
+    /// Sets time limits, retries and headers for requests to addresses: of the input,
+    /// of its bases, of the original and of their other files.
     pub fn http(mut self, http: HttpOptions) -> Self {
         self.http = http;
         self
     }
 
-    /// Sets what watches the work.
+    /// Sets the progress that watches the work.
     pub fn progress<'b>(self, progress: &'b dyn Progress) -> VerifyOptions<'b>
     where
         'a: 'b,
@@ -82,21 +81,20 @@ impl<'a> VerifyOptions<'a> {
     }
 }
 
-/// Decodes all of a checkpoint of any kind, in one file or several, without
-/// keeping it, and checks it.
+/// Verifies a checkpoint of any supported format, in one file or several: decodes all
+/// of it and discards the decoded bytes.
 ///
-/// Every byte is compared with the digests that the files hold, and with the
-/// original if [`VerifyOptions::original`] gives one. A packed file without
-/// either is decoded; damage inside stored planes stays unseen then.
+/// Every byte is compared with the digests in the files, and with the original if
+/// [`VerifyOptions::original`] was called. A packed file without digests is only
+/// decoded if there is no original; damage inside stored planes then stays undetected.
 ///
-/// The files of a packed folder that are copied as they are have no digests. They are
-/// compared if the original is a folder too, and are in
-/// [`VerifyReport::unchecked_files`] otherwise.
+/// Files that were copied into a packed folder have no digests. They are compared if
+/// the original is a folder too, and are listed in [`VerifyReport::unchecked_files`]
+/// otherwise.
 ///
 /// # Errors
-/// Damage; [`Error::Differs`] if the original is another;
-/// [`Error::NeedsBase`] for a delta without its base; and whatever opening
-/// the input refuses.
+/// Damage; [`Error::Differs`] if the original differs; [`Error::NeedsBase`] for a delta
+/// without its base; every error of opening the input.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -141,16 +139,16 @@ impl Work<'_> {
         }
         let http = &self.options.http;
         let input = &input.rewindable(http)?;
-        // Only a packed file is fetched whole.
+        // A packed file is fetched completely; other files are read by range.
         match is_packed(&*input.open(http)?)? {
             true => self.file(input),
             false => self.model(input),
         }
     }
 
-    /// Opens the input if it is a packed checkpoint in several files. A plain index
-    /// that is broken, or without its files, may be one that could not be packed, next to
-    /// packed files.
+    /// Opens the input if it is a packed, sharded checkpoint. In a folder of packed
+    /// files, a plain index that is broken or whose files are missing may be one that
+    /// could not be packed; the folder is then opened by its packed files.
     fn packed_shards(&self, input: &Input) -> Result<Option<Shards>> {
         let http = &self.options.http;
         let kinds = [PACKED, Kind::FILES].concat();
@@ -188,7 +186,7 @@ impl Work<'_> {
         verify_shards(context, input, &bases, original.transpose()?.as_ref())
     }
 
-    /// Verifies a file that restores another, byte for byte.
+    /// Verifies a file that restores another file byte for byte.
     fn file(&self, input: &Input) -> Result<VerifyReport> {
         let VerifyOptions {
             bases,
@@ -218,7 +216,7 @@ impl Work<'_> {
         })
     }
 
-    /// Verifies the tensors of a model of another kind.
+    /// Verifies the tensors of a model in another format.
     fn model(&self, input: &Input) -> Result<VerifyReport> {
         let reading = Reader::options()
             .engine(self.engine)
@@ -236,7 +234,7 @@ impl Work<'_> {
         Ok(VerifyReport {
             files: vec![file],
             compared: original.is_some(),
-            // Headers and formats may differ.
+            // The headers and formats of the files may differ.
             identical: false,
             indexed_tensors: 0,
             missing_tensors: Vec::new(),
@@ -245,7 +243,7 @@ impl Work<'_> {
     }
 }
 
-/// Returns whether a file restores another, byte for byte.
+/// Returns whether the file restores another file byte for byte.
 fn is_packed(source: &dyn Source) -> Result<bool> {
     let len = source.len_bytes();
     let head = source.read(0..len.min(HEAD_LEN_BYTES))?;

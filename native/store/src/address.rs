@@ -6,7 +6,7 @@ use object_store::path::Path;
 
 use crate::{Error, Result};
 
-/// A kind of object store.
+/// The service that stores the objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Service {
     S3,
@@ -25,8 +25,8 @@ const SCHEMES: [(&str, Service); 7] = [
     ("memory", Service::Memory),
 ];
 
-/// Returns whether `text` is the address of an object store, judged by its
-/// scheme alone.
+/// Returns whether `text` has the scheme of an object store. The rest of the address is
+/// not checked.
 #[must_use]
 pub fn is_store(text: &str) -> bool {
     split_scheme(text).is_some_and(|(scheme, _)| service_of(scheme).is_some())
@@ -42,7 +42,7 @@ pub struct Address {
     service: Service,
     /// Scheme and container, such as `s3://bucket`.
     root: String,
-    /// The name inside the container, without a slash at either end.
+    /// The object's name inside the container, without a slash at either end.
     key: String,
 }
 
@@ -53,8 +53,8 @@ impl Address {
     /// for a store inside this process.
     ///
     /// # Errors
-    /// [`Error::Scheme`] for other schemes; [`Error::Address`] without a
-    /// container, with credentials, or with a name that has empty components.
+    /// [`Error::Scheme`] for other schemes; [`Error::Address`] if the address has no
+    /// container, contains credentials, or has a name with empty components.
     pub fn parse(text: &str) -> Result<Self> {
         let parsed = split_scheme(text);
         let known = parsed.and_then(|(scheme, rest)| Some((scheme, service_of(scheme)?, rest)));
@@ -103,8 +103,8 @@ impl Address {
         .with_key(key)
     }
 
-    /// Returns the address of something below this one; `relative` may contain
-    /// slashes.
+    /// Returns the address of `relative`, which may contain slashes, below this
+    /// address.
     ///
     /// # Errors
     /// [`Error::Address`] if a component is empty, `.` or `..`.
@@ -146,17 +146,18 @@ impl Address {
         self.service
     }
 
-    /// Scheme and container.
+    /// Returns scheme and container, such as `s3://bucket`.
     pub(crate) fn root(&self) -> &str {
         &self.root
     }
 
-    /// The name as the store's library represents it.
+    /// Returns the name as a path of the `object_store` crate.
     pub(crate) fn path(&self) -> Result<Path> {
         Path::parse(&self.key).map_err(|_| self.bad_key(&self.key))
     }
 
-    /// The name of an object; an error for a whole container.
+    /// Returns the name of an object as a path of the `object_store` crate; an error if
+    /// this address is a whole container.
     pub(crate) fn object_path(&self) -> Result<Path> {
         if self.key.is_empty() {
             return Err(Error::Address {

@@ -1,4 +1,4 @@
-//! The body of an answer: exactly the bytes asked for, at a reasonable pace.
+//! Receives the body of a response: exactly the requested bytes, at a minimum pace.
 
 use std::time::Duration;
 
@@ -6,28 +6,28 @@ use futures_util::TryStreamExt;
 use object_store::{Attribute, GetResult};
 use tokio::time::{Instant, timeout_at};
 
-/// Bytes that have to arrive within the idle time. A server that sends a byte now
-/// and then would be waited for without end.
+/// Number of bytes that have to arrive within the idle time. Without a minimum, a
+/// server that sends a byte now and then would never run into a time limit.
 const PACE_BYTES: usize = 32 << 10;
 
-/// Why a body ended before all of it was there.
+/// The reason why a body could not be received completely.
 #[derive(Debug)]
 pub(crate) enum Fault {
-    /// The library's error.
+    /// The request failed in the `object_store` crate.
     Store(object_store::Error),
-    /// What came is not the object itself.
+    /// The body has this content encoding, so its bytes are not the object's.
     Encoded(String),
-    /// More than was asked for.
+    /// The body is longer than the requested range.
     TooLong,
-    /// The end came early, or next to nothing came for too long. The rest may be
-    /// asked for again.
+    /// The body ended early, or fewer than [`PACE_BYTES`] arrived within the idle time.
+    /// The rest can be requested again.
     Halted,
 }
 
 /// Appends a body of `len_bytes` to `into`.
 ///
 /// # Errors
-/// A [`Fault`]; what had arrived by then stays in `into`.
+/// A [`Fault`]; bytes received before it remain in `into`.
 pub(crate) async fn receive(
     result: GetResult,
     len_bytes: u64,

@@ -1,4 +1,4 @@
-//! The HTTP client below the stores' library.
+//! The HTTP client that the `object_store` crate uses.
 
 use std::time::Duration;
 
@@ -12,18 +12,18 @@ use zstn_net::tls;
 use crate::observer::{Observed, Observer};
 use crate::{Limits, StoreOptions};
 
-/// How long a part may take that a server accepts slowly, but without stalling.
-/// A client cannot see how much of a request has been sent.
+/// Time limit for uploading a part when the server accepts it slowly but without
+/// stalling. A client cannot see how much of a request has been sent.
 const SLOWEST_PART: Duration = Duration::from_secs(600);
 
-/// What a connection is used for.
+/// The purpose of a connection, which determines its time limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
     Read,
     Write,
 }
 
-/// Makes clients with this crate's time limits.
+/// Creates HTTP clients with this crate's time limits.
 #[derive(Debug)]
 pub(crate) struct Connector {
     limits: Limits,
@@ -53,8 +53,8 @@ impl Connector {
             .user_agent(concat!("zstn/", env!("CARGO_PKG_VERSION")))
             .http1_only()
             .https_only(!allow_http)
-            // Session tokens are in headers that a redirect would carry to
-            // another origin.
+            // Session tokens are in headers, which would be sent to another origin if a
+            // redirect were followed.
             .redirect(Policy::none())
             .connect_timeout(self.limits.connect_timeout)
             .read_timeout(match self.purpose {

@@ -1,4 +1,4 @@
-//! Connections to stores, shared between the objects of a bucket.
+//! Connections to stores, which objects of the same bucket share.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -14,16 +14,16 @@ use crate::client::{Connector, Purpose, retries};
 use crate::failure::Failure;
 use crate::{Address, Error, Result, StoreOptions, credentials};
 
-/// Connections that are kept, with what they were made for. A program uses a few
-/// buckets; beyond this number the oldest is forgotten.
+/// The number of connections that are cached. A program uses few buckets; beyond this
+/// number the oldest connection is dropped from the cache.
 const MAX_KEPT: usize = 16;
 
 /// A bucket or container, ready for requests.
 pub(crate) struct Connection {
     pub(crate) objects: Arc<dyn ObjectStore>,
     pub(crate) parts: Arc<dyn MultipartStore>,
-    /// Completes an upload on condition that the object does not exist, where
-    /// the service has that condition.
+    /// Completes an upload on the condition that the object does not exist; `None` if
+    /// the service has no such condition.
     pub(crate) creator: Option<Arc<dyn MultipartStore>>,
 }
 
@@ -52,7 +52,7 @@ pub(crate) fn connect(
     if let Some(connection) = find(&KEPT.lock().unwrap_or_else(PoisonError::into_inner)) {
         return Ok(connection);
     }
-    // Without the lock: this may wait a second for a metadata service.
+    // The lock is not held here, because this may wait a second for a metadata service.
     let connection = Arc::new(make(address, options, purpose)?);
     let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(connection) = find(&kept) {
@@ -131,8 +131,8 @@ fn make(address: &Address, options: &StoreOptions, purpose: Purpose) -> Result<C
     })
 }
 
-/// Variables that the library does not know are left alone: they are of other
-/// programs.
+/// Passes the environment variables with a prefix to a builder. Variables that the
+/// `object_store` crate does not know are ignored, as they belong to other programs.
 macro_rules! with_variables {
     ($builder:expr, $options:expr, $prefix:literal) => {
         $options.environment.with_prefix($prefix).fold(
@@ -152,8 +152,8 @@ fn s3(
     headers: HeaderMap,
 ) -> object_store::Result<AmazonS3> {
     let builder = AmazonS3Builder::new()
-        // Every server has requests to delete one object, and their refusals have
-        // a status.
+        // Deletes objects one by one: every server supports that, and errors have a
+        // status.
         .with_disable_bulk_delete(true)
         .with_client_options(ClientOptions::new().with_default_headers(headers))
         .with_retry(retries(&options.limits, purpose))
@@ -194,8 +194,8 @@ fn google(
         .build()
 }
 
-/// Refuses an unencrypted endpoint that was not allowed, before the client does
-/// so in words that do not say how to allow it.
+/// Refuses an unencrypted endpoint unless it is allowed. The client would refuse it
+/// too, but its message does not explain how to allow it.
 fn refuse_plain_http(
     address: &Address,
     options: &StoreOptions,
@@ -214,7 +214,7 @@ fn refuse_plain_http(
     })
 }
 
-/// The error for settings from which no connection can be made.
+/// Returns the error for settings that do not yield a connection.
 fn not_made(address: &Address, error: &object_store::Error) -> Error {
     let source = std::error::Error::source(error);
     let reason = source.map_or_else(|| error.to_string(), ToString::to_string);

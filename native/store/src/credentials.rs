@@ -1,7 +1,8 @@
-//! Finds out whether there are credentials before a request is made.
+//! Checks that there are credentials before any request is made.
 //!
-//! Without any, the library asks the metadata service of the machine, which
-//! exists only in the cloud; elsewhere every attempt waits for a time limit.
+//! Without credentials, the `object_store` crate requests them from the machine's
+//! metadata service. That service exists only in the cloud; elsewhere every attempt
+//! waits until its time limit.
 
 use std::net::{TcpStream, ToSocketAddrs};
 use std::path::Path;
@@ -10,9 +11,9 @@ use std::time::Duration;
 use crate::address::Service;
 use crate::{Address, Environment, Error, Result};
 
-/// The metadata services of all three clouds are here.
+/// The metadata services of all three clouds have this address.
 const METADATA: &str = "169.254.169.254:80";
-/// The service is on the same machine, next to it at most.
+/// The metadata service runs on the same host or near it, so it answers at once.
 const METADATA_TIMEOUT: Duration = Duration::from_secs(1);
 
 const S3: &str = "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, \
@@ -22,10 +23,10 @@ const AZURE: &str = "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY, \
 const GOOGLE: &str = "GOOGLE_APPLICATION_CREDENTIALS, \
      or GOOGLE_SKIP_SIGNATURE=true for a public bucket";
 
-/// Checks that there are credentials, or a service that may have some.
+/// Checks that there are credentials, or a metadata service that may provide them.
 ///
 /// # Errors
-/// [`Error::NoCredentials`] if there is neither.
+/// [`Error::NoCredentials`] if neither exists.
 pub(crate) fn check(address: &Address, environment: &Environment) -> Result<()> {
     let service = address.service();
     let (found, variables) = match service {
@@ -34,7 +35,8 @@ pub(crate) fn check(address: &Address, environment: &Environment) -> Result<()> 
         Service::Azure => (azure(environment), AZURE),
         Service::Google => (google(environment), GOOGLE),
     };
-    // An identity of the machine is of no use without an account.
+    // Credentials from the metadata service cannot help if the storage account is
+    // unknown.
     let has_account = match service {
         Service::Azure => {
             let names = ["AZURE_STORAGE_ACCOUNT_NAME", "AZURE_STORAGE_ACCOUNT"];
@@ -56,7 +58,7 @@ fn aws(environment: &Environment) -> bool {
         || has_any(
             environment,
             &[
-                // One without the other is an error of its own.
+                // If only one of the two is set, the `object_store` crate reports that.
                 "AWS_ACCESS_KEY_ID",
                 "AWS_SECRET_ACCESS_KEY",
                 "AWS_WEB_IDENTITY_TOKEN_FILE",
@@ -116,7 +118,7 @@ fn has_any(environment: &Environment, names: &[&str]) -> bool {
 }
 
 fn has_metadata_service(service: Service, environment: &Environment) -> bool {
-    // The variables are about the service of Amazon.
+    // These variables configure Amazon's metadata service only.
     let is_s3 = service == Service::S3;
     if is_s3 && environment.is_on("AWS_EC2_METADATA_DISABLED") {
         return false;

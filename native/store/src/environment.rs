@@ -1,9 +1,9 @@
-//! The variables that say where a store is and who asks.
+//! Environment variables that name a store's endpoint, region and credentials.
 
 use std::fmt;
 
-/// Environment variables of object stores: `AWS_…`, `AZURE_…` and `GOOGLE_…`.
-/// Those of the process by default.
+/// Environment variables of object stores: `AWS_…`, `AZURE_…`, `GOOGLE_…` and a few
+/// others. The default is the environment of the process.
 ///
 /// `Debug` output does not contain values.
 #[derive(Clone, PartialEq, Eq)]
@@ -12,22 +12,22 @@ pub struct Environment {
 }
 
 const PREFIXES: [&str; 3] = ["AWS_", "AZURE_", "GOOGLE_"];
-/// Read by some services under other names.
+/// Variables without one of the prefixes that some services need.
 const NAMES: [&str; 3] = ["SERVICE_ACCOUNT", "IDENTITY_ENDPOINT", "HOME"];
 
 impl Environment {
-    /// Returns the variables of this process.
+    /// Returns the variables of this process. Those that are not Unicode are ignored.
     #[must_use]
     pub fn of_process() -> Self {
-        // Not `vars()`: it panics at text that is not Unicode.
+        // `vars()` would panic on a value that is not Unicode.
         let variables = std::env::vars_os();
         Self::from_pairs(variables.filter_map(|(name, value)| {
             Some((name.into_string().ok()?, value.into_string().ok()?))
         }))
     }
 
-    /// Returns these variables alone, given as name and value. Names of no object
-    /// store are left out.
+    /// Returns an environment with these pairs of name and value and no others. Names
+    /// that no object store uses are ignored.
     pub fn from_pairs<N, V>(pairs: impl IntoIterator<Item = (N, V)>) -> Self
     where
         N: Into<String>,
@@ -52,19 +52,20 @@ impl Environment {
         (!value.is_empty()).then_some(value)
     }
 
-    /// Returns the first of these variables that is set and not empty.
+    /// Returns the value of the first of these variables that is set and not empty.
     pub(crate) fn first(&self, names: &[&str]) -> Option<&str> {
         names.iter().find_map(|name| self.get(name))
     }
 
-    /// Returns whether a variable is set to something that means yes.
+    /// Returns whether a variable is set to `1`, `true`, `on`, `yes` or `y`, in any
+    /// case.
     pub(crate) fn is_on(&self, name: &str) -> bool {
         let value = self.get(name).unwrap_or_default();
         ["1", "true", "on", "yes", "y"].contains(&value.to_ascii_lowercase().as_str())
     }
 
-    /// Returns name in lower case and value of every variable with a prefix, in
-    /// the order of their names.
+    /// Returns the variables that have a prefix and a value, sorted by name. Names are
+    /// in lower case.
     pub(crate) fn with_prefix(&self, prefix: &str) -> impl Iterator<Item = (String, &str)> {
         self.variables
             .iter()

@@ -2,14 +2,14 @@
 
 use std::io;
 
-/// Result of everything in this crate that can fail.
+/// The result of a fallible operation of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// An error of this crate. Messages contain addresses, never credentials.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The scheme is not one of an object store.
+    /// The scheme is not the scheme of an object store.
     #[error(
         "`{scheme}` is not the scheme of an object store; use s3, s3a, gs, az, abfs, abfss or memory"
     )]
@@ -28,7 +28,7 @@ pub enum Error {
     /// Environment variables contradict each other or cannot be parsed.
     #[error("{url}: {detail}")]
     Environment {
-        /// The address for which they were read.
+        /// The address of the store.
         url: String,
         /// The problem, and what to do.
         detail: String,
@@ -41,13 +41,13 @@ pub enum Error {
         /// The variables that would help.
         variables: &'static str,
     },
-    /// There is no such object.
+    /// The object does not exist.
     #[error("{url}: there is no such object; check the address")]
     NotFound {
         /// The address.
         url: String,
     },
-    /// There is no such bucket or container.
+    /// The bucket or container does not exist.
     #[error(
         "{url}: there is no bucket or container `{container}`; check its name, the endpoint and the account"
     )]
@@ -70,7 +70,7 @@ pub enum Error {
     WrongRegion {
         /// The address.
         url: String,
-        /// The region, if the store says it.
+        /// The correct region, if the store reports it.
         region: Option<String>,
     },
     /// The object has changed since it was opened.
@@ -89,7 +89,7 @@ pub enum Error {
         /// True if the object did not exist when the upload began.
         lost_race: bool,
     },
-    /// A folder that is to be written has objects already.
+    /// The folder to be written is not empty.
     #[error(
         "{url}: the folder is not empty, it has `{found}`; name another folder or remove its objects"
     )]
@@ -120,14 +120,14 @@ pub enum Error {
     Range {
         /// The address.
         url: String,
-        /// First byte asked for.
+        /// The first byte of the range.
         start: u64,
-        /// The byte after the last one asked for.
+        /// The byte after the last byte of the range.
         end: u64,
         /// Length of the object.
         len_bytes: u64,
     },
-    /// The store cannot be reached or does not answer, also when asked again.
+    /// The store cannot be reached or does not answer, even after retries.
     #[error(
         "{url}: the store cannot be reached: {detail}; check the endpoint and the network, then try again"
     )]
@@ -137,24 +137,24 @@ pub enum Error {
         /// The reason.
         detail: String,
     },
-    /// The store answered with something that makes no sense here.
+    /// The store answered with an error, or with a response that cannot be used.
     #[error("{url}: the store answered {detail}")]
     Server {
         /// The address.
         url: String,
-        /// Status of the answer, if that is the problem.
+        /// Status of the response, if that is the problem.
         status: Option<u16>,
-        /// The answer, and what to do if that is known.
+        /// The response, and what to do if that is known.
         detail: String,
     },
-    /// The store cannot create an object on the condition that there is none.
+    /// The store does not support creating an object only if it does not exist.
     #[error(
         "{url}: the store has no conditional writes, by which an upload replaces nothing by accident; set AWS_CONDITIONAL_PUT=disabled to do without, or replace what is there (--force)"
     )]
     NoConditions {
         /// The address.
         url: String,
-        /// Status of the answer.
+        /// Status of the response.
         status: Option<u16>,
     },
     /// Another process uploads to the same address.
@@ -171,18 +171,18 @@ pub enum Error {
         /// The address.
         url: String,
     },
-    /// A call after one that failed.
+    /// The upload was used after an earlier call had failed.
     #[error("{url}: this upload has already failed; begin it again to continue")]
     Failed {
         /// The address.
         url: String,
     },
-    /// An operation of the system failed.
+    /// An operation of the operating system failed.
     #[error("cannot {action}: {source}")]
     Io {
         /// The attempted action.
         action: String,
-        /// The error of the system.
+        /// The error of the operating system.
         source: io::Error,
     },
 }

@@ -1,7 +1,7 @@
-//! Errors of the stores' library, made into those of this crate.
+//! Conversion of the `object_store` crate's errors to errors of this crate.
 //!
-//! The library's messages are not shown: they contain whole request addresses,
-//! in which some services put a signature.
+//! The messages of that crate are not shown: they contain complete request URLs, in
+//! which some services put a signature.
 
 use std::error::Error as StdError;
 
@@ -9,32 +9,32 @@ use object_store::client::{HttpError, HttpErrorKind};
 
 use crate::{Address, Error};
 
-/// What is known of a failed request.
+/// The properties of a failed request that determine its error.
 #[derive(Debug, Default)]
 pub(crate) struct Failure {
     pub(crate) kind: Kind,
     pub(crate) status: Option<u16>,
-    /// The store's word for the problem, such as `NoSuchBucket`.
+    /// The service's error code, such as `NoSuchBucket`.
     pub(crate) code: Option<String>,
-    /// The region that the bucket is in.
+    /// The region of the bucket, if the response contains it.
     region: Option<String>,
-    /// The innermost reason.
+    /// The message of the innermost cause.
     reason: String,
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// 404, or missing in memory.
+    /// Status 404, or missing in the in-memory store.
     NotFound,
-    /// 401 or 403.
+    /// Status 401 or 403.
     Denied,
-    /// 409, 412 or 304.
+    /// A condition of the request is not met: status 409, 412 or 304.
     Condition,
-    /// The feature is switched off or missing.
+    /// The server does not have the feature, or it is switched off.
     Unsupported,
-    /// No answer.
+    /// The server did not answer.
     Network,
-    /// A redirect, which means another region.
+    /// A redirect, which means that the bucket is in another region.
     Elsewhere,
     #[default]
     Other,
@@ -62,7 +62,8 @@ impl Failure {
                 Kind::Condition
             }
             E::NotSupported { .. } | E::NotImplemented { .. } => Kind::Unsupported,
-            // The library wraps some failures without a look at their status.
+            // The crate wraps some failures in `Generic` without considering their
+            // status.
             _ => match status {
                 Some(404) => Kind::NotFound,
                 Some(401 | 403) => Kind::Denied,
@@ -74,7 +75,7 @@ impl Failure {
                 _ => Kind::Other,
             },
         };
-        // Some answers say with status 200 what went wrong.
+        // Some responses have status 200 and an error in their body.
         let find = |name| {
             texts
                 .iter()
@@ -95,14 +96,14 @@ impl Failure {
         }
     }
 
-    /// Returns whether the store's word for the problem is one of `codes`.
+    /// Returns whether the service's error code is one of `codes`.
     pub(crate) fn is(&self, codes: &[&str]) -> bool {
         self.code
             .as_deref()
             .is_some_and(|code| codes.contains(&code))
     }
 
-    /// The error for a request to `address`.
+    /// Returns the error for a request to `address`.
     pub(crate) fn into_error(self, address: &Address) -> Error {
         let url = address.url();
         if self.is(&["NoSuchBucket", "ContainerNotFound"]) {
@@ -176,21 +177,21 @@ impl Failure {
             (Some(status), Some(code)) => format!("{status} ({code}){advice}"),
             (Some(status), None) => format!("{status}{advice}"),
             (None, Some(code)) => format!("with the error {code}; try again later"),
-            // Not an answer, or one that the library cannot read.
+            // Either there was no response, or the crate cannot parse it.
             (None, None) => format!("in a way that cannot be used: {}", self.reason),
         }
     }
 }
 
-/// The status that the library's message contains.
+/// Parses the status in a message of the `object_store` crate.
 fn status_in(text: &str) -> Option<u16> {
     const BEFORE: &str = "status code: ";
     let start = text.find(BEFORE)? + BEFORE.len();
     text.get(start..start + 3)?.parse().ok()
 }
 
-/// The text of an XML element. Codes and regions need no unescaping; anything
-/// else is not shown, since it comes from a server.
+/// Returns the text of an XML element if it is a short word of letters, digits and
+/// hyphens, as codes and regions are. Any other text from a server is not shown.
 fn element<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     let (_, rest) = text.split_once(&format!("<{name}>"))?;
     let (value, _) = rest.split_once("</")?;

@@ -1,5 +1,5 @@
-//! Object stores for zstn: Amazon S3 and servers that speak its protocol, Azure
-//! Blob Storage, Google Cloud Storage, and memory.
+//! Object stores for zstn: Amazon S3 and compatible servers, Azure Blob Storage, Google
+//! Cloud Storage, and an in-memory store.
 //!
 //! ```
 //! use zstn_store::{Address, Object, StoreOptions, Upload, UploadOptions};
@@ -17,19 +17,20 @@
 //! # }
 //! ```
 //!
-//! - [`Object`] reads ranges of the version that was there when it was opened. An
-//!   object that is replaced meanwhile is an [`Error::Changed`], never a mixture.
-//! - [`Upload`] writes an object in parts, with bounded memory. A journal on disk
-//!   lets a later run continue after a crash; an object appears under its name
-//!   only when it is complete, and replaces another only if that is allowed.
+//! - [`Object`] reads ranges of the version that existed when it was opened. If the
+//!   object is replaced meanwhile, reads fail with [`Error::Changed`] and never mix two
+//!   versions.
+//! - [`Upload`] writes an object in parts, with bounded memory. A journal on disk lets
+//!   a later run continue after a crash. The object appears under its name only when it
+//!   is complete, and replaces an existing object only if that is allowed.
 //! - [`FolderClaim`] is the exclusive right to write a folder of objects.
-//! - [`read_small`], [`exists`], [`list`], [`list_top`] and [`delete`] do what they
-//!   say.
+//! - [`read_small`], [`exists`], [`list`], [`list_top`] and [`delete`] work on single
+//!   objects and on folders.
 //!
 //! Credentials, regions and endpoints are taken from environment variables
-//! ([`Environment`]). All calls block; the requests run on a few threads that the
-//! process shares, so calls are allowed from asynchronous code as well, as long
-//! as it may block. Google Cloud Storage is untested against the real service.
+//! ([`Environment`]). All calls block, while the requests run on a few threads shared
+//! by the process. Asynchronous code may therefore call them too, on a thread that is
+//! allowed to block. Google Cloud Storage has not been tested against the real service.
 
 #![deny(clippy::print_stderr, clippy::print_stdout)]
 

@@ -1,4 +1,4 @@
-//! The objects in a folder.
+//! Listing the objects in a folder.
 
 use std::sync::Arc;
 
@@ -14,19 +14,19 @@ use crate::{Address, Result, StoreOptions, runtime};
 /// An object in a folder.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ListedObject {
-    /// Its name relative to the folder, with slashes between components.
+    /// Name relative to the folder, with slashes between components.
     pub path: String,
-    /// Its length in bytes.
+    /// Length in bytes.
     pub len_bytes: u64,
-    /// Its entity tag, which another version does not have, if the store lists it.
+    /// Entity tag of the listed version, if the store lists it. Versions differ in it.
     pub tag: Option<String>,
 }
 
-/// Returns the objects below the folder `address`, at any depth, sorted by name.
-/// A folder without objects does not exist in a store, so its list is empty.
+/// Returns the objects below the folder `address`, at any depth, sorted by name. Object
+/// stores have no empty folders, so a missing folder has an empty list.
 ///
 /// # Errors
-/// Those of requests; see [`Object::open`](crate::Object::open).
+/// Errors of requests; see [`Object::open`](crate::Object::open).
 pub fn list(address: &Address, options: &StoreOptions) -> Result<Vec<ListedObject>> {
     let connection = connect(address, options, Purpose::Read)?;
     let folder = address.path()?;
@@ -43,11 +43,11 @@ pub fn list(address: &Address, options: &StoreOptions) -> Result<Vec<ListedObjec
     found.map_err(|error| failed(address, &error))
 }
 
-/// Returns the objects directly in the folder `address`, sorted by name. What is
-/// deeper is neither returned nor asked for.
+/// Returns the objects directly in the folder `address`, sorted by name. Objects in
+/// subfolders are not requested from the store.
 ///
 /// # Errors
-/// Those of requests; see [`Object::open`](crate::Object::open).
+/// Errors of requests; see [`Object::open`](crate::Object::open).
 pub fn list_top(address: &Address, options: &StoreOptions) -> Result<Vec<ListedObject>> {
     let connection = connect(address, options, Purpose::Read)?;
     let folder = address.path()?;
@@ -64,8 +64,8 @@ pub fn list_top(address: &Address, options: &StoreOptions) -> Result<Vec<ListedO
     found.map_err(|error| failed(address, &error))
 }
 
-/// Returns one of the objects below the folder `address`, at any depth, that is
-/// not called `except`. Pages of the list that follow it are not asked for.
+/// Returns the name of an object below the folder `address`, at any depth, other than
+/// `except`. Pages of the listing after that object are not requested.
 pub(crate) fn find_other(
     address: &Address,
     except: &'static str,
@@ -91,8 +91,8 @@ fn prefix(folder: &Path) -> Option<&Path> {
     (!folder.as_ref().is_empty()).then_some(folder)
 }
 
-/// Returns an object relative to its folder; `None` for the folder itself, for
-/// which some programs make an object.
+/// Returns an object with its name relative to the folder; `None` for the object that
+/// some programs create for the folder itself.
 fn listed(folder: &Path, object: &ObjectMeta) -> Option<ListedObject> {
     let name = object.location.as_ref();
     let path = match prefix(folder) {

@@ -1,11 +1,11 @@
-//! A lock that one process holds on the local files of one address.
+//! A lock that lets only one process use the local files of an address.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// An exclusive lock on a file, which is removed with it. The system releases the
-/// lock of a process that was killed.
+/// An exclusive lock on a file. Dropping it removes the file. If the process is killed,
+/// the operating system releases the lock.
 #[derive(Debug)]
 pub(crate) struct Lock {
     path: PathBuf,
@@ -19,8 +19,9 @@ impl Lock {
             let Some(file) = open_locked(path)? else {
                 return Ok(None);
             };
-            // Its last owner may have removed the file between opening and
-            // locking it; then others would lock another one.
+            // The previous owner may have removed the file between `open_locked`'s
+            // opening and locking it. Another process would then lock a new file at the
+            // same path.
             if is_at(&file, path) {
                 return Ok(Some(Self {
                     path: path.into(),
@@ -33,7 +34,8 @@ impl Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // While it is still locked. A file that stays is locked the next time.
+        // The file is removed while it is still locked. If it remains, the next process
+        // locks it.
         let _ = fs::remove_file(&self.path);
     }
 }
@@ -77,6 +79,6 @@ fn is_at(file: &File, path: &Path) -> bool {
 
 #[cfg(windows)]
 fn is_at(_: &File, _: &Path) -> bool {
-    // Nobody else could have opened it, let alone removed it.
+    // While the file is open without sharing, no other process can open or remove it.
     true
 }

@@ -15,14 +15,14 @@ use crate::connection::{Connection, connect};
 use crate::failure::{Failure, Kind};
 use crate::{Address, Error, Limits, Result, StoreOptions, runtime};
 
-/// The largest number of requests that one call has under way.
+/// Maximum number of requests that one call has in flight.
 const READS_AT_ONCE: usize = 8;
 
-/// An object in a store: the version that was there when it was opened.
+/// An object in a store, pinned to the version that existed when it was opened.
 ///
-/// Every request carries the condition that the version is the same, and every
-/// answer is compared with it; where a store has no version (ETag), time and
-/// length are compared. A read returns exactly the bytes asked for or an error.
+/// Every request is conditional on that version, and every response is compared with
+/// it. If a store has no entity tags, modification time and length are compared
+/// instead. A read returns exactly the requested bytes, or an error.
 #[derive(Clone)]
 pub struct Object {
     inner: Arc<Inner>,
@@ -41,7 +41,7 @@ impl Object {
     /// Opens the object at `address`.
     ///
     /// # Errors
-    /// [`Error::NotFound`] if there is none, and those of requests:
+    /// [`Error::NotFound`] if the object does not exist, and errors of requests:
     /// [`Error::NoCredentials`], [`Error::Denied`], [`Error::NoContainer`],
     /// [`Error::WrongRegion`], [`Error::Network`], [`Error::Server`].
     pub fn open(address: &Address, options: &StoreOptions) -> Result<Self> {
@@ -51,12 +51,12 @@ impl Object {
         Ok(Self::new(connection, address, path, opened, options))
     }
 
-    /// Opens the object at `address` and reads its first bytes with the same
-    /// request: `head_len_bytes`, or all of a shorter object. [`Object::head`]
-    /// returns them.
+    /// Opens the object at `address` and reads its first bytes with the same request:
+    /// up to `head_len_bytes`, fewer if the object is shorter. [`Object::head`] returns
+    /// them.
     ///
     /// # Errors
-    /// Those of [`Object::open`].
+    /// The same as [`Object::open`].
     pub fn open_with_head(
         address: &Address,
         head_len_bytes: u64,
@@ -73,7 +73,8 @@ impl Object {
         let result = match answer {
             Ok(result) => result,
             Err(error) => {
-                // Of an empty object there is no range.
+                // An empty object has no range, so the request for its first bytes
+                // fails.
                 let failure = Failure::new(&error);
                 let may_be_empty =
                     failure.kind == Kind::Other && matches!(failure.status, None | Some(416));
@@ -113,19 +114,19 @@ impl Object {
         }
     }
 
-    /// Returns the address.
+    /// Returns the object's address.
     #[must_use]
     pub fn address(&self) -> &Address {
         &self.inner.address
     }
 
-    /// Returns the length in bytes.
+    /// Returns the object's length in bytes.
     #[must_use]
     pub fn len_bytes(&self) -> u64 {
         self.inner.opened.size
     }
 
-    /// Returns the store's name for the version that was opened, if it has one.
+    /// Returns the entity tag of the version that was opened, if the store has one.
     #[must_use]
     pub fn e_tag(&self) -> Option<&str> {
         self.inner.opened.e_tag.as_deref()
@@ -140,19 +141,19 @@ impl Object {
     /// Reads the bytes of `range`.
     ///
     /// # Errors
-    /// [`Error::Range`] if it is not inside the object, [`Error::Changed`] if the
-    /// object is another one by now, and those of requests.
+    /// [`Error::Range`] if the range is not inside the object, [`Error::Changed`] if
+    /// the object has been replaced or deleted, and errors of requests.
     pub fn read(&self, range: Range<u64>) -> Result<Vec<u8>> {
         self.check(&range)?;
         let inner = Arc::clone(&self.inner);
         runtime::wait(async move { inner.fill(None, range).await })?
     }
 
-    /// Reads several ranges with up to 8 requests at the same time, one for each
-    /// range that is not empty, and returns them in order.
+    /// Reads several ranges with up to 8 concurrent requests, one for each range that
+    /// is not empty, and returns them in order.
     ///
     /// # Errors
-    /// Those of [`Object::read`]; no request begins after an error.
+    /// The same as [`Object::read`]; no request is sent after an error.
     pub fn read_ranges(&self, ranges: &[Range<u64>]) -> Result<Vec<Vec<u8>>> {
         ranges.iter().try_for_each(|range| self.check(range))?;
         let inner = Arc::clone(&self.inner);
@@ -193,9 +194,9 @@ impl fmt::Debug for Object {
 }
 
 impl Inner {
-    /// Returns the bytes of `range`; the first of them come with `answer`, if
-    /// there is one already. An answer that halts is followed by a request for
-    /// the rest.
+    /// Returns the bytes of `range`. If `answer` is given, it is a response whose body
+    /// begins at the start of the range. A response that stops early is followed by a
+    /// request for the remaining bytes.
     async fn fill(&self, mut answer: Option<GetResult>, range: Range<u64>) -> Result<Vec<u8>> {
         let mut bytes = Vec::new();
         let started = Instant::now();
@@ -265,7 +266,7 @@ impl Inner {
         }
     }
 
-    /// Refuses an answer about another version.
+    /// Refuses a response about another version of the object.
     fn compare(&self, now: &ObjectMeta) -> Result<()> {
         let then = &self.opened;
         let is_same = match (&then.e_tag, &now.e_tag) {
@@ -299,7 +300,7 @@ impl Inner {
     }
 }
 
-/// Returns what the store says of an object without reading it.
+/// Returns the metadata of an object without reading its content.
 pub(crate) fn head(
     connection: &Arc<Connection>,
     address: &Address,

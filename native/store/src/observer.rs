@@ -1,4 +1,4 @@
-//! Being told of requests.
+//! Observation of requests.
 
 use std::fmt;
 use std::pin::Pin;
@@ -11,39 +11,38 @@ use object_store::client::{HttpError, HttpRequest, HttpResponse, HttpResponseBod
 use reqwest::StatusCode;
 use zstn_net::{proxy, tls};
 
-/// A request to a store, or to the service that gives its credentials, that has
-/// ended. It has neither headers nor the query of the address, which may be a
-/// signature.
+/// A finished request to a store, or to the service that provides its credentials. It
+/// contains neither headers nor the query of the URL, which may be a signature.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FinishedRequest {
-    /// `GET`, `HEAD`, `PUT` and so on.
+    /// HTTP method, such as `GET`, `HEAD` or `PUT`.
     pub method: String,
-    /// Host, and port if the address names one.
+    /// Host of the URL, with the port if the URL contains one.
     pub host: String,
-    /// Path of the address.
+    /// Path of the URL.
     pub path: String,
-    /// The range that was asked for, as in the header: `bytes=0-99`.
+    /// The requested range, as in the header: `bytes=0-99`.
     pub range: Option<String>,
-    /// Status of the answer; `None` if there was none.
+    /// Status of the response; `None` if there was no response.
     pub status: Option<u16>,
-    /// Length of the body that was to be sent.
+    /// Length of the request's body in bytes.
     pub sent_bytes: u64,
-    /// Bytes of the answer's body that were read.
+    /// Bytes read from the body of the response.
     pub received_bytes: u64,
-    /// Time from its beginning to its end.
+    /// Time from the start of the request until its response has been read or dropped.
     pub elapsed: Duration,
 }
 
 type Told = dyn Fn(&FinishedRequest) + Send + Sync;
 
-/// Is told of every request when it has ended, repeated ones included. Two are
-/// equal if one is a clone of the other.
+/// Receives every finished request, retries included. Two observers are equal if one is
+/// a clone of the other.
 #[derive(Clone)]
 pub struct Observer(Arc<Told>);
 
 impl Observer {
-    /// Returns an observer that calls `told`, from any thread.
+    /// Returns an observer that calls the function `told` from any thread.
     pub fn new(told: impl Fn(&FinishedRequest) + Send + Sync + 'static) -> Self {
         Self(Arc::new(told))
     }
@@ -63,7 +62,7 @@ impl fmt::Debug for Observer {
     }
 }
 
-/// A client whose requests an observer may be told of.
+/// An HTTP client that reports its requests to an observer, if it has one.
 #[derive(Debug)]
 pub(crate) struct Observed {
     client: reqwest::Client,
@@ -79,7 +78,7 @@ impl Observed {
 type Answering<'a> = Pin<Box<dyn Future<Output = Result<HttpResponse, HttpError>> + Send + 'a>>;
 
 impl HttpService for Observed {
-    // What the library's macro makes of an asynchronous function.
+    // The signature that the `async_trait` macro of the trait generates.
     fn call<'s, 'a>(&'s self, request: HttpRequest) -> Answering<'a>
     where
         's: 'a,
@@ -96,9 +95,9 @@ impl HttpService for Observed {
                 in_flight.request.status = Some(parts.status.as_u16());
                 body = HttpResponseBody::new(ObservedBody { body, in_flight });
             }
-            // The library repeats requests that are answered by any status from 500
-            // on, with all that they upload. This one will never be answered
-            // otherwise.
+            // The `object_store` crate retries requests that are answered with status
+            // 500 or above, and repeats their uploads. Repeating this one cannot
+            // succeed, so its status is changed to one that is not retried.
             if parts.status == StatusCode::NOT_IMPLEMENTED {
                 parts.status = StatusCode::METHOD_NOT_ALLOWED;
             }
@@ -107,7 +106,7 @@ impl HttpService for Observed {
     }
 }
 
-/// Why there is no answer, in one sentence for people.
+/// The reason why there is no response, as one sentence for error messages.
 #[derive(Debug)]
 struct Unanswered(String);
 
@@ -119,8 +118,8 @@ impl fmt::Display for Unanswered {
 
 impl std::error::Error for Unanswered {}
 
-/// Adds to a failure which proxy is on the way, and what helps where a certificate
-/// is not trusted. The innermost reason has no address in it.
+/// Adds to an error which proxy was used, or how to trust a certificate. Only the
+/// innermost reason is kept, because the outer ones contain the URL.
 fn explained(error: &HttpError, target: &str) -> HttpError {
     let mut reason = error.to_string();
     let mut cause = std::error::Error::source(error);
@@ -136,7 +135,7 @@ fn explained(error: &HttpError, target: &str) -> HttpError {
     HttpError::new(error.kind(), Unanswered(reason))
 }
 
-/// A request that is being watched; it ends when this is dropped.
+/// A request in flight; dropping the value reports it to the observer.
 struct InFlight {
     observer: Observer,
     started: Instant,
@@ -175,7 +174,7 @@ impl Drop for InFlight {
     }
 }
 
-/// The body of an answer, which counts what is read of it.
+/// The body of a response, which counts the bytes read from it.
 struct ObservedBody {
     body: HttpResponseBody,
     in_flight: InFlight,

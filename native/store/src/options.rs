@@ -1,23 +1,23 @@
-//! Options for requests.
+//! Options of requests.
 
 use std::time::Duration;
 
 use crate::{Environment, Observer};
 
-/// Credentials, time limits and retries of requests to a store.
+/// Credentials, time limits, retries and an observer of requests to a store.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct StoreOptions {
-    /// Where credentials, regions and endpoints come from.
+    /// Environment variables with credentials, regions and endpoints.
     pub environment: Environment,
     /// Time limits and retries.
     pub limits: Limits,
-    /// What is told of every request.
+    /// Receives every finished request.
     pub observer: Option<Observer>,
 }
 
 impl StoreOptions {
-    /// Returns default options with these variables instead of those of the
+    /// Returns default options with these variables instead of the variables of the
     /// process.
     #[must_use]
     pub fn with_environment(environment: Environment) -> Self {
@@ -32,17 +32,17 @@ impl StoreOptions {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
-    /// Number of times a request is repeated after a failure that may pass: a
-    /// connection that breaks, a stall, status 408, 429 or 5xx. 3 by default.
+    /// Number of times a request is retried after a transient failure: a broken
+    /// connection, a stall, or status 408, 429 or 5xx. 3 by default.
     pub retries: usize,
-    /// Time limit of connecting. 20 seconds by default.
+    /// Time limit for connecting. 20 seconds by default.
     pub connect_timeout: Duration,
-    /// The longest time without a byte of an answer, and without a byte of an
-    /// upload that the server accepts (the latter on Linux; elsewhere a part has
-    /// 10 minutes). 30 seconds by default.
+    /// The longest wait for the next byte of a response. On Linux, it is also the
+    /// longest time in which the server accepts no byte of an upload; elsewhere, a part
+    /// must be sent within 10 minutes. 30 seconds by default.
     pub idle_timeout: Duration,
-    /// Time after which a failed read is not repeated any more. Uploads of parts
-    /// have four times that. 55 seconds by default.
+    /// Time after which a failed read is not retried. Writes have four times as long.
+    /// 55 seconds by default.
     pub give_up_after: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! The threads that make requests.
+//! The runtime whose threads make the requests.
 
 use std::future::Future;
 use std::io;
@@ -9,11 +9,11 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::{Error, Result};
 
-/// Requests wait far more than they compute; two threads also sign parts while
-/// others are sent.
+/// Number of threads. Requests wait far more than they compute; with two threads, one
+/// can sign parts while the other sends.
 const THREADS: usize = 2;
 
-/// Returns the runtime of this process.
+/// Returns the runtime that the whole process shares, and starts it on the first call.
 pub(crate) fn shared() -> Result<&'static Runtime> {
     static RUNTIME: OnceLock<Result<Runtime, String>> = OnceLock::new();
     let runtime = RUNTIME.get_or_init(|| {
@@ -30,12 +30,12 @@ pub(crate) fn shared() -> Result<&'static Runtime> {
     })
 }
 
-/// Runs `work` and waits for its result. Unlike `block_on`, this does not panic
-/// in a thread that belongs to another runtime.
+/// Runs `work` and waits for its result. Unlike `block_on`, this does not panic on a
+/// thread of another runtime.
 pub(crate) fn wait<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> Result<T> {
     let (sender, receiver) = mpsc::sync_channel(1);
     shared()?.spawn(async move {
-        // Fails only if nobody waits any more.
+        // Sending fails only if the caller no longer waits.
         let _ = sender.send(work.await);
     });
     receiver.recv().map_err(|_| Error::Io {

@@ -1,4 +1,4 @@
-//! Small objects and single requests.
+//! Reading a small object whole, and checking for or deleting an object.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use crate::failure::{Failure, Kind};
 use crate::object::head;
 use crate::{Address, Error, Object, Result, StoreOptions, runtime};
 
-/// Returns the content of the object at `address`, or `None` if there is none.
+/// Returns the content of the object at `address`, or `None` if it does not exist.
 ///
 /// # Errors
-/// [`Error::TooLong`] if it is longer than `max_bytes`, and those of
+/// [`Error::TooLong`] if it is longer than `max_bytes`, and the errors of
 /// [`Object::open`].
 pub fn read_small(
     address: &Address,
@@ -37,18 +37,19 @@ pub fn read_small(
     Ok(Some(object.head().to_vec()))
 }
 
-/// Returns whether there is an object at `address`. A missing bucket counts as
-/// a missing object: the services do not say more without a content.
+/// Returns whether an object exists at `address`. A missing bucket counts as a missing
+/// object, because responses to `HEAD` requests have no body that would distinguish
+/// them.
 ///
 /// # Errors
-/// Those of [`Object::open`] but [`Error::NotFound`].
+/// The errors of [`Object::open`] except [`Error::NotFound`].
 pub fn exists(address: &Address, options: &StoreOptions) -> Result<bool> {
     let connection = connect(address, options, Purpose::Read)?;
     match head(&connection, address, &address.object_path()?) {
         Ok(_) => Ok(true),
         Err(Error::NotFound { .. } | Error::NoContainer { .. }) => Ok(false),
-        // The answer to such a request has no content, and so no reason. Clocks and
-        // keys are not the same advice.
+        // The response to a `HEAD` request has no body and hence no reason. A `GET`
+        // request finds out whether the clock or the keys are wrong.
         Err(Error::Denied { detail, .. }) if detail.is_empty() => {
             match Object::open_with_head(address, 1, options) {
                 Ok(_) => Ok(true),
@@ -60,13 +61,13 @@ pub fn exists(address: &Address, options: &StoreOptions) -> Result<bool> {
     }
 }
 
-/// Deletes the object at `address`, if there is one.
+/// Deletes the object at `address` if it exists.
 ///
 /// # Errors
-/// Those of [`Object::open`] but [`Error::NotFound`].
+/// The errors of [`Object::open`] except [`Error::NotFound`].
 pub fn delete(address: &Address, options: &StoreOptions) -> Result<()> {
-    // Like reads, it sends little and is answered soon. The longer time limits of
-    // writes are for parts.
+    // Like a read, this sends little and is answered soon; the longer time limits of
+    // writes are meant for parts.
     let connection = connect(address, options, Purpose::Read)?;
     let path = address.object_path()?;
     let store = Arc::clone(&connection.objects);

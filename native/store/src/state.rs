@@ -1,11 +1,12 @@
-//! The local files from which a later run continues.
+//! Names and errors of the local state files, which let a later run continue.
 
 use std::io;
 
 use crate::address::Service;
 use crate::{Address, Environment};
 
-/// Returns the address together with the server, which is not a part of it.
+/// Returns the address together with its server, which the address itself does not
+/// contain.
 pub(crate) fn target(address: &Address, environment: &Environment) -> String {
     let server = environment.first(match address.service() {
         Service::S3 => &["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"],
@@ -20,13 +21,13 @@ pub(crate) fn target(address: &Address, environment: &Environment) -> String {
     server.map_or_else(|| url.clone(), |server| format!("{url} at {server}"))
 }
 
-/// Returns the name, without an extension, of the files for `target`.
+/// Returns the file name without extension of the state files for `target`.
 pub(crate) fn file_stem(target: &str) -> String {
     blake3::hash(target.as_bytes()).to_hex()[..32].to_owned()
 }
 
-/// Returns whether files cannot be kept in a folder: it may not be written, its
-/// file system has no locks, or something on the way to it is no folder.
+/// Returns whether the error means that a folder cannot contain state files: it is not
+/// writable, its file system has no locks, or a component of its path is not a folder.
 pub(crate) fn is_unwritable(error: &io::Error) -> bool {
     use io::ErrorKind::{NotADirectory, PermissionDenied, ReadOnlyFilesystem, Unsupported};
     let kinds = [

@@ -1,7 +1,7 @@
-//! The stages of packing and reading, timed: `cargo bench`. Every line is in
-//! bytes before coding, or after decoding, on one thread.
+//! Times the stages of packing and reading: `cargo bench`. Throughput is in bytes
+//! before encoding or after decoding, on one thread.
 //!
-//! `cargo bench -- Huffman` runs those with that in their name.
+//! `cargo bench -- Huffman` runs the stages with that word in their name.
 
 use divan::Bencher;
 use divan::counter::BytesCount;
@@ -18,7 +18,8 @@ fn bench(bencher: Bencher, stage: &Stage, tensor_bytes: usize) {
         .bench_local(|| work.run());
 }
 
-/// The pieces that decoders join while they are in the cache, in bytes.
+/// Uses planes that fit the cache, like the chunks that decoders join; the length is in
+/// bytes.
 #[divan::bench(args = zstn_bench::planes(), max_time = 0.5)]
 fn planes(bencher: Bencher, stage: &Stage) {
     bench(bencher, stage, 256 << 10);
@@ -34,7 +35,7 @@ fn coders(bencher: Bencher, stage: &Stage) {
     bench(bencher, stage, 4 << 20);
 }
 
-/// C zstd on the same planes.
+/// Times C zstd on the same planes.
 #[divan::bench(args = zstn_bench::peers(), max_time = 1)]
 fn peers(bencher: Bencher, stage: &Stage) {
     bench(bencher, stage, 4 << 20);
@@ -45,7 +46,7 @@ fn frames(bencher: Bencher, stage: &Stage) {
     bench(bencher, stage, 4 << 20);
 }
 
-/// Frames that only zstn reads.
+/// Times frames that only zstn reads.
 #[divan::bench(args = zstn_bench::extensions(), max_time = 1)]
 fn extensions(bencher: Bencher, stage: &Stage) {
     bench(bencher, stage, 4 << 20);

@@ -1,12 +1,12 @@
-//! Compares zstd decoders on the planes of a bfloat16 checkpoint, coded by Huffman
-//! codes alone, and prints a Markdown table:
+//! Compares zstd decoders on the planes of a bfloat16 checkpoint that are coded with
+//! Huffman codes alone, and prints a Markdown table:
 //!
 //! ```sh
 //! cargo run --release -p zstn-bench --example decoders -- MODEL.safetensors
 //! ```
 //!
-//! Without a model it uses a synthetic tensor. `--write FOLDER` writes planes and
-//! frames there, for the decoders that `cargo xtask decoders` runs in Node.
+//! Without a model, it uses a synthetic tensor. `--write FOLDER` saves planes and
+//! frames for the decoders that `cargo xtask decoders` runs in Node.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,12 +19,12 @@ use zstn_core::engine::{Engine, PackEngine, ZstdCoding};
 use zstn_core::pure::Pure;
 use zstn_tests::checkpoints::Checkpoint;
 
-/// The length of a plane in one frame of a packed file, in bytes.
+/// Length in bytes of the plane data in one frame of a packed file.
 const FRAME_BYTES: usize = 256 << 10;
 const SYNTHETIC_BYTES: usize = 32 << 20;
 const ROUNDS: usize = 15;
 
-/// A decoder's function.
+/// The function of a decoder.
 type Decode = Box<dyn FnMut(&[u8], &mut [u8])>;
 
 fn main() {
@@ -125,7 +125,7 @@ impl Plane {
         stored as f64 / self.bytes.len() as f64
     }
 
-    /// Returns the MB/s of every decoder over alternating rounds.
+    /// Returns the throughput of every decoder in MB/s, measured in alternating rounds.
     fn rates(&self, decoders: &mut [(&str, Decode)]) -> Vec<Vec<f64>> {
         let mut out = vec![0; self.bytes.len()];
         let mut rates = vec![Vec::new(); decoders.len()];
@@ -145,7 +145,7 @@ impl Plane {
         rates
     }
 
-    /// Writes the plane, and its frames, each after its length.
+    /// Writes the plane, and its frames with their lengths.
     fn write(&self, folder: &Path) {
         fs::create_dir_all(folder).expect("a folder");
         let write = |ending: &str, bytes: &[u8]| {
@@ -167,7 +167,7 @@ fn median(mut numbers: Vec<f64>) -> f64 {
     numbers[numbers.len() / 2]
 }
 
-/// Returns the median of the rounds.
+/// Returns the median ratio over the rounds.
 fn ratio(ours: &[f64], theirs: &[f64]) -> f64 {
     median(
         ours.iter()

@@ -1,13 +1,13 @@
-//! Times many clients that read ranges of one model at the same time: from
-//! `zstn serve` with the original, and from `zstn gateway` with the packed file.
+//! Times many clients that read ranges of one model at the same time: from `zstn serve`
+//! with the original file, and from `zstn gateway` with the packed file.
 //!
 //! ```sh
-//! cargo build --release -p zstn
+//! cargo build --release -p zstn-cli
 //! ZSTN_BIN=target/release/zstn cargo run --release -p zstn-bench --example readers
 //! ```
 //!
-//! `--clients 1000 --megabytes 1000 --cache 256 --rounds 3` are the defaults;
-//! `--cache` is given to each of the gateway's two caches, in MB.
+//! The defaults are `--clients 1000 --megabytes 1000 --cache 256 --rounds 3`. `--cache`
+//! is the size of each of the gateway's two caches, in MB.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -26,12 +26,12 @@ use zstn_tests::rng::Rng;
 const TENSOR_BYTES: usize = 16 << 20;
 const STACK_BYTES: usize = 256 << 10;
 
-/// A pattern of reads.
+/// A pattern of range requests.
 struct Pattern {
     name: &'static str,
-    /// Length of a range, in bytes.
+    /// Length of a range in bytes.
     range_bytes: u64,
-    /// Ranges that each client reads.
+    /// Number of ranges that each client reads.
     ranges: u64,
     is_random: bool,
 }
@@ -126,7 +126,7 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// Writes a checkpoint of BF16 weights, piece by piece.
+/// Writes a checkpoint of bfloat16 weights, tensor by tensor.
 fn write_model(path: &Path, len_bytes: u64) {
     let count = usize::try_from(len_bytes).expect("a length") / TENSOR_BYTES;
     let entries: Vec<String> = (0..count)
@@ -146,7 +146,7 @@ fn write_model(path: &Path, len_bytes: u64) {
     file.write_all(header.as_bytes()).expect("space");
     let tensor = BF16.tensor(TENSOR_BYTES);
     for number in 0..count {
-        // Others than the one before, at no cost.
+        // Rotating the bytes makes each tensor different at no cost.
         let turn = number * 2 * 7919 % TENSOR_BYTES;
         file.write_all(&tensor[turn..]).expect("space");
         file.write_all(&tensor[..turn]).expect("space");
@@ -158,7 +158,7 @@ struct Server {
     address: String,
 }
 
-/// The bytes that all clients of a round have read.
+/// The bytes that all clients of a round read, and their errors.
 struct Outcome {
     bytes: u64,
     errors: u64,
@@ -183,7 +183,7 @@ impl Server {
             .nth(1)
             .and_then(|rest| rest.split('/').next());
         let address = address.expect("an address").to_owned();
-        // The log is read, or the server would wait for a place in the pipe.
+        // The log must be read, or the server would block when the pipe is full.
         thread::spawn(move || std::io::copy(&mut output, &mut std::io::sink()));
         Self { process, address }
     }
@@ -266,7 +266,7 @@ impl Server {
         Ok(total)
     }
 
-    /// Returns the most memory that the process has had, in bytes.
+    /// Returns the peak memory of the process in bytes.
     fn peak_bytes(&self) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.process.id()));
         let status = status.unwrap_or_default();

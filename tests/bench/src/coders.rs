@@ -1,4 +1,4 @@
-//! One plane to its payload and back.
+//! Stages that encode and decode single planes.
 
 use std::hint::black_box;
 
@@ -12,17 +12,17 @@ use zstn_core::pure::Pure;
 use crate::tensors::BF16;
 use crate::{OneThread, Stage, Work};
 
-/// The length of a plane in one zstd frame of a packed file, in bytes.
+/// Length in bytes of the plane data in one zstd frame of a packed file.
 const FRAME_BYTES: usize = 256 << 10;
 
-/// The bytes that share a table of adaptive rANS.
+/// Length in bytes of a chunk that shares one table of adaptive rANS.
 const CHUNK_BYTES: usize = 64 << 10;
 
-/// A plane of bfloat16 that is coded by itself.
+/// A plane of bfloat16 that is coded separately.
 #[derive(Debug, Clone, Copy)]
 enum Plane {
     Exponents,
-    /// Seven bits, nearly uniform.
+    /// Seven bits per element, nearly uniform.
     Mantissas,
 }
 
@@ -43,8 +43,8 @@ impl Plane {
     }
 }
 
-/// Huffman codes in zstd frames by the core's coder, decoded by both engines, and
-/// rANS of every kind.
+/// Returns the stages for Huffman codes in zstd frames, encoded by the core's coder and
+/// decoded by both engines, and for every variant of rANS.
 #[must_use]
 pub fn coders() -> Vec<Stage> {
     let mut stages = Vec::new();
@@ -65,7 +65,7 @@ pub fn coders() -> Vec<Stage> {
     stages
 }
 
-/// C zstd on the same planes, for comparison.
+/// Returns the stages for C zstd on the same planes, for comparison.
 #[must_use]
 pub fn peers() -> Vec<Stage> {
     let mut stages = Vec::new();
@@ -87,7 +87,8 @@ fn by_us(block: &[u8], out: &mut Vec<u8>) {
     Pure.zstd_encode(block, ZstdCoding::Huffman, out);
 }
 
-/// The fastest level, which finds almost no matches, with Huffman codes.
+/// Compresses with the fastest level, which finds almost no matches but uses Huffman
+/// codes.
 fn by_c(block: &[u8], out: &mut Vec<u8>) {
     thread_local! {
         static CONTEXT: std::cell::RefCell<CCtx<'static>> = std::cell::RefCell::new(CCtx::create());

@@ -1,5 +1,5 @@
-//! Frames that only zstn reads: differences from a base, predictions of low
-//! rank, and products of a grid and scales.
+//! Frames that only zstn reads: differences from a base, low-rank predictions, and
+//! products of a grid and scales.
 
 use std::hint::black_box;
 
@@ -18,27 +18,27 @@ use zstn_tests::rng::Rng;
 const SEED: u64 = 23;
 /// Rank of the merged adapter.
 const RANK: usize = 8;
-/// Elements of a group of four-bit weights that share a scale.
+/// Number of four-bit weights that share a scale.
 const GROUP: usize = 128;
 
-/// How far a tensor is from its base.
+/// How much a tensor differs from its base.
 #[derive(Debug, Clone, Copy)]
 struct Change {
     name: &'static str,
     float: Float,
-    /// Standard deviation of the change of an element; that of the elements of a
-    /// typical row is 0.02.
+    /// Standard deviation of the change of an element. The elements of a typical row
+    /// have a standard deviation of 0.02.
     deviation: f64,
 }
 
-/// Like some hundred steps of training: in bfloat16, most elements stay as they
-/// are.
+/// A change like some hundred training steps: in bfloat16, most elements stay
+/// unchanged.
 const LIGHT: Change = Change {
     name: "light BF16",
     float: BF16,
     deviation: 0.02 / 1000.0,
 };
-/// Several steps of bfloat16 for most elements.
+/// Most elements change by several bfloat16 steps.
 const HEAVY: Change = Change {
     name: "heavy BF16",
     float: BF16,
@@ -50,13 +50,13 @@ const SINGLE: Change = Change {
     deviation: 0.02 / 1000.0,
 };
 
-/// Weights of few bits that were multiplied with their scales.
+/// Weights of few bits, multiplied by their scales.
 #[derive(Debug, Clone, Copy)]
 struct Quantised {
     name: &'static str,
-    /// The largest integer.
+    /// The largest integer of the grid.
     largest: f64,
-    /// Elements that share a scale.
+    /// Number of elements that share a scale.
     group: usize,
 }
 
@@ -73,8 +73,8 @@ const QUANTISED: [Quantised; 2] = [
     },
 ];
 
-/// Frames `ZXD1` and `ZXQ1` to their elements and back, prediction by factors,
-/// and what finding out takes that plain weights are on no grid.
+/// Returns the stages for `ZXD1` and `ZXQ1` frames, for the prediction by factors, and
+/// for detecting that plain weights are not on a grid.
 #[must_use]
 pub fn extensions() -> Vec<Stage> {
     let mut stages = Vec::new();
@@ -98,8 +98,8 @@ fn shape(tensor: &[u8], float: Float) -> [u64; 2] {
 }
 
 impl Change {
-    /// Returns a base and the tensor that it became. Both are rounded from single
-    /// precision, so that small changes are seen where they cross a boundary.
+    /// Returns a base and the changed tensor. Both are rounded from single precision,
+    /// so that small changes appear only where they cross a rounding boundary.
     fn pair(self, len_bytes: usize) -> [Vec<u8>; 2] {
         let elements = len_bytes / self.float.format.item_bytes;
         let base = F32.tensor(elements * F32.format.item_bytes);
@@ -146,7 +146,7 @@ fn encode_difference(change: Change) -> Stage {
     })
 }
 
-/// Includes the digest of the base, which every decoder compares.
+/// Decoding includes the digest of the base, which every decoder compares.
 fn decode_difference(change: Change) -> Stage {
     let name = format!("difference, {}: decode", change.name);
     Stage::new(name, move |tensor_bytes| {
@@ -161,7 +161,7 @@ fn decode_difference(change: Change) -> Stage {
     })
 }
 
-/// Returns base and result of a merged adapter.
+/// Returns a base and the result of merging an adapter into it.
 fn merged(rows: usize) -> [Vec<u8>; 2] {
     let mut rng = Rng(SEED);
     let mut factors = |count: usize| {
@@ -239,7 +239,7 @@ fn decode_lattice(kind: Quantised) -> Stage {
     })
 }
 
-/// What `--extended` adds to packing plain weights.
+/// The cost that `--extended` adds to packing plain weights.
 fn reject_lattice() -> Stage {
     Stage::new("lattice, plain BF16: reject", |tensor_bytes| {
         let engine = OneThread::new();

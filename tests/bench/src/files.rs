@@ -1,4 +1,4 @@
-//! Whole files in memory, with everything besides their frames.
+//! Stages for whole files in memory, including everything besides their frames.
 
 use std::hint::black_box;
 
@@ -13,12 +13,12 @@ use crate::tensors::{BF16, F32, ROW};
 use crate::{OneThread, Stage, Work};
 use zstn_tests::checkpoint;
 
-/// The number of small tensors next to the large ones, like norms and biases.
+/// Number of small tensors, such as norms and biases, in addition to the large ones.
 const SMALL_TENSORS: usize = 24;
-/// The number of rows that are read at a time.
+/// Number of rows per read.
 const ROWS: u64 = 8;
 
-/// Packing, opening, unpacking, rows.
+/// Returns the stages for packing, opening, unpacking, and reading rows.
 #[must_use]
 pub fn files() -> Vec<Stage> {
     vec![
@@ -39,7 +39,7 @@ pub fn files() -> Vec<Stage> {
         }),
         Stage::new("file: open", |tensor_bytes| {
             let packed = packed(&OneThread::new(), &model(tensor_bytes));
-            // The bytes read depend only on the list of tensors.
+            // The number of bytes read depends only on the list of tensors.
             let read = opened(&packed).1;
             Work::new(read, move || {
                 black_box(opened(black_box(&packed)));
@@ -49,7 +49,7 @@ pub fn files() -> Vec<Stage> {
     ]
 }
 
-/// Returns a checkpoint of two tensors of `tensor_bytes` each and small ones.
+/// Returns a checkpoint of two tensors of `tensor_bytes` each, and small ones.
 fn model(tensor_bytes: usize) -> Vec<u8> {
     let tensors = [BF16, F32].map(|float| (float.name, float.tensor(tensor_bytes)));
     let small = BF16.tensor(2 * ROW);
@@ -72,7 +72,7 @@ fn packed(engine: &OneThread, file: &[u8]) -> Vec<u8> {
     pack(engine, file, Effort::Balanced).expect("a checkpoint")
 }
 
-/// Returns the model in `file`, and the number of bytes read for its list of
+/// Opens the model in `file`. Returns it with the number of bytes read for its list of
 /// tensors.
 fn opened(file: &[u8]) -> (Model, usize) {
     let len = file.len() as u64;
@@ -95,7 +95,7 @@ fn opened(file: &[u8]) -> (Model, usize) {
     (assembly.finish(&Pure).expect("a model"), read)
 }
 
-/// Some rows out of the middle of a large tensor, planned and decoded.
+/// Plans and decodes some rows from the middle of a large tensor.
 fn rows(tensor_bytes: usize) -> Work {
     let tensor = BF16.tensor(tensor_bytes);
     let file = in_rows(&tensor);
@@ -118,7 +118,7 @@ fn rows(tensor_bytes: usize) -> Work {
     })
 }
 
-/// A checkpoint of one matrix.
+/// Returns a checkpoint with one matrix.
 fn in_rows(tensor: &[u8]) -> Vec<u8> {
     let shape = [tensor.len() / (2 * ROW), ROW];
     let header = format!(

@@ -1,4 +1,5 @@
-//! One tensor to its frame and back, including the encoder's choice.
+//! Stages that encode a tensor to a frame, including the encoder's choice, and decode
+//! it.
 
 use std::hint::black_box;
 use zstn_core::TensorRef;
@@ -11,10 +12,11 @@ use zstn_core::pure::Pure;
 use crate::tensors::{BF16, F16, F32, Float};
 use crate::{OneThread, Stage, Work};
 
-/// The longest bfloat16 tensor whose planes are short enough for rANS, in bytes.
+/// Length in bytes of the longest bfloat16 tensor whose planes are short enough for
+/// rANS.
 const SMALL_BYTES: usize = 1 << 20;
 
-/// A kind of tensor.
+/// A type of tensor.
 #[derive(Clone, Copy)]
 struct Kind {
     name: &'static str,
@@ -38,7 +40,7 @@ const KINDS: [Kind; 6] = [
         float: F32,
         tensor: |len_bytes| F32.tensor(len_bytes),
     },
-    // Like most matrices of small models, whose exponents are coded by rANS.
+    // A tensor like most matrices of small models, whose exponents are coded by rANS.
     Kind {
         name: "small BF16 for rANS",
         float: BF16,
@@ -56,8 +58,8 @@ const KINDS: [Kind; 6] = [
     },
 ];
 
-/// Tensors of all floats, packed with the default effort and decoded by both
-/// engines, and packed with the least effort.
+/// Returns the stages for tensors of all float formats: packed with the default effort
+/// and decoded by both engines, and packed with the lowest effort.
 #[must_use]
 pub fn frames() -> Vec<Stage> {
     let mut stages = Vec::new();

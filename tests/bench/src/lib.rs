@@ -1,8 +1,8 @@
-//! The stages of packing and reading, one by one, on data from fixed seeds:
-//! `cargo bench` times them, `cargo xtask instructions` counts what they run.
+//! The individual stages of packing and reading, on data from fixed seeds. They are
+//! timed by `cargo bench`, and `cargo xtask instructions` counts their instructions.
 //!
-//! All of them stay on the thread that calls them ([`OneThread`]), and use
-//! what the crates make public.
+//! All stages run on the calling thread ([`OneThread`]) and use only the public API of
+//! the crates.
 
 use std::fmt;
 
@@ -25,15 +25,15 @@ pub use planes::planes;
 pub use statistics::statistics;
 pub use structured::structured;
 
-/// One stage, before its input is made.
+/// A stage whose input has not been generated yet.
 pub struct Stage {
     name: String,
     prepare: Box<dyn Fn(usize) -> Work + Send + Sync>,
 }
 
 impl Stage {
-    /// `prepare` gets the length of a tensor in bytes and makes the input of the
-    /// stage.
+    /// Creates a stage. `prepare` gets the length of a tensor in bytes and generates
+    /// the input.
     fn new(
         name: impl Into<String>,
         prepare: impl Fn(usize) -> Work + Send + Sync + 'static,
@@ -44,13 +44,13 @@ impl Stage {
         }
     }
 
-    /// The name: the input, the operation and the engine.
+    /// Returns the name, which consists of the input, the operation and the engine.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Makes the input from a tensor of `tensor_bytes`.
+    /// Generates the input from a tensor of `tensor_bytes` bytes.
     #[must_use]
     pub fn prepare(&self, tensor_bytes: usize) -> Work {
         (self.prepare)(tensor_bytes)
@@ -76,7 +76,7 @@ pub struct Work {
 }
 
 impl Work {
-    /// `run` works on `len_bytes` uncoded bytes.
+    /// Creates the work; `run` processes `len_bytes` uncoded bytes.
     fn new(len_bytes: usize, run: impl FnMut() + 'static) -> Self {
         Self {
             len_bytes,
@@ -84,7 +84,7 @@ impl Work {
         }
     }
 
-    /// Bytes before coding, or after decoding.
+    /// Returns the number of bytes before encoding or after decoding.
     #[must_use]
     pub fn len_bytes(&self) -> usize {
         self.len_bytes

@@ -1,15 +1,15 @@
-//! The native engine without its threads.
+//! The native engine without additional threads.
 
 use zstn_core::engine::{Engine, PackEngine, ZstdCoding};
 
-/// Codes and decodes as [`zstn::Engine`] does, and runs jobs one after the other
-/// on the calling thread: even a pool of one thread has its own thread, which a
-/// profiler counts separately.
+/// Encodes and decodes like [`zstn::Engine`], but runs jobs sequentially on the calling
+/// thread. Even a pool of one thread has its own thread, which a profiler counts
+/// separately.
 #[derive(Debug)]
 pub struct OneThread(zstn::Engine);
 
 impl OneThread {
-    /// The engine.
+    /// Creates the engine.
     ///
     /// # Panics
     /// If no thread can be started.

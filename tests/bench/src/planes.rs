@@ -1,4 +1,4 @@
-//! Buffer to planes and back.
+//! Stages that split buffers into planes and join them again.
 
 use std::hint::black_box;
 
@@ -7,7 +7,7 @@ use zstn_core::transform::byteplane;
 use crate::tensors::{BF16, F16, F32, Float};
 use crate::{Stage, Work};
 
-/// Byte planes and bit fields, apart and together.
+/// Returns the stages that split and join byte planes and bit fields.
 #[must_use]
 pub fn planes() -> Vec<Stage> {
     let byte_planes = [BF16, F32].map(|float| [split_bytes(float), join_bytes(float)]);

@@ -1,18 +1,19 @@
-//! Runs one stage of packing or reading once, for a profiler that counts the
-//! instructions of [`counted`] and nothing else:
+//! Runs one stage of packing or reading once, for a profiler that counts only the
+//! instructions of [`counted`]:
 //!
 //! ```sh
 //! target/release/stage --list
 //! valgrind --tool=callgrind --toggle-collect='stage::counted*' target/release/stage 'file: pack'
 //! ```
 //!
-//! It prints the bytes that the stage has worked on.
+//! It prints the number of bytes that the stage processed.
 
 use std::process::ExitCode;
 
 use zstn_bench::Work;
 
-/// Several blocks of most planes, and short enough for a profiler.
+/// Length of a tensor in bytes: several blocks of most planes, yet short enough for a
+/// profiler.
 const TENSOR_BYTES: usize = 1 << 20;
 
 fn main() -> ExitCode {
@@ -32,8 +33,8 @@ fn main() -> ExitCode {
         return ExitCode::FAILURE;
     };
     let mut work = stage.prepare(TENSOR_BYTES);
-    // State that is created on first use, such as the contexts of C zstd, is not
-    // part of the stage.
+    // State that is created on first use, such as the contexts of C zstd, is not part
+    // of the stage.
     work.run();
     counted(&mut work);
     println!("{}", work.len_bytes());

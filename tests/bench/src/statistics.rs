@@ -1,4 +1,4 @@
-//! Statistics of tensors, which packers compute on the way.
+//! Stages for the statistics of tensors, which packers compute along the way.
 
 use std::hint::black_box;
 
@@ -8,7 +8,7 @@ use zstn_core::statistics::Statistics;
 use crate::tensors::{BF16, F16, F32, ROW};
 use crate::{OneThread, Stage, Work};
 
-/// The figures of a matrix of every float.
+/// Returns the stages that compute the statistics of a matrix in every float format.
 #[must_use]
 pub fn statistics() -> Vec<Stage> {
     let stage = |float: crate::tensors::Float| {

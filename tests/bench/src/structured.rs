@@ -1,4 +1,4 @@
-//! Few values and many zeros, apart and together.
+//! Stages that split and join tensors with few distinct values or many zeros.
 
 use std::hint::black_box;
 
@@ -7,7 +7,7 @@ use zstn_core::transform::{palette, sparse};
 use crate::tensors::{BF16, F32, Float};
 use crate::{Stage, Work};
 
-/// Palettes and sparse elements of floats.
+/// Returns the stages for palettes and sparse elements of floats.
 #[must_use]
 pub fn structured() -> Vec<Stage> {
     let stages = [BF16, F32].map(|float| {

@@ -1,5 +1,5 @@
-//! Tensors that look like weights: normal values, every row with a scale of
-//! its own.
+//! Tensors that resemble weights: normally distributed values with a separate scale per
+//! row.
 
 use half::{bf16, f16};
 use zstn_core::dtype::Dtype;
@@ -8,44 +8,45 @@ use zstn_core::transform::bitfield::{BFLOAT16, FLOAT16, FLOAT32};
 
 use zstn_tests::rng::Rng;
 
-/// Elements of a row.
+/// Number of elements in a row.
 pub const ROW: usize = 1024;
 
 const SEED: u64 = 17;
-/// Normal values from which all others are drawn, by an index of 16 bits.
+/// Size of the table of normal values, from which all elements are drawn by a 16-bit
+/// index.
 const VALUES: usize = 1 << 16;
 const DEVIATION: f64 = 0.02;
-/// Half of all values are closer to zero than this, in deviations.
+/// The median absolute value, in units of the standard deviation.
 const MEDIAN: f64 = 0.6745;
-/// Standard deviation of the logarithm of a row's scale.
-/// Their exponents are far from the point where Huffman codes and rANS cost the
-/// packer the same; close to it, small changes would change the codec.
+/// Standard deviation of the logarithm of a row's scale. It keeps the exponents far
+/// from the point at which Huffman codes and rANS cost the packer the same; close to
+/// it, small changes would change the codec.
 const ROW_SPREAD: f64 = 0.5;
 
 /// A float format of the tensors.
 #[derive(Debug, Clone, Copy)]
 pub struct Float {
-    /// The dtype in safetensors.
+    /// Name of the dtype in safetensors.
     pub name: &'static str,
-    /// The dtype for the encoder's choice.
+    /// The dtype passed to the encoder's choice.
     pub dtype: Dtype,
-    /// The format for the transforms.
+    /// The bit layout passed to the transforms.
     pub format: FloatFormat,
 }
 
-/// bfloat16.
+/// The format bfloat16, with 8 exponent bits and 7 mantissa bits.
 pub const BF16: Float = Float {
     name: "BF16",
     dtype: Dtype::Bf16,
     format: BFLOAT16,
 };
-/// IEEE half precision.
+/// The IEEE 754 format binary16 (half precision).
 pub const F16: Float = Float {
     name: "F16",
     dtype: Dtype::F16,
     format: FLOAT16,
 };
-/// IEEE single precision.
+/// The IEEE 754 format binary32 (single precision).
 pub const F32: Float = Float {
     name: "F32",
     dtype: Dtype::F32,
@@ -53,7 +54,7 @@ pub const F32: Float = Float {
 };
 
 impl Float {
-    /// A tensor of `len_bytes`, which has to be a whole number of elements.
+    /// Returns a tensor of `len_bytes` bytes, which must be a whole number of elements.
     #[must_use]
     pub fn tensor(self, len_bytes: usize) -> Vec<u8> {
         self.normal(len_bytes, ROW_SPREAD, |value| value)
@@ -65,7 +66,7 @@ impl Float {
         self.normal(len_bytes, 0.0, |value| value)
     }
 
-    /// Returns a tensor of 15 values, like weights of 4 bits stored as floats.
+    /// Returns a tensor of 15 distinct values, like four-bit weights stored as floats.
     #[must_use]
     pub fn tensor_of_few_values(self, len_bytes: usize) -> Vec<u8> {
         let step = DEVIATION / 2.5;
@@ -74,7 +75,7 @@ impl Float {
         })
     }
 
-    /// Returns a tensor whose smaller half has been pruned to zero.
+    /// Returns a tensor whose smaller half is pruned to zero.
     #[must_use]
     pub fn tensor_half_zero(self, len_bytes: usize) -> Vec<u8> {
         self.normal(len_bytes, ROW_SPREAD, |value| {
@@ -86,11 +87,12 @@ impl Float {
         })
     }
 
-    /// `made` turns values of a normal distribution into those of the tensor.
+    /// Generates a tensor; `made` maps normally distributed values to the values of the
+    /// tensor.
     fn normal(self, len_bytes: usize, row_spread: f64, made: impl Fn(f64) -> f64) -> Vec<u8> {
         let mut rng = Rng(SEED);
-        // Drawing from a table is several times as fast as computing each value,
-        // which matters under a profiler.
+        // Drawing from a table is several times as fast as computing each value, which
+        // matters under a profiler.
         let mut values: Vec<f64> = (0..VALUES).map(|_| rng.normal(DEVIATION)).collect();
         values.iter_mut().for_each(|value| *value = made(*value));
         let mut out = Vec::with_capacity(len_bytes);
@@ -112,7 +114,7 @@ impl Float {
         out
     }
 
-    /// Signs, exponents and mantissas of `tensor`.
+    /// Splits `tensor` into signs, exponents and mantissas.
     #[must_use]
     pub fn planes(self, tensor: &[u8]) -> [Vec<u8>; 3] {
         let mut planes = self

@@ -1,5 +1,5 @@
-//! What the targets share: opening files in memory, and running both engines on
-//! the same input.
+//! Code shared by the fuzz targets: opening files in memory, and running both engines
+//! on the same input.
 
 pub mod c;
 pub mod reading;
@@ -14,15 +14,16 @@ use zstn_core::container::safetensors::ShardIndex;
 use zstn_core::model::{Model, ModelBuilder, Tensor};
 use zstn_core::{Error, Result};
 
-/// Longer results are not asked for: a fuzzer is to find defects, not memory.
+/// Maximum length in bytes of results; a fuzzer should find defects rather than exhaust
+/// memory.
 pub const LIMIT_BYTES: u64 = 4 << 20;
 
-/// C zstd on one thread.
+/// The engine that uses C zstd, with one thread.
 pub static NATIVE: LazyLock<zstn::Engine> =
     LazyLock::new(|| zstn::Engine::new(1).expect("a thread"));
 
-/// Runs `work` with checksums compared, and again with wrong ones accepted. The
-/// argument says whether they count.
+/// Runs `work` twice: with checksums verified, and with wrong ones accepted. The
+/// argument of `work` is whether checksums are verified.
 pub fn with_and_without_checksums(work: impl Fn(bool)) {
     for count in [true, false] {
         ARE_IGNORED.store(!count, Ordering::Relaxed);
@@ -31,18 +32,18 @@ pub fn with_and_without_checksums(work: impl Fn(bool)) {
     ARE_IGNORED.store(false, Ordering::Relaxed);
 }
 
-/// Returns the first part of an input, whose length its first four bytes give,
-/// and the rest. Inputs of two files are like this.
+/// Splits an input into two files. Its first four bytes are the length of the first
+/// file.
 #[must_use]
 pub fn pair(input: &[u8]) -> Option<(&[u8], &[u8])> {
     let (len, rest) = input.split_first_chunk::<4>()?;
     rest.split_at_checked(usize::try_from(u32::from_le_bytes(*len)).ok()?)
 }
 
-/// Opens a file as a reader does that fetches ranges of it.
+/// Opens a file as a reader does that fetches ranges.
 ///
 /// # Errors
-/// What the file has wrong.
+/// If the file is malformed.
 pub fn catalog(file: &[u8]) -> Result<FileCatalog> {
     let len_bytes = file.len() as u64;
     let head = part(file, 0..FileOpener::head_len_bytes(len_bytes)).to_vec();
@@ -58,18 +59,18 @@ pub fn catalog(file: &[u8]) -> Result<FileCatalog> {
     }
 }
 
-/// Opens a model of one file, with its `config.json` if there is one.
+/// Opens a single-file model, with its `config.json` if given.
 ///
 /// # Errors
-/// What the file has wrong.
+/// If a file is malformed.
 pub fn model(file: &[u8], config: Option<&[u8]>) -> Result<Model> {
     model_of(&[file], None, config)
 }
 
-/// Opens a model of several files in the order of its index, as [`model`] does.
+/// Opens a sharded model, with its files in the order of the index.
 ///
 /// # Errors
-/// Malformed files, or an index that contradicts them.
+/// If a file is malformed, or the index contradicts the files.
 pub fn model_of(
     files: &[&[u8]],
     index: Option<&ShardIndex>,
@@ -83,7 +84,7 @@ pub fn model_of(
     builder.finish(&*NATIVE)
 }
 
-/// Returns the stored bytes of a tensor's parts, in their order.
+/// Returns the stored bytes of a tensor's parts, in order.
 #[must_use]
 pub fn parts<'a>(tensor: &Tensor, files: &[&'a [u8]]) -> Vec<&'a [u8]> {
     let parts = tensor.parts.iter();
@@ -95,18 +96,18 @@ pub fn parts<'a>(tensor: &Tensor, files: &[&'a [u8]]) -> Vec<&'a [u8]> {
 /// Returns a range of a file.
 ///
 /// # Panics
-/// If the file ends before it, which a reader must never ask for.
+/// If the range extends past the end of the file, which a reader must never request.
 #[must_use]
 pub fn part(file: &[u8], range: Range<u64>) -> &[u8] {
     let at = |offset| usize::try_from(offset).expect("an offset in the file");
     &file[at(range.start)..at(range.end)]
 }
 
-/// Compares what C zstd and the decoder in Rust made of one input. C zstd may
-/// accept what the other one refuses, never the other way round.
+/// Compares the results of C zstd and of the Rust decoder for one input. C zstd may
+/// accept input that the Rust decoder refuses, but not vice versa.
 ///
 /// # Panics
-/// If they differ.
+/// If the results differ in another way.
 pub fn agree<T: PartialEq>(by_c: &Result<T>, by_rust: &Result<T>) {
     match (by_c, by_rust) {
         (Ok(by_c), Ok(by_rust)) => assert!(by_c == by_rust, "the engines disagree"),
@@ -116,15 +117,16 @@ pub fn agree<T: PartialEq>(by_c: &Result<T>, by_rust: &Result<T>) {
     }
 }
 
-/// Writes the text of an error, which must not fail either.
+/// Formats an error, which must not fail either.
 pub fn speak(error: &Error) {
     assert!(!error.to_string().is_empty());
 }
 
-/// Changes bytes in place every other time, so that lengths and offsets in other
-/// parts of an input stay right; otherwise as libFuzzer does. Returns the new length.
+/// Mutates an input, and returns its new length. For odd seeds, it changes bytes in
+/// place, so that lengths and offsets elsewhere stay correct; for even seeds, it
+/// mutates as libFuzzer does.
 pub fn mutate(data: &mut [u8], len: usize, max_len: usize, seed: u32) -> usize {
-    /// The longest run of bytes that is changed in place.
+    /// Maximum length of a run of bytes that is changed in place.
     const MAX_RUN_BYTES: usize = 64;
     if seed & 1 == 0 || len == 0 {
         return libfuzzer_sys::fuzzer_mutate(data, len, max_len);
@@ -137,7 +139,7 @@ pub fn mutate(data: &mut [u8], len: usize, max_len: usize, seed: u32) -> usize {
     len
 }
 
-/// Has a target mutate its inputs by [`mutate`].
+/// Makes a target mutate its inputs with [`mutate`].
 #[macro_export]
 macro_rules! keep_lengths {
     () => {

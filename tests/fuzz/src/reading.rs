@@ -1,4 +1,4 @@
-//! Reading everything of a model.
+//! Reads all tensors of a model.
 
 use zstn_core::catalog::Kind;
 use zstn_core::model::Model;
@@ -7,14 +7,14 @@ use zstn_core::pure::Pure;
 use crate::with_and_without_checksums;
 use crate::{LIMIT_BYTES, NATIVE, agree, catalog, model, part, parts, speak};
 
-/// Tensors of one model that are read.
+/// Number of tensors that are read per model.
 const TENSORS: usize = 6;
 
-/// Decodes tensors of `files` by both engines, and rows of them; if
-/// `checksums_count`, those have to be the rows of the whole.
+/// Decodes tensors of `files`, and rows of them, with both engines. If
+/// `checksums_count`, the rows must equal those of the whole tensor.
 ///
 /// # Panics
-/// If the engines disagree, or rows and whole.
+/// If the engines disagree, or the rows differ from the whole tensor.
 pub fn read(model: &Model, files: &[&[u8]], checksums_count: bool) {
     for (number, tensor) in model.tensors().iter().enumerate().take(TENSORS) {
         if tensor.len_bytes() > LIMIT_BYTES || tensor.base.is_some() {
@@ -28,7 +28,7 @@ pub fn read(model: &Model, files: &[&[u8]], checksums_count: bool) {
     }
 }
 
-/// Reads some rows, which are compared with those of the `whole` tensor.
+/// Reads some rows, and compares them with the `whole` tensor.
 fn read_rows(model: &Model, files: &[&[u8]], number: usize, whole: Option<&[u8]>) {
     let count = model.tensors()[number].shape.first().copied().unwrap_or(0);
     let table = model.block_table(number, &[]);
@@ -51,8 +51,8 @@ fn read_rows(model: &Model, files: &[&[u8]], number: usize, whole: Option<&[u8]>
     }
 }
 
-/// Reads a file as [`read`] does, if it is of this kind: targets that differ in it
-/// alone have a corpus of their own.
+/// Reads a file with [`read`] if it has this format. Targets that differ only in the
+/// format have separate corpora.
 pub fn read_kind(file: &[u8], kind: Kind) {
     with_and_without_checksums(|checksums_count| {
         match catalog(file) {

@@ -1,5 +1,5 @@
-//! `verify` and `unpack` accept the same files, plain containers and deltas with
-//! their base, and refuse the others for the same reason.
+//! `verify` and `unpack` accept the same files, both containers and deltas with their
+//! base, and refuse others for the same reason.
 
 #![no_main]
 
@@ -13,7 +13,7 @@ fuzz_target!(|input: &[u8]| {
         return;
     };
     with_and_without_checksums(|_| {
-        // Other kinds are verified, and restore no file.
+        // Other formats can be verified, but do not restore a file.
         let is_packed = catalog(file).is_ok_and(|opened| {
             matches!(opened.kind(), Kind::Zstn | Kind::Delta)
                 && opened.original_len_bytes() <= LIMIT_BYTES

@@ -1,5 +1,6 @@
-//! A file of any container through the C library, as a program in C reads it: by its
-//! own ranges and by callbacks, some of which fail. The first bytes choose how.
+//! Reads a file of any container through the C library as a C program does: with ranges
+//! that the caller fetches, and with callbacks, some of which fail. The first bytes of
+//! the input select the options.
 
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! A file of any container in other formats: every tensor keeps its bytes, or the
-//! conversion is refused.
+//! Converts a file of any container to other formats: every tensor keeps its bytes, or
+//! the conversion is refused.
 
 #![no_main]
 

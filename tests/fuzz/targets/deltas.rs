@@ -1,4 +1,4 @@
-//! A delta (`Z4DM`) and its base: restored as a whole and tensor by tensor.
+//! Restores a delta (`Z4DM`) with its base, as a whole and tensor by tensor.
 
 #![no_main]
 

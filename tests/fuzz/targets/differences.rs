@@ -1,4 +1,5 @@
-//! A difference frame (`ZXD1`) and its base: whole, by both engines, and in ranges.
+//! Decodes a difference frame (`ZXD1`) with its base, as a whole by both engines, and
+//! in ranges.
 
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! Any bytes as a tensor: every effort writes what both engines read back, alone and
-//! as a difference from a base.
+//! Encodes arbitrary bytes as a tensor with every effort, alone and as a difference
+//! from a base. Both engines must restore the tensor.
 
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! A file of any container, opened in pieces: every tensor by both engines, and rows
-//! against the whole.
+//! Opens a file of any container by ranges, decodes every tensor with both engines, and
+//! compares rows with the whole tensor.
 
 #![no_main]
 

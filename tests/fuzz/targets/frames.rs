@@ -1,4 +1,4 @@
-//! One frame of any family, by both engines.
+//! Decodes one frame of any family with both engines.
 
 #![no_main]
 

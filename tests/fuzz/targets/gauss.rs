@@ -1,4 +1,5 @@
-//! A Gauss file: every tensor by both engines, and rows against the whole.
+//! Decodes every tensor of a Gauss file with both engines, and compares rows with the
+//! whole tensor.
 
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! The decision whether an original may be removed, against decoding alone: a
-//! stored file proves the original that it restores, and no other.
+//! Compares the decision whether an original may be removed with plain decoding: a
+//! stored file proves only the original that it restores.
 
 #![no_main]
 
@@ -7,7 +7,7 @@ use std::io::Write;
 
 use libfuzzer_sys::fuzz_target;
 use sha2::{Digest, Sha256};
-use zstn::proof::{StoredFile, check_restores};
+use zstn_hub::proof::{StoredFile, check_restores};
 use zstn_core::container::zstn::unpack;
 use zstn_fuzz::{LIMIT_BYTES, NATIVE, catalog};
 
@@ -25,7 +25,7 @@ fuzz_target!(|file: &[u8]| {
         check_restores(&NATIVE, &stored, original, &()).is_ok()
     };
     let Ok(restored) = unpack(&*NATIVE, file) else {
-        // Whatever it claims to restore.
+        // This holds whatever original the file claims to restore.
         assert!(!proves(&sha256(file), None));
         return;
     };

@@ -1,5 +1,5 @@
-//! Any bytes as a checkpoint: packed in memory and piece by piece to the same file,
-//! which both engines restore.
+//! Packs arbitrary bytes as a checkpoint. Packing in memory and incremental packing
+//! produce the same file, which both engines restore.
 
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! A file of any container, opened by pieces and as a whole: the same tensors, and
-//! the same bytes of each.
+//! Opens a file of any container by ranges and as a whole: both list the same tensors
+//! with the same bytes.
 
 #![no_main]
 
@@ -7,7 +7,7 @@ use libfuzzer_sys::fuzz_target;
 use zstn::Reader;
 use zstn_fuzz::{LIMIT_BYTES, NATIVE, model, parts, speak};
 
-/// Tensors of one file that are compared.
+/// Number of tensors that are compared per file.
 const TENSORS: usize = 4;
 
 fuzz_target!(|file: &[u8]| {
@@ -16,7 +16,7 @@ fuzz_target!(|file: &[u8]| {
     let (pieces, whole) = match (pieces, whole) {
         (Ok(pieces), Ok(whole)) => (pieces, whole),
         (Err(error), Err(_)) => return speak(&error),
-        // A delta is read with its base.
+        // A delta can only be read with its base.
         (Ok(_), Err(zstn::Error::NeedsBase { .. })) => return,
         (Ok(_), Err(error)) => panic!("only by pieces: {error}"),
         (Err(error), Ok(_)) => panic!("only as a whole: {error}"),

@@ -1,4 +1,4 @@
-//! A model of compressed-tensors: `config.json` and its safetensors file.
+//! Reads a compressed-tensors model: `config.json` and its safetensors file.
 
 #![no_main]
 

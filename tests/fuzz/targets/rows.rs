@@ -1,5 +1,5 @@
-//! Some rows of one tensor against the whole: the first bytes choose them, the rest
-//! is a file of any container.
+//! Compares some rows of a tensor with the whole tensor. The first bytes of the input
+//! choose the rows, and the rest is a file of any container.
 
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! A safetensors file, against the official crate: what that one accepts has the
-//! same tensors here.
+//! Compares the safetensors parser with the official crate: files that the official
+//! crate accepts have the same tensors here.
 
 #![no_main]
 

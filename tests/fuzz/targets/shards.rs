@@ -1,5 +1,5 @@
-//! A checkpoint in two files: its index, which is its `config.json` as well, so that
-//! weights may have parts in both files; every tensor by both engines.
+//! Decodes every tensor of a checkpoint in two files with both engines. The index also
+//! serves as `config.json`, so that a weight may have parts in both files.
 
 #![no_main]
 
@@ -35,14 +35,14 @@ fuzz_target!(|input: &[u8]| {
 });
 zstn_fuzz::keep_lengths!();
 
-/// Checks what the index has to say about a model (docs/formats/sharded.md 2).
+/// Checks the statements of the index about a model (docs/formats/sharded.md 2).
 fn check(model: &Model, index: &ShardIndex) {
     for (name, file) in index.weights() {
         // With a config, a quantised weight is listed instead of its parts.
         match model.find(name).map(|number| &model.tensors()[number]) {
             Ok(tensor) if tensor.weight().is_none() => assert_eq!(tensor.parts[0].file, file),
             Ok(_) => {}
-            // A tensor that its file does not have is refused where it is read.
+            // A tensor that is missing from its file is refused when it is read.
             Err(_) => {}
         }
     }

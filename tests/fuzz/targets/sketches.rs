@@ -1,4 +1,5 @@
-//! A sketch, what it says again, and what it expects of itself and of another one.
+//! Parses a sketch, writes it again, and estimates its size against itself and another
+//! sketch.
 
 #![no_main]
 

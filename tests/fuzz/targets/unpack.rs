@@ -1,5 +1,5 @@
-//! A ZSTN file, unpacked by both engines, against its reader: every tensor is where
-//! the restored file has it.
+//! Unpacks a ZSTN file with both engines, and compares it with its reader: every tensor
+//! is where the restored file has it.
 
 #![no_main]
 
@@ -23,7 +23,7 @@ fuzz_target!(|file: &[u8]| {
     let (Ok(restored), Ok(packed)) = (by_c, model(file, None)) else {
         return;
     };
-    // A file that breaks the rules of safetensors may have been kept whole.
+    // A file that violates the safetensors format may have been packed as a whole.
     let Ok(plain) = model(&restored, None) else {
         return;
     };

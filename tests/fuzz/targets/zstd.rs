@@ -1,5 +1,5 @@
-//! A zstd frame, by C zstd and by the decoder in Rust: the first four bytes are the
-//! length that is expected of it.
+//! Decodes a zstd frame with C zstd and with the Rust decoder. The first four bytes of
+//! the input are the expected length.
 
 #![no_main]
 

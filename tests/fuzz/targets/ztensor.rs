@@ -1,4 +1,5 @@
-//! A zTensor file: every tensor by both engines, and rows against the whole.
+//! Decodes every tensor of a zTensor file with both engines, and compares rows with the
+//! whole tensor.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-/** Runs the measurements in a cross-origin isolated page, which may use threads. */
+/** Runs the measurements in a cross-origin isolated page, in which threads are available. */
 
 import { dirname } from "node:path";
 import { fileURLToPath } from "node:url";

@@ -1,16 +1,16 @@
 /**
- * Measures how fast tensors are decoded: on the calling thread, in workers, on threads and by other builds of the package, in alternation,
- * and by the native engine on one thread before and after. On virtual machines, memory that a process has freed may be slow to
- * allocate again for the next process.
+ * Measures the speed of decoding tensors: on the calling thread, in workers, on threads and with other builds of the
+ * package, in alternating rounds, and with the native engine on one thread before and after. On virtual machines,
+ * memory that one process has freed may be slow to allocate for the next.
  *
  *   node tests/js/bench/decode.mjs MODEL.safetensors [--rounds N] [--chromium | [--cpu] [--base FILE]] [--beside FOLDER/wasm …]
  *
- * With `--base`, a plain or packed checkpoint, the model is packed as its difference from that, with extension frames; reading it then
- * reads the base as well, which is measured by itself too. `--cpu` takes processor time instead of the clock, for machines on which
- * much else runs, and leaves workers out.
+ * With `--base`, a plain or packed checkpoint, the model is packed as its delta from that base, with extension frames.
+ * Reading the delta also reads the base, which is measured separately too. `--cpu` measures processor time instead of
+ * elapsed time, for busy machines, and leaves workers out.
  *
- * It needs `cargo build --release -p zstn` and `cargo xtask wasm`, also in each folder of another build, such as a worktree of an
- * earlier version.
+ * It needs `cargo build --release -p zstn-cli` and `cargo xtask wasm`, also in the folder of each other build, such as a
+ * worktree of an earlier version.
  */
 
 import { execFile } from "node:child_process";
@@ -47,11 +47,11 @@ try {
   };
   const before = await native();
   const ways = values.chromium ? await chromium() : await inNode();
-  for (const way of Object.values(ways.ways)) await way(); // gets the memory back that the native engine had
+  for (const way of Object.values(ways.ways)) await way(); // reclaims the memory that the native engine used
   const rounds = {};
   for (let round = 0; round < Number(values.rounds); round++) {
     const order = Object.entries(ways.ways);
-    // Each pays for what the one before it has left to be collected.
+    // Each method pays for the garbage of the one before it, so the order alternates.
     if (round % 2 === 1) order.reverse();
     for (const [name, way] of order) (rounds[name] ??= []).push(await way());
   }
@@ -61,13 +61,13 @@ try {
   rmSync(scratch, { recursive: true });
 }
 
-/** Loaded on demand: Node transfers tensors more slowly when Playwright is in memory. */
+/** Playwright is loaded on demand, because Node transfers tensors more slowly when it is in memory. */
 async function chromium() {
   const { inChromium } = await import("./chromium.mjs");
   return inChromium(packed, withThreads, beside);
 }
 
-/** Reads from bytes in memory, as in a page, so that reading files is not measured. */
+/** Measures reading from bytes in memory, as in a page, so that file reads do not count. */
 async function inNode() {
   const zstn = await import("zstn");
   const { threadPool } = await import("zstn/threads");
@@ -78,13 +78,13 @@ async function inNode() {
   return measured(zstn, withThreads && threadPool, bytes(packed), others, options);
 }
 
-/** Returns the milliseconds that all threads of this process have worked. */
+/** Returns the processor time of all threads of this process, in milliseconds. */
 function processorTime() {
   const { user, system } = process.cpuUsage();
   return (user + system) / 1000;
 }
 
-/** Returns medians, and medians of the ratios to the first line within each round. */
+/** Prints the medians, and the medians of the ratios to the first line within each round. */
 function report(rounds, native) {
   const [first] = Object.values(rounds);
   console.log(`| ${values.chromium ? "Chromium" : `Node ${process.versions.node}`} | MB/s | ratio |\n|---|--:|--:|`);

@@ -1,8 +1,9 @@
 /**
- * Compares zstd decoders in WebAssembly: how fast each decodes the frames of a plane, and what a page has to load for it.
- * `cargo xtask decoders` builds the modules and writes the frames, then runs this with the folders of both.
+ * Compares zstd decoders in WebAssembly: their speed for the frames of a plane, and the size of the code that a page
+ * has to load. `cargo xtask decoders` builds the modules and writes the frames, then runs this script with the folders
+ * of both.
  *
- * It times decoding from and to the memory of the module, as the npm package does.
+ * It measures decoding from and to the memory of the module, as the npm package does.
  */
 
 import { readFileSync } from "node:fs";
@@ -12,7 +13,7 @@ import { brotliCompressSync } from "node:zlib";
 import { median, medianRatio } from "./rounds.mjs";
 
 const ROUNDS = 15;
-/** The decoded length of a frame in bytes; the last one of a plane may be shorter. */
+/** The decoded length of a frame, in bytes. The last frame of a plane may be shorter. */
 const FRAME_BYTES = 256 << 10;
 const PLANES = ["exponents", "mantissas"];
 
@@ -33,7 +34,7 @@ for (const [number, { name, module }] of decoders.entries()) {
   console.log(`| ${[name, ...cells, grouped(module.length), grouped(brotliCompressSync(module).length)].join(" | ")} |`);
 }
 
-/** Reads a plane and its frames, each after its length. */
+/** Reads a plane and its frames. A length precedes each frame. */
 function readPlane(name) {
   const plane = readFileSync(join(frameFolder, `${name}.plane`));
   const bytes = readFileSync(join(frameFolder, `${name}.frames`));
@@ -47,11 +48,11 @@ function readPlane(name) {
   return { plane, frames };
 }
 
-/** Returns the MB/s of every decoder over alternating rounds. */
+/** Returns the speed of every decoder in MB/s, over alternating rounds. */
 function compare({ plane, frames }) {
   const ready = decoders.map(({ load }) => load(frames));
   for (const [number, { decode, decoded }] of ready.entries()) {
-    decode(); // compiles what is hot
+    decode(); // lets the engine compile the hot code
     if (Buffer.compare(decoded(), plane) !== 0) throw new Error(`${decoders[number].name} decodes other bytes`);
   }
   const rates = ready.map(() => []);
@@ -66,7 +67,7 @@ function compare({ plane, frames }) {
   return rates;
 }
 
-/** A module of `tests/bench/decoders`. */
+/** Loads a module of `tests/bench/decoders`. */
 async function fromRust(name, feature) {
   const file = (suffix) => join(moduleFolder, `${feature}${suffix}`);
   const module = readFileSync(file("_bg.wasm"));
@@ -80,7 +81,7 @@ async function fromRust(name, feature) {
   return { name, module, load };
 }
 
-/** Returns the module inside a package for JavaScript that contains it as base64. */
+/** Loads the module from a JavaScript package that contains it as base64. */
 async function fromC(name) {
   const text = readFileSync(fileURLToPath(import.meta.resolve("zstddec")), "utf8");
   const module = Buffer.from(/AGFzbQ[A-Za-z0-9+/=]+/.exec(text)[0], "base64");

@@ -1,9 +1,10 @@
-/** The methods of decoding that are compared, in Node and in pages. */
+/** The decoding methods that are compared, in Node and in pages. */
 
 /**
- * Returns methods by name; each decodes the model once and returns MB of tensors per second. `source` should have the bytes of
- * tensors in memory, as should `base` if the model is a difference from another. `others` are other builds of the package by name;
- * `threadPool` is left out where there is none. `clock` returns milliseconds; `inlineOnly` leaves workers out.
+ * Returns the methods by name. Each decodes the model once and returns its speed in MB of tensors per second. `source`
+ * and, if the model is a delta, `base` should have the bytes of tensors in memory. `others` are other builds of the
+ * package, by name. `threadPool` is left out if there are no threads. `clock` returns milliseconds, and `inlineOnly`
+ * leaves workers out.
  */
 export async function measured(zstn, threadPool, source, others, { base, clock = () => performance.now(), inlineOnly = false } = {}) {
   const pools = inlineOnly ? {} : { "2 workers": zstn.workerPool({ size: 2 }), "1 worker": zstn.workerPool({ size: 1 }), ...(threadPool && { "2 threads": threadPool({ threads: 2 }) }) };
@@ -28,7 +29,7 @@ export async function measured(zstn, threadPool, source, others, { base, clock =
       return (await Promise.all(reads)).reduce((bytes, tensor) => bytes + tensor.bytes.length, 0);
     });
   }
-  for (const way of Object.values(ways)) await way(); // starts workers, and compiles what is hot
+  for (const way of Object.values(ways)) await way(); // starts the workers, and lets the engine compile the hot code
   const done = async () => {
     for (const [name, pool] of Object.entries(pools)) if (pool.decoded === 0) throw new Error(`${name}: ${pool.startError}`);
     for (const pool of Object.values(pools)) pool.close();

@@ -1,4 +1,4 @@
-/** Results of alternating rounds: a disturbance affects all that are compared in a round. */
+/** Evaluates alternating rounds, in which a disturbance affects all candidates of a round alike. */
 
 export function median(numbers) {
   return numbers.toSorted((a, b) => a - b)[numbers.length >> 1];

@@ -1,4 +1,7 @@
-/** Projects that install the packed package, each built by another bundler with its defaults, and their pages. */
+/**
+ * Builds projects that install the packed package, each with another bundler and its default settings, and tests their
+ * pages.
+ */
 
 import assert from "node:assert/strict";
 import { copyFileSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
@@ -30,7 +33,7 @@ globalThis.byWorker = async () => {
 document.body.dataset.tensors = String(model.tensors.size);
 `;
 
-/** esbuild does not copy files named by new URL(): they are imported, and the worker is an entry point. */
+/** esbuild does not copy files in `new URL()`, so the modules are imported, and the worker is an entry point. */
 const NAMED = `
 import { configure } from "zstn";
 import reader from "zstn/zstn_wasm_bg.wasm";

@@ -1,4 +1,4 @@
-/** The package as one file from another origin, as a CDN serves it: no bundler, no import map, nothing configured. */
+/** The package as one file from another origin, as a CDN serves it, without a bundler, an import map or any configuration. */
 
 import assert from "node:assert/strict";
 import { mkdirSync, readFileSync } from "node:fs";

@@ -1,4 +1,7 @@
-/** Runs the blocks of docs/npm/hand-off.md for pages as they are written: with onnxruntime-web, and with WebGPU on a software device. */
+/**
+ * Runs the code blocks of docs/npm/hand-off.md for pages unchanged: with onnxruntime-web, and with WebGPU on a software
+ * device.
+ */
 
 import assert from "node:assert/strict";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
@@ -16,11 +19,11 @@ const models = join(scratchFolder(), "models");
 const IMPORTS = JSON.stringify({ imports: { zstn: "/zstn/web.js", "onnxruntime-web": "/ort/ort.wasm.bundle.min.mjs" } });
 const ROWS = [12, 13, 14, 15, 20, 21, 22, 23].map((i) => new Float32Array(Uint32Array.of(WEIGHTS[i] << 16).buffer)[0]);
 
-/** A page that runs `code`, and then what leaves its result in `found`. */
+/** A page that runs `code` and then stores the value of the expression `found` as its result. */
 const page = (code, found) =>
   `<!doctype html><title>hand-off</title><link rel="icon" href="data:,"><script type="importmap">${IMPORTS}</script><body><script type="module">${code}\ndocument.body.dataset.found = JSON.stringify(${found});</script>`;
 
-/** Reads a buffer of the GPU back. */
+/** Code that copies a GPU buffer back to memory. */
 const READ_BACK = `await (async () => {
   const out = device.createBuffer({ size: buffer.size, usage: GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST });
   const encoder = device.createCommandEncoder();

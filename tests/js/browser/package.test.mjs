@@ -93,7 +93,7 @@ inBrowser("a tensor that begins in the bytes read at opening is still one reques
     return { name, offset: info.parts[0].offset, sha256: await digest(tensor.bytes), requests: model.stats.requests };
   }, `${models.url}model.zstn`);
   assert.equal(got.sha256, sha256(tensors[got.name].bytes));
-  // The browser's own cache would send a check of the old part and a request for the rest.
+  // With the browser's own cache, there would be a validation request for the cached part and another request for the rest.
   const log = (await models.settled(first + got.requests)).slice(first);
   assert.deepEqual(log.map(({ status }) => status), [206, 206, 206]);
 });
@@ -259,7 +259,7 @@ inBrowser("a file is packed against a base: a File, or an address on another ori
   );
   assert.deepEqual(got.digests, [expected, expected, expected]);
   assert.equal(got.tensor, sha256(changed));
-  assert.deepEqual([got.aborted.name, got.same, got.other.code], ["AbortError", [1, 2, 3], "malformed"]);
+  assert.deepEqual([got.aborted.name, got.same, got.other.code], ["AbortError", [1, 2, 3], "wrong_base"]);
   assert.deepEqual(complaints, []);
 });
 

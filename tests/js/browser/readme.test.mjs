@@ -1,4 +1,7 @@
-/** Builds the README's code for pages with Vite in a fresh project and runs it in Chromium as it is written; only the address is that of a local server. */
+/**
+ * Builds the README's code for pages with Vite in a new project and runs it in Chromium. The only replacement is the
+ * address, which becomes the address of a local server.
+ */
 
 import assert from "node:assert/strict";
 import { copyFileSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
@@ -29,7 +32,7 @@ const { inBrowser } = browserTests({
     writeFileSync(join(project, "src/read.js"), `${read}\n${READ}\n`);
     writeFileSync(join(project, "src/pack.js"), block("README.md", "js", "await pack("));
     writeFileSync(join(project, "index.html"), html('<script type="module" src="/src/read.js"></script>'));
-    // The block packs the file that was chosen before it runs.
+    // The block packs the file that was chosen before the block runs.
     writeFileSync(join(project, "pack.html"), html('<input type="file"><script type="module">document.querySelector("input").onchange = () => import("/src/pack.js");</script>'));
     const rolldownOptions = { input: { index: join(project, "index.html"), pack: join(project, "pack.html") } };
     await build({ root: project, configFile: false, logLevel: "warn", build: { rolldownOptions } });

@@ -1,4 +1,4 @@
-/** A page that only reads safetensors, and a service worker that answers it from a packed model. */
+/** A page that only reads safetensors, with a service worker that serves a packed model to it. */
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";

@@ -1,4 +1,7 @@
-/** Servers and their faults as a page sees them: CORS, redirects, versions, and the cache in the browser's own file system. */
+/**
+ * Servers and their faults, from the view of a page: CORS, redirects, versions, and the cache in the browser's own file
+ * system.
+ */
 
 import assert from "node:assert/strict";
 import { fileURLToPath } from "node:url";
@@ -42,7 +45,7 @@ async function openPage(page, url = site.url) {
 
 const read = (page, url, names, options) => page.evaluate((call) => globalThis.read(...call), [url, names, options]);
 
-/** Runs `work` with fault servers, one for each of `all`, on origins of their own. */
+/** Runs `work` with one fault server for each of `all`, each on its own origin. */
 async function against(all, work) {
   const servers = await Promise.all(all.map(({ of = file, ...options }) => startFaultServer(of, options)));
   try {
@@ -64,7 +67,7 @@ inBrowser("faults that pass cost time alone", async (page) => {
       const got = await read(page, server.url, ["a"], {});
       assert.ok(got.digests, `${what}: ${got.message}`);
       isRight(got.digests);
-      assert.ok(got.stats.retries === 1 || fault === reset, `${what}: ${got.stats.retries} retries`); // browsers repeat some requests by themselves
+      assert.ok(got.stats.retries === 1 || fault === reset, `${what}: ${got.stats.retries} retries`); // browsers retry some requests themselves
     });
   }
 });
@@ -86,7 +89,7 @@ inBrowser("compression is refused, by the browser itself where it had asked for 
     for (const fault of [compressed, all]) {
       await against([{ cors, always: fault }], async (server) => {
         const got = await read(page, server.url, ["a"], { retries: 0, idleTimeoutMs: 10_000 });
-        // Firefox unpacks what it has not asked for, hides that from the page, and the length is another one.
+        // Firefox decompresses the unrequested encoding and hides it from the page, so the length differs.
         if (browserName === "firefox" && got.code === "truncated") return;
         assert.ok(["network", "content_encoding"].includes(got.code), JSON.stringify(got));
         assert.match(got.message, /compress/);
@@ -97,7 +100,7 @@ inBrowser("compression is refused, by the browser itself where it had asked for 
 
 inBrowser("a hub that redirects to signed addresses of another origin gets the token, the other origin does not", async (page) => {
   await openPage(page);
-  // Firefox 153 removes the header, and asks the other origin beforehand all the same, which the store has to answer.
+  // Firefox 153 removes the header, but still sends a preflight request to the other origin, which the store has to answer.
   const asksBeforehand = browserName === "firefox";
   await against([{ cors: "token" }, { cors: asksBeforehand ? "token" : "hidden" }], async (hub, cdn) => {
     hub.always = redirect(cdn.origin);

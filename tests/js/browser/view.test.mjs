@@ -1,4 +1,4 @@
-/** `zstn view`: the command opens local models in the page, whose own policy holds there. */
+/** `zstn view`: the command opens local models in the page, under the page's own security policy. */
 
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
@@ -24,7 +24,10 @@ const { inBrowser } = browserTests({
   },
 });
 
-/** Runs `zstn view` and hands its link to `work`. `page` are the arguments that choose the page: none for the program's own. */
+/**
+ * Runs `zstn view` and passes its link to `work`. `page` contains the arguments that select the page; without any, the
+ * embedded viewer is used.
+ */
 async function viewing(inputs, work, page = ["--page", PAGE]) {
   const view = spawn(program(), ["view", "--no-open", ...page, ...inputs], { stdio: ["ignore", "pipe", "inherit"] });
   try {

@@ -1,4 +1,4 @@
-/** The viewer: what changed between two models, against differences that are known. */
+/** The viewer: the changes between two models, compared with known differences. */
 
 import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";
@@ -10,7 +10,7 @@ import { counters, goTo, idle, near, serveViewer, valuesOf, viewerFolder } from 
 
 const folder = viewerFolder();
 const models = join(folder, "models");
-/** Tensors of the large fine-tune that differ, and by which factor. */
+/** The tensors of the large fine-tune that differ, with the factor between the two. */
 const SCALED = { "transformer.h.2.mlp.c_fc.weight": 1.5, "transformer.h.4.attn.c_attn.weight": 1.03125 };
 let [server, hold] = [];
 const large = {};
@@ -20,7 +20,7 @@ const f32 = (shape, value) => {
   return { dtype: "F32", shape, bytes: new Uint8Array(Float32Array.from({ length: count }, (_, i) => value(i)).buffer) };
 };
 
-/** Four layers; the fine-tune changes layer 2 strongly, one value of layer 3, and nothing else. */
+/** A model of four layers. The fine-tune changes layer 2 strongly, one value of layer 3, and nothing else. */
 function small(tuned) {
   const tensors = { "embed.weight": f32([40, 8], (i) => 1 + i / 100), "head.weight": f32([40, 8], (i) => 1 + i / 100) };
   for (let layer = 0; layer < 4; layer++) {
@@ -30,13 +30,13 @@ function small(tuned) {
     tensors[`layers.${layer}.norm.weight`] = f32([8], () => 1);
   }
   tensors[tuned ? "adapter.weight" : "pooler.weight"] = f32([4], () => 1);
-  // Its squares are a million times those of the weights.
+  // Its squares are a million times the squares of the weights.
   tensors["positions"] = { dtype: "I64", shape: [400], bytes: new Uint8Array(BigInt64Array.from({ length: 400 }, (_, i) => BigInt(1000 * i + (tuned ? 1 : 0))).buffer) };
   tensors["classes.weight"] = f32(tuned ? [3, 8] : [2, 8], () => 1);
   return tensors;
 }
 
-/** The relative change and the share of changed values over tensors of one name. */
+/** Returns the relative change and the fraction of changed values over the tensors in `names`. */
 function truth(tuned, base, names) {
   let [squares, baseSquares, changed, count] = [0, 0, 0, 0];
   for (const name of names) {
@@ -61,7 +61,7 @@ function scaled(tensor, factor) {
   return { ...tensor, bytes: new Uint8Array(halves.buffer) };
 }
 
-/** Values of a BF16 or F32 tensor, fast enough for 40 MB. */
+/** Returns the values of a BF16 or F32 tensor, fast enough for 40 MB. */
 function floats(tensor) {
   if (tensor.dtype !== "BF16") return valuesOf(tensor);
   const halves = new Uint16Array(Uint8Array.from(tensor.bytes).buffer);
@@ -217,7 +217,7 @@ inBrowser("a delta names what changed, and only that is read", async (page, comp
   assert.equal(shown["Tensors changed"][0], `2 of ${Object.keys(large.base).length}`);
   const { changed } = truth(large.tuned, large.base, Object.keys(large.base));
   assert.ok(near(shown["Weights changed"][1], changed, 1e-4), `${shown["Weights changed"][1]}, should be ${changed}`);
-  // The base is plain, so that the norms of its other tensors are not known.
+  // The base is plain, so the norms of its other tensors are unknown.
   const { relative } = truth(large.tuned, large.base, Object.keys(SCALED));
   assert.ok(near(shown["Relative change"][1], relative, 1e-4), `${shown["Relative change"][1]}, should be ${relative}`);
   assert.match(shown["Relative change"][2], /of the changed tensors/);

@@ -11,7 +11,7 @@ import { counters, figures, goTo, idle, near, openModel, row, serveViewer, typeI
 const folder = viewerFolder();
 const models = join(folder, "models");
 const NAME = "transformer.h.2.attn.c_proj.weight";
-/** The distance between the values of the fine-tune that differ. */
+/** The distance between the values that the fine-tune changes. */
 const EVERY = 50;
 let [server, base, tuned] = [];
 
@@ -75,7 +75,7 @@ inBrowser("a link leads to a comparison; both sides move together", async (page,
   assert.equal(await page.getByRole("img", { name: /^Histogram of the values/ }).count(), 0);
   await sides.first().getByRole("button", { name: "Zoom in" }).click();
   await page.waitForFunction(() => new Set([...document.querySelectorAll(".heatmap-box .caption")].map((caption) => caption.textContent)).size === 1 && /Rows 128/.test(document.querySelector(".heatmap-box .caption").textContent));
-  // Both pictures come to rest in one scale: nothing is rendered for a while.
+  // Both pictures settle on one scale, and nothing is rendered for a while.
   await page.evaluate(() => {
     globalThis.renderedMs = performance.now();
     const seen = new MutationObserver(() => (globalThis.renderedMs = performance.now()));
@@ -87,7 +87,7 @@ inBrowser("a link leads to a comparison; both sides move together", async (page,
   assert.equal(scales[0], scales[1]);
   const { norm } = await figures(sides.nth(1));
   assert.ok(near(norm, Math.sqrt(valuesOf(base[NAME]).reduce((sum, value) => sum + value * value, 0))));
-  // One choice for both, whichever button is pressed.
+  // The choice applies to both pictures, regardless of the button that is pressed.
   const squares = page.getByRole("button", { name: "Square cells" });
   await squares.nth(1).click();
   assert.deepEqual(await squares.evaluateAll((all) => all.map((one) => one.getAttribute("aria-pressed"))), ["true", "true"]);

@@ -1,4 +1,4 @@
-/** The viewer: the heatmap shows what is in the tensor, and no more than was read. */
+/** The viewer: the heatmap shows the values of the tensor, and only those that were read. */
 
 import assert from "node:assert/strict";
 import { statSync, writeFileSync } from "node:fs";
@@ -36,7 +36,7 @@ const allValues = (() => {
 })();
 const normOf = (values) => Math.sqrt(values.reduce((sum, value) => sum + value * value, 0));
 
-/** Colours of the map's pixels at fractions of its width, in the line at a fraction of its height. */
+/** Returns the colours of pixels of the map at fractions of its width, in the line at a fraction of its height. */
 const pixels = (page, down, fractions) =>
   page.evaluate(
     ([down, fractions]) => {
@@ -49,7 +49,7 @@ const pixels = (page, down, fractions) =>
   );
 const brightness = ([red, green, blue]) => red + green + blue;
 
-/** Moves the pointer to fractions of the map and returns the read-out, once it has more than the place. */
+/** Moves the pointer to a position in fractions of the map. Returns the read-out once it contains more than the position. */
 async function readOut(page, across, down) {
   const box = await page.locator(".heatmap").boundingBox();
   await page.mouse.move(box.x + across * box.width, box.y + down * box.height);
@@ -86,7 +86,7 @@ for (const [kind, src] of [["plain", "models/odd.safetensors"], ["packed", "mode
       const at = (column, y) => ctx.getImageData(Math.floor(((column + 0.5) / 512) * map.width), y, 1, 1).data;
       const style = getComputedStyle(document.documentElement);
       const hatch = ["--map-unread", "--hatch"].map((name) => style.getPropertyValue(name).trim().slice(1).match(/../g).map((hex) => parseInt(hex, 16)));
-      // A line of hatching has nothing but the two colours of the pattern and their mixtures; a band has neither.
+      // A hatched line contains only the two colours of the pattern and their mixtures; a band contains neither.
       const isHatched = (y) => [...Array(40)].every((_, i) => at(10 * i + 3, y).slice(0, 3).every((value, k) => value <= Math.max(hatch[0][k], hatch[1][k]) + 2 && value >= Math.min(hatch[0][k], hatch[1][k]) - 2));
       return Array.from({ length: map.height }, (_, y) => ({ hatched: isHatched(y), outlier: [...at(256, y).slice(0, 3)], other: [...at(200, y).slice(0, 3)] }));
     });
@@ -114,7 +114,7 @@ inBrowser("read whole, nothing is counted twice, and the figures and pixels are 
   assert.ok(near(shown.max, values.reduce((a, b) => Math.max(a, b))));
   assert.ok(near(shown.zeros, values.filter((value) => value === 0).length / values.length));
   assert.match(await page.locator(".odd").innerText(), new RegExp(`^${ODD.zeroRows} of 20,000 rows are all zeros`));
-  // The end: zeros. Above it: the column stands out.
+  // The last rows are zeros. Above them, the column stands out.
   const [[zero], [outlier, other]] = [await pixels(page, 0.9995, [0.1]), await pixels(page, 0.5, [(ODD.column + 0.5) / ODD.columns, 0.2])];
   assert.ok(brightness(zero) > brightness(other) + 60, `${zero} for zeros, ${other} for values`);
   assert.ok(brightness(outlier) < brightness(other) - 120, `${outlier} for the column, ${other} for the others`);
@@ -144,7 +144,7 @@ inBrowser("statistics of a packed file: exact figures and bands without reading 
   assert.doesNotMatch(await page.locator(".statistics").first().innerText(), /[≈≤≥]/);
   assert.match(await page.locator(".sampled").innerText(), /figures are exact, from the file.*Estimated from|figures are exact, from the file\. Charts are estimated/);
   await page.getByText("bands of 256 rows").waitFor();
-  // Hover over rows that were not read: the band they are in, with its exact figure.
+  // Hovering over rows that were not read shows their band, with its exact figure.
   for (let down = 0.1, text = ""; ; down += 0.03) {
     assert.ok(down < 0.9, "a band is under the pointer somewhere");
     text = await readOut(page, 0.2, down);
@@ -237,7 +237,7 @@ inBrowser("square cells, and the shading of the choice", async (page) => {
   await opened(page, "models/odd.safetensors", "broken.weight", { cells: "square" });
   const square = page.getByRole("button", { name: "Square cells" });
   assert.equal(await square.getAttribute("aria-pressed"), "true");
-  // 64 × 96 cells in a wide box: the height decides, and both sides are empty.
+  // 64 × 96 square cells in a wide box: the height limits them, and both sides stay empty.
   const sides = await page.evaluate(() => {
     const map = document.querySelector(".heatmap");
     const line = map.getContext("2d").getImageData(0, Math.floor(map.height / 2), map.width, 1).data;

@@ -1,4 +1,4 @@
-/** The viewer: the matrix of layers, of small models and of one with 70 billion parameters. */
+/** The viewer: the layer matrix, for small models and for one with 70 billion parameters. */
 
 import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";

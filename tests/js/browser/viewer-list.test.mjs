@@ -1,4 +1,4 @@
-/** The viewer: searching tensors, keys, links to the whole view, the list on phones. */
+/** The viewer: the tensor search, keyboard shortcuts, links to the whole view, and the list on phones. */
 
 import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";

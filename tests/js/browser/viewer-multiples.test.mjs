@@ -44,7 +44,7 @@ for (const src of ["models/odd.safetensors", "models/odd.zstn"]) {
     assert.equal(await unusual.locator("b").innerText(), String(LAYERS.broken));
     const shown = Number(/RMS (?:≈ )?([\d.e−]+)/.exec(await unusual.locator(".thumbnail-note").innerText())[1]);
     assert.ok(Math.abs(shown / rmsOf(LAYERS.broken) - 1) < 0.02, `${shown}, should be ${rmsOf(LAYERS.broken)}`);
-    // One scale: the broken layer is darker than all others.
+    // All pictures share one scale, so the broken layer is darker than all others.
     const tones = await page.evaluate(() => [...document.querySelectorAll(".thumbnail")].map((canvas) => {
       const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
       let sum = 0;

@@ -21,7 +21,7 @@ const HUB_FILES = {
 };
 let [server, held] = [];
 
-/** A hub: lists of files, and a repository that requires a token. */
+/** Answers like a hub: with file lists, and a repository that requires a token. */
 function hub(request, path) {
   if (path === "/models/part-1.safetensors" && held) return held;
   const repository = /^\/hub\/(?:api\/models\/)?([^/]+\/[^/]+)/.exec(path)?.[1];
@@ -305,7 +305,7 @@ for (const [what, src, pattern] of [
     await alert.waitFor();
     assert.ok(await page.getByRole("heading", { name: "sample.zstn" }).isVisible(), "what was open stays");
     assert.equal(new URL(page.url()).searchParams.get("src"), "sample.zstn", "and the address bar says what is seen");
-    // Chromium itself notes a failed request; anything else would be the page's fault.
+    // Chromium itself logs a failed request. Any other message would be a fault of the page.
     assert.deepEqual(complaints.filter((text) => !/status of 404/.test(text)), []);
   });
 }

@@ -1,4 +1,7 @@
-/** The viewer as a page: names for all controls, the security policy, phones, both colour schemes, its weight. */
+/**
+ * The viewer as a page: accessible names for all controls, the security policy, phones, both colour schemes, and the
+ * download size.
+ */
 
 import assert from "node:assert/strict";
 import { readFileSync, readdirSync } from "node:fs";
@@ -37,7 +40,7 @@ async function view(page, name) {
   await idle(page);
 }
 
-/** Roles of controls and of announcements. */
+/** The roles of controls and of live regions. */
 const NAMED = new Set(["button", "link", "textbox", "searchbox", "spinbutton", "combobox", "checkbox", "radio", "treeitem", "tree", "progressbar", "image", "img", "application", "region", "dialog", "DisclosureTriangle"]);
 
 for (const name of Object.keys(VIEWS)) {
@@ -57,7 +60,7 @@ for (const name of Object.keys(VIEWS)) {
     assert.ok(nodes.filter(({ role }) => NAMED.has(role?.value)).length >= 5, "the tree is not empty");
     assert.equal(await page.locator("h1:visible").count(), 1);
     assert.equal(await page.evaluate(() => document.documentElement.lang), "en");
-    // Chromium itself notes a failed request.
+    // Chromium itself logs a failed request.
     assert.deepEqual(complaints.filter((text) => !/status of 404/.test(text)), []);
   }, { skip: onlyChromium("the accessibility tree is read by the protocol of its developer tools") });
 

@@ -118,7 +118,7 @@ inBrowser("the heatmap of 30 000 × 768 follows the pointer at every move, befor
   await idle(page);
   await page.locator(".heatmap").scrollIntoViewIfNeeded();
   const box = await page.locator(".heatmap").boundingBox();
-  // Drawing uses data in memory: the server receives no request.
+  // Drawing uses data in memory, so the server receives no request.
   let release;
   hold = new Promise((resolve) => (release = resolve));
   const drawn = () => page.evaluate(async () => {

@@ -1,4 +1,4 @@
-/** Access tokens in the viewer: each goes to the server it was typed for, and nowhere else. */
+/** Access tokens in the viewer: each is sent to the server that it was entered for, and to no other. */
 
 import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";
@@ -13,7 +13,10 @@ const TOKEN = "hf_secret";
 const BEARER = `Bearer ${TOKEN}`;
 const f32 = (...values) => ({ dtype: "F32", shape: [values.length], bytes: new Uint8Array(Float32Array.from(values).buffer) });
 const MODEL = Buffer.from(safetensors({ "a.weight": f32(1, 2, 3) }));
-/** The page's own server, one that requires the token, one without access control, and one with a token of its own. */
+/**
+ * The servers: the page's own server, one that requires the token, one without access control, and one that requires
+ * another token.
+ */
 let server;
 let guarded;
 let other;
@@ -57,7 +60,7 @@ async function typeToken(page, host, token = TOKEN) {
   await tokenField(page, host).fill(token);
 }
 
-/** Opens the private file with its token, as the page asks for it. */
+/** Opens the private file with its token, which is entered when the page requests it. */
 async function openPrivate(page, route = {}) {
   await goTo(page, server, { src: `${guarded.url}private.safetensors`, ...route });
   await alert(page).waitFor();
@@ -67,7 +70,7 @@ async function openPrivate(page, route = {}) {
   assert.ok(guarded.tokens().every((token) => token === BEARER) && guarded.tokens().length > 0);
 }
 
-/** Replaces huggingface.co; returns the list of its requests. */
+/** Replaces huggingface.co. Returns the list of requests to it. */
 async function huggingFace(page) {
   const asked = [];
   await page.route("https://huggingface.co/**", async (route) => {
@@ -257,7 +260,7 @@ inBrowser("the field is for the server of the address, as that is typed", async 
   await address(page).fill("owner/name");
   assert.equal(await tokenField(page, "huggingface.co").inputValue(), TOKEN);
   await page.locator("#compare-menu summary").click();
-  await page.locator("#second").pressSequentially("https://models.example/base.zstn"); // Firefox reports no change of what a script has put there
+  await page.locator("#second").pressSequentially("https://models.example/base.zstn"); // Firefox fires no change event for a value that a script has set
   await page.locator("#token-menu summary").click();
   await tokenField(page, "huggingface.co").click();
   await tokenField(page, "models.example").waitFor();

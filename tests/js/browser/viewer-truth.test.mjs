@@ -1,4 +1,7 @@
-/** The viewer claims about two packed models only what is so: digests decide what changed, and NaN is never "no change". */
+/**
+ * The viewer makes no false claims about two packed models: digests determine which tensors changed, and NaN never
+ * counts as "no change".
+ */
 
 import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";
@@ -13,7 +16,7 @@ const models = join(folder, "models");
 const LAYERS = 4;
 let server;
 
-/** Values that a packer cannot make much smaller. */
+/** Returns a generator of values that do not compress well. */
 function noise(seed) {
   let state = seed + 1;
   return () => (state = (Math.imul(state, 1664525) + 1013904223) >>> 0) / 2 ** 32 - 0.5;
@@ -39,7 +42,7 @@ tuned[name(3, "q")][4095] += 0.25;
 const sick = model();
 sick[name(2, "q")].fill(Number.NaN, 640, 704);
 sick[name(2, "q")][5] = Number.POSITIVE_INFINITY;
-// One sign of a zero: bytes differ, values do not.
+// Only the sign of a zero differs: the bytes differ, the values do not.
 sick[name(0, "v")][7] = base[name(0, "v")][7] = 0;
 tuned[name(0, "v")][7] = 0;
 sick[name(0, "v")][7] = -0;

@@ -1,4 +1,4 @@
-/** The viewer: a vector is a line by index, not a matrix. */
+/** The viewer: a vector is shown as a line by index, not as a matrix. */
 
 import assert from "node:assert/strict";
 import { join } from "node:path";

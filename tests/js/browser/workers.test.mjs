@@ -1,4 +1,4 @@
-/** Decoding in workers and on threads, in browsers that allow them and in pages that do not. */
+/** Decoding in workers and on threads, in pages that allow them and in pages that do not. */
 
 import assert from "node:assert/strict";
 import { existsSync } from "node:fs";
@@ -16,7 +16,7 @@ const withoutThreads = existsSync(join(dist, "core/zstn_threads_bg.wasm")) ? fal
 const ISOLATED = { "cross-origin-opener-policy": "same-origin", "cross-origin-embedder-policy": "require-corp" };
 const NAMES = [MIDDLE_TENSOR, "lm_head.weight", "transformer.h.1.mlp.c_fc.weight"];
 
-/** Reads some tensors, in a page or in a worker; `workers` is what `open` is given. */
+/** Code that reads some tensors, in a page or in a worker. `workers` is the option of `open`. */
 const READ = `
   const hex = (buffer) => [...new Uint8Array(buffer)].map((b) => b.toString(16).padStart(2, "0")).join("");
   globalThis.read = async (zstn, model, names, workers) => {

@@ -1,10 +1,10 @@
 /**
- * Chooses sentences of README.md and docs at random, to be read by somebody who does not know what is around them:
+ * Chooses random sentences from README.md and docs, for a reader who does not know their context:
  *
  *     node tests/js/documents/sentences.mjs --seed 11 [--count 20] [--under docs/npm]
  *
- * Each has to be plain and true. The same seed chooses the same sentences of the same documents. Pages for those who
- * write a decoder (docs/formats, docs/upstream) are read with `--under`.
+ * Each sentence has to be clear and true. The same seed chooses the same sentences of the same documents. Pages for
+ * implementers of decoders (docs/formats, docs/upstream) are only included with `--under`.
  */
 
 import { readFileSync, readdirSync } from "node:fs";
@@ -14,7 +14,7 @@ import { parseArgs } from "node:util";
 
 const root = fileURLToPath(new URL("../../../", import.meta.url));
 
-/** Returns README.md, or the pages below a folder, sorted. */
+/** Returns the Markdown files below a folder, sorted. */
 export function pages(under) {
   const below = readdirSync(join(root, under), { recursive: true, withFileTypes: true });
   return below
@@ -24,7 +24,7 @@ export function pages(under) {
     .sort();
 }
 
-/** Returns the sentences of a Markdown text, with the number of the line that each begins in. Code, tables and headings have none. */
+/** Returns the sentences of a Markdown text, each with the number of its first line. Code, tables and headings contain none. */
 export function sentences(text) {
   const found = [];
   let inCode = false;
@@ -44,13 +44,13 @@ export function sentences(text) {
   return found;
 }
 
-/** A full stop ends a sentence where a capital letter, code or emphasis follows. */
+/** Splits a paragraph into sentences. A full stop ends a sentence if a capital letter, code or emphasis follows. */
 function split({ line, text }) {
   const parts = text.trim().split(/(?<=[.?!][)*_"]{0,3})\s+(?=[A-Z`*[_"(])/);
   return parts.filter((part) => part.split(/\s+/).length >= 4).map((part) => ({ line, text: part }));
 }
 
-/** Returns numbers from 0 to 1 that follow from the seed (mulberry32). */
+/** Returns a generator of numbers from 0 to 1, determined by the seed (mulberry32). */
 export function numbers(seed) {
   let state = seed >>> 0;
   return () => {
@@ -61,13 +61,13 @@ export function numbers(seed) {
   };
 }
 
-/** Returns README.md and the pages of docs that are for users. */
+/** Returns README.md and the pages of docs for users. */
 export function usual() {
   const others = ["docs/formats", "docs/upstream"].map((folder) => join(root, folder));
   return [join(root, "README.md"), ...pages("docs").filter((path) => !others.some((folder) => path.startsWith(folder)))];
 }
 
-/** Returns `count` sentences of these pages, in the order in which they were chosen. */
+/** Returns `count` random sentences of these pages, in the order of their choice. */
 export function choose(paths, seed, count) {
   const all = paths.flatMap((path) => sentences(readFileSync(path, "utf8")).map((sentence) => ({ path: path.slice(root.length), ...sentence })));
   const next = numbers(seed);

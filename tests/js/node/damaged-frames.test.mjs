@@ -1,4 +1,4 @@
-/** Damaged frames are refused, and cheaply: in a module with little memory. */
+/** Damaged frames are rejected without using much memory: the tests run in a module with little memory. */
 
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";

@@ -1,4 +1,4 @@
-/** Deltas: opened with their base, tensor by tensor, over HTTP and from disk. */
+/** Deltas that are opened with their base and read tensor by tensor, over HTTP and from disk. */
 
 import assert from "node:assert/strict";
 import { readFileSync, writeFileSync } from "node:fs";
@@ -71,7 +71,7 @@ const NEW_TENSOR = "adapter.weight";
 let server;
 let tuned;
 
-/** A fine-tune: some tensors slightly different, most unchanged, one new. */
+/** Returns a fine-tune: some tensors slightly different, most unchanged, one new. */
 function tune(tensors) {
   const result = { ...tensors };
   for (const name of [MIDDLE_TENSOR, "transformer.h.4.attn.c_proj.weight"]) {
@@ -181,7 +181,10 @@ test("a base with other bytes under the same names shows at the first tensor tha
   assert.equal((await model.tensor(NEW_TENSOR)).data.length, 60_000);
 });
 
-/** Returns the delta as z4ai writes it: without its trailer, and without the bit of each payload's flags that announces it. */
+/**
+ * Returns the delta as z4ai writes it: without its trailer, and without the flag of each payload that announces the
+ * trailer.
+ */
 function withoutTrailer(delta) {
   const bare = Buffer.from(delta.subarray(0, delta.length - 16 - Number(delta.readBigUInt64LE(delta.length - 16))));
   let at = 33 + Number(bare.readBigUInt64LE(5));

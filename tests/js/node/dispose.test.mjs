@@ -1,4 +1,7 @@
-/** `using model = await open(…)`: closed at the end of the block. Node 20 has the symbol and not yet the syntax, so TypeScript writes it out. */
+/**
+ * `using model = await open(…)` closes the model at the end of the block. Node 20 has the symbol but not the syntax, so
+ * TypeScript compiles it.
+ */
 
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";

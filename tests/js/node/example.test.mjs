@@ -1,4 +1,4 @@
-/** The examples of the package, run as people would run them. */
+/** The examples of the package, run as a user would run them. */
 
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";

@@ -1,4 +1,7 @@
-/** Files with extension frames in the npm package: read like others, written on request, with the version that says so. */
+/**
+ * Files with extension frames in the npm package: they are read like other files, written on request, and marked by
+ * their version.
+ */
 
 import assert from "node:assert/strict";
 import { readFileSync, writeFileSync } from "node:fs";
@@ -20,7 +23,10 @@ let server;
 let up;
 let tuned;
 
-/** Rows of integers from -7 to 7, each times the scale of its row: dequantised weights. The products are exact. */
+/**
+ * Returns rows of integers from -7 to 7, each multiplied by the scale of its row, like dequantised weights. The
+ * products are exact.
+ */
 function lattice(rows, random) {
   const values = new Float32Array(rows * COLUMNS);
   const step = () => (random() % 8) - (random() % 8);
@@ -31,7 +37,7 @@ function lattice(rows, random) {
   return new Uint8Array(Uint16Array.from(new Uint32Array(values.buffer), (bits) => bits >>> 16).buffer);
 }
 
-/** The same weights with a small change of every one. */
+/** Returns the same weights with a small change of each. */
 function tune(bytes, random) {
   const before = new Uint16Array(bytes.buffer.slice(0));
   return new Uint8Array(before.map((bits) => bits + (random() % 3)).buffer);
@@ -53,7 +59,7 @@ before(async () => {
 });
 after(() => server?.stop());
 
-/** A stream that keeps what it gets. */
+/** Returns a stream that collects its chunks. */
 function collector() {
   const pieces = [];
   const to = new WritableStream({ write: (piece) => void pieces.push(piece.slice()) });
@@ -122,7 +128,7 @@ test("rows of a difference take blocks of the delta and of a base with digests",
       assert.deepEqual(shape, [end - begin, COLUMNS]);
       assert.ok(fetched * 3 < model.tensors.get(name).storedLength + model.base.tensors.get(name).storedLength, `${name}: ${fetched} bytes`);
       assert.equal((await model.plan(name, { rows: [begin, end] })).whole, false);
-      // A base without digests: only all of a tensor shows that it is the right one.
+      // A base without digests can only be checked by reading whole tensors.
       assert.equal((await plain.plan(name, { rows: [begin, end] })).whole, true);
       assert.ok(Buffer.from((await plain.tensor(name, { rows: [begin, end] })).bytes).equals(expected));
     }
@@ -131,7 +137,7 @@ test("rows of a difference take blocks of the delta and of a base with digests",
   plain.close();
 });
 
-/** Elements of 16 bits, up to `steps` above those of `bytes`, or fewer: the bound is that of its row. */
+/** Returns 16-bit elements that are at most `steps` above the elements of `bytes`. The bound differs between rows. */
 function moved(bytes, steps, random) {
   const words = new Uint16Array(bytes.buffer);
   const bound = (element) => steps >> (Math.floor(element / COLUMNS) % 4);

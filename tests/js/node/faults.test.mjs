@@ -1,6 +1,7 @@
 /**
- * Every fault of a server, when opening and later: temporary ones only cost time, others have their error, and no read
- * returns wrong bytes. The cases are those of tests/faults/server.json, which the native library runs as well.
+ * Every fault of a server, during and after opening: temporary faults only cost time, others cause their specific
+ * error, and no read returns wrong bytes. The cases are in tests/faults/server.json, which the native library runs as
+ * well.
  */
 
 import assert from "node:assert/strict";
@@ -12,10 +13,13 @@ import { sha256 } from "../support/vectors.mjs";
 
 const RETRIES = 3;
 const TOKEN = "a-secret-token";
-/** End stalls; all other cases do not depend on time. On a busy machine a right answer may take longer than the first limit; what is wrong is wrong with the second one, too. */
+/**
+ * The limits that end stalled reads. Other cases do not depend on time. On a busy machine a correct answer may take
+ * longer than the first limit; a case that is wrong also fails with the second one.
+ */
 const STALL_LIMITS_MS = [1000, 5000];
 const NO_LIMIT_MS = 15_000;
-/** Most of these wait for a server. */
+/** The number of concurrent runs. Most of them wait for a server. */
 const RUNS_AT_ONCE = 48;
 
 test("every fault of the table has its outcome", async () => {
@@ -58,14 +62,17 @@ test("every fault of the table has its outcome", async () => {
   }
 });
 
-/** Whether a cell is about what a surface reads, in a file of that kind, and its outcome one that the surface can tell. */
+/**
+ * Returns whether a cell applies to a surface with a file of this type, and whether the surface can observe the
+ * expected outcome.
+ */
 function concerns({ operations, kinds, versions }, { operation, expected }, kind) {
   return operations.includes(operation) && (!kinds || kinds.includes(kind)) && (!versions || !expected.bytes || versions.includes(expected.bytes));
 }
 
 const rightServer = (table, operation, kind) => table.serve({ case: "all well", operation, phase: "opening", times: "always" }, kind);
 
-/** The plain file, as a right server has it. */
+/** Returns the plain file, as a correct server sends it. */
 async function plainFile(table) {
   const server = await rightServer(table, "read", "safetensors");
   const bytes = new Uint8Array(await (await fetch(server.url)).arrayBuffer());
@@ -81,7 +88,7 @@ async function requestsToARightServer(table, operation, surface, kind, plain) {
   return log.length;
 }
 
-/** Runs an attempt, again with another limit if it is about time. Returns what is wrong, or `null`. */
+/** Runs an attempt, and repeats it with another limit if it depends on time. Returns the problem, or `null`. */
 async function problemOf(table, attempt) {
   let problem = null;
   for (const limitMs of attempt.cell.stalls ? STALL_LIMITS_MS : [NO_LIMIT_MS]) {
@@ -91,7 +98,7 @@ async function problemOf(table, attempt) {
   return problem;
 }
 
-/** Reads from a server with a fault and judges outcome and requests. */
+/** Reads from a server with a fault, and checks the outcome and the requests. */
 async function run(table, { cell, surface, kind, rightRequests, plain }, idleTimeoutMs) {
   const { expected } = cell;
   const server = await table.serve(cell, kind);
@@ -113,7 +120,7 @@ async function run(table, { cell, surface, kind, rightRequests, plain }, idleTim
     }
     checkRequests(log, cell, rightRequests, surface);
     if (!expected.bytes && cell.times === "once" && expected.faults === 1) {
-      const again = await read(); // The fault is over, and has left nothing.
+      const again = await read(); // the fault is over and has left no trace
       checkBytes(again, "model");
     }
   } finally {

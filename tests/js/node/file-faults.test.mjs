@@ -1,4 +1,7 @@
-/** Files that change after they were opened; the cases are those of tests/faults/files.json, which the native library runs as well. */
+/**
+ * Files that change after they were opened. The cases are in tests/faults/files.json, which the native library runs as
+ * well.
+ */
 
 import assert from "node:assert/strict";
 import { appendFileSync, closeSync, linkSync, mkdtempSync, openAsBlob, openSync, readFileSync, renameSync, rmSync, truncateSync, utimesSync, writeFileSync, writeSync } from "node:fs";
@@ -29,7 +32,7 @@ const ACTS = {
   link: (path) => linkSync(path, `${path}.beside`),
 };
 
-/** What Node opens files by. A new source gets all faults by an entry here. */
+/** The ways in which Node opens files. An entry here tests a new source with all faults. */
 const SURFACES = { npm_path: (path) => path, npm_blob: (path) => openAsBlob(path) };
 
 test("a file that changes after it was opened gives no result of two versions", async () => {

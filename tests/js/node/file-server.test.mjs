@@ -1,4 +1,4 @@
-/** The answers of a service worker, tested without one: those of a file server for the unpacked file. */
+/** The responses of a service worker, tested without one, through the file server that produces them. */
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
@@ -13,7 +13,7 @@ import { vectorPath } from "../support/vectors.mjs";
 const original = readFileSync(vectorPath("zstn", "all_dtypes.safetensors"));
 const packed = { bytes: readFileSync(vectorPath("zstn", "all_dtypes.zstn")), etag: '"v1"', lastModified: new Date(1.6e12).toUTCString() };
 
-/** Runs `work` with a function that requests the virtual file of a server of `file`. */
+/** Runs `work` with a function that requests the virtual file of a server that serves `file`. */
 async function served(work, { file = packed, options = { retries: 0 } } = {}) {
   const server = await startFaultServer(file);
   try {

@@ -1,4 +1,4 @@
-/** Flips every bit of a packed file and reads it by every function: a refusal or the right bytes, never others. */
+/** Flips every bit of a packed file and reads it with every function. Each read is rejected or returns the correct bytes. */
 
 import assert from "node:assert/strict";
 import { readFileSync, writeFileSync } from "node:fs";
@@ -13,7 +13,10 @@ import { isRefusal } from "../support/vectors.mjs";
 
 const scratch = scratchFolder();
 
-/** A small file, since each byte is flipped eight times: bit fields, a sparse and a palette frame, an alias, and an empty tensor. */
+/**
+ * Returns a small file, since each byte is flipped eight times. It has bit fields, a sparse and a palette frame, an
+ * alias, and an empty tensor.
+ */
 function checkpoint() {
   const tensor = (dtype, array, shape = [array.length]) => ({ dtype, shape, bytes: new Uint8Array(array.buffer) });
   const wave = (i) => Math.sin(i * 12.9898) * 43758.5453;
@@ -48,7 +51,7 @@ function isRight({ name, dtype, shape, bytes }) {
   assert.ok(Buffer.from(expected.bytes.buffer).equals(bytes), `other bytes in ${name}`);
 }
 
-/** Every reading function; each reads all tensors and returns whether something was refused. */
+/** Every reading function. Each reads all tensors and returns whether any was rejected. */
 const WAYS = {
   tensor: async (model) => {
     let refused = false;
@@ -83,7 +86,7 @@ for (const which of ["the command line's file", "the npm package's file"]) {
         const refused = {};
         for (const [way, read] of Object.entries(WAYS)) refused[way] = (await read(model).catch(isRefusal)) ?? false;
         assert.equal(refused.tensor, refused.stream);
-        // A tensor without elements is read without its frame, even if that is damaged.
+        // A tensor without elements is read without its frame, even if the frame is damaged.
         assert.ok(refused.tensor || !refused["unpacked file"], "refused as a file alone");
         const outcome = refused.tensor ? "refused on reading" : "right";
         outcomes[outcome] += 1;

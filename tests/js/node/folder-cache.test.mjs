@@ -1,4 +1,4 @@
-/** The cache in a folder: what another run finds there, and damaged entries. */
+/** The cache in a folder: entries of an earlier run, and damaged entries. */
 
 import assert from "node:assert/strict";
 import { appendFileSync, readFileSync, readdirSync, statSync, truncateSync, utimesSync, writeFileSync } from "node:fs";
@@ -22,7 +22,7 @@ async function against(file, work) {
   }
 }
 
-/** Opens with a cache of its own, as another run would, reads, and waits until everything is stored. */
+/** Opens a model with a new cache, as another run would, reads from it, and waits until everything is stored. */
 async function run(server, file, folder, names, options) {
   const cache = folderCache(folder, options);
   const model = await open(server.url, { cache });

@@ -1,4 +1,7 @@
-/** Lengths above 4 GiB, which no number of WebAssembly's 32 bits holds: refused, never cut off to their lower half. */
+/**
+ * Lengths above 4 GiB, which do not fit into the 32-bit numbers of WebAssembly, are rejected and never truncated to
+ * their lower half.
+ */
 
 import assert from "node:assert/strict";
 import { readFileSync, writeFileSync } from "node:fs";
@@ -8,7 +11,10 @@ import { decompress, open } from "zstn";
 import { scratchFolder } from "../support/scratch.mjs";
 import { goodContainers, goodFrames, isRefusal, readableByName, vectorPath } from "../support/vectors.mjs";
 
-/** Adds 2^32 to the first 64-bit integer before `within` that is `value`: cut off to 32 bits, the result would be the same as before. */
+/**
+ * Adds 2^32 to the first 64-bit integer before `within` that equals `value`. Truncated to 32 bits, the result would
+ * equal the original.
+ */
 function with4GibMore(file, within, value) {
   const bytes = new Uint8Array(file);
   const view = new DataView(bytes.buffer);
@@ -23,7 +29,7 @@ function with4GibMore(file, within, value) {
 test("frames that say so are refused", async () => {
   let refused = 0;
   for (const [name, { original_len }] of goodFrames) {
-    // Other fields could have the value of a short one.
+    // Other fields could have the same value as a short length.
     const longer = original_len >= 256 && with4GibMore(readFileSync(vectorPath("z4ai", `${name}.z4ai`)), 64, original_len);
     if (!longer) continue;
     await assert.rejects(decompress(longer), isRefusal, name);
@@ -52,7 +58,7 @@ test("a tensor of more than 4 GiB is not read as what is left of its length", as
   const json = JSON.stringify({ far: { dtype: "U8", shape: [2 ** 32 + 16], data_offsets: [0, 2 ** 32 + 16] } }).padEnd(96);
   const length = Buffer.alloc(8);
   length.writeBigUInt64LE(96n);
-  // Cut off to 32 bits, the tensor would have these 16 bytes.
+  // Truncated to 32 bits, the tensor would have these 16 bytes.
   writeFileSync(path, Buffer.concat([length, Buffer.from(json), Buffer.alloc(16, 7)]));
   await assert.rejects(open(path).then((model) => model.tensor("far")), isRefusal);
 });

@@ -1,4 +1,4 @@
-/** Single frames and differences: every golden one decodes, and written ones are restored, here and by the command line. */
+/** Single frames and deltas: every golden one decodes, and written ones are restored, here and by the command line. */
 
 import assert from "node:assert/strict";
 import { readFileSync, writeFileSync } from "node:fs";
@@ -88,7 +88,7 @@ test("differences from and for the command line", async () => {
   assert.deepEqual(new Uint8Array(readFileSync(at("restored"))), tuned);
   await compressFile(at("tuned"), at("native.z4dl"), { base: at("base"), dtype: "F32" });
   assert.deepEqual(await decompressDelta(new Uint8Array(readFileSync(at("native.z4dl"))), floats), tuned);
-  // Noise leaves nothing to choose: every encoder writes the same.
+  // Noise leaves an encoder no choice, so all encoders write the same bytes.
   const random = xorshift(7);
   const [noise, other] = [1, 2].map(() => Uint8Array.from({ length: 5000 }, random));
   writeFileSync(at("tuned"), noise);
@@ -129,7 +129,7 @@ test("every flipped bit and every cut of a difference is refused, or harmless", 
     const bytes = await attempt(flipped);
     if (bytes) assert.equal(bytes.byteLength, current.byteLength);
   }
-  // Length and digest of the base are before the frame, and most of the frame is not data.
+  // Length and digest of the base precede the frame, and most of the frame is metadata.
   assert.ok(refused > frame.length + 30 * 8, `${refused}`);
 });
 

@@ -1,4 +1,4 @@
-/** `@huggingface/hub`, which knows nothing of packing, and `zstn gateway`. */
+/** `@huggingface/hub`, which does not support packed files, with `zstn gateway`. */
 
 import assert from "node:assert/strict";
 import { mkdirSync, readFileSync } from "node:fs";

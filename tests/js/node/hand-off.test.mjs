@@ -1,4 +1,7 @@
-/** Runs docs/npm/hand-off.md and docs/npm/hub.md as they are written, with the real libraries; only the address is that of a local hub. */
+/**
+ * Runs the code of docs/npm/hand-off.md and docs/npm/hub.md with the real libraries. The only replacement is the
+ * address, which becomes the address of a local hub.
+ */
 
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
@@ -21,7 +24,7 @@ let hub;
 /** Rows 3 and 5 of `wte.weight`, which has four columns. */
 const ROWS = [12, 13, 14, 15, 20, 21, 22, 23].map((i) => new Float32Array(Uint32Array.of(WEIGHTS[i] << 16).buffer)[0]);
 
-/** A tensor of every dtype that ONNX Runtime or TensorFlow.js has, or that has to be converted for it. */
+/** A tensor of every dtype that ONNX Runtime or TensorFlow.js supports, or that has to be converted for them. */
 const VALUES = {
   F64: Float64Array.of(0.1, -2), F32: Float32Array.of(0.5, -2), F16: Uint16Array.of(0x3800, 0xc000), BF16: Uint16Array.of(0x3f00, 0xc000), F8_E4M3: Uint8Array.of(0x30, 0xc0),
   I64: BigInt64Array.of(-7n, 9n), I32: Int32Array.of(-7, 9), I16: Int16Array.of(-7, 9), I8: Int8Array.of(-7, 9),
@@ -73,7 +76,7 @@ test("onnxruntime-node gives back tensors of every dtype, under the name of the 
   const found = await module("ort-all.mjs", block(PAGE, "js", 'from "onnxruntime-node"'), more);
   const expected = { F64: "float64", F32: "float32", F16: "float16", BF16: "float32", F8_E4M3: "float32", I64: "int64", I32: "int32", I16: "int16", I8: "int8", U64: "uint64", U32: "uint32", U16: "uint16", U8: "uint8", BOOL: "bool" };
   assert.deepEqual(found, Object.fromEntries(Object.entries(expected).map(([dtype, type]) => [dtype, [type, true]])));
-  // The table of the page says the same.
+  // The table in the document must contain the same types.
   const rows = readFileSync(new URL(`../../../${PAGE}`, import.meta.url), "utf8").split("\n").filter((line) => line.startsWith("| "));
   for (const [dtype, type] of Object.entries(expected)) {
     const row = rows.find((line) => line.split("|")[1].includes(dtype.replace(/^F8_.*/, "F8 kinds")));

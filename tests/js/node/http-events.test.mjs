@@ -1,4 +1,4 @@
-/** Reading over HTTP where the exact order of events matters: what is asked for again, waits, aborts, merged and cached reads. */
+/** Reads over HTTP for which the exact order of events matters: repeated requests, waits, aborts, merged and cached reads. */
 
 import assert from "node:assert/strict";
 import { mock, test } from "node:test";
@@ -6,7 +6,7 @@ import { open } from "zstn";
 import { reset, resetAfter, shorter, stallAfter, startFaultServer, status } from "../support/fault-server.mjs";
 import { readAndCheck, version } from "../support/faulty-model.mjs";
 
-/** Runs `work` with a server; options as in `startFaultServer`. */
+/** Runs `work` with a server. The options are those of `startFaultServer`. */
 async function against(options, work, file = version()) {
   const server = await startFaultServer(file, options);
   try {
@@ -45,7 +45,7 @@ test("without anything that tells versions apart, a read starts again from its b
       resetAfter(100_000)(...call);
       Object.assign(file, { ...version(50), etag: undefined, lastModified: undefined });
     });
-    await readAndCheck(model, file, "a"); // all of it of the second version
+    await readAndCheck(model, file, "a"); // all bytes are of the second version
   }, file);
 });
 
@@ -122,7 +122,10 @@ test("a wait that is too long is reported instead, at once", async () => {
   });
 });
 
-/** Runs `work` with the timers of `durationMs` written down: as functions that make them go off, which they do not by themselves. */
+/**
+ * Runs `work` with all timers of `durationMs` held back: they are collected as functions that fire them, and do not
+ * fire by themselves.
+ */
 async function heldTimers(durationMs, work) {
   const held = [];
   let onTimer = () => {};

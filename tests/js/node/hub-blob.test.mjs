@@ -1,4 +1,4 @@
-/** The Blob of `downloadFile` of @huggingface/hub, which fetches what is read. */
+/** The Blob that `downloadFile` of @huggingface/hub returns, which fetches the bytes that are read. */
 
 import assert from "node:assert/strict";
 import { after, before, beforeEach, test } from "node:test";
@@ -9,7 +9,7 @@ import { pattern } from "../support/fault-server.mjs";
 import { READER, TOKEN, stubHub } from "../support/stub-hub.mjs";
 
 const names = Array.from({ length: 6 }, (_, i) => `t${i}`);
-// The first tensor is longer than what opening reads.
+// The first tensor is longer than the bytes that opening reads.
 const tensors = Object.fromEntries([["pad", 60_000], ...names.map((name) => [name, 50_000])].map(([name, length], i) => [name, { dtype: "U8", shape: [length], bytes: pattern(length, i + 1) }]));
 const bytes = new Uint8Array(safetensors(tensors));
 const same = (tensor) => assert.deepEqual(tensor.bytes, new Uint8Array(tensors[tensor.name].bytes));
@@ -25,7 +25,7 @@ beforeEach(() => server.heal());
 
 const blobOf = (options = {}) => downloadFile({ repo: "me/model", path: "model.safetensors", hubUrl: server.endpoint, accessToken: TOKEN, ...options });
 
-/** Returns the ranges that were asked for since the last `clearLog`, whatever server sent them. */
+/** Returns the ranges that were requested since the last `clearLog`, from any server. */
 const ranges = async () => (await server.log()).filter(({ status, headers }) => status === 206 && headers.range).map(({ headers }) => headers.range);
 
 test("tensors asked for together are one request, with the token", async () => {

@@ -1,4 +1,4 @@
-/** `zstn/hub` and `hf://` addresses, read from a hub beside `@huggingface/hub`. */
+/** `zstn/hub` and `hf://` addresses, read from a hub and compared with `@huggingface/hub`. */
 
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
@@ -169,7 +169,10 @@ test("a hub of another copy of the package says the same", async () => {
   assert.equal((await open(other("me/parts", at))).tensors.size, 2, "without a config.json");
 });
 
-/** Returns the tokens that the hub was sent since the last time. The server of large files, the same program under another name, gets none. */
+/**
+ * Returns the tokens that the hub has received since the last call. The server of large files, the same program under
+ * another name, receives none.
+ */
 async function tokensSent() {
   const all = await server.log();
   await server.clearLog();
@@ -334,7 +337,7 @@ test("arguments that make no sense are refused at once", async () => {
   await assert.rejects(open(hub("me/both", { ...at, token: "a\nb" })), { code: "invalid_input" });
 });
 
-/** A hub of one answer, for what the real ones do and the stub does not. */
+/** Starts a hub with one answer, for behaviour of real hubs that the stub lacks. */
 async function answering(answer) {
   const asked = [];
   const server = createServer((request, response) => {

@@ -1,4 +1,4 @@
-/** Loading the WebAssembly modules from where `configure` says. */
+/** Loads the WebAssembly modules from the places that `configure` sets. */
 
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";

@@ -1,4 +1,4 @@
-/** Tensors decoded into memory of the caller's. */
+/** Decodes tensors into memory of the caller. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

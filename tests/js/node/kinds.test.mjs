@@ -1,4 +1,4 @@
-/** Gauss files, weights in parts and checkpoints in several files: read by name like all others. */
+/** Gauss files, weights in parts and checkpoints in several files are read by name like all others. */
 
 import assert from "node:assert/strict";
 import { copyFileSync, mkdirSync, mkdtempSync, readFileSync, writeFileSync } from "node:fs";
@@ -24,7 +24,7 @@ async function readEverything(model) {
   for (const name of model.tensors.keys()) await model.tensor(name);
 }
 
-/** A folder that holds a vector of compressed-tensors as a model. */
+/** Creates a model folder with a test vector of compressed-tensors. */
 function modelFolder(set, name) {
   const folder = mkdtempSync(join(scratch, `${name}-`));
   copyFileSync(vectorPath(set, `${name}.config.json`), join(folder, "config.json"));
@@ -68,7 +68,7 @@ for (const { name, note } of goodCompressed) {
     const stored = await open(join(folder, "model.safetensors"), { config: false });
     assert.equal(stored.kind, "safetensors");
     assert.ok(stored.tensors.size > model.tensors.size);
-    // Bytes have no siblings: without a configuration, tensors come as they are stored.
+    // Bytes have no siblings, so without a configuration, tensors are returned as they are stored.
     const bytes = new Uint8Array(readFileSync(join(folder, "model.safetensors")));
     assert.equal((await open(bytes)).kind, "safetensors");
     const given = await open(bytes, { config: new Uint8Array(readFileSync(join(folder, "config.json"))) });
@@ -93,7 +93,7 @@ test("a base that only the other core can read is named as such", async () => {
   assert.equal(model.base, right);
 });
 
-/** Tensors of a safetensors file dealt out over `count` files, with their index. */
+/** Distributes the tensors of a safetensors file over `count` files, and writes their index. */
 function deal(folder, file, count) {
   const whole = readFileSync(file);
   const headerBytes = Number(whole.readBigUInt64LE());
@@ -137,7 +137,7 @@ test("a checkpoint in several files, by path, by address, and as files in hand",
     model.close();
   }
   assert.ok(server.requests.every(({ path }) => path.endsWith("?download=true")));
-  // Opening three shards takes as long as opening one: index, shards, configuration.
+  // Opening three shards takes as many round trips as opening one: for the index, the shards and the configuration.
   const model = await open(`${server.url}model.safetensors.index.json`);
   assert.ok(model.stats.roundTrips <= 5, JSON.stringify(model.stats));
 });

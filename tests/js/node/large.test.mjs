@@ -1,4 +1,7 @@
-/** A file of 6 GB, most of it a hole: positions above 2^32 are right, and what no array can hold is refused unread. */
+/**
+ * A file of 6 GB, most of it a hole: positions above 2^32 are read correctly, and tensors too long for an array are
+ * rejected without being read.
+ */
 
 import assert from "node:assert/strict";
 import { openSync, closeSync, ftruncateSync, rmSync, statSync, writeSync } from "node:fs";

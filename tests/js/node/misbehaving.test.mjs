@@ -1,4 +1,4 @@
-/** Servers that break the rules: the classes and sentences of failures. faults.test.mjs has every fault. */
+/** Servers that violate HTTP: the classes and messages of the errors. faults.test.mjs covers every fault. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -6,7 +6,7 @@ import { open } from "zstn";
 import { safetensors } from "../support/checkpoint.mjs";
 import { answerRange, startServer } from "../support/server.mjs";
 
-/** Larger than the head, so that reading the tensor is a request of its own. */
+/** A file that is longer than the head, so that reading the tensor is a separate request. */
 const large = safetensors({ w: { dtype: "F32", shape: [16384], bytes: new Uint8Array(65536).fill(1) } });
 
 /** Runs `work` with the address of a server that answers with `handler`. */

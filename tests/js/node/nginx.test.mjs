@@ -1,4 +1,4 @@
-/** A real nginx, where there is one (on the PATH, in /usr/sbin, or named in ZSTN_NGINX). */
+/** A real nginx, if it is installed (on the PATH, in /usr/sbin, or named in ZSTN_NGINX). */
 
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
@@ -96,7 +96,7 @@ for (const location of ["plain", "dated"]) {
     const model = await open(url(location));
     const other = `${path}.new`;
     writeFileSync(other, version(50).bytes);
-    // Last-Modified counts seconds.
+    // Last-Modified has a resolution of one second.
     await new Promise((resolve) => setTimeout(resolve, 1100));
     writeFileSync(other, version(50).bytes);
     renameSync(other, path);

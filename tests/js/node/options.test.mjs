@@ -1,4 +1,4 @@
-/** Options that no call has, and arguments of other types, are refused with a typed error wherever options are taken. */
+/** Unknown options and arguments of other types are rejected with a typed error by every call that takes options. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -12,7 +12,7 @@ const file = safetensors({ w: { dtype: "U8", shape: [2, 2], bytes } });
 const packed = async () => new Uint8Array(await (await pack(file)).blob.arrayBuffer());
 const source = { size: () => 4, read: async () => bytes };
 
-/** Runs a call that throws, or gives a promise or an iterator that does. */
+/** Runs a call that throws, or that returns a promise or an iterator that does. */
 const run = async (call) => {
   const result = call();
   if (result && Symbol.asyncIterator in Object(result)) return result.next();

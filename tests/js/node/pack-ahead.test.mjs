@@ -1,4 +1,7 @@
-/** Packing from an address reads ahead: many small tensors share a request, and the next bytes come while the last are packed. */
+/**
+ * Packing from a URL reads ahead: many small tensors share a request, and the next bytes are fetched while the previous
+ * ones are packed.
+ */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -15,7 +18,7 @@ const tensors = Object.fromEntries(Array.from({ length: TENSORS }, (_, i) => [`t
 tensors["u.large"] = bf16(2_500_000);
 const file = safetensors(tensors);
 
-/** Serves `bytes` slowly, and counts requests, bytes, and how many are answered at the same time. */
+/** Serves `bytes` slowly, and counts the requests, the bytes and the concurrent requests. */
 async function startSlow(bytes) {
   const seen = { requests: 0, bytes: 0, together: 0 };
   let underWay = 0;
@@ -92,7 +95,7 @@ test("reading elsewhere ends what is read ahead, and progress counts what was ha
   const [, first, second] = await read(100, MB);
   assert.deepEqual([first.length, second.length], [4 * MB, 4 * MB]);
   await read(MB + 100, 5 * MB);
-  // Bytes that have arrived are not read again; the rest comes in a few pieces, without reading ahead.
+  // Bytes that have arrived are not read again. The rest is fetched in a few requests, without reading ahead.
   const long = await read(6 * MB + 100, 30 * MB);
   assert.ok(long.length <= 2, `${long.length} requests`);
   assert.ok(long[0].offset > 6 * MB + 100);
@@ -111,7 +114,7 @@ test("an abort ends what is read ahead", async () => {
     const stop = new AbortController();
     const packing = pack(`${server.url}model.safetensors`, { signal: stop.signal, onProgress: ({ loadedBytes }) => loadedBytes > 5e6 && stop.abort() });
     await assert.rejects(packing, { name: "AbortError" });
-    await pause(200); // for requests that were on their way
+    await pause(200); // for requests in flight
     const { requests } = server.seen;
     await pause(200);
     assert.equal(server.seen.requests, requests);

@@ -1,4 +1,7 @@
-/** Packing against a base in Node: the same bytes as in Rust, whatever the base is stored as, into a Blob or a stream. */
+/**
+ * Packing against a base in Node gives the same bytes as in Rust, in whatever format the base is stored, into a Blob or
+ * a stream.
+ */
 
 import assert from "node:assert/strict";
 import { createWriteStream, openAsBlob, readFileSync, writeFileSync } from "node:fs";
@@ -16,7 +19,7 @@ const digests = JSON.parse(readFileSync(vectorPath(".", "pure-delta.json"), "utf
 const bytesOf = async (blob) => new Uint8Array(await blob.arrayBuffer());
 const vector = ({ file }) => vectorPath("zstn", file);
 
-/** A stream that keeps what it gets. */
+/** Returns a stream that collects its chunks. */
 function collector() {
   const pieces = [];
   const to = new WritableStream({ write: (piece) => void pieces.push(piece.slice()) });
@@ -54,7 +57,7 @@ let tuned;
 let expected;
 let server;
 
-/** A fine-tune: a tensor slightly different, most unchanged, one new. */
+/** Returns a fine-tune: one tensor slightly different, most unchanged, one new. */
 function tune(tensors) {
   const bytes = Uint8Array.from(tensors[MIDDLE_TENSOR].bytes);
   for (let i = 0; i < bytes.length; i += 98) bytes[i] ^= 1;
@@ -211,7 +214,7 @@ test("an aborted call says why, the stream hears of it, and nothing more is read
     assert.equal(server.requests.length, before);
   }
   await assert.rejects(pack(at("tuned.safetensors"), { base: at("base.zstn"), signal: AbortSignal.abort(mine) }), (error) => error === mine);
-  // Nothing of these takes time but the module, which is loaded: the signal is all that ends the call.
+  // Only loading the module takes time here, so the signal is the only thing that can end the call.
   const model = await open(at("base.safetensors"));
   const stop = new AbortController();
   const packing = pack(readFileSync(at("tuned.safetensors")), { base: model, signal: stop.signal });
@@ -230,7 +233,7 @@ test("what a base or a stream throws comes through untouched", async () => {
 });
 
 test("it needs memory for tensors, not for files", async () => {
-  // No read is longer than the longest tensor, or than a piece of the base that is only digested.
+  // No read is longer than the longest tensor, or than a chunk of the base that is only digested.
   let longest = 0;
   const source = (bytes) => ({ size: () => bytes.length, read: async (offset, length) => ((longest = Math.max(longest, length)), bytes.subarray(offset, offset + length)) });
   const big = Object.fromEntries(Array.from({ length: 24 }, (_, i) => [`t${i}`, { dtype: "U8", shape: [3 << 20], bytes: new Uint8Array(3 << 20).fill(i) }]));

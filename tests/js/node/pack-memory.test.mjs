@@ -1,4 +1,4 @@
-/** Packing takes memory for a tensor and its base's, not for files: in a module with little memory. */
+/** Packing needs memory for one tensor and its base, not for whole files. The tests run in a module with little memory. */
 
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";

@@ -1,4 +1,4 @@
-/** Packing in Node: the same bytes as in Rust, from every input, into a Blob or a stream. */
+/** Packing in Node gives the same bytes as in Rust, from every input, into a Blob or a stream. */
 
 import assert from "node:assert/strict";
 import { createWriteStream, openAsBlob, readFileSync, writeFileSync } from "node:fs";
@@ -45,7 +45,7 @@ test("a model is packed in memory for a tensor, and comes back by name and whole
     assert.deepEqual({ byteLength, storedLength, aliasOf }, { byteLength: info.byteLength, storedLength: info.storedLength, aliasOf: info.aliasOf });
     assert.ok(Buffer.from((await opened.tensor(name)).bytes).equals(tensors[name].bytes), name);
   }
-  // Both embeddings are the same bytes.
+  // Both embeddings have the same bytes.
   assert.deepEqual(packed.tensors.filter(({ aliasOf }) => aliasOf).map(({ name, aliasOf }) => [name, aliasOf]), [["transformer.wte.weight", "lm_head.weight"]]);
 
   assert.ok(heard.every(({ stage, totalBytes }) => stage === "pack" && totalBytes === original.length));
@@ -77,7 +77,7 @@ test("a SHA-256 that is given is stored as a claim, and compared when the file i
 test("a SHA-256 that has no place, or is none, is refused", async () => {
   for (const digest of ["", "ab", "xy".repeat(32), `sha256:${"ab".repeat(32)}`]) await assert.rejects(pack(model, { sha256: digest }), { code: "invalid_input", message: /64 hexadecimal digits/ });
   await assert.rejects(pack(model, { base: model, sha256: sha256(original) }), { code: "invalid_input", message: /leave it out/ });
-  // Kept whole, without a place for a digest, so it is compared at once.
+  // This file is stored as one frame, which has no field for the digest, so the digest is compared immediately.
   const odd = vectorPath("zstn", `${goodContainers.find(({ official }) => !official.valid).name}.safetensors`);
   const same = await pack(odd, { allowTruncated: true, sha256: sha256(readFileSync(odd)) });
   assert.deepEqual(await bytesOf(same.blob), await bytesOf((await pack(odd, { allowTruncated: true })).blob));

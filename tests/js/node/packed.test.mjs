@@ -1,4 +1,4 @@
-/** The tarball that goes to npm: what is in it, and that projects of several kinds can use it. */
+/** The tarball for npm: its contents, and its use in several types of projects. */
 
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";

@@ -1,4 +1,4 @@
-/** Plain safetensors files are read where there is no WebAssembly at all. */
+/** Plain safetensors files can be read without WebAssembly. */
 
 import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";
@@ -34,7 +34,7 @@ before(async () => {
   });
   await new Promise((listening) => server.listen(0, "127.0.0.1", listening));
   origin = `http://127.0.0.1:${server.address().port}`;
-  // Node's own fetch has a parser in WebAssembly, which it compiles at the first request.
+  // Node's own fetch has a parser in WebAssembly, which is compiled at the first request.
   await (await fetch(origin)).arrayBuffer();
   Object.defineProperty(globalThis, "WebAssembly", {
     get() {

@@ -1,4 +1,7 @@
-/** Plain safetensors files are read by TypeScript, all others by WebAssembly. Here both read the same files: valid ones, forged ones and thousands of mutations. */
+/**
+ * TypeScript reads plain safetensors files, and WebAssembly all others. Here both read the same files: valid ones,
+ * forged ones and thousands of mutations.
+ */
 
 import assert from "node:assert/strict";
 import { readFileSync, readdirSync } from "node:fs";
@@ -9,7 +12,7 @@ import { parseShardIndex, isShardIndex } from "../../../wasm/dist/safetensors/sh
 import { coreIndexOutcome, coreOutcome, openOutcome } from "../support/core-reader.mjs";
 import { isAll } from "../support/tier.mjs";
 
-/** The file with this header and as many bytes of data. */
+/** Returns a file with this header and `dataBytes` bytes of data. */
 function fileOf(header, dataBytes = 0) {
   const json = typeof header === "string" ? Buffer.from(header) : header;
   const file = Buffer.alloc(8 + json.length + dataBytes);
@@ -18,7 +21,7 @@ function fileOf(header, dataBytes = 0) {
   return file;
 }
 
-/** Compares both outcomes, and returns what it was. Only the wording about JSON is each reader's own. */
+/** Checks that both outcomes are equal, and returns the outcome. Only the wording about JSON may differ. */
 async function agree(file, label) {
   const [ours, core] = [await openOutcome(file), await coreOutcome(file)];
   for (const { refused } of [ours, core]) {
@@ -28,7 +31,7 @@ async function agree(file, label) {
   return ours.refused ? (ours.refused.rule ?? ours.refused.code) : "accepted";
 }
 
-/** Counts outcomes. */
+/** Counts an outcome. */
 function tally(counts, outcome) {
   counts[outcome] = (counts[outcome] ?? 0) + 1;
 }
@@ -36,12 +39,12 @@ function tally(counts, outcome) {
 const ENTRY = '{"dtype":"F32","shape":[2],"data_offsets":[0,8]}';
 const nested = (depth) => `${"[".repeat(depth)}${"]".repeat(depth)}`;
 const objects = (depth) => `${'{"a":'.repeat(depth)}1${"}".repeat(depth)}`;
-/** An entry with another field, which both have to skip. */
+/** Returns a header whose entry has an unknown field, which both readers have to skip. */
 const withField = (value) => [`{"w":{"dtype":"F32","x":${value},"shape":[2],"data_offsets":[0,8]}}`, 8];
 const withName = (name) => [`{${name}:${ENTRY}}`, 8];
 const withShape = (shape, bytes = 8, dtype = '"F32"') => [`{"w":{"dtype":${dtype},"shape":${shape},"data_offsets":[0,${bytes}]}}`, Number(bytes) < 1e6 ? Number(bytes) : 8];
 
-/** Headers, and the bytes of data after them. */
+/** The headers, each with the number of data bytes after it. */
 const CASES = [
   ["{}"], ["{} "], [" \n\t\r{}\n"], ["{}x"], ["{},"], ["[]"], ["null"], ['"w"'], [""], ["{"], ['{"w"'], ['{"w":'], ["{,}"], ["{}", 1],
   [`{"w":${ENTRY}}`, 8], [`{"w":${ENTRY}}`, 7], [`{"w":${ENTRY}}`, 9], [`{"w":${ENTRY},}`, 8], [`{"w":${ENTRY}`, 8], [`{"w" : ${ENTRY} }`, 8],
@@ -76,7 +79,7 @@ test("headers written to be difficult", async (t) => {
   assert.ok(counts.limit > 0 && counts["tensor.dimensions"] > 0);
 });
 
-/** A header with everything that headers have. */
+/** A header with every element that headers can have. */
 const USUAL = `{"__metadata__":{"format":"pt","é":"\\u00e9"},"a.weight":{"dtype":"BF16","shape":[3,4],"data_offsets":[0,24]},"b":{"dtype":"I64","shape":[],"data_offsets":[24,32]},"e":{"dtype":"F4","shape":[2,0],"data_offsets":[32,32],"note":[1.5e3,null,{"k":false}]}}  `;
 
 test("a file cut anywhere, and every bit of its header flipped", async (t) => {
@@ -93,7 +96,7 @@ test("a file cut anywhere, and every bit of its header flipped", async (t) => {
   for (const outcome of ["accepted", "safetensors.json", "safetensors.utf8", "safetensors.header_length", "safetensors.header_cap", "file.recognised"]) assert.ok(counts[outcome] > 0, outcome);
 });
 
-/** Returns numbers below their argument, the same ones in every run. */
+/** Returns a generator of numbers below its argument, the same in every run. */
 function numbers(seed) {
   let state = seed;
   return (limit) => {
@@ -155,7 +158,7 @@ test("the first bytes of every vector, and of files of other kinds, mean the sam
   assert.ok(plain > 50, `${plain} files that TypeScript reads or refuses`);
 });
 
-/** What TypeScript does with the text of an index. */
+/** Returns the outcome of the TypeScript reader for the text of an index. */
 function indexOutcome(text) {
   try {
     const { files } = parseShardIndex(text);

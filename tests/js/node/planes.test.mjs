@@ -1,4 +1,4 @@
-/** Where the bytes of a packed tensor go, by plane. */
+/** The distribution of a packed tensor's bytes over its planes. */
 
 import assert from "node:assert/strict";
 import { join } from "node:path";

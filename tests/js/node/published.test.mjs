@@ -22,7 +22,7 @@ before(() => installPacked(project));
 test("publint has nothing to say", async () => {
   const { messages } = await publint({ pkgDir: join(project, "node_modules/zstn"), strict: true, pack: false });
   const isMissing = ({ code, path }) => code === "FILE_DOES_NOT_EXIST" && path.at(-1) === "./zstn_threads_bg.wasm";
-  assert.deepEqual(isAll ? messages : messages.filter((message) => !isMissing(message)), []); // Published modules alone have it.
+  assert.deepEqual(isAll ? messages : messages.filter((message) => !isMissing(message)), []); // only published builds contain it
 });
 
 test("the licences of what the modules contain are in the package", async () => {
@@ -38,7 +38,7 @@ test("types are found by everyone who can import ES modules", async () => {
   const { stdout } = await run(process.execPath, attw).catch((error) => error);
   const { analysis } = JSON.parse(stdout);
   assert.deepEqual(Object.keys(analysis.entrypoints).sort(), [".", "./hub", "./package.json", "./service-worker", "./threads", "./threads-worker", "./worker"]);
-  // A package of ES modules need not resolve in CommonJS; all its other entries are checked.
+  // A package of ES modules need not resolve in CommonJS. All other modes of resolution are checked.
   const problems = analysis.problems.filter(({ resolutionKind }) => !["node10", "node16-cjs"].includes(resolutionKind));
   assert.deepEqual(problems, []);
 });

@@ -1,4 +1,4 @@
-/** Runs the code of the documentation as it is written; only the address is that of a local server. */
+/** Runs the code of the documentation. The only replacement is the address, which becomes the address of a local server. */
 
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
@@ -64,7 +64,7 @@ test("wasm/README.md: a fine-tune and its base", async () => {
   assert.equal(last[1], readFileSync(join(served, "tuned.safetensors")).toString("hex"));
 });
 
-// A page's blocks build on each other; those for browsers alone are marked as such.
+// The code blocks of a page build on each other. Blocks for browsers only are marked as such.
 const PAGES = {
   reading: ["JSON.stringify([t.shape, some.shape, whole])", [[1500, 4], [10, 4], true]],
   workers: ["pool.size", 3],

@@ -1,4 +1,4 @@
-/** Addresses that redirect to another origin, as model hubs do, and where secrets are sent. */
+/** Addresses that redirect to another origin, as on model hubs, and the servers that receive secrets. */
 
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";

@@ -1,4 +1,4 @@
-/** The requests and bytes to list a large model and to read one tensor of it, counted by the server. */
+/** The requests and bytes for listing a large model and reading one of its tensors, counted by the server. */
 
 import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";
@@ -12,7 +12,7 @@ import { scratchFolder } from "../support/scratch.mjs";
 const COUNT = 10_000;
 const scratch = scratchFolder();
 const nameOf = (i) => `model.layers.${Math.floor(i / 10)}.block.${i % 10}.weight`;
-/** Distinct tensors, since equal ones would be stored once. */
+/** The values of a tensor. All tensors differ, since equal ones would be stored once. */
 const valuesOf = (i) => Float32Array.from({ length: 8 }, (_, j) => i + j / 8);
 let server;
 

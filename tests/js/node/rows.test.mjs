@@ -1,4 +1,4 @@
-/** Some rows of a tensor: the right bytes, fetched with little more than their own length. */
+/** Reads of some rows of a tensor return the right bytes and fetch little more than their length. */
 
 import assert from "node:assert/strict";
 import { readFileSync, writeFileSync } from "node:fs";

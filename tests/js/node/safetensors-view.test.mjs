@@ -1,4 +1,4 @@
-/** Packed models as virtual safetensors files, read in slices by a reader of safetensors. */
+/** Packed models as virtual safetensors files, which a safetensors reader reads in slices. */
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
@@ -149,7 +149,7 @@ test("slices, types and texts are those of a real Blob", async () => {
     assert.deepEqual(Buffer.from(await b.arrayBuffer()), Buffer.from(await a.arrayBuffer()));
     assert.equal(await b.slice(1, 9).text(), await a.slice(1, 9).text(), "a slice of a slice");
   }
-  // Node 20 does not support these.
+  // Node 20's own Blob does not support these arguments.
   assert.deepEqual([virtual.slice(1.7, 4.9).size, virtual.slice(Number.NaN, 3).size, virtual.slice(-1.5).size], [3, 3, 1]);
   assert.equal(await virtual.slice(8, 200).text(), await real.slice(8, 200).text());
 });

@@ -1,4 +1,4 @@
-/** One tensor of a packed 42 MB model, over HTTP, counted by the server. */
+/** Reads one tensor of a packed 42 MB model over HTTP; the server counts the bytes. */
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";

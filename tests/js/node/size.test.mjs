@@ -1,9 +1,9 @@
 /**
- * What a page downloads to read a model: the package, bundled and minified as Vite does it, and the module, after brotli. `npm run size`
- * prints the table.
+ * The download size of a page that reads a model: the package, bundled and minified as Vite does it, and the module,
+ * after brotli. `npm run size` prints the table.
  *
- * The budgets only go down. A change that makes the download smaller lowers its number here, so that the next one cannot
- * lose the gain unnoticed; none is ever raised.
+ * The budgets only go down. A change that makes the download smaller lowers its number here, so that the next change
+ * cannot lose the gain unnoticed. No budget is ever raised.
  */
 
 import assert from "node:assert/strict";
@@ -19,13 +19,13 @@ import { safetensors } from "../support/checkpoint.mjs";
 import { scratchFolder } from "../support/scratch.mjs";
 import { onlyInAll } from "../support/tier.mjs";
 
-/** Bytes after brotli, at most one percent above the current sizes. The goals are 22 000 and 120 000. */
+/** The maximum sizes after brotli, in bytes, at most one percent above the current sizes. The goals are 22 000 and 120 000. */
 const BUDGETS = {
   "plain safetensors: code": 19_200,
   ".zstn: code and module": 165_000,
 };
 
-/** How far below its budget a size may be, as a share of it, before the budget has to follow. */
+/** The fraction by which a size may be below its budget before the budget has to be lowered. */
 const SLACK = 0.01;
 
 const root = fileURLToPath(new URL("../../../", import.meta.url));
@@ -34,7 +34,7 @@ const scratch = scratchFolder();
 const brotliBytes = (bytes) => brotliCompressSync(bytes, { params: { [constants.BROTLI_PARAM_QUALITY]: 11, [constants.BROTLI_PARAM_LGWIN]: 24 } }).length;
 const moduleBytes = (name) => brotliBytes(readFileSync(`${root}wasm/dist/core/${name}_bg.wasm`));
 
-/** The chunks by their names. */
+/** The chunks of the bundle, by name. */
 let chunks;
 
 before(async () => {
@@ -45,7 +45,7 @@ before(async () => {
   chunks = new Map(output.filter(({ type }) => type === "chunk").map((chunk) => [chunk.fileName, chunk]));
 });
 
-/** Returns the names of the chunks that importing a chunk loads: itself and its static imports. */
+/** Returns the names of the chunks that are loaded with a chunk: itself and its static imports. */
 function chunksOf(name, wanted = new Set()) {
   if (wanted.has(name)) return wanted;
   wanted.add(name);
@@ -68,7 +68,7 @@ test("what is loaded at once reads plain safetensors by itself, without WebAssem
   mkdirSync(folder);
   for (const name of chunksOf(entry())) writeFileSync(join(folder, name), chunks.get(name).code);
   const file = safetensors({ w: { dtype: "U8", shape: [2, 2], bytes: Uint8Array.of(1, 2, 3, 4) } });
-  // The other chunks do not exist there.
+  // The folder does not contain the other chunks.
   const script = `
     delete globalThis.WebAssembly;
     await import(${JSON.stringify(pathToFileURL(join(folder, entry())).href)});

@@ -106,7 +106,7 @@ test("an error of one's own source comes through untouched", async () => {
 });
 
 test("when one of several reads fails, the others are stopped", async () => {
-  // Its header does not fit into the first read, so that two parts are missing.
+  // The header does not fit into the first read, so two ranges are missing.
   const long = readFileSync(vectorPath("zstn", "name_65535.zstn"));
   const stopped = [];
   const read = async (offset, length, { signal }) => {

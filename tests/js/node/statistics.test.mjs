@@ -1,4 +1,4 @@
-/** Statistics that were stored when a model was packed: those of the values, without reading a tensor. */
+/** Statistics that were stored when a model was packed match its values, and are returned without reading a tensor. */
 
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
@@ -80,7 +80,7 @@ test("the figures of all tensors come with the index, those of bands with one re
   assert.equal(one.bands.length, 3);
   for (const [number, band] of one.bands.entries()) assertFigures(band, figuresOf(values.slice(number * 256 * 300, (number + 1) * 256 * 300)));
   assert.deepEqual(await model.statistics("again"), one);
-  // Equal bytes of another shape, no elements, and complex numbers.
+  // These tensors have equal bytes but another shape, no elements, and complex numbers.
   for (const name of ["folded", "nothing", "pairs"]) assert.equal(await model.statistics(name), undefined, name);
   await assert.rejects(model.statistics("other"), { name: "TensorNotFoundError" });
 });

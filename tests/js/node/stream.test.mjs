@@ -1,4 +1,4 @@
-/** Tensors as a stream: order, bounded reading ahead, merged requests, and early ends. */
+/** Streams of tensors: their order, bounded reading ahead, merged requests, and early ends. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -14,7 +14,10 @@ const tensors = { pad: U8(40_000, 99), ...Object.fromEntries(names.map((name, i)
 const file = safetensors(tensors);
 const same = (tensor) => assert.ok(Buffer.from(tensor.bytes).equals(Buffer.from(tensors[tensor.name].bytes)), tensor.name);
 
-/** A source whose reads after opening wait for `release`; `active` are those under way. Its reads are not merged. */
+/**
+ * Returns a source whose reads after opening wait for `release`. `active` are the reads in flight. Its reads are not
+ * merged.
+ */
 function gated() {
   const reads = [];
   let hold = false;
@@ -61,7 +64,7 @@ test("tensors come in the order asked for, some of them twice, and all without n
 
 test("no more is under way than readAheadBytes, and no less than fits", async () => {
   const { source, model } = await gatedModel();
-  // Stored and decoded bytes count: four tensors.
+  // Stored and decoded bytes both count, so this limit allows four tensors.
   const stream = model.stream(names, { readAheadBytes: 8 * LENGTH });
   const taken = [];
   let most = 0;
@@ -159,7 +162,7 @@ test("over HTTP neighbours are one request, and progress adds up over all", asyn
     for await (const tensor of model.stream(names, { onProgress: (progress) => heard.push(progress) })) same(tensor);
     assert.equal(model.stats.requests - before, 1);
     assert.deepEqual(heard.at(-1), { stage: "stream", loadedBytes: 12 * LENGTH, totalBytes: 12 * LENGTH });
-    // Within a bound of four tensors, requests are filled up by halves.
+    // With a limit of four tensors, requests are issued whenever half of the limit is free.
     const bounded = model.stats.requests;
     for await (const tensor of model.stream(names, { readAheadBytes: 8 * LENGTH })) same(tensor);
     assert.ok(model.stats.requests - bounded <= 6, `${model.stats.requests - bounded} requests`);

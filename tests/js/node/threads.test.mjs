@@ -1,4 +1,4 @@
-/** `zstn/threads` in Node: the same bytes and errors, and an end. */
+/** `zstn/threads` in Node: it gives the same bytes and errors, and lets the process end. */
 
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
@@ -16,7 +16,7 @@ const built = existsSync(fileURLToPath(import.meta.resolve("zstn/zstn_threads_bg
 const skip = built ? false : "the module with threads could not be built here";
 const run = promisify(execFile);
 
-/** Returns the bytes of all tensors, or the error. */
+/** Returns the bytes or the error of every tensor, or the error of opening. */
 async function outcomes(path, workers) {
   const words = ({ name, rule, offset, tensor, message }) => ({ name, rule, offset, tensor, message });
   try {

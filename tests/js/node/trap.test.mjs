@@ -1,4 +1,7 @@
-/** After a trap the instance is dropped: the next call makes another one, and what lived in the old one says so. */
+/**
+ * After a trap the instance is dropped: the next call creates another one, and models of the old one report that they
+ * are lost.
+ */
 
 import assert from "node:assert/strict";
 import { readFileSync, writeFileSync } from "node:fs";
@@ -13,7 +16,10 @@ import { withLittleMemory } from "../support/little-memory.mjs";
 import { scratchFolder } from "../support/scratch.mjs";
 import { goodDeltas, vectorPath } from "../support/vectors.mjs";
 
-/** The memory that both modules may add to their initial memory; less than the stored bytes of the large tensor. */
+/**
+ * The memory that both modules may add to their initial memory, in bytes. It is shorter than the stored bytes of the
+ * large tensor.
+ */
 const MORE_BYTES = 4 << 20;
 const LARGE_BYTES = 16 << 20;
 
@@ -104,7 +110,7 @@ test("a worker that traps is replaced, and the model is still open", async () =>
 
 test("a delta whose base was lost is not opened with it, and not read", async () => {
   const [{ container, base: itsBase }] = goodDeltas.filter(({ official_base, official_target }) => official_base.valid && official_target.valid);
-  // Packed: a plain base needs no decoder. A delta is in another instance than its base.
+  // The base is packed, since a plain base needs no decoder. A delta is in another instance than its base.
   const base = await open((await pack(new Blob([readFileSync(vectorPath("zstn", itsBase.file))]))).blob, alone);
   const delta = await open(vectorPath("zstn", container.file), { base, ...alone });
   await assert.rejects((await open(packed, alone)).tensor("large"), isTrap);

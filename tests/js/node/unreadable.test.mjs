@@ -1,4 +1,4 @@
-/** A tensor of a dtype that this version does not know makes itself unreadable, and nothing else. Digests of tensors. */
+/** A tensor of an unknown dtype is unreadable and does not affect others. Also tests the digests of tensors. */
 
 import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";

@@ -1,4 +1,4 @@
-/** The golden containers of the reference implementation, tensor by tensor. */
+/** Reads the golden containers of the reference implementation, tensor by tensor. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,4 +1,4 @@
-/** What tensors are compared with when they are read: the option `verify`. */
+/** The option `verify`: the checks on tensors that are read. */
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
@@ -6,10 +6,13 @@ import { test } from "node:test";
 import { open, workerPool } from "zstn";
 import { vectorPath } from "../support/vectors.mjs";
 
-/** A file in which the frame of `w` was replaced along with its checksum, so that only the digest of `w` differs (tests/rust/formats/integrity/replaced.rs). */
+/**
+ * A file in which the frame of `w` was replaced together with its checksum, so that only the digest of `w` differs
+ * (tests/rust/formats/integrity/replaced.rs).
+ */
 const file = readFileSync(vectorPath("zstn-verify", "replaced-frame.zstn"));
 
-/** Reads `w` in all ways. */
+/** Reads `w` with every reading function. */
 async function readAll(options) {
   const model = await open(file, options);
   try {

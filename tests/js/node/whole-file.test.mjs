@@ -1,4 +1,4 @@
-/** Servers that know nothing of ranges: small files are read whole, once. */
+/** Servers that do not support ranges: small files are downloaded whole, once. */
 
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";

@@ -1,4 +1,4 @@
-/** Decoding in workers: the same bytes and errors as inline, even if workers fail. */
+/** Decoding in workers gives the same bytes and errors as inline, even if workers fail. */
 
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
@@ -30,7 +30,7 @@ after(() => everything.close());
 
 const same = (bytes, name) => assert.ok(Buffer.from(bytes).equals(Buffer.from(tensors[name].bytes)), name);
 
-/** Returns the bytes of all tensors, or the error of each. */
+/** Returns the bytes or the error of every tensor, or the error of opening. */
 async function outcomes(source, options) {
   const words = ({ name, code, rule, offset, tensor, message }) => ({ name, code, rule, offset, tensor, message });
   let model;
@@ -49,7 +49,7 @@ async function assertNoDifference(source, options = {}) {
   assert.deepEqual(await outcomes(source, { ...options, workers: everything }), await outcomes(source, { ...options, workers: 0 }));
 }
 
-/** A folder that holds a vector of compressed-tensors as a model. */
+/** Creates a model folder with a test vector of compressed-tensors, and returns the path of the weights. */
 function weights(set, name) {
   const folder = mkdtempSync(join(scratch, "weights-"));
   copyFileSync(vectorPath(set, `${name}.config.json`), join(folder, "config.json"));
@@ -123,7 +123,7 @@ test("the caller's bytes, and those of a cache, are still there", async () => {
   assert.ok(Buffer.from(bytes).equals(Buffer.from(copy)));
   const server = await startServer((request, response) => answerRange(request, response, copy, { etag: '"1"' }));
   const remote = await open(server.url, { workers: everything, cache: 64e6 });
-  // Both read the same range in one request, and the third finds it in the cache.
+  // Both read the same range in one request, and the third read finds it in the cache.
   const both = await Promise.all([remote.tensor(MIDDLE_TENSOR), remote.tensor(MIDDLE_TENSOR)]);
   for (const tensor of [...both, await remote.tensor(MIDDLE_TENSOR), await remote.tensor(MIDDLE_TENSOR)]) same(tensor.bytes, MIDDLE_TENSOR);
   assert.equal(remote.stats.cacheHits, 2);
@@ -138,7 +138,7 @@ test("an abort ends what waits and what is under way, and nothing else", async (
   const names = [...model.tensors.keys()].filter((name) => model.tensors.get(name).byteLength > 1 << 20);
   const aborted = names.slice(1).map((name) => assert.rejects(model.tensor(name, { signal: stop.signal }), { message: "enough" }));
   const kept = model.tensor(names[0]);
-  // A worker that has only just been created has decoded nothing yet.
+  // A worker that has just been created has decoded nothing yet.
   while (pool.running === 0) await new Promise((resolve) => setImmediate(resolve));
   stop.abort(new Error("enough"));
   await Promise.all(aborted);
@@ -161,7 +161,7 @@ test("closing a model ends its own workers, and leaves a pool that is shared", a
   pool.close();
 });
 
-/** Makes workers that run `script` in front of the package's own. */
+/** Returns a function that creates workers that run `script` before the package's own script. */
 const scripted = (script) => () => new Worker(new URL(`data:text/javascript,${encodeURIComponent(`${script}; await import(${JSON.stringify(import.meta.resolve("zstn/worker"))});`)}`));
 
 test("a worker that ends in the middle is an error of its tensor, and the next one works", async () => {
@@ -173,7 +173,7 @@ test("a worker that ends in the middle is an error of its tensor, and the next o
   const model = await open(packed, { workers: pool });
   const names = [MIDDLE_TENSOR, "lm_head.weight"];
   const results = await Promise.allSettled(names.map((name) => model.tensor(name)));
-  // Whichever arrived first.
+  // The tensor whose request reached the worker first is rejected.
   const unlucky = results.findIndex(({ status }) => status === "rejected");
   const { reason } = results[unlucky];
   assert.equal(reason.name, "WorkerError");

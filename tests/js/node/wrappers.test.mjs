@@ -1,4 +1,4 @@
-/** Coalescing, caching and retrying for every source: a source of the caller's own, a path, and a Blob that fetches. */
+/** Coalescing, caching and retries for every source: a source of the caller, a path, and a Blob that fetches its bytes. */
 
 import assert from "node:assert/strict";
 import fs from "node:fs/promises";
@@ -12,7 +12,7 @@ import { pattern } from "../support/fault-server.mjs";
 import { scratchFolder } from "../support/scratch.mjs";
 
 const names = Array.from({ length: 8 }, (_, i) => `t${i}`);
-// The first tensor is longer than what opening reads.
+// The first tensor is longer than the bytes that opening reads.
 const tensors = Object.fromEntries([["pad", 60_000], ...names.map((name) => [name, 50_000])].map(([name, length], i) => [name, { dtype: "U8", shape: [length], bytes: pattern(length, i + 1) }]));
 const bytes = new Uint8Array(safetensors(tensors));
 const scratch = scratchFolder();
@@ -21,7 +21,7 @@ writeFileSync(path, bytes);
 
 const same = (tensor) => assert.deepEqual(tensor.bytes, new Uint8Array(tensors[tensor.name].bytes));
 
-/** A source that records its reads. `answer` may replace the result of a read. */
+/** Returns a source that records its reads. `answer` may replace the result of a read. */
 function counting(answer = (read) => read()) {
   const source = {
     reads: [],
@@ -174,7 +174,7 @@ test("withRetry: an abort ends the attempts, and is seen by the source", async (
   assert.equal(source.reads.length, 1);
 });
 
-/** A Blob like those of model hubs: nothing is fetched until a slice is read. */
+/** A Blob like those of model hubs: it fetches nothing until a slice is read. */
 class LazyBlob extends Blob {
   constructor(fetched, begin = 0, end = bytes.length) {
     super([]);
@@ -245,7 +245,7 @@ for (const [what, file, error, message] of [
   });
 }
 
-/** Runs `work` with the calls of node:fs/promises counted that this package makes. */
+/** Runs `work` and counts the calls of node:fs/promises that this package makes. */
 async function countedCalls(work) {
   const calls = { open: mock.method(fs, "open"), stat: mock.method(fs, "stat") };
   syncBuiltinESMExports();

@@ -1,4 +1,4 @@
-/** zTensor files of the released packages, tensor by tensor. */
+/** Reads zTensor files of the released packages, tensor by tensor. */
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";

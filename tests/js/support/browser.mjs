@@ -1,4 +1,4 @@
-/** A real browser, driven by playwright: the system's Chromium, or its Firefox where ZSTN_BROWSER is "firefox". */
+/** A real browser, driven by Playwright: the system's Chromium, or its Firefox if ZSTN_BROWSER is "firefox". */
 
 import { after, before, test } from "node:test";
 import { chromium } from "playwright-core";
@@ -16,7 +16,7 @@ const CHROMIUM = [
   "--disable-sync",
 ];
 
-/** What the browser is called in results. */
+/** The name of the browser in test results. */
 export const browserName = process.env.ZSTN_BROWSER || "chromium";
 
 const skip = process.env.ZSTN_SKIP_BROWSER ? "ZSTN_SKIP_BROWSER is set" : false;
@@ -26,19 +26,22 @@ const LAUNCH = {
   firefox: launchFirefox,
 };
 
-/** Starts it. `colorScheme` is for Firefox, where it belongs to the browser; in Chromium it belongs to a context. `chromiumArgs` are further arguments of Chromium. */
+/**
+ * Starts the browser. `colorScheme` is for Firefox, where it applies to the whole browser; in Chromium it applies to a
+ * context. `chromiumArgs` are additional arguments of Chromium.
+ */
 export function launchBrowser(name = browserName, colorScheme = undefined, chromiumArgs = undefined) {
   if (!Object.hasOwn(LAUNCH, name)) throw new Error(`ZSTN_BROWSER is "${name}". Known are ${Object.keys(LAUNCH).join(" and ")}.`);
   return LAUNCH[name](colorScheme, chromiumArgs);
 }
 
-/** The reason for leaving a test out that needs what only Chromium has, or `false`. */
+/** The reason to skip a test that needs a feature of Chromium, or `false` in Chromium. */
 export const onlyChromium = (why) => (browserName === "chromium" ? false : why);
 
 /**
- * The tests of a file that need a browser: `ready` and `done` run around them, `inBrowser` is one of them. Its options
- * are those of a playwright context, and `skip`, the reason for leaving the test out. `chromiumArgs` are further
- * arguments of Chromium. `tier` is "all" for files that the default tier leaves out.
+ * Sets up the tests of a file that need a browser. `ready` and `done` run before and after them, and `inBrowser`
+ * defines one test. Its options are those of a Playwright context, and `skip`, the reason to skip the test.
+ * `chromiumArgs` are additional arguments of Chromium. `tier` is "all" for files that the default tier leaves out.
  */
 export function browserTests({ ready = async () => {}, done = async () => {}, chromiumArgs = [], tier = "default" } = {}) {
   const whyNot = skip || (tier === "all" && onlyInAll);
@@ -67,20 +70,20 @@ export function browserTests({ ready = async () => {}, done = async () => {}, ch
   return { inBrowser };
 }
 
-/** Returns what a person would see of a page in a failed test: a log is all that is left of it. */
+/** Returns the visible state of a page in a failed test, which would otherwise be lost. */
 async function stateOf(page, complaints) {
   const text = await page.locator("body").innerText({ timeout: 2000 }).catch((error) => `(${error.message})`);
   return [`at ${page.url()}`, ...complaints.map((line) => `complaint: ${line}`), "the page:", text.slice(0, 3000)].join("\n");
 }
 
-/** The same in Firefox, which has no phones, and whose colour scheme is that of a browser. */
+/** Opens a page in Firefox, which cannot emulate phones, and whose colour scheme applies to the whole browser. */
 async function newFirefoxPage(browser, { isMobile, colorScheme = "light", ...options }) {
   if (colorScheme === "light") return newPage(browser, options);
   const other = await launchBrowser("firefox", colorScheme);
   return { ...(await newPage(other, options)), close: () => other.close() };
 }
 
-/** A page whose errors and warnings are collected in `complaints`. */
+/** Opens a page whose errors and warnings are collected in `complaints`. */
 async function newPage(browser, options) {
   const context = await browser.newContext(options);
   const page = await context.newPage();

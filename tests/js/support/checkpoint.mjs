@@ -1,8 +1,8 @@
-/** Made-up checkpoints: values that compress like trained weights, the same on every run. */
+/** Synthetic checkpoints, whose values compress like trained weights and are the same in every run. */
 
 import { writeFile } from "node:fs/promises";
 
-/** A small, fast, repeatable generator. */
+/** Returns a small, fast, reproducible random number generator. */
 export function xorshift(seed) {
   let state = seed >>> 0 || 1;
   return () => {
@@ -15,7 +15,7 @@ export function xorshift(seed) {
 
 const TABLE_BITS = 14;
 
-/** Returns bfloat16 bits of normally distributed values, from a table, since 20 million logarithms take long. */
+/** Returns a table of bfloat16 bits of normally distributed values. A table is used because 20 million logarithms take long. */
 function normalTable(deviation, random) {
   const bits = new Uint16Array(1 << TABLE_BITS);
   const float = new Float32Array(1);
@@ -41,7 +41,7 @@ function f32Tensor(elements, random) {
   return new Uint8Array(data.buffer);
 }
 
-/** A safetensors file of `tensors`: name → {dtype, shape, bytes}. */
+/** Returns a safetensors file with `tensors`, a map of name → {dtype, shape, bytes}. */
 export function safetensors(tensors, metadata) {
   const header = metadata ? { __metadata__: metadata } : {};
   const parts = [];
@@ -58,10 +58,10 @@ export function safetensors(tensors, metadata) {
   return Buffer.concat([length, Buffer.from(json), ...parts]);
 }
 
-/** Name of a tensor of 1,572,864 bytes in the checkpoint of `writeLanguageModel`. */
+/** The name of a tensor of 1,572,864 bytes in the checkpoint of `writeLanguageModel`. */
 export const MIDDLE_TENSOR = "transformer.h.3.attn.c_attn.weight";
 
-/** A language model of about 41 MB: embeddings tied to the output, five blocks. Returns its tensors. */
+/** Writes a language model of about 41 MB: embeddings tied to the output, and five blocks. Returns its tensors. */
 export async function writeLanguageModel(path) {
   const random = xorshift(20_26);
   const bf16 = (...shape) => ({ dtype: "BF16", shape, bytes: bf16Tensor(shape.reduce((a, b) => a * b, 1), random) });

@@ -1,4 +1,4 @@
-/** The command line program `zstn`: packing, and the file server whose log counts what was fetched. */
+/** Runs the command line program `zstn`: for packing, and as a file server whose log counts the fetched bytes. */
 
 import { execFile, spawn } from "node:child_process";
 import { existsSync } from "node:fs";
@@ -9,43 +9,43 @@ import { promisify } from "node:util";
 
 const run = promisify(execFile);
 
-/** Returns $ZSTN_BIN, or the program that `cargo build` makes. */
+/** Returns $ZSTN_BIN, or the program that `cargo build` has built. */
 export function program() {
   const built = ["release", "debug"].map((profile) => fileURLToPath(new URL(`../../../target/${profile}/zstn`, import.meta.url)));
   const found = process.env.ZSTN_BIN ?? built.find((path) => existsSync(path));
-  if (!found) throw new Error("No zstn program: build it with `cargo build --release -p zstn`, or name it in ZSTN_BIN.");
+  if (!found) throw new Error("No zstn program: build it with `cargo build --release -p zstn-cli`, or name it in ZSTN_BIN.");
   return found;
 }
 
-/** Packs a .safetensors file, as its difference from `base` if that is given, and with extension frames if `extended`. */
+/** Packs a .safetensors file, as a delta from `base` if it is given, and with extension frames if `extended` is set. */
 export async function pack(input, output, { base, extended = false } = {}) {
   const options = [...(base === undefined ? [] : ["--base", base]), ...(extended ? ["--extended"] : [])];
   await run(program(), ["pack", input, "-o", output, "--force", ...options]);
 }
 
-/** Unpacks a file; `base` is that of a delta. */
+/** Unpacks a file. `base` is the base of a delta. */
 export async function unpack(input, output, { base } = {}) {
   await run(program(), ["unpack", input, "-o", output, "--force", ...(base === undefined ? [] : ["--base", base])]);
 }
 
-/** Compresses a file to a frame, or to its difference from `base`. */
+/** Compresses a file to a frame, or to a delta from `base`. */
 export async function compressFile(input, output, { base, dtype } = {}) {
   const options = { base, dtype };
   const given = Object.entries(options).flatMap(([name, value]) => (value === undefined ? [] : [`--${name}`, value]));
   await run(program(), ["compress", input, "-o", output, "--force", ...given]);
 }
 
-/** Decompresses a frame; `base` is that of a difference. */
+/** Decompresses a frame. `base` is the base of a delta. */
 export async function decompressFile(input, output, { base } = {}) {
   await run(program(), ["decompress", input, "-o", output, "--force", ...(base === undefined ? [] : ["--base", base])]);
 }
 
-/** Writes a checkpoint in the format that the name of `output` says. */
+/** Converts a checkpoint to the format that the extension of `output` selects. */
 export async function convert(input, output) {
   await run(program(), ["convert", input, output, "--force"]);
 }
 
-/** Serves a folder; `requests` lists everything it answered, oldest first. */
+/** Serves a folder. `requests` lists all answered requests, oldest first. */
 export async function serve(folder) {
   return listen(["serve", folder]);
 }
@@ -72,7 +72,7 @@ async function listen(verb) {
   return {
     url,
     requests,
-    /** Waits until the log has at least `count` requests, then for late ones. */
+    /** Waits until the log has at least `count` requests, and a moment longer for late ones. */
     async settled(count) {
       for (let wait = 0; wait < 100 && requests.length < count; wait++) await pause(20);
       await pause(60);

@@ -1,4 +1,4 @@
-/** A clock that a test advances. */
+/** Returns a clock that a test advances. */
 
 export function fakeClock() {
   let nowMs = 0;
@@ -15,7 +15,7 @@ export function fakeClock() {
     async sleep(durationMs) {
       clock.pass(durationMs);
     },
-    /** Advances the time and runs due timers; stops when `signal` aborts. */
+    /** Advances the time and runs due timers. Stops when `signal` aborts. */
     pass(durationMs, signal) {
       const untilMs = nowMs + durationMs;
       while (!signal?.aborted) {

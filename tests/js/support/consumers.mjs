@@ -1,4 +1,4 @@
-/** The libraries that tensors are handed to, which `cargo xtask consumers` installs. */
+/** The libraries that tensors are passed to, which `cargo xtask consumers` installs. */
 
 import { existsSync, mkdirSync, readdirSync, symlinkSync } from "node:fs";
 import { join } from "node:path";
@@ -6,13 +6,13 @@ import { fileURLToPath } from "node:url";
 
 const folder = process.env.ZSTN_CONSUMERS ?? fileURLToPath(new URL("../../../target/cache/consumers", import.meta.url));
 
-/** Their node_modules. */
+/** The node_modules folder of these libraries. */
 export const modules = join(folder, "node_modules");
 
-/** The reason for leaving tests out that need them, or `false`. */
+/** The reason to skip tests that need these libraries, or `false`. */
 export const withoutConsumers = existsSync(join(modules, "onnxruntime-node")) ? false : "onnxruntime and TensorFlow.js are not installed; run `cargo xtask consumers`";
 
-/** Makes them, and the packages of this repository, importable in `project`. */
+/** Makes these libraries and the packages of this repository importable in `project`. */
 export function linkModules(project) {
   const own = fileURLToPath(new URL("../../../node_modules", import.meta.url));
   mkdirSync(join(project, "node_modules"), { recursive: true });

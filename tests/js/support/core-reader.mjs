@@ -1,16 +1,16 @@
-/** Opening with the WebAssembly core alone, and the outcomes of both readers in a form that can be compared. */
+/** Opens files with the WebAssembly core alone, and returns the outcomes of both readers in a comparable form. */
 
 import { open } from "zstn";
 import { describe, loadCore } from "../../../wasm/dist/core-files.js";
 
 const HEAD_BYTES = 32768;
 
-/** Everything about a model that opening says. */
+/** Returns the properties of a model that are available after opening. */
 const described = ({ kind, originalSize, metadata, tensors }) => ({ kind, originalSize, metadata: Object.entries(metadata), tensors });
 
 const refused = ({ code, rule, offset, tensor, message }) => ({ refused: { code, rule, offset, tensor, message } });
 
-/** What `open` does with these bytes. */
+/** Returns the outcome of `open` for these bytes. */
 export async function openOutcome(bytes) {
   try {
     const model = await open(bytes, { config: false });
@@ -20,12 +20,12 @@ export async function openOutcome(bytes) {
       model.close();
     }
   } catch (error) {
-    // A sentence about a file of another kind replaces the error of its first bytes.
+    // For a file of another format, a sentence about that format replaces the original error.
     return refused(error.cause ?? error);
   }
 }
 
-/** What the core does with them. */
+/** Returns the outcome of the core for these bytes. */
 export async function coreOutcome(bytes) {
   const core = await loadCore();
   try {
@@ -46,13 +46,13 @@ export async function coreOutcome(bytes) {
   }
 }
 
-/** The part of a file before the data of its first tensor. */
+/** Returns the bytes of a file before the data of its first tensor. */
 function headOf(bytes, { tensors }) {
   const first = [...tensors.values()][0];
   return Buffer.from(bytes.subarray(0, Math.min(HEAD_BYTES, first?.parts[0].offset ?? bytes.length))).toString("latin1");
 }
 
-/** Whether the core accepts the text of an index. */
+/** Returns whether the core accepts the text of an index. */
 export async function coreIndexOutcome(text) {
   const core = await loadCore();
   try {

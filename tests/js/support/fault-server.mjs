@@ -1,15 +1,16 @@
 /**
- * A file server with faults that a test chooses, and otherwise correct: ranges, If-Range, ETag, CORS. For pages and for tests of the
- * exact order of events; all faults are in tests/faults, see fault-table.mjs.
+ * A file server with faults that a test chooses. It otherwise answers correctly: ranges, If-Range, ETag, CORS. It is
+ * for pages and for tests that depend on the exact order of events; all faults are in tests/faults, see
+ * fault-table.mjs.
  */
 
 import { gzipSync } from "node:zlib";
 import { startServer } from "./server.mjs";
 
 /**
- * Serves `file` ({ bytes, etag, lastModified }, which may be changed at any time) at every path. `faults` are functions
- * (request, response, state) that answer one request each instead, the first one the first; `always` answers all.
- * `cors` gives the headers for pages: "open" shows them everything, "hidden" only what browsers always show.
+ * Serves `file` ({ bytes, etag, lastModified }, which may be changed at any time) at every path. Each of `faults`,
+ * functions of (request, response, state), answers one request instead, in order; `always` answers all requests. `cors`
+ * selects the headers for pages: "open" exposes all response headers, "hidden" only those that browsers always expose.
  */
 export async function startFaultServer(file, { faults = [], always, cors } = {}) {
   const state = { file, faults: [...faults], always, cors, log: [] };
@@ -32,7 +33,7 @@ const PREFLIGHT = { "access-control-allow-methods": "GET, HEAD", "access-control
 
 const versionHeaders = ({ etag, lastModified }) => ({ ...(etag && { etag }), ...(lastModified && { "last-modified": lastModified }) });
 
-/** Returns the requested bytes and their range; nothing without a range, or if it is for another version. */
+/** Returns the requested bytes and their range; `undefined` without a range, or if the range is for another version. */
 function asked(request, { bytes, etag, lastModified }) {
   const range = /^bytes=(\d+)-(\d+)$/.exec(request.headers.range ?? "");
   const condition = request.headers["if-range"];
@@ -42,7 +43,7 @@ function asked(request, { bytes, etag, lastModified }) {
   return { first, last, part: bytes.subarray(first, last + 1), contentRange: `bytes ${first}-${last}/${bytes.length}` };
 }
 
-/** Answers correctly. */
+/** Answers a request correctly. */
 export function answer(request, response, file) {
   const range = asked(request, file);
   const headers = { "content-type": "application/octet-stream", ...versionHeaders(file) };
@@ -55,7 +56,10 @@ export function answer(request, response, file) {
   return response.end(range.part);
 }
 
-/** Sends the head of a right answer and the first `bytes` of its body, then calls `next`: once `arrived()`, or after a moment. */
+/**
+ * Sends the head of a correct answer and the first `bytes` bytes of its body, then calls `next`: once `arrived()`
+ * returns true, or after a moment.
+ */
 function begin(request, response, file, bytes, next, arrived = () => true) {
   const { part, contentRange } = asked(request, file);
   response.writeHead(206, { "content-range": contentRange, "content-length": part.length, ...versionHeaders(file) });
@@ -67,22 +71,22 @@ function begin(request, response, file, bytes, next, arrived = () => true) {
 export const reset = (request) => void request.socket.resetAndDestroy();
 
 /**
- * The connection is gone after `bytes` of the body. A reset takes what is still on its way along: `model` has to have
- * fetched `bytes` more by then, where it matters how many arrive.
+ * Resets the connection after `bytes` bytes of the body. A reset also drops data in flight. If the number of received
+ * bytes matters, pass `model`, which must have fetched `bytes` more bytes before the reset.
  */
 export const resetAfter = (bytes, model) => (request, response, { file }) => {
   const before = model?.stats.bytesFetched;
   begin(request, response, file, bytes, () => request.socket.resetAndDestroy(), model && (() => model.stats.bytesFetched - before >= bytes));
 };
 
-/** The body is shorter than its range, and its length says so. */
+/** Sends a body that is shorter than its range, with a matching Content-Length. */
 export const cutTo = (bytes) => (request, response, { file }) => {
   const { part, contentRange } = asked(request, file);
   response.writeHead(206, { "content-range": contentRange, "content-length": Math.min(bytes, part.length), ...versionHeaders(file) });
   response.end(part.subarray(0, bytes));
 };
 
-/** At most the first `bytes` of what was asked for, in an answer that says so. */
+/** Sends at most the first `bytes` bytes of the requested range, with a matching Content-Range. */
 export const shorter = (bytes) => (request, response, { file }) => {
   const { first, part } = asked(request, file);
   const sent = part.subarray(0, bytes);
@@ -94,7 +98,7 @@ export const shorter = (bytes) => (request, response, { file }) => {
 /** Never answers. */
 export const silence = () => {};
 
-/** Sends the head and a part of the body, then stalls. */
+/** Sends the head and `bytes` bytes of the body, then stalls. */
 export const stallAfter = (bytes) => (request, response, { file }) => begin(request, response, file, bytes, () => {});
 
 export const status = (code, headers = {}) => (_request, response) => response.writeHead(code, headers).end("no");
@@ -105,14 +109,14 @@ export const whole = (request, response, { file }) => {
   answer(request, response, file);
 };
 
-/** Sends other bytes than requested, and says so. */
+/** Sends another range than requested, with a matching Content-Range. */
 export const wrongRange = (_request, response, { file }) => {
   const part = file.bytes.subarray(7, 107);
   response.writeHead(206, { "content-range": `bytes 7-106/${file.bytes.length}`, "content-length": part.length, ...versionHeaders(file) });
   response.end(part);
 };
 
-/** The right part, compressed. */
+/** Sends the requested range compressed. */
 export const compressed = (request, response, { file }) => {
   const range = asked(request, file);
   const body = gzipSync(range ? range.part : file.bytes);
@@ -124,7 +128,7 @@ export const compressed = (request, response, { file }) => {
 /** Redirects to the origin `to`. */
 export const redirect = (to) => (request, response) => response.writeHead(302, { location: `${to}/signed${request.url}?signature=s3cret` }).end();
 
-/** Bytes in which every position looks different from its neighbours. */
+/** Returns bytes in which every position differs from its neighbours. */
 export function pattern(length, seed) {
   const bytes = new Uint8Array(length);
   let state = seed;

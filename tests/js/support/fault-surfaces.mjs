@@ -1,13 +1,17 @@
-/** The ways in which the npm package reads from a server. A new source gets all cases of the table of faults by an entry here. */
+/**
+ * The ways in which the npm package reads from a server. An entry here tests a new source with all cases of the fault
+ * table.
+ */
 
 import { open, pack } from "zstn";
 
 /**
- * Each has a name, the operations of the table that concern it, and `read`: it returns the tensors it has read, by name.
- * Servers without ranges are a matter of `download`, so `read` refuses them. `kinds` are the kinds of file that can be
- * read in this way, all by default. `read` also gets the plain file that a right server restores. A surface without
- * `hasToken` does not pass the token on, and one with `versions` cannot tell the other versions of the file. One that reads
- * ahead says how many reads it has at a time, each of which meets the fault.
+ * Each surface has a name, the operations of the table that apply to it, and `read`, which returns the tensors it has
+ * read, by name. Servers without ranges belong to the operation `download`, so `read` rejects them. `kinds` are the
+ * file types that can be read in this way, all by default. `read` also receives the plain file that a correct server
+ * restores. A surface without `hasToken` does not pass the token on, and one with `versions` cannot distinguish the
+ * other versions of the file. A surface that reads ahead states the number of concurrent reads, each of which meets the
+ * fault.
  */
 export const SURFACES = [
   {
@@ -53,13 +57,13 @@ export const SURFACES = [
   {
     name: "base of pack",
     operations: ["read"],
-    // The file that is packed is not from there.
+    // The packed file itself does not come from the server.
     hasToken: false,
     readsAtOnce: 2,
     versions: ["model"],
     async read(url, options, plain) {
       const { blob, tensors } = await pack(plain, { ...options, base: url, maxFullDownloadBytes: 0 });
-      // A tensor with a single byte that came otherwise would not be a copy.
+      // If a single byte of a tensor were wrong, it would not be a copy.
       if (!tensors.every(({ base }) => base === "copy")) throw new Error("other bytes of the base");
       return { y: (await (await open(blob, { base: plain })).tensor("y")).bytes };
     },

@@ -1,4 +1,7 @@
-/** The table of faults in tests/faults, and the program that serves its cases: a JSON command on each line, answered by one. */
+/**
+ * The fault table in tests/faults, and the program that serves its cases: it answers each line, a JSON command, with
+ * one line.
+ */
 
 import { spawn } from "node:child_process";
 import { existsSync, mkdirSync, writeFileSync } from "node:fs";
@@ -8,7 +11,7 @@ import { fileURLToPath } from "node:url";
 
 const TARGET = process.env.CARGO_TARGET_DIR ?? fileURLToPath(new URL("../../../target", import.meta.url));
 
-/** Returns $ZSTN_FAULT_SERVER, or the program that `cargo build -p zstn-tests` makes. */
+/** Returns $ZSTN_FAULT_SERVER, or the program that `cargo build -p zstn-tests` has built. */
 function program() {
   const built = ["debug", "release"].map((profile) => `${TARGET}/${profile}/fault-server`);
   const found = process.env.ZSTN_FAULT_SERVER ?? built.find((path) => existsSync(path));
@@ -17,8 +20,8 @@ function program() {
 }
 
 /**
- * Starts the program. `cells` are those of the npm package, `tensors` the SHA-256 of each tensor in both versions of the
- * file. `serve` starts a server for a cell and a kind of file; `url` is that of the file.
+ * Starts the program. `cells` are the cases for the npm package, and `tensors` are the SHA-256 digests of each tensor
+ * in both versions of the file. `serve` starts a server for a cell and a file type, and returns the `url` of the file.
  */
 export async function startFaultTable() {
   const child = spawn(program(), [], { stdio: ["pipe", "pipe", "inherit"] });
@@ -54,7 +57,7 @@ export async function startFaultTable() {
   };
 }
 
-/** Writes the runs of a suite ({ case, surface, problem }), which `cargo xtask faults` prints as a table. */
+/** Writes the results of a suite ({ case, surface, problem }), which `cargo xtask faults` prints as a table. */
 export function writeReport(name, runs) {
   mkdirSync(`${TARGET}/faults`, { recursive: true });
   writeFileSync(`${TARGET}/faults/${name}.json`, JSON.stringify(runs));

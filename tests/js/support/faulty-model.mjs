@@ -6,13 +6,13 @@ import { pattern } from "./fault-server.mjs";
 
 const U8 = (length, seed) => ({ dtype: "U8", shape: [length], bytes: pattern(length, seed) });
 
-/** Returns a version of the checkpoint; another `seed` gives another one of the same length. */
+/** Returns a version of the checkpoint. Another `seed` gives another version of the same length. */
 export function checkpoint(seed = 1) {
   const tensors = { pad: U8(40_000, seed), a: U8(300_000, seed + 1), b: U8(2000, seed + 2), c: U8(2000, seed + 3), d: U8(2_000_000, seed + 4) };
   return { tensors, bytes: safetensors(tensors) };
 }
 
-/** A version of the file as a server has it. */
+/** Returns a version of the file with the properties that a server needs. */
 export const version = (seed = 1, etag = `"v${seed}"`) => ({ ...checkpoint(seed), etag, lastModified: new Date(1.6e12 + seed * 1e6).toUTCString() });
 
 /** Reads a tensor and compares it with the expected bytes and progress. */

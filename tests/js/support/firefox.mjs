@@ -1,14 +1,20 @@
-/** The system's Firefox by WebDriver BiDi: the browser that people have, not the patched one that playwright downloads. */
+/**
+ * The system's Firefox, driven through WebDriver BiDi: the browser that people use, not the patched one that Playwright
+ * downloads.
+ */
 
 import { firefox } from "playwright-core";
 
-/** Playwright sends this with every context. Firefox ESR 153 does not know it, and the preference below does the same. */
+/**
+ * A command that Playwright sends with every context. Firefox ESR 153 does not support it; the preference below has the
+ * same effect.
+ */
 const UNKNOWN_COMMAND = "emulation.setMediaFeaturesOverride";
 
-/** Values of the preference for what pages see as the system's colour scheme. */
+/** The values of the preference that determines the colour scheme for pages. */
 const SCHEMES = { dark: 0, light: 1 };
 
-/** Starts it. A colour scheme belongs to the whole browser here, so a test in the other one needs another browser. */
+/** Starts Firefox. The colour scheme applies to the whole browser, so a test in another colour scheme needs another browser. */
 export async function launchFirefox(colorScheme = "light") {
   const browser = await firefox.launch({
     channel: "moz-firefox",
@@ -19,7 +25,10 @@ export async function launchFirefox(colorScheme = "light") {
   return browser;
 }
 
-/** Playwright has no switch for it: the sessions of its server part, which runs in this process, get one. */
+/**
+ * Suppresses that command. Playwright has no option for this, so the sessions of its server part, which runs in this
+ * process, are patched.
+ */
 function leaveOut(browser) {
   const sessions = Object.getPrototypeOf(browser._connection.toImpl(browser)._browserSession);
   if (sessions.withoutMediaFeatures) return;

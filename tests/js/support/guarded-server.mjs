@@ -1,4 +1,7 @@
-/** A server that other origins may read: a hub, or plain files. It may want a token, and notes which ones it is sent. */
+/**
+ * A server that other origins may read: a hub, or plain files. It can require a token, and records the tokens that it
+ * receives.
+ */
 
 import { answerRange, startServer } from "./server.mjs";
 
@@ -6,8 +9,9 @@ const CORS = { "access-control-allow-origin": "*", "access-control-expose-header
 const PREFLIGHT = { "access-control-allow-methods": "GET, HEAD", "access-control-allow-headers": "Authorization", "access-control-max-age": "0" };
 
 /**
- * Serves `files` ({ "/path": bytes }), and every repository as a hub that lists one `model.safetensors` for it. With
- * `token`, everything takes that one. `received` has the path and the token of each request; `tokens()` are those sent.
+ * Serves `files` ({ "/path": bytes }), and every repository as a hub that lists one `model.safetensors` in it. With
+ * `token`, every request needs this token. `received` has the path and the token of each request, and `tokens()`
+ * returns the tokens that were sent.
  */
 export async function startGuarded({ files = {}, model, token, redirects = {} }) {
   const received = [];

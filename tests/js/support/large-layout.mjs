@@ -9,7 +9,10 @@ import { promisify } from "node:util";
 const run = promisify(execFile);
 const BUILT = fileURLToPath(new URL("../../../target/debug/large-layout", import.meta.url));
 
-/** Writes the file into a folder and returns its path. Its frames are holes: tensors can be listed, not decoded. */
+/**
+ * Writes the file into a folder and returns its path. Its frames are holes in the file, so tensors can be listed but
+ * not decoded.
+ */
 export async function largeLayout(folder, name = "large.zstn") {
   const program = process.env.ZSTN_LARGE_LAYOUT ?? BUILT;
   if (!existsSync(program)) throw new Error("No program large-layout: build it with `cargo build -p zstn-tests --bin large-layout`, or name it in ZSTN_LARGE_LAYOUT.");

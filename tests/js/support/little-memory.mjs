@@ -1,9 +1,9 @@
-/** WebAssembly modules with little memory, so that a real trap can be caused: an allocation that fails stops the core. */
+/** Limits the memory of WebAssembly modules, so that tests can cause a real trap: a failed allocation stops the core. */
 
 const MEMORY_SECTION = 5;
 const PAGE_BYTES = 65536;
 
-/** Returns the module `bytes` with its memory limited to `moreBytes` above what it starts with. */
+/** Returns the module `bytes` with its memory limited to `moreBytes` more than its initial memory. */
 export function withLittleMemory(bytes, moreBytes) {
   let at = 8; // magic and version
   while (at < bytes.length) {

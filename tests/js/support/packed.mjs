@@ -1,4 +1,4 @@
-/** The npm package as it is published: packed, and unpacked into the node_modules of a project. */
+/** The npm package in its published form: packed, and unpacked into the node_modules of a project. */
 
 import { execFile } from "node:child_process";
 import { mkdir, rename, writeFile } from "node:fs/promises";
@@ -9,7 +9,7 @@ import { promisify } from "node:util";
 const run = promisify(execFile);
 const root = fileURLToPath(new URL("../../../wasm", import.meta.url));
 
-/** The tarball that goes to npm, made in `folder`. */
+/** Creates the tarball for npm in `folder`. */
 async function tarball(folder) {
   const { stdout } = await run("npm", ["pack", "--json", "--pack-destination", folder], { cwd: root });
   // npm changed this from a list to an object by name.
@@ -17,14 +17,14 @@ async function tarball(folder) {
   return packed;
 }
 
-/** Sets up `project` as the README says: `npm install` with the tarball, which needs no network. */
+/** Sets up `project` as in the README: `npm install` with the tarball, which needs no network. */
 export async function installTarball(project) {
   const { filename } = await tarball(project);
   await writeFile(join(project, "package.json"), '{ "private": true, "type": "module" }');
   await run("npm", ["install", "--offline", "--no-audit", "--no-fund", `./${filename}`], { cwd: project });
 }
 
-/** Installs the packed package into `project`; returns the names of its files. */
+/** Installs the packed package into `project`. Returns the names of its files. */
 export async function installPacked(project) {
   const packed = await tarball(project);
   await mkdir(join(project, "node_modules"), { recursive: true });

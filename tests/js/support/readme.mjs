@@ -6,20 +6,20 @@ import { fileURLToPath } from "node:url";
 import { pack } from "./cli.mjs";
 import { safetensors } from "./checkpoint.mjs";
 
-/** Returns the blocks of that language in order. */
+/** Returns the code blocks of the given language, in order. */
 export function blocks(path, language) {
   const text = readFileSync(fileURLToPath(new URL(`../../../${path}`, import.meta.url)), "utf8");
   return Array.from(text.matchAll(new RegExp(`^\`\`\`${language}\n(.*?)^\`\`\`$`, "gms")), ([, code]) => code);
 }
 
-/** Returns the block that contains this line. */
+/** Returns the block that contains the given line. Throws unless there is exactly one. */
 export function block(path, language, line) {
   const found = blocks(path, language).filter((code) => code.includes(line));
   if (found.length !== 1) throw new Error(`${path} has ${found.length} ${language} blocks with ${line}`);
   return found[0];
 }
 
-/** Values of `wte.weight`. */
+/** The values of `wte.weight`. */
 export const WEIGHTS = Uint16Array.from({ length: 6000 }, (_, i) => 0x3c00 + ((i * 7919) % 512));
 
 /** Writes model.safetensors and tuned.safetensors, and optionally the packed files. */

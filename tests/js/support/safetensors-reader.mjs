@@ -1,4 +1,4 @@
-/** A reader of safetensors by its specification. Its input has `size` and `slice` like a `Blob`. */
+/** A safetensors reader, written from the specification. Its input has `size` and `slice` like a `Blob`. */
 
 export async function readSafetensors(blob) {
   const lengthBytes = Number(new DataView(await blob.slice(0, 8).arrayBuffer()).getBigUint64(0, true));

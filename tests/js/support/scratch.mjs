@@ -1,4 +1,4 @@
-/** Creates a folder for a test file, removed after the tests. */
+/** Creates a folder for a test file, which is removed after the tests. */
 
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";

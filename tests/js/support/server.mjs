@@ -1,4 +1,4 @@
-/** Small HTTP servers: one for files of a page, one with a handler of a test. */
+/** Small HTTP servers: one for the files of a page, and one with a test's own handler. */
 
 import { createReadStream } from "node:fs";
 import { stat } from "node:fs/promises";
@@ -7,7 +7,7 @@ import { extname, join, normalize } from "node:path";
 
 const TYPES = { ".html": "text/html; charset=utf-8", ".js": "text/javascript", ".mjs": "text/javascript", ".css": "text/css", ".wasm": "application/wasm", ".svg": "image/svg+xml" };
 
-/** A server that answers with `handler`; `requests` lists method, path and Range header of all requests. */
+/** Starts a server that answers with `handler`. `requests` lists the method, path and Range header of all requests. */
 export async function startServer(handler) {
   const requests = [];
   const server = createServer((request, response) => {
@@ -24,8 +24,9 @@ export async function startServer(handler) {
 }
 
 /**
- * Serves folders whole, without ranges: {"/prefix/": folder, …}, the longest prefix first. `pages` are texts by path:
- * HTML, or { type, text }. `headers` go with every answer, or those that it returns for a path.
+ * Serves files of folders as a whole, without ranges: {"/prefix/": folder, …}, the longest prefix first. `pages` are
+ * texts by path: HTML, or { type, text }. `headers` are added to every answer; if it is a function, those that it
+ * returns for the path.
  */
 export function startSite(folders, pages = {}, headers = {}) {
   return startServer(async (request, response) => {

@@ -1,17 +1,17 @@
-/** The model hub of `tests/rust/support/stub_hub`, as a process of its own. */
+/** The model hub of `tests/rust/support/stub_hub`, in a separate process. */
 
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 
-/** Tokens that the hub knows: one that may do everything, and one that may read all but gated repositories. */
+/** The tokens that the hub accepts: one with all permissions, and one that can read all but gated repositories. */
 export const TOKEN = "hf_secret";
 export const READER = "hf_reader";
 
 const program = () => process.env.ZSTN_STUB_HUB ?? fileURLToPath(new URL("../../../target/debug/stub-hub", import.meta.url));
 
-/** Starts a hub; `options` are those of the program. */
+/** Starts a hub. `options` are the options of the program. */
 export async function stubHub(...options) {
   const hub = spawn(program(), ["--until-eof", "--token", TOKEN, "--read-token", READER, ...options], { stdio: ["pipe", "pipe", "inherit"] });
   const failed = once(hub, "error").then(([error]) => Promise.reject(error));
@@ -23,7 +23,7 @@ export async function stubHub(...options) {
   };
   return {
     endpoint,
-    /** Commits these files and no others, path → bytes. Returns the commit. */
+    /** Commits exactly these files, path → bytes. Returns the commit. */
     async add(repository, files, { branch = "main", private: isPrivate = false, kind = "model" } = {}) {
       const contents = Object.fromEntries(Object.entries(files).map(([path, bytes]) => [path, Buffer.from(bytes).toString("base64")]));
       return (await control("POST", "_stub/commits", { kind, repository, branch, private: isPrivate, files: contents })).commit;

@@ -1,15 +1,18 @@
-/** The two tiers of tests: `cargo xtask test --all` sets ZSTN_TESTS and runs whole tables, otherwise they run as a sample. */
+/** The two tiers of tests: `cargo xtask test --all` sets ZSTN_TESTS and runs whole tables; otherwise a sample of them runs. */
 
-/** Whether whole tables run, with the modules that are published. */
+/** Whether whole tables run, with the published modules. */
 export const isAll = process.env.ZSTN_TESTS === "all";
 
-/** Why a test is skipped that belongs to the larger tier alone. */
+/** The reason to skip a test that belongs to the larger tier, or `false`. */
 export const onlyInAll = isAll ? false : "only in `cargo xtask test --all`";
 
-/** The step between the bits that a test flips. It shares no factor with 8, so every bit of a byte occurs. */
+/** The step between the bits that a test flips. It shares no factor with 8, so every bit position of a byte occurs. */
 export const BIT_STEP = isAll ? 1 : 5;
 
-/** Returns all items, or a sample, the same in each run, in which every value of every key occurs. `keys` returns the keys of an item. */
+/**
+ * Returns all items, or a sample in which every value of every key occurs. The sample is the same in each run. `keys`
+ * returns the keys of an item.
+ */
 export function chosen(items, keys) {
   if (isAll) return items;
   const seen = new Set();
@@ -20,7 +23,10 @@ export function chosen(items, keys) {
   });
 }
 
-/** In their own order, the first fault of a table would meet every surface, and every other fault only the first surface. */
+/**
+ * Shuffles the items. In their original order, the first fault of a table would meet every surface, and every other
+ * fault only the first surface.
+ */
 function shuffled(items) {
   const order = [...items];
   let state = 34;

@@ -1,3 +1,3 @@
-/** Returns the counters of reading, without those of caches and failures. */
+/** Returns the counters of requests and bytes, without the counters of caches and failures. */
 
 export const cost = ({ requests, roundTrips, bytesFetched }) => ({ requests, roundTrips, bytesFetched });

@@ -1,4 +1,4 @@
-/** The golden containers in tests/vectors, and what reading them by name must give. */
+/** The golden containers in tests/vectors, and the expected results of reading them by name. */
 
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
@@ -11,40 +11,40 @@ const manifest = (folder) => JSON.parse(readFileSync(vectorPath(folder, "manifes
 
 export const sha256 = (bytes) => createHash("sha256").update(bytes).digest("hex");
 
-/** Containers of type zstn that some writer meant to be valid. */
+/** The containers of type zstn that a writer meant to be valid. */
 export const goodContainers = manifest("zstn").cases.filter(({ type }) => type === "zstn");
 
-/** Deltas between checkpoints, and damaged ones of them. */
+/** Deltas between checkpoints, and damaged deltas. */
 export const goodDeltas = manifest("zstn").cases.filter(({ type }) => type === "z4dm");
 export const badDeltas = manifest("zstn-bad").cases.filter(({ type, verdict }) => type === "z4dm" && verdict === "must_reject");
 
-/** Differences between buffers, and damaged ones of them. */
+/** Deltas between buffers, and damaged deltas. */
 export const goodBufferDeltas = manifest("zstn").cases.filter(({ type }) => type === "z4delta");
 export const badBufferDeltas = manifest("zstn-bad").cases.filter(({ type, verdict }) => type === "z4delta" && verdict === "must_reject");
 
-/** Damaged containers that no reader by name may accept. */
+/** Damaged containers that no reader may accept when it reads tensors by name. */
 export const badContainers = manifest("zstn-bad").cases.filter(({ type, verdict, opened }) => type === "zstn" && (verdict === "must_reject" || opened));
 
-/** Whether single tensors can be read: the original is valid safetensors, and its tensors have frames of their own. */
+/** Returns whether single tensors can be read: the original is valid safetensors, and its tensors have their own frames. */
 export const readableByName = ({ official, layout }) => official.valid && layout.contiguous !== 0;
 
-/** zTensor files with the safetensors file of the same tensors, and those that no reader may accept. */
+/** zTensor files, each with a safetensors file of the same tensors, and files that no reader may accept. */
 export const goodZTensors = manifest("ztensor").files;
 export const badZTensors = manifest("ztensor-bad").files;
 
-/** Gauss files with what they restore, and those that no reader may accept. */
+/** Gauss files with the files that they restore, and files that no reader may accept. */
 export const goodGauss = manifest("gauss").vectors;
 export const badGauss = manifest("gauss-bad").files;
 
-/** Models in the formats of compressed-tensors with their dense weights, and damaged ones. */
+/** Models in the compressed-tensors formats with their dense weights, and damaged models. */
 export const goodCompressed = manifest("compressed-tensors").vectors;
 export const badCompressed = manifest("compressed-tensors-bad").vectors;
 
-/** Frames by name, and the damaged ones that no reader may accept. */
+/** Frames by name, and damaged frames that no reader may accept. */
 export const goodFrames = Object.entries(manifest("z4ai").cases);
 export const badFrames = Object.entries(manifest("z4ai-bad").cases);
 
-/** An answer about the file; not about a crashed decoder, a broken source or a wrong call. */
+/** Checks that an error is a statement about the file, not about a crashed decoder, a broken source or a wrong call. */
 export function isRefusal(error) {
   assert.ok(error instanceof ZstnError, String(error));
   assert.ok(["malformed", "unsupported", "limit"].includes(error.code), error.code);
@@ -54,8 +54,9 @@ export function isRefusal(error) {
 }
 
 /**
- * Checks for the refusal that an entry of a manifest names: `rule` is the rule that the file breaks, `error` the kind of the error where
- * it is not "malformed". Where `open()`, which has to recognise the format first, reports something else, that is in `opened`.
+ * Returns a check for the error that an entry of a manifest expects: `rule` is the rule that the file breaks, and
+ * `error` is the error code if it is not "malformed". If `open()`, which has to recognise the format first, reports
+ * another error, that error is in `opened`.
  */
 export function refusalOf({ opened, ...decoded }) {
   const { rule, error: code = "malformed" } = opened ?? decoded;

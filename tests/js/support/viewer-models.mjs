@@ -1,10 +1,10 @@
-/** Models that are difficult for a viewer: many tensors, and one too large to read unasked. */
+/** Models that are difficult for a viewer: with many tensors, or with a tensor too large to be read without asking. */
 
 import { writeFile } from "node:fs/promises";
 import { safetensors } from "./checkpoint.mjs";
 import { startServer } from "./server.mjs";
 
-/** Names of a deep network: `blocks` blocks of ten tensors, none of them larger than a few bytes. */
+/** Returns a file with the tensor names of a deep network: `blocks` blocks of ten tensors, each of a few bytes. */
 export function manyTensors(blocks) {
   const parts = ["attn.q", "attn.k", "attn.v", "attn.o", "mlp.up", "mlp.gate", "mlp.down", "norm_1", "norm_2", "scale"];
   const tensor = (seed) => ({ dtype: seed % 3 === 0 ? "F32" : "BF16", shape: seed % 3 === 0 ? [2] : [2, 2], bytes: new Uint8Array(8).fill(seed % 60) });
@@ -15,21 +15,24 @@ export function manyTensors(blocks) {
 export const LARGE = { name: "embeddings.word.weight", rows: 30_000, columns: 768 };
 
 const TABLE_BITS = 12;
-/** Roughly the shape of weights: many small values, few large ones. */
+/** A table of values that are distributed roughly like weights: many small values, and few large ones. */
 const table = Uint16Array.from({ length: 1 << TABLE_BITS }, (_, i) => new Uint32Array(Float32Array.of((i / 2 ** (TABLE_BITS - 1) - 1) ** 3).buffer)[0] >>> 16);
 const values = Float32Array.from(table, (bits) => new Float32Array(Uint32Array.of(bits << 16).buffer)[0]);
 
-/** Returns the index of an element's value in the table: the same in every run, without a pattern that a packer could use. */
+/**
+ * Returns the position of an element's value in the table. It is the same in every run, without a pattern that a packer
+ * could use.
+ */
 function place(row, column) {
   let mixed = Math.imul(row * LARGE.columns + column + 1, 2654435761);
   mixed = Math.imul(mixed ^ (mixed >>> 15), 2246822519);
   return (mixed ^ (mixed >>> 13)) >>> (32 - TABLE_BITS);
 }
 
-/** Value of the large tensor, exact in bfloat16. */
+/** Returns a value of the large tensor, which bfloat16 represents exactly. */
 export const largeValue = (row, column) => values[place(row, column)];
 
-/** A file with one bfloat16 tensor of 30 000 × 768 and a small one. */
+/** Writes a file with one bfloat16 tensor of 30 000 × 768 and a small tensor. */
 export async function writeLarge(path) {
   const { rows, columns, name } = LARGE;
   const data = new Uint16Array(rows * columns);
@@ -42,7 +45,7 @@ export async function writeLarge(path) {
 /** The layout of a model with 70 billion parameters: nine modules in each layer. */
 export const HUGE = { layers: 80, modules: 9 };
 
-/** The header of that model as a safetensors file in BF16, and its size. */
+/** Returns the header of that model as a safetensors file in BF16, and the length of the file. */
 export function hugeHeader() {
   const [width, key, hidden, words] = [8192, 1024, 28_672, 128_256];
   const modules = [
@@ -72,7 +75,7 @@ export function hugeHeader() {
   return { head: Buffer.concat([start, json]), fileBytes: 8 + json.length + position, parameters: position / 2 };
 }
 
-/** Serves that model to any page. Its weights are zeros, made when they are asked for. */
+/** Serves that model to any page. Its weights are zeros, generated on request. */
 export async function serveHuge() {
   const { head, fileBytes } = hugeHeader();
   let sentBytes = 0;

@@ -9,7 +9,7 @@ import { answerRange, startServer } from "./server.mjs";
 
 const TYPES = { ".html": "text/html; charset=utf-8", ".js": "text/javascript", ".css": "text/css", ".wasm": "application/wasm", ".svg": "image/svg+xml", ".json": "application/json" };
 
-/** A folder with the built page, to which models are added. */
+/** Creates a folder with the built page, to which tests add models. */
 export function viewerFolder() {
   const folder = scratchFolder();
   cpSync(fileURLToPath(new URL("../../../web-demo/dist", import.meta.url)), folder, { recursive: true });
@@ -18,8 +18,8 @@ export function viewerFolder() {
 }
 
 /**
- * Serves the folder with ranges. `before(request)` may give a promise, to make an answer wait, or a status to refuse
- * with; `fetched(path)` is how often and how much of a file was asked for.
+ * Serves the folder with ranges. `before(request)` may return a promise, which delays the answer, or a status, which
+ * rejects the request. `fetched(path)` returns the number of requests and bytes for a file.
  */
 export async function serveViewer(folder, before = () => undefined) {
   const contents = new Map();
@@ -43,7 +43,7 @@ export async function serveViewer(folder, before = () => undefined) {
   return { ...server, fetched: (path) => asked.get(path) ?? { requests: 0, bytes: 0 }, forget: () => asked.clear() };
 }
 
-/** Opens a route of the page: {src, tensor, …}. */
+/** Opens the page with a route: {src, tensor, …}. */
 export async function goTo(page, server, route = {}) {
   await page.goto(`${server.url}?${new URLSearchParams(route)}`);
 }
@@ -53,13 +53,13 @@ export async function openModel(page, server, src, route = {}) {
   await page.locator(".tree .row").first().waitFor();
 }
 
-/** Opens a tensor, and waits until its figures are there. */
+/** Opens a tensor and waits until its figures are visible. */
 export async function openTensor(page, server, src, tensor, route = {}) {
   await goTo(page, server, { src, tensor, ...route });
   await page.locator(".statistics").first().waitFor();
 }
 
-/** A tensor's row in the list, by the end of its name. */
+/** Returns a tensor's row in the list, by the end of its name. */
 export const row = (page, label) => page.getByRole("treeitem").filter({ has: page.locator(".label", { hasText: new RegExp(`${label.replaceAll(".", "\\.")}$`) }) });
 
 /** Returns the counters of the network bar when no request is in progress. */
@@ -69,7 +69,7 @@ export async function counters(page) {
   return Object.fromEntries(pairs);
 }
 
-/** Waits until the page has nothing under way, and the last word about it has come. Fails if that does not happen. */
+/** Waits until no activity of the page is running and its last update has arrived. Fails if that does not happen. */
 export async function idle(page) {
   const running = page.locator(".running li");
   let quiet = 0;
@@ -81,21 +81,24 @@ export async function idle(page) {
   throw new Error(`The page is still busy with: ${(await running.allInnerTexts()).join("; ") || "something that comes and goes"}.`);
 }
 
-/** Exact figures of a tensor, by label. */
+/** Returns the exact figures of a tensor, by label. */
 export async function figures(scope) {
   await scope.locator(".statistics").first().waitFor();
   const pairs = await scope.locator(".statistics").first().locator("> div").evaluateAll((all) => all.map((div) => [div.children[0].textContent, Number(div.querySelector("data").value)]));
   return Object.fromEntries(pairs);
 }
 
-/** The file that a click makes the page save. */
+/** Returns the file that the page saves after a click. */
 export async function saved(page, click) {
   if (browserName === "firefox") return savedInFirefox(page, click);
   const [download] = await Promise.all([page.waitForEvent("download"), click()]);
   return { name: download.suggestedFilename(), bytes: readFileSync(await download.path()) };
 }
 
-/** The same in Firefox, whose downloads playwright does not see: what the page gives to the link that it clicks. */
+/**
+ * Does the same in Firefox, whose downloads Playwright does not see: captures the blob that the page passes to the
+ * clicked link.
+ */
 async function savedInFirefox(page, click) {
   await page.evaluate(() => {
     const blobs = new Map();
@@ -118,14 +121,14 @@ async function savedInFirefox(page, click) {
   return { name, bytes: Buffer.from(base64, "base64") };
 }
 
-/** Types into a field and presses Enter, as a person does: Firefox reports no change of what a script has put there. */
+/** Types into a field and presses Enter, as a user does: Firefox fires no change event for a value that a script has set. */
 export async function typeInto(field, text) {
   await field.fill("");
   await field.pressSequentially(text);
   await field.press("Enter");
 }
 
-/** Values of a BF16 or F32 tensor. */
+/** Returns the values of a BF16 or F32 tensor. */
 export function valuesOf({ bytes, dtype }) {
   const copy = Uint8Array.from(bytes).buffer;
   return dtype === "F32" ? new Float32Array(copy) : Float32Array.from(new Uint16Array(copy), (bits) => new Float32Array(Uint32Array.of(bits << 16).buffer)[0]);
@@ -138,5 +141,5 @@ export function truth(tensor) {
   return { min: values.reduce((a, b) => Math.min(a, b)), max: values.reduce((a, b) => Math.max(a, b)), mean, "std. dev.": Math.sqrt(variance), norm: Math.sqrt(values.reduce((sum, value) => sum + value * value, 0)) };
 }
 
-/** Whether two figures are the same but for rounding. */
+/** Returns whether two figures are equal except for rounding. */
 export const near = (a, b, tolerance = 1e-5) => Math.abs(a - b) <= tolerance * Math.max(1e-6, Math.abs(b));

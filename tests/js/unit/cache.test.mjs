@@ -70,7 +70,7 @@ test("an entry comes back only whole and under its name", async () => {
   assert.equal(await entryBytes(entryName(await keyHash("url other"), 10, 50), entry), undefined, "another version");
 });
 
-/** Files in memory, with a clock that counts uses. */
+/** Returns a cache backend with files in memory and a clock that counts uses. */
 function shelf() {
   const files = new Map();
   let now = 0;

@@ -4,7 +4,7 @@ import { bfloat16ToFloat32, float16ToFloat32, float8ToFloat32 } from "../../../w
 
 const everyPattern = Uint16Array.from({ length: 65536 }, (_, i) => i);
 
-/** The value of a small float, from its definition. */
+/** Returns the value of a small float, computed from its definition. */
 function definedValue(bits, exponentBits, mantissaBits) {
   const sign = bits >> 15 ? -1 : 1;
   const exponent = (bits >> mantissaBits) & (2 ** exponentBits - 1);
@@ -41,7 +41,10 @@ test("NaN keeps its payload bits", () => {
   assert.equal(new Uint32Array(out.buffer)[0], 0xffc02000);
 });
 
-/** What the specifications say of each kind besides its layout: whether a pattern is a number at all, and what else it is. */
+/**
+ * The properties of each format in its specification, in addition to its layout: the patterns that are not numbers, and
+ * the extreme values.
+ */
 const SMALL = {
   F8_E4M3: { exponentBits: 4, bias: 7, most: 448, least: 2 ** -9, nan: [0x7f, 0xff], infinite: [] },
   F8_E5M2: { exponentBits: 5, bias: 15, most: 57344, least: 2 ** -16, nan: [0x7d, 0x7e, 0x7f, 0xfd, 0xfe, 0xff], infinite: [0x7c, 0xfc] },
@@ -49,7 +52,7 @@ const SMALL = {
   F8_E5M2FNUZ: { exponentBits: 5, bias: 16, most: 57344, least: 2 ** -17, nan: [0x80], infinite: [] },
 };
 
-/** The value of a pattern by its digits: sign, implied one or zero, binary fraction, scaled. */
+/** Returns the value of a pattern, computed from its binary digits: sign, implied one or zero, binary fraction, scale. */
 function byDigits(byte, { exponentBits, bias, nan, infinite }) {
   if (nan.includes(byte)) return Number.NaN;
   const digits = byte.toString(2).padStart(8, "0");

@@ -6,7 +6,7 @@ import { open } from "zstn";
 import { float16ToFloat32, toFloat16Bits } from "../../../wasm/dist/float.js";
 import { safetensors, xorshift } from "../support/checkpoint.mjs";
 
-/** The value of every pattern of 16 bits that is a number, ascending, without negative zero. */
+/** The values of all 16-bit patterns that are numbers, ascending, without negative zero. */
 const values = new Float32Array(65536);
 float16ToFloat32(Uint16Array.from({ length: 65536 }, (_, i) => i), 0, values);
 const finite = [...values.subarray(0, 0x7c00)];
@@ -30,7 +30,7 @@ test("numbers in between become the nearest one, and of two as near the even one
     const [low, high] = [finite[bits], finite[bits + 1]];
     const middle = (low + high) / 2; // exact
     const even = bits % 2 === 0 ? bits : bits + 1;
-    // The nearest doubles on both sides of the middle: a way by 32 bits would take them for it.
+    // The nearest doubles on both sides of the middle: converted through 32 bits, they would be rounded to the middle.
     const step = middle * 2 ** -52;
     const expected = [bits, even, bits + 1];
     assert.deepEqual(bitsOf(middle - step, middle, middle + step), expected, String(low));
@@ -67,7 +67,7 @@ const tensors = {
 };
 const file = safetensors(Object.fromEntries(Object.entries(tensors).map(([dtype, data]) => [dtype, { dtype, shape: [dtype === "C64" ? 1 : data.length], bytes: bytes(data) }])));
 
-/** Runs `work` with the `Float16Array` that this runtime has, without one, and with one that it may not have. */
+/** Runs `work` with the runtime's own `Float16Array` if it has one, without one, and with a substitute. */
 async function everywhere(work) {
   const own = globalThis.Float16Array;
   class Stand {

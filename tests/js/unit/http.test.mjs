@@ -1,4 +1,4 @@
-/** The HTTP source on answers that no real server can be made to give, or that only some browsers pass on. */
+/** The HTTP source with responses that no real server can be made to send, or that only some browsers pass on. */
 
 import assert from "node:assert/strict";
 import { afterEach, test } from "node:test";
@@ -9,7 +9,7 @@ import { Traffic } from "../../../wasm/dist/source/traffic.js";
 const FILE = Uint8Array.from({ length: 50_000 }, (_, i) => (i * i) >> 5);
 const URL_ = new URL("https://host.test/model?key=1#part");
 
-/** An answer as a page sees it: `type` "cors" hides what is not in `shown`. */
+/** Returns a response as a page sees it: the `type` "cors" hides all headers except those in `shown`. */
 function answered(body, status, shown, type = "basic") {
   const response = new Response(body, { status, headers: shown });
   Object.defineProperty(response, "type", { value: type });
@@ -24,7 +24,7 @@ const asked = (init) => {
 
 const source = (fetch, options = {}) => remoteSource(URL_, { retries: 0, ...options, fetch }, undefined, new Traffic());
 
-/** As in a page on another origin. */
+/** Simulates a page on another origin. */
 function inPage() {
   globalThis.location = { origin: "https://page.test", href: "https://page.test/" };
 }

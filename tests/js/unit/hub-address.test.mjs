@@ -1,4 +1,4 @@
-/** What the name or page of a repository means: the same as in Rust where Rust has it. */
+/** The meaning of the name or the page URL of a repository, the same as in Rust if Rust supports it. */
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";

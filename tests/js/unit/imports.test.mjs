@@ -1,4 +1,4 @@
-/** Modules import one another in one direction, types included. */
+/** Imports between modules, including types, have no cycles. */
 
 import assert from "node:assert/strict";
 import { readFileSync, readdirSync } from "node:fs";
@@ -8,7 +8,7 @@ import { fileURLToPath } from "node:url";
 
 const root = fileURLToPath(new URL("../../../", import.meta.url));
 
-/** The files that each file below `folder` imports. */
+/** Returns the files that each file below `folder` imports. */
 function importsBelow(folder) {
   const files = readdirSync(folder, { recursive: true }).filter((name) => name.endsWith(".ts") && !name.endsWith(".d.ts")).map((name) => join(folder, name));
   const known = new Set(files);
@@ -16,7 +16,7 @@ function importsBelow(folder) {
   return new Map(files.map((file) => [file, targets(file).filter((target) => known.has(target))]));
 }
 
-/** A list of files each of which imports the next one, and the last one the first; `undefined` if there is none. */
+/** Returns a cycle of files in which each imports the next; `undefined` if there is none. */
 function cycleIn(imports) {
   const done = new Set();
   const visit = (file, path) => {

@@ -1,4 +1,4 @@
-/** The names of indices, by the table that the tests of all languages run, and the choice among them. */
+/** The names of indices, from the table that the tests of all languages run, and the choice among them. */
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";

@@ -1,4 +1,4 @@
-/** What is said about files that are no models: the same on every surface. */
+/** The messages about files that are not models are the same on every surface. */
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
@@ -14,10 +14,10 @@ for (const { name, sentence, heads } of formats) {
     assert.match(sentence, /^Th.*\.$/);
     for (const head of heads) {
       assert.equal(describeNonModel(bytesOf(head)), sentence, head);
-      // As the beginning of a file that is longer than what is read first.
+      // The same bytes at the beginning of a file that is longer than the first read.
       const file = new Uint8Array(50_000);
       file.set(bytesOf(head));
-      // An object may be meant as an index, so that what is wrong with it counts.
+      // A JSON object may be meant as an index, so the error of the index parser is reported.
       const message = name === "JSON" && bytesOf(head)[0] === 0x7b ? /not the index of a sharded checkpoint/ : sentence;
       for (const input of [file, bytesOf(head), new Blob([bytesOf(head)])]) await assert.rejects(open(input), { name: "FormatError", code: "malformed", message }, head);
     }

@@ -47,7 +47,7 @@ test("entries for workers and threads exist, and what has effects is said to", (
     assert.deepEqual(Object.keys(manifest.exports[entry]), ["types", "node", "default"]);
     for (const file of Object.values(manifest.exports[entry])) assert.ok(existsSync(join(root, file)), `${file} is missing`);
   }
-  // A bundler drops what it takes for pure; a worker's script is nothing but effects.
+  // A bundler drops modules that it considers free of side effects, but the script of a worker consists of side effects.
   const kept = manifest.sideEffects.map((pattern) => new RegExp(`^${pattern.replaceAll(".", "\\.").replaceAll("*", "[^/]*")}$`));
   const scripts = ["./worker", "./threads-worker"].flatMap((entry) => [manifest.exports[entry].node, manifest.exports[entry].default]);
   for (const script of [...scripts, "./dist/threads/web-thread.js", "./dist/threads/node-thread.js"]) {

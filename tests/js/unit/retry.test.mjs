@@ -5,7 +5,7 @@ import { parseRetryAfter } from "../../../wasm/dist/source/http/retry-after.js";
 import { mayPass, retrying } from "../../../wasm/dist/source/retry.js";
 import { fakeClock } from "../support/clock.mjs";
 
-/** Returns a policy whose clock advances only by its waits, and the list of these. */
+/** Returns a policy whose clock advances only by its waits, and the list of these waits. */
 function policy(over = {}) {
   const waits = [];
   const clock = fakeClock();
@@ -16,7 +16,7 @@ function policy(over = {}) {
   return { waits, ...limits, clock, signal: undefined, receivedBytes: () => 0, shouldRetry: (error) => mayPass(error, false), stalled, onRetry: () => {}, ...over };
 }
 
-/** An attempt that goes on until its time is over. */
+/** Returns an attempt that lasts until its time limit. */
 const silent = (clock) => async (idle) => {
   clock.pass(60_000, idle.signal);
   throw idle.signal.reason;

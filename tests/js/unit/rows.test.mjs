@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { Instance } from "../../../wasm/dist/instance.js";
 import { RowPlanner } from "../../../wasm/dist/row-planner.js";
 
-/** A core whose tensor 3 has a block table at bytes 100 to 110 of file 1. */
+/** Returns a core whose tensor 3 has a block table at bytes 100 to 110 of file 1. */
 function tabled() {
   const given = [];
   const core = {

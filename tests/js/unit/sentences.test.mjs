@@ -1,4 +1,4 @@
-/** The choice of sentences to read. */
+/** The random choice of sentences from documents. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -33,7 +33,7 @@ test("the same names as the command line suggests", () => {
   assert.deepEqual(suggestNames("\u{1F600}".repeat(3), ["\u{1F601}".repeat(3), "\u{1F600}\u{1F600}"]), ["\u{1F600}\u{1F600}"], "a character is one, however it is stored");
 });
 
-/** The same by comparing every name in full. */
+/** Computes the same suggestions by comparing every name in full. */
 function plainly(wanted, all) {
   const distance = (a, b) => {
     let row = Array.from({ length: b.length + 1 }, (_, i) => i);

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { TensorCache } from "../../../wasm/dist/safetensors-view/tensor-cache.js";
 
-/** Tensors of 10 bytes that are decoded when told to; `log` has the numbers of those asked for. */
+/** Returns a cache of tensors of 10 bytes that finish decoding on command. `log` has the indices of the requested tensors. */
 function slow(maxBytes) {
   const work = [];
   const decoded = new TensorCache(maxBytes, (index, signal) => {

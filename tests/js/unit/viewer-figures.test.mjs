@@ -1,4 +1,4 @@
-/** What the viewer computes and writes about numbers, what it sums up of changes, and how it arranges layers. */
+/** The viewer's numbers: their computation and formatting, the sums of changes, and the arrangement of layers. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -119,7 +119,7 @@ test("pictures of values whose squares leave the range are of those values", () 
 test("elements of four and six bits are numbers, not bytes", () => {
   const numbers = (dtype, bytes) => [...toNumbers({ dtype, data: bytes, bytes })];
   assert.deepEqual(numbers("F4", Uint8Array.of(0x10, 0x32, 0xf7)), [0, 0.5, 1, 1.5, 6, -6]);
-  // 0x3f, 0x01, 0x20, 0x1f from the lowest bit on.
+  // The codes are 0x3f, 0x01, 0x20 and 0x1f, from the lowest bit on.
   assert.deepEqual(numbers("F6_E2M3", Uint8Array.of(0x7f, 0x00, 0x7e)), [-7.5, 0.125, -0, 7.5]);
   assert.deepEqual(numbers("F6_E3M2", Uint8Array.of(0x7f, 0x00, 0x7e)), [-28, 0.0625, -0, 28]);
 });

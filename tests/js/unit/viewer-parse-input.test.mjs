@@ -1,4 +1,4 @@
-/** What the viewer makes of an address or a name, by itself: where it would be read from. */
+/** The viewer's parsing of addresses and names: the place that each would be read from. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

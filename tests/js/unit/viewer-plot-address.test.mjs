@@ -1,4 +1,4 @@
-/** The address on a saved image: it leads to the view, and holds no secret. */
+/** The address on a saved image leads to the view and contains no secret. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

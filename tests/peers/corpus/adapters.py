@@ -1,8 +1,8 @@
-"""The base model with low-rank adapters merged into its matrices, made of random factors.
+"""The base model with low-rank adapters merged into its matrices; the factors are random.
 
-W + alpha/r · B·A with alpha = 2r. A has the uniform distribution that PEFT starts from and B, which training
-fills, normal values whose standard deviation falls from column to column. B is scaled so that the change has
-`CHANGE` times the norm of W.
+The weights are W + alpha/r · B·A with alpha = 2r. A has the uniform distribution with which PEFT initialises it. B,
+which training would fill, has normally distributed values whose standard deviation decreases from column to column. B
+is scaled so that the norm of the change is `CHANGE` times the norm of W.
 """
 
 import numpy as np
@@ -13,12 +13,13 @@ from .layout import checkpoint
 from .rounding import nearest, to_bytes
 
 CHANGE = 0.01
-# Standard deviation of the last column of B as a share of the first.
+# Standard deviation of the last column of B, relative to the first.
 DECAY = 0.1
 
 
 def _change(random, shape, rank):
-    """alpha/r · B·A of a matrix m × k, before it is scaled; float64, so that the order of sums hardly matters."""
+    """alpha/r · B·A for an m × k matrix, before scaling. It is computed in float64, so that the summation order
+    hardly matters."""
     m, k = shape
     a = random.uniform(-1, 1, (rank, k)).astype(np.float32) / np.float32(np.sqrt(k))
     b = random.standard_normal((m, rank)).astype(np.float32) * np.geomspace(1, DECAY, rank, dtype=np.float32)
@@ -30,7 +31,7 @@ def _is_linear(name, values):
 
 
 def merged(rank, dtype, seed=SEED):
-    """As PEFT merges on a processor: the change is rounded to the dtype of the model, and so is the sum."""
+    """Merges as PEFT does on a CPU: the change is rounded to the dtype of the model, and so is the sum."""
     random = np.random.default_rng([seed, rank])
     tensors = []
     for name, values in floats().items():

@@ -1,4 +1,5 @@
-"""Fine-tunes of `minilm-bf16` made by arithmetic: which weights move, and how far."""
+"""Synthetic fine-tunes of `minilm-bf16`, which differ in how many weights change and by how
+much."""
 
 import numpy as np
 
@@ -11,7 +12,7 @@ FINE_TUNES = ("minilm-ft2-bf16", "minilm-ft20-bf16", "minilm-ftall-bf16")
 
 
 def _nudged(random, share):
-    """A share of the weights moved by up to three steps of bfloat16."""
+    """Changes a share of the weights by up to three steps of bfloat16."""
     tensors = []
     for name, values in floats().items():
         bits = bf16(values).reshape(-1).copy()
@@ -23,7 +24,7 @@ def _nudged(random, share):
 
 
 def _drifted(random):
-    """Every weight moved by a thousandth of the mean magnitude, then rounded."""
+    """Changes every weight by about a thousandth of the mean magnitude, and rounds the result."""
     tensors = []
     for name, values in floats().items():
         noise = random.standard_normal(values.shape).astype(np.float32)
@@ -33,7 +34,8 @@ def _drifted(random):
 
 
 def fine_tunes(seed=SEED):
-    """Fine-tunes of `minilm-bf16`: 2 % and 20 % of the weights changed, and all of them a little."""
+    """Fine-tunes of `minilm-bf16` in which 2 % of the weights, 20 % of them, or all of them
+    change."""
     random = np.random.default_rng(seed)
     made = (_nudged(random, 0.02), _nudged(random, 0.2), _drifted(random))
     return dict(zip(FINE_TUNES, made, strict=True))

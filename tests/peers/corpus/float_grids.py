@@ -1,13 +1,13 @@
-"""Weights rounded to small floats or to a table of values times a scale, and multiplied out again.
+"""Weights rounded to small floats, or to a table of values times a scale, and dequantised again.
 
-Every function takes a matrix of float32 and gives one of the same shape.
+Every function takes a float32 matrix and returns one of the same shape.
 """
 
 import numpy as np
 
 from .rounding import e2m1, e4m3
 
-# The 16 values of NF4: quantiles of a normal distribution, as bitsandbytes has them.
+# The 16 values of NF4: quantiles of a normal distribution, as defined by bitsandbytes.
 NF4 = np.array(
     [
         -1.0,
@@ -37,7 +37,7 @@ def _largest(groups):
 
 
 def nf4(values, width):
-    """bitsandbytes: the largest magnitude of a group is its scale, each value the nearest of 16."""
+    """bitsandbytes: the scale of a group is its largest magnitude, and each value is rounded to the nearest of 16."""
     groups = values.reshape(-1, width)
     scale = _largest(groups)
     between = (NF4[1:] + NF4[:-1]) / 2
@@ -45,7 +45,7 @@ def nf4(values, width):
 
 
 def fp8_blocks(values, height, width):
-    """DeepSeek: float8 e4m3 with a scale for each block of a matrix; those at its edges may be smaller."""
+    """DeepSeek: float8 e4m3 with one scale per block of a matrix; blocks at the edges may be smaller."""
     out = np.empty_like(values)
     for top in range(0, values.shape[0], height):
         for left in range(0, values.shape[1], width):
@@ -56,7 +56,7 @@ def fp8_blocks(values, height, width):
 
 
 def nvfp4(values, width):
-    """NVFP4: e2m1 times a float8 scale for each group times a float32 scale of the tensor."""
+    """NVFP4: e2m1 times a float8 scale per group times a float32 scale of the tensor."""
     groups = values.reshape(-1, width)
     overall = np.float32(np.abs(values).max() / np.float32(6 * 448)) or np.float32(1)
     scale = e4m3(_largest(groups) / np.float32(6) / overall) * overall
@@ -65,7 +65,7 @@ def nvfp4(values, width):
 
 
 def mxfp4(values, width):
-    """MXFP4 of the OCP specification: e2m1 times a power of two for each group."""
+    """MXFP4 of the OCP specification: e2m1 times a power of two per group."""
     groups = values.reshape(-1, width)
     _, exponent = np.frexp(_largest(groups))
     scale = np.ldexp(np.float32(1), exponent - 1 - 2)

@@ -1,7 +1,7 @@
-"""Weights rounded to small integers times a scale, and multiplied out again.
+"""Weights rounded to small integers times a scale, and dequantised again.
 
-Every function takes a matrix of float32 and gives one of the same shape. Only `symmetric` gives negative
-zeros, where a small negative weight is rounded; the others go through integers, which have none.
+Every function takes a float32 matrix and returns one of the same shape. Only `symmetric` returns negative zeros,
+where it rounds a small negative weight. The others use integers, which have no negative zero.
 """
 
 import numpy as np
@@ -19,14 +19,15 @@ def _positive(scale):
 
 
 def symmetric(values, bits, axis=-1):
-    """One scale for each row (axis -1), or for the tensor (None): the largest magnitude is the largest integer."""
+    """One scale per row (axis -1) or for the whole tensor (None), which maps the largest magnitude to the largest
+    integer."""
     scale = np.abs(values).max(axis=axis, keepdims=axis is not None) / (2 ** (bits - 1) - 1)
     scale = _positive(scale)
     return (np.round(values / scale) * scale).astype(np.float32)
 
 
 def symmetric_groups(values, bits, width):
-    """One float16 scale for each group of a row: the largest magnitude is the largest integer."""
+    """One float16 scale per group of a row, which maps the largest magnitude to the largest integer."""
     groups = _groups(values, width)
     largest = 2 ** (bits - 1) - 1
     scale = nearest(_positive(np.abs(groups).max(axis=-1, keepdims=True) / np.float32(largest)), "F16")
@@ -35,7 +36,8 @@ def symmetric_groups(values, bits, width):
 
 
 def asymmetric_groups(values, bits, width):
-    """GPTQ and AWQ with zero points: a group's range is min to max, which holds zero; scales are float16."""
+    """GPTQ and AWQ with zero points: the range of a group goes from its minimum to its maximum and includes zero;
+    scales are float16."""
     groups = _groups(values, width)
     steps = 2**bits - 1
     least = np.minimum(groups.min(axis=-1, keepdims=True), 0)

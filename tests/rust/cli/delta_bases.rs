@@ -1,5 +1,4 @@
-//! Differences on the command line: bases that are packed, chains of them,
-//! and single buffers.
+//! Deltas on the command line: packed bases, chains of bases, and single buffers.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -30,7 +29,7 @@ fn succeed(folder: &Path, lines: &[&str]) {
     }
 }
 
-/// Runs commands that have to exit with this status and print each sentence.
+/// Runs commands that must exit with this status and print every given sentence.
 fn refuse(folder: &Path, refusals: &[(&str, i32, &[&str])]) {
     for (line, status, sentences) in refusals {
         let out = run(folder, line);
@@ -43,8 +42,8 @@ fn refuse(folder: &Path, refusals: &[(&str, i32, &[&str])]) {
     }
 }
 
-/// `v1` to `v3`, plain; `v1.zstn`; `v2.z4dm` and `v3.z4dm`, each against the
-/// one before.
+/// Creates a folder with `v1` to `v3`, plain, with `v1.zstn`, and with `v2.z4dm` and
+/// `v3.z4dm`, each packed against the previous generation.
 fn generations() -> tempfile::TempDir {
     let first = vector("md_two_percent.base.safetensors");
     let second = vector("md_two_percent.target.safetensors");
@@ -132,7 +131,7 @@ fn chains_that_do_not_fit_are_refused() {
                 2,
                 &["takes no base"],
             ),
-            // Neither a base nor a file restored from it is replaced.
+            // A base must not be replaced, nor a file restored from it.
             (
                 "unpack v2.z4dm --base v1.zstn -o v1.zstn --force",
                 2,

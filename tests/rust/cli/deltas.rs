@@ -1,4 +1,4 @@
-//! Deltas between checkpoints.
+//! Creating, listing and restoring deltas between checkpoints.
 
 use zstn_tests::command::{json, text, zstn};
 
@@ -103,7 +103,7 @@ fn deltas_are_listed_and_read_with_their_base() {
         assert_eq!(list["kind"], "z4dm");
         assert!(tensors.iter().any(|tensor| tensor["base"] == "copy"));
         assert!(tensors.iter().any(|tensor| tensor["base"].is_null()));
-        // The three kinds alternate.
+        // The list alternates between copied, differing and new tensors.
         for tensor in tensors.iter().step_by(5) {
             let name = tensor["name"].as_str().expect("a name");
             let read = zstn(

@@ -1,4 +1,4 @@
-//! The exit status and the sentence of every refusal.
+//! The exit status and the error message of every refusal.
 
 use zstn_tests::command::{text, zstn};
 

@@ -1,4 +1,4 @@
-//! Files with extension frames through every verb (docs/formats/extensions.md).
+//! Every command on files with extension frames (docs/formats/extensions.md).
 
 use std::path::Path;
 
@@ -8,21 +8,21 @@ use zstn_tests::extended::{fine_tuned, quantised, usual};
 
 use super::folder_with;
 
-/// Runs `zstn`, which succeeds, and returns what it printed.
+/// Runs `zstn`, which must succeed, and returns its standard output.
 fn done(folder: &Path, arguments: &[&str]) -> String {
     let output = zstn(folder, arguments);
     assert!(output.status.success(), "{}", text(&output.stderr));
     text(&output.stdout)
 }
 
-/// A folder with `m.safetensors` and, packed, `m.zstn`.
+/// Creates a folder with `m.safetensors` and its packed file `m.zstn`.
 fn packed() -> TempDir {
     let folder = folder_with("m.safetensors", &quantised());
     done(folder.path(), &["pack", "m.safetensors", "--extended"]);
     folder
 }
 
-/// A folder with `base.safetensors`, `tuned.safetensors` and `tuned.z4dm`.
+/// Creates a folder with `base.safetensors`, `tuned.safetensors` and `tuned.z4dm`.
 fn packed_delta() -> TempDir {
     let (base, tuned) = fine_tuned();
     let folder = folder_with("base.safetensors", &base);
@@ -167,14 +167,14 @@ fn every_verb_reads_an_extended_delta() {
         ],
     );
     assert!(read("a") == read("b"));
-    // A chain: the delta is the base of another one.
+    // A chain: the delta is the base of another delta.
     let arguments = ["pack", "base.safetensors", "-o", "back.z4dm", "--extended"];
     let bases = ["--base", "tuned.z4dm", "--base", "base.safetensors"];
     done(at, &[&arguments[..], &bases].concat());
     let arguments = ["unpack", "back.z4dm", "-o", "base.again"];
     done(at, &[&arguments[..], &bases].concat());
     assert!(read("base.again") == read("base.safetensors"));
-    // Without the option, from the same files: what z4ai reads.
+    // Without `--extended`, the delta of the same files has a version that z4ai reads.
     let arguments = ["pack", "tuned.safetensors", "-o", "plain.z4dm"];
     with_base(&arguments);
     assert_eq!(version(&folder, "plain.z4dm"), 1);
@@ -205,7 +205,7 @@ fn rows_of_a_difference_say_what_they_take_of_both_files() {
     let at = folder.path();
     done(at, &["pack", "base.safetensors"]);
     let rows = ["get", "tuned.z4dm", "up", "--rows", "1..3", "--base"];
-    // The tensor is too short to be cut.
+    // The tensor is too short to be divided into blocks.
     let said = done(at, &[&rows[..], &["base.zstn", "--summary"]].concat());
     assert!(said.contains("with the base's"), "{said}");
     let report = done(at, &[&rows[..], &["base.zstn", "--json"]].concat());

@@ -1,4 +1,4 @@
-//! `zstn sketch` and `zstn pack --base auto`.
+//! Choosing a base from a family: `zstn sketch` and `zstn pack --base auto`.
 
 use std::path::{Path, PathBuf};
 #[cfg(target_os = "linux")]
@@ -18,15 +18,15 @@ pub(super) fn run(folder: &Path, line: &str) -> Output {
     zstn(folder, &line.split(' ').collect::<Vec<_>>())
 }
 
-/// Returns what a command says, which has to succeed.
+/// Runs a command, which must succeed, and returns its messages.
 pub(super) fn say(folder: &Path, line: &str) -> String {
     let out = run(folder, line);
     assert!(out.status.success(), "{line}: {}", text(&out.stderr));
     text(&out.stderr)
 }
 
-/// A base and an unrelated checkpoint in `models`, a fine-tune of the base and
-/// something else.
+/// Creates a folder with a base and an unrelated checkpoint in `models`, a fine-tune of
+/// the base, and another unrelated checkpoint outside of `models`.
 pub(super) fn folder() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join("models")).unwrap();
@@ -50,8 +50,8 @@ pub(super) fn folder() -> TempDir {
     folder
 }
 
-/// Returns the path of a member of the family as messages show it: its name is
-/// joined by the separator of the system.
+/// Returns the path of a family member as messages show it, with the separator of the
+/// operating system.
 fn member(name: &str) -> PathBuf {
     Path::new("models").join(name)
 }
@@ -94,7 +94,7 @@ fn a_base_is_found_and_said_before_packing() {
     );
     let quiet = say(folder.path(), &format!("pack tuned.safetensors {AUTO} -fq"));
     assert_eq!(quiet, "");
-    // Nothing was put into the family.
+    // No file was added to the family.
     assert_eq!(std::fs::read_dir(at("models")).unwrap().count(), 2);
     say(
         folder.path(),
@@ -103,7 +103,7 @@ fn a_base_is_found_and_said_before_packing() {
     assert!(at("models/base.sketch").exists() && at("models/other.sketch").exists());
 }
 
-/// A member that is no model, and one of which a page cannot be read.
+/// One member is not a model, and another has an unreadable page.
 #[cfg(target_os = "linux")]
 #[test]
 fn members_that_cannot_be_read_are_left_out_and_named() {
@@ -174,7 +174,7 @@ fn reports_have_what_was_expected() {
     );
 }
 
-/// One of the JSON objects that a verb prints for several inputs.
+/// Access to the first of the JSON objects that a command prints for several inputs.
 trait First {
     fn first(self) -> Self;
 }
@@ -311,7 +311,7 @@ fn wrong_usage_and_wrong_files_have_their_status() {
         assert!(said.contains(sentence), "{line}: {said}");
         assert!(!folder.path().join("x").exists(), "{line}");
     }
-    // A damaged sketch is named, and the rest goes on.
+    // A damaged sketch is reported, and the command continues with the others.
     let said = say(
         folder.path(),
         &format!("pack tuned.safetensors {AUTO} -o x"),

@@ -1,5 +1,5 @@
-//! The files that `zstn sketch` and `zstn pack --base auto` write, and those that they
-//! leave alone.
+//! The files that `zstn sketch` and `zstn pack --base auto` write, and files that they
+//! must not change.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use zstn_tests::command::{json, text};
 
 use super::families::{AUTO, folder, run, say};
 
-/// Returns what a command says, which has to be refused as wrong usage.
+/// Runs a command, which must be refused as incorrect usage, and returns its messages.
 fn refuse(folder: &Path, line: &str) -> String {
     let out = run(folder, line);
     let said = text(&out.stderr);
@@ -61,7 +61,8 @@ fn a_sketch_does_not_replace_what_it_is_made_of() {
     }
 }
 
-/// Two checkpoints that are nearly the same, in one folder.
+/// Creates a folder with two nearly equal checkpoints, so that each could be the base
+/// of the other.
 fn circle() -> TempDir {
     let folder = folder();
     let at = |name: &str| folder.path().join(name);
@@ -82,7 +83,7 @@ fn differences_never_need_each_other() {
         at("circ/a.zstn").exists() && at("circ/b.zstn").exists(),
         "{said}"
     );
-    // In two commands the second sees what the first has made.
+    // With two commands, the second one sees the output of the first.
     let folder = circle();
     let at = |name: &str| folder.path().join(name);
     say(
@@ -136,7 +137,8 @@ fn an_output_that_exists_is_refused_before_the_family_is_read() {
     assert!(!said.contains("expects"), "{said}");
     let sketch = folder.path().join("models/base.sketch");
     assert!(!sketch.exists(), "{said}");
-    // Whether the result will be the one that exists is not known before.
+    // Both possible outputs exist, so the command is refused although it does not know
+    // yet which of them it would write.
     say(folder.path(), "pack tuned.safetensors");
     say(folder.path(), &format!("pack tuned.safetensors {AUTO}"));
     let said = refuse(folder.path(), &format!("pack tuned.safetensors {AUTO}"));

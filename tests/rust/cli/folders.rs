@@ -1,5 +1,5 @@
-//! Folders in which something is odd: what can be kept is kept and named, and what was
-//! not checked is not said to be the same.
+//! Folders with unusual contents: files that cannot be packed are copied and named, and
+//! files that were not checked are not reported as identical.
 
 use std::fs;
 use std::path::Path;
@@ -21,7 +21,7 @@ fn index(pairs: &[(&str, &str)]) -> Vec<u8> {
     format!("{{\"weight_map\":{{{}}}}}", pairs.join(",")).into_bytes()
 }
 
-/// A folder `in` with these files.
+/// Creates a folder `in` with these files.
 fn folder(files: &[(&str, Vec<u8>)]) -> TempDir {
     let scratch = tempfile::tempdir().expect("a folder");
     for (name, bytes) in files {
@@ -32,7 +32,7 @@ fn folder(files: &[(&str, Vec<u8>)]) -> TempDir {
     scratch
 }
 
-/// Runs a command that has to succeed; returns what it says.
+/// Runs a command, which must succeed, and returns its messages.
 fn run(folder: &Path, arguments: &[&str]) -> String {
     let out = zstn(folder, arguments);
     let said = text(&out.stderr);
@@ -66,7 +66,7 @@ fn verifying_a_folder_compares_every_file() {
     assert!(run(scratch.path(), &verify).contains("identical to in"));
     let report = json(&zstn(scratch.path(), &[&verify[..], &["--json"]].concat()));
     assert_eq!(report["identical"], true);
-    // Without the original, nothing shows a change of these.
+    // Without the original, a change of these files cannot be detected.
     let said = run(scratch.path(), &["verify", "packed"]);
     assert!(said.contains("not checked"), "{said}");
     let report = json(&zstn(scratch.path(), &["verify", "packed", "--json"]));
@@ -82,7 +82,7 @@ fn verifying_a_folder_compares_every_file() {
             "vae/config.json"
         ])
     );
-    // By its index alone, only the weights are compared.
+    // Given the index alone, only the weights are compared.
     let by_index = ["verify", "packed/model.zstn.index.json", "--against", "in"];
     let said = run(scratch.path(), &by_index);
     assert!(!said.contains("identical to in"), "{said}");
@@ -119,7 +119,8 @@ fn verifying_a_folder_compares_every_file() {
     run(scratch.path(), &verify);
 }
 
-/// Each folder, the files that are packed, and the names in the warnings.
+/// Each case has the files of a folder, the files that are packed, and the names in the
+/// warnings.
 #[test]
 fn what_cannot_be_packed_is_copied_and_named() {
     let pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n";
@@ -144,7 +145,7 @@ fn what_cannot_be_packed_is_copied_and_named() {
             &["shards/m-1.zstn"],
             &["model.safetensors.index.json"],
         ),
-        // A shard that is not there.
+        // A missing shard.
         (
             shards()
                 .into_iter()
@@ -153,7 +154,7 @@ fn what_cannot_be_packed_is_copied_and_named() {
             &["m-1.zstn"],
             &["model.safetensors.index.json"],
         ),
-        // Two indices of the same shard.
+        // Two indices that list the same shard.
         (
             vec![
                 ("m-1.safetensors", weights("a", 1)),
@@ -164,7 +165,7 @@ fn what_cannot_be_packed_is_copied_and_named() {
             &["m-1.zstn", "x/a.zstn.index.json", "x/m-1.zstn"],
             &["x/b.safetensors.index.json"],
         ),
-        // Variants next to each other.
+        // Variants in the same folder.
         (
             [
                 shards(),
@@ -193,7 +194,7 @@ fn what_cannot_be_packed_is_copied_and_named() {
             ],
             &[],
         ),
-        // A variant next to the model.
+        // A variant in the folder of the model.
         (
             vec![
                 ("model.safetensors", weights("a", 1)),
@@ -206,7 +207,7 @@ fn what_cannot_be_packed_is_copied_and_named() {
             &["f-1.zstn", "model.zstn", "model.zstn.index.fp16.json"],
             &[],
         ),
-        // Files of the right name that are something else.
+        // Files whose names do not match their content.
         (
             vec![
                 ("a/m.safetensors", weights("a", 1)),
@@ -222,7 +223,8 @@ fn what_cannot_be_packed_is_copied_and_named() {
                 "a/pointer.safetensors",
             ],
         ),
-        // A name twice in a header: which of the two counts is the reader's choice.
+        // A name that occurs twice in a header; readers disagree about the entry to
+        // use.
         (vec![("a/twice.safetensors", twice)], &["a/twice.zstn"], &[]),
         // Several files without an index.
         (
@@ -259,14 +261,14 @@ fn what_cannot_be_packed_is_copied_and_named() {
             );
         }
     }
-    // Nothing at all can be packed.
+    // No file can be packed.
     let scratch = folder(&[("a/pointer.safetensors", pointer.to_vec())]);
     let out = zstn(scratch.path(), &["pack", "in", "-o", "packed"]);
     assert_eq!(out.status.code(), Some(2), "{}", text(&out.stderr));
     assert!(text(&out.stderr).contains("Git LFS pointer"));
 }
 
-/// Returns a file with this header, and with four bytes of data.
+/// Returns a file with this header and four bytes of data.
 fn with_header(header: &str) -> Vec<u8> {
     let len = header.len() as u64;
     [&len.to_le_bytes(), header.as_bytes(), b"abcd"].concat()

@@ -1,4 +1,4 @@
-//! `hf://` addresses, and the token of the person.
+//! `hf://` addresses, and the user's token.
 
 use std::path::Path;
 use std::process::Command;
@@ -11,7 +11,8 @@ use super::vector;
 const TOKEN: &str = "hf_a-secret-token";
 const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
 
-/// Runs a verb with these variables, and none that this process has for a hub.
+/// Runs a command with these environment variables, without the hub settings of this
+/// process.
 fn zstn(home: &Path, hub: &Hub, variables: &[(&str, &str)], arguments: &[&str]) -> (i32, String) {
     let mut command = Command::new(program());
     for (name, _) in std::env::vars_os() {
@@ -22,7 +23,7 @@ fn zstn(home: &Path, hub: &Hub, variables: &[(&str, &str)], arguments: &[&str]) 
     }
     let out = command
         .env("HOME", home)
-        .env("USERPROFILE", home) // the same on Windows
+        .env("USERPROFILE", home) // home folder on Windows
         .env("HF_ENDPOINT", format!("{}/", hub.endpoint()))
         .envs(variables.iter().copied())
         .args(arguments)
@@ -34,7 +35,7 @@ fn zstn(home: &Path, hub: &Hub, variables: &[(&str, &str)], arguments: &[&str]) 
     (out.status.code().unwrap_or(-1), said)
 }
 
-/// Returns a hub with a packed model, which wants the token.
+/// Returns a hub with a packed model that requires the token.
 fn hub() -> Hub {
     let hub = Hub::start();
     let files: [(&str, &[u8]); 1] = [("m.zstn", &vector("float_weights.zstn"))];
@@ -60,7 +61,7 @@ fn every_verb_reads_a_file_in_a_hub() {
         let (status, said) = zstn(home.path(), &hub, &[("HF_TOKEN", TOKEN)], &arguments);
         assert_eq!(status, 0, "{arguments:?}: {said}");
     }
-    // Results go into the folder that is current, under the file's name.
+    // The result is in the current directory, under the file's name.
     assert!(home.path().join("m.safetensors").exists());
     let arguments = ["ls", "hf://o/n@/m.zstn"];
     let (status, said) = zstn(home.path(), &hub, &[], &arguments);
@@ -110,7 +111,7 @@ fn the_token_is_where_the_tools_of_the_hub_keep_it() {
         &[("HF_TOKEN_PATH", &wrong), ("HF_HOME", &own)],
         &[("HF_TOKEN_PATH", &blank), ("HF_HOME", &own)],
         &[("HF_TOKEN_PATH", &missing)],
-        // A folder cannot be read.
+        // A folder cannot be read as a token file.
         &[("HF_TOKEN_PATH", &own)],
     ] {
         run(variables, 3);
@@ -120,12 +121,12 @@ fn the_token_is_where_the_tools_of_the_hub_keep_it() {
         3,
     );
     assert!(said.contains("HF_HUB_DISABLE_IMPLICIT_TOKEN"), "{said}");
-    // An empty file of the login is none: nothing is sent.
+    // An empty token file counts as no token, so no token is sent.
     hub.server.expect_rounds(&[]);
     run(&[("HF_TOKEN_PATH", &blank)], 3);
     let requests = hub.server.finished_rounds();
     assert_eq!(requests[0].header("authorization"), None);
-    // The default is in the folder of the person.
+    // The default token file is in the user's home directory.
     let folder = home.path().join(".cache/huggingface");
     std::fs::create_dir_all(&folder).unwrap();
     std::fs::write(folder.join("token"), TOKEN).unwrap();

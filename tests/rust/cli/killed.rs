@@ -1,4 +1,4 @@
-//! A pack that is killed half-way.
+//! A `pack` process that is killed during its work.
 
 use std::process::Command;
 use std::time::Duration;
@@ -42,7 +42,7 @@ fn a_killed_pack_leaves_nothing_under_the_final_name() {
         .current_dir(folder.path())
         .spawn()
         .expect("zstn runs");
-    // In the middle: the head of the output is written, the rest is not.
+    // Wait until the start of the output is written and the rest is not.
     while part()
         .and_then(|p| p.metadata().ok())
         .is_none_or(|m| m.len() == 0)
@@ -53,14 +53,15 @@ fn a_killed_pack_leaves_nothing_under_the_final_name() {
         );
         std::thread::sleep(Duration::from_millis(2));
     }
-    child.kill().expect("killed"); // no handler is called
+    child.kill().expect("killed"); // SIGKILL, so that no handler runs
     child.wait().expect("ended");
     assert!(!folder.path().join("big.zstn").exists());
     assert!(
         part().is_some(),
         "what was written is still under its own name"
     );
-    // The next run into the folder removes it, but nothing that looks alike.
+    // The next run in this folder removes the leftovers, but no files with similar
+    // names.
     #[cfg(unix)]
     {
         let others = [".mine.Ab12Cd.part", ".big.zstn.Ab12Cd.00000000.zstn.part"];

@@ -1,4 +1,4 @@
-//! `pack --sha256`: a digest that is taken on trust, and compared later.
+//! `pack --sha256`: a digest that is trusted while packing and compared later.
 
 use std::fs;
 
@@ -57,7 +57,7 @@ fn a_wrong_one_is_found_by_everything_that_restores_the_file() {
     for name in ["out", "out.safetensors", "out.z4dm"] {
         assert!(!at(name).exists(), "{name}");
     }
-    // The tensors have digests of their own.
+    // Tensors have their own digests.
     let out = zstn(&["convert", "wrong.zstn", "shards.safetensors.index.json"]);
     assert!(out.status.success(), "{}", text(&out.stderr));
 }

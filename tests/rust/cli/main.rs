@@ -1,4 +1,4 @@
-//! The command line as its users see it.
+//! Tests of the command line as users run it.
 
 mod addresses;
 mod changed_inputs;
@@ -29,7 +29,7 @@ use std::path::Path;
 
 use zstn_tests::cases;
 
-/// A temporary folder with one file.
+/// Creates a temporary folder with one file.
 fn folder_with(name: impl AsRef<Path>, bytes: &[u8]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a temporary folder");
     std::fs::write(folder.path().join(name), bytes).expect("written");

@@ -1,4 +1,5 @@
-//! The permissions of results: those of the input, never wider than before.
+//! The permissions of outputs equal those of the input, and replacing a file never
+//! widens its permissions.
 
 #![cfg(unix)]
 
@@ -33,7 +34,7 @@ fn mode(path: impl AsRef<Path>) -> u32 {
     fs::metadata(&path).map_or(0, |file| file.permissions().mode() & 0o7777)
 }
 
-/// The verbs that make one file from another, with the input last.
+/// The commands that create one file from another, with the input as the last argument.
 const VERBS: [(&[&str], &str); 9] = [
     (&["pack", "-o", "out"], "m.safetensors"),
     (
@@ -69,7 +70,7 @@ fn results_have_the_permissions_of_their_input() {
             assert_eq!(mode(at("out")), bits, "{arguments:?}, umask {umask}");
         }
         set(at(input), 0o644);
-        // A private file stays private, whatever replaces it.
+        // A private file stays private when it is replaced.
         for (before, after) in [(0o600, 0o600), (0o640, 0o640), (0o666, 0o644)] {
             set(at("out"), before);
             run(folder.path(), "022", &arguments);
@@ -153,8 +154,8 @@ fn shards_and_indices_are_like_what_they_are_made_from() {
     }
 }
 
-/// A file that is being written is nobody else's, even where others may read the
-/// folder.
+/// Other users cannot read a file that is still being written, even where they may read
+/// the folder.
 #[test]
 fn unfinished_results_are_private() {
     let folder = files();
@@ -168,8 +169,8 @@ fn unfinished_results_are_private() {
         .stdin(Stdio::null())
         .spawn()
         .unwrap();
-    // Opening it waits for the reader; after that the output has been begun or will
-    // be soon.
+    // Opening the pipe waits for the reader, so the output has been created by then or
+    // will be soon.
     let bytes = fs::read(folder.path().join("m.safetensors")).unwrap();
     let mut writer = fs::OpenOptions::new().write(true).open(&pipe).unwrap();
     std::io::Write::write_all(&mut writer, &bytes[..bytes.len() / 2]).unwrap();

@@ -1,4 +1,4 @@
-//! The options for inputs with an address, on every verb that has them.
+//! The network options of every command that has them.
 
 use std::path::Path;
 
@@ -10,8 +10,7 @@ use super::{folder_with, vector};
 
 const TOKEN: &str = "hf_a-secret-token";
 
-/// The verbs that read addresses, with a file that each takes and more
-/// arguments.
+/// The commands that read URLs, each with a suitable file and additional arguments.
 pub(super) const VERBS: [(&str, &str, &[&str]); 9] = [
     ("pack", "m.safetensors", &["-o", "out"]),
     ("unpack", "m.zstn", &["-o", "out"]),
@@ -24,7 +23,7 @@ pub(super) const VERBS: [(&str, &str, &[&str]); 9] = [
     ("decompress", "m.z4ai", &["-o", "out"]),
 ];
 
-/// Writes the files of [`VERBS`].
+/// Creates the files that [`VERBS`] lists.
 pub(super) fn files() -> tempfile::TempDir {
     let plain = zstn_tests::checkpoint(&[("w", "U8", &[7; 2000])]);
     let folder = folder_with("m.safetensors", &plain);
@@ -38,7 +37,7 @@ pub(super) fn files() -> tempfile::TempDir {
     folder
 }
 
-/// Starts a server of the files in `folder` that wants the token.
+/// Starts a server for the files in `folder` that requires the token.
 fn serve(folder: &Path) -> RoundServer {
     let server = RoundServer::start();
     for entry in std::fs::read_dir(folder).unwrap() {
@@ -153,7 +152,7 @@ fn the_server_of_the_output_gets_a_header_if_no_input_is_on_one() {
         let last = log.last().unwrap();
         assert_eq!(last.header("authorization"), Some(&*token));
     }
-    // An input on a server is what the header is for.
+    // If an input is on a server, the header is for that server.
     let home = serve(folder.path());
     let away = UploadServer::start(|_| take("201 Created"));
     let input = format!("{}m.safetensors", home.url);
@@ -247,7 +246,7 @@ fn every_verb_repeats_requests_as_often_as_it_may() {
 
 #[test]
 fn every_verb_gives_up_on_a_silent_server() {
-    // Nothing answers: connections wait in the queue of the system.
+    // This listener never accepts, so connections wait in the system's queue.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let server = format!("http://{}/", listener.local_addr().unwrap());
     std::thread::scope(|scope| {
@@ -265,7 +264,7 @@ fn every_verb_gives_up_on_a_silent_server() {
     });
 }
 
-/// Puts a checkpoint of `count` shards on a server; returns the address of its index.
+/// Adds a checkpoint of `count` shards to a server, and returns the URL of its index.
 fn add_shards(server: &RoundServer, count: usize) -> String {
     let mut map = serde_json::Map::new();
     for number in 0..count {
@@ -300,7 +299,8 @@ fn one_tensor_costs_the_index_and_its_shard() {
             .map(|request| request.path.clone())
             .collect();
         assert_eq!(opened.len(), shards, "{names:?}");
-        // The index, and of each shard its head, which has the tensor as well.
+        // The requests are for the index and for the head of each shard, which includes
+        // the tensor.
         assert!(
             requests.len() <= 1 + 2 * shards,
             "{names:?}: {}",

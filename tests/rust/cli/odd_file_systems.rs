@@ -1,5 +1,5 @@
 //! File systems that lack an operation, emulated by a library that is loaded before the
-//! C library: the work is done another way, with one warning.
+//! C library. The work is done another way, with a warning.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,8 @@ use zstn_tests::checkpoint;
 use zstn_tests::command::{program, text};
 use zstn_tests::rng::Rng;
 
-/// Every call that is named in `LACKING`, with the number of an error, fails with it.
+/// Source of the library. Every call listed in `LACKING` fails with the given error
+/// number.
 const LIBRARY: &str = r#"
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -151,7 +152,7 @@ fn a_disk_that_fails_is_an_error_and_no_output() {
 
 #[test]
 fn a_large_tensor_is_cut_without_ftruncate() {
-    // Noise, which is coded block by block and then stored as it is.
+    // Noise is coded block by block and then stored uncompressed.
     let scratch = tempfile::tempdir().expect("a folder");
     let noise = Rng(5).bytes(24 << 20);
     let file = checkpoint(&[("w", "U8", &noise)]);

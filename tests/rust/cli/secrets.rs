@@ -1,4 +1,4 @@
-//! Passwords, signatures and tokens: no verb shows them, whatever happens.
+//! Passwords, signatures and tokens never appear in the output of any command.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -9,8 +9,8 @@ use zstn_tests::upload_server::{UploadServer, take};
 
 use super::network::{VERBS, files};
 
-/// The password as it is sent, as it is written in an address, and the secret of
-/// the query.
+/// The password as it is sent, the password as written in a URL, and the secret in the
+/// query.
 const PASSWORD: &str = "pass:w@rd-1234";
 const WRITTEN: &str = "pass%3Aw%40rd-1234";
 const SIGNATURE: &str = "0a1b2c3d4e5f-signature";
@@ -18,8 +18,8 @@ const TOKEN: &str = "hf_a-secret-token";
 /// `user:pass:w@rd-1234` in base64.
 const BASIC: &str = "Basic dXNlcjpwYXNzOndAcmQtMTIzNA==";
 
-/// Runs a verb, and returns its status and all that it printed. Neither that nor
-/// any file that it wrote has a secret in it.
+/// Runs a command, and returns its status and all of its output. Checks that neither
+/// the output nor any written file contains a secret.
 fn run(folder: &Path, arguments: &[&str], variables: &[(&str, &str)]) -> (Option<i32>, String) {
     let out = Command::new(program())
         .args(arguments)
@@ -48,8 +48,8 @@ fn run(folder: &Path, arguments: &[&str], variables: &[(&str, &str)]) -> (Option
     (out.status.code(), said)
 }
 
-/// Returns the address of a file on a server, with all the secrets that an address
-/// may have.
+/// Returns the URL of a file on a server, with every type of secret that a URL can
+/// have.
 fn secret_address(server: &str, file: &str) -> String {
     let host = server.trim_start_matches("http://");
     format!("http://user:{WRITTEN}@{host}{file}?X-Amz-Signature={SIGNATURE}#{SIGNATURE}")
@@ -119,7 +119,7 @@ fn no_verb_shows_the_secrets_of_an_address() {
                     &[endpoint],
                 );
                 assert!(matches!(status, Some(2 | 3)), "{verb} {address}: {said}");
-                // What clap does not understand is quoted by it.
+                // clap quotes arguments that it does not understand.
                 let more = [&more[..], &["--nonsense", &address]].concat();
                 run(
                     scratch.path(),
@@ -189,7 +189,7 @@ fn no_verb_shows_tokens_and_keys_of_the_environment() {
     }
 }
 
-/// What a program can print of the library's own types.
+/// The library's own types do not reveal secrets when printed.
 #[test]
 fn types_of_the_library_hide_secrets() {
     let address = secret_address("http://127.0.0.1:9/", "m.zstn");

@@ -1,4 +1,4 @@
-//! Certificates, proxies and addresses: the same policy for every kind of address.
+//! Certificates, proxies and URLs: the same policy applies to every type of address.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -14,7 +14,7 @@ use zstn_tests::command::{program, text};
 use zstn_tests::repository;
 use zstn_tests::round_server::{Page, RoundServer};
 
-/// Variables that the environment of the tests must not decide.
+/// Environment variables that must not influence the tests.
 const VARIABLES: [&str; 10] = [
     "HTTP_PROXY",
     "http_proxy",
@@ -28,7 +28,7 @@ const VARIABLES: [&str; 10] = [
     "SSL_CERT_DIR",
 ];
 
-/// Runs a verb that repeats no request.
+/// Runs a command without retries.
 fn run(arguments: &[&str], variables: &[(&str, &str)]) -> (Option<i32>, String) {
     run_as_given(&[arguments, &["--retries", "0"]].concat(), variables)
 }
@@ -89,7 +89,7 @@ fn certificates(name: &str) -> PathBuf {
     repository().join("tests/tls").join(name)
 }
 
-/// Starts a server with a certificate that no system trusts, and returns its port.
+/// Starts a server with a certificate that no system trusts. Returns its port.
 fn start_tls() -> u16 {
     let chain = CertificateDer::from_pem_file(certificates("server.pem")).unwrap();
     let key = PrivateKeyDer::from_pem_file(certificates("server.key")).unwrap();
@@ -160,7 +160,7 @@ fn one_set_of_certificates_for_every_kind_of_address() {
                 "{address} {options:?} {variables:?}: {said}"
             );
         }
-        // A variable that helps nothing is named.
+        // If the variable names a missing file, the message contains its path.
         let (status, said) = ls(&[], &[("SSL_CERT_FILE", "/missing")]);
         assert_eq!(status, Some(3), "{address}: {said}");
         assert!(said.contains("/missing"), "{address}: {said}");
@@ -184,8 +184,8 @@ fn one_set_of_certificates_for_every_kind_of_address() {
     }
 }
 
-/// Starts a proxy that answers requests for http addresses itself, and connects
-/// others to `port`. Returns its port and the heads of all requests.
+/// Starts a proxy that answers requests for http URLs itself, and connects other
+/// requests to `port`. Returns its port and the heads of all requests.
 fn start_proxy(port: u16) -> (u16, Arc<Mutex<Vec<Vec<String>>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let own = listener.local_addr().unwrap().port();
@@ -230,7 +230,7 @@ fn proxies_receive_what_is_for_them() {
     let secure = format!("https://localhost:{tls}/m.safetensors");
     let tunnel = format!("CONNECT localhost:{tls} HTTP/1.1");
     for (address, variable, line) in [
-        // The whole address, without what is the server's alone.
+        // For an http address, the proxy gets the whole URL.
         (
             "http://h.example/m.safetensors?x=1",
             "http_proxy",
@@ -345,9 +345,9 @@ fn a_wrong_proxy_is_reported_as_that() {
 #[test]
 fn addresses_may_be_written_as_browsers_show_them() {
     let server = RoundServer::start();
-    // `größe/m a.safetensors`, as it is requested.
+    // The path `größe/m a.safetensors` as it is requested.
     server.add("gr%C3%B6%C3%9Fe/m%20a.safetensors", Page::File(model()));
-    // `ü:p@ss`: user and password are decoded before they are sent.
+    // `ü:p@ss`: the user name and password are decoded before they are sent.
     server.demand("Basic w7w6cEBzcw==");
     let host = server.url.trim_start_matches("http://");
     for path in [
@@ -379,7 +379,7 @@ fn a_process_that_is_offline_asks_no_hub() {
     }
 }
 
-/// Starts a server that answers every request with these bytes, and returns its port.
+/// Starts a server that answers every request with these bytes. Returns its port.
 fn start_answering(answer: String) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -443,7 +443,7 @@ fn refusals_repeat_the_reason_of_the_store() {
 
 #[test]
 fn a_server_that_misreads_if_range_is_asked_without_it() {
-    // A file whose head is not all of it, so that later requests follow.
+    // The file is longer than its head, so that further requests follow.
     let bytes: Vec<u8> = (0..400_000_u32).map(|i| (i % 251) as u8).collect();
     let model = zstn_tests::checkpoint(&[("a", "U8", &bytes), ("b", "U8", &bytes)]);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -1,4 +1,4 @@
-//! `--verbose`: what is said of requests and tensors, and what is not.
+//! `--verbose`: what it reports about requests and tensors, and what it omits.
 
 use zstn_tests::command::{json, text, zstn};
 use zstn_tests::round_server::{Page, RoundServer};
@@ -7,7 +7,7 @@ use super::folder_with;
 
 const TOKEN: &str = "hf_a-secret-token";
 
-/// Two tensors of the same bytes, and one whose name forges a line.
+/// Returns two tensors with the same bytes, and one whose name imitates a log line.
 fn model() -> Vec<u8> {
     let weights = zstn_tests::rng::Rng(5).bf16_weights(4000);
     zstn_tests::checkpoint(&[
@@ -222,7 +222,7 @@ fn repeated_requests_are_counted() {
         "{said}"
     );
     assert!(lines[1].ends_with(" ms, attempt 2"), "{said}");
-    // A port at which nothing listens.
+    // No server listens on this port.
     let out = zstn(
         folder.path(),
         &["ls", "http://127.0.0.1:9/m.zstn", "-v", "--retries", "0"],
@@ -267,7 +267,7 @@ fn a_bar_does_not_tear_the_lines() {
     let start = "w: BF16 [4000], Z4AI bit-field: ";
     let mut lines = shown.split("\r\n").filter(|line| line.contains(start));
     let line = lines.next().unwrap_or_else(|| panic!("{shown:?}"));
-    // Nothing but the sequences that clear the bar is before it.
+    // Only sequences that clear the progress bar precede the line.
     let (before, _) = line.split_once(start).unwrap();
     assert!(
         before.is_empty() || before.ends_with(['K', 'J', '\r']),

@@ -1,4 +1,4 @@
-//! Each verb once, as a user would type it.
+//! Each command once, as a user would type it.
 
 use std::process::{Command, Stdio};
 
@@ -165,7 +165,7 @@ fn frames_compress_and_decompress() {
     let out = zstn(folder.path(), &["decompress", "w.bin.z4ai", "-o", "back"]);
     assert!(out.status.success(), "{}", text(&out.stderr));
     assert!(std::fs::read(at("back")).unwrap() == weights);
-    // The derived name is that of the original, which is not replaced.
+    // The derived output name is the original's, which is not replaced.
     assert_eq!(
         zstn(folder.path(), &["decompress", "w.bin.z4ai"])
             .status

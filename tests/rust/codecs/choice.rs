@@ -1,5 +1,5 @@
-//! The encoder's choices, seen from outside: determinism, sizes, and that each
-//! codec is chosen where it should be.
+//! Tests the encoder's choices through its public interface: its output is
+//! deterministic and small, and each codec is chosen where it is the best one.
 
 use zstn::Engine;
 use zstn_core::TensorRef;
@@ -22,7 +22,7 @@ fn native() -> Engine {
     Engine::new(2).unwrap()
 }
 
-/// Codes `tensor`, checks that both engines restore it, and returns the frame.
+/// Encodes `tensor`, checks that both engines restore it, and returns the frame.
 fn coded(tensor: &[u8], dtype: Dtype, effort: Effort) -> Vec<u8> {
     let engine = native();
     let frame = encode(&engine, TensorRef::flat(tensor, Some(dtype)), effort);
@@ -101,7 +101,7 @@ fn more_effort_is_never_larger() {
     for (dtype, tensor) in cases {
         let [fast, balanced, max] = EFFORTS.map(|effort| coded(&tensor, dtype, effort).len());
         let alone = standalone(&engine, &tensor, dtype).len();
-        // Fast may win by chance where Balanced decided by a sample.
+        // `Fast` may win by chance where `Balanced` decided from a sample.
         assert!(
             balanced * 1000 <= fast * 1005,
             "{dtype:?}: {balanced}, {fast}"
@@ -139,8 +139,8 @@ fn small_planes_take_rans_and_large_ones_huffman_codes() {
 
 #[test]
 fn order_one_takes_what_follows_from_the_byte_before() {
-    // Each byte is one of two that depend on the byte before. All are equally
-    // frequent, and matches are short.
+    // Each byte is one of two values that depend on the previous byte. All values are
+    // equally frequent, and matches are short.
     let mut rng = Rng(7);
     let mut last = 0u8;
     let chain: Vec<u8> = (0..400_000)
@@ -163,8 +163,8 @@ fn order_one_takes_what_follows_from_the_byte_before() {
     );
 }
 
-/// Four-bit floats, sixteen of which share a scale of eight bits, stored as
-/// bfloat16: a mantissa narrows down the one after it.
+/// The tensor holds four-bit floats as bfloat16, in groups of sixteen that share an
+/// eight-bit scale, so each mantissa limits the values of the next one.
 #[test]
 fn order_one_takes_mantissas_of_a_grid() {
     const MAGNITUDES: [f64; 8] = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0];
@@ -218,8 +218,8 @@ fn containers_never_get_frames_that_z4ai_refuses_there() {
     }
 }
 
-/// Returns the shortest frame of planes that Huffman codes and a search give,
-/// over all transforms.
+/// Returns the length of the shortest frame over all transforms whose planes are coded
+/// by Huffman codes or a search.
 fn tried_in_every_way(tensor: &[u8], dtype: Dtype) -> usize {
     let plane = PlaneRecipe::Blocks(BlockCodecs {
         search: Some(ZstdCoding::Search(3)),
@@ -257,7 +257,7 @@ fn small_tensors_lose_nothing_for_not_being_tried_in_every_way() {
         cases.push((Dtype::F32, f32_weights(&mut rng, count)));
         cases.push((Dtype::U8, rng.bytes(count)));
         cases.push((Dtype::U8, [&block[..], &block].concat()));
-        // Sixteen values, and many zeros.
+        // Sixteen distinct values, and a tensor with many zeros.
         let nibbles = rng.bytes(count).into_iter();
         cases.push((Dtype::U8, nibbles.clone().map(|byte| byte & 15).collect()));
         let sparse = nibbles.map(|byte| if byte < 200 { 0 } else { byte });
@@ -273,8 +273,8 @@ fn small_tensors_lose_nothing_for_not_being_tried_in_every_way() {
     }
 }
 
-/// Returns normally distributed values with a scale for each row, rounded to
-/// `levels` on either side of zero, as bfloat16 or float32.
+/// Returns normally distributed values, rounded to `levels` equal steps on either side
+/// of zero, as bfloat16 or float32.
 fn quantised(rng: &mut Rng, levels: f64, rows: usize, dtype: Dtype) -> Vec<u8> {
     const ROW: usize = 384;
     let mut out = Vec::new();
@@ -299,7 +299,7 @@ fn a_glance_at_quantised_and_sparse_weights_loses_next_to_nothing() {
     for dtype in [Dtype::Bf16, Dtype::F32] {
         for levels in [1.0, 7.0, 127.0] {
             let tensor = quantised(&mut rng, levels, 700, dtype);
-            // The same row repeated, which a search finds.
+            // The first row repeated, which a search finds.
             let rows = tensor[..tensor.len() / 700].repeat(700);
             cases.extend([(dtype, tensor), (dtype, rows)]);
         }
@@ -329,7 +329,7 @@ fn a_glance_at_quantised_and_sparse_weights_loses_next_to_nothing() {
     }
 }
 
-/// Encodes for a file by itself, which may be of any family.
+/// Encodes a standalone frame, which may belong to any family.
 fn standalone(engine: &Engine, tensor: &[u8], dtype: Dtype) -> Vec<u8> {
     let options = EncodeOptions::new(Effort::Max).families(Families::STANDALONE);
     encode(engine, TensorRef::flat(tensor, Some(dtype)), options)

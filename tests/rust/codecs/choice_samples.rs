@@ -1,5 +1,5 @@
-//! Tensors for which a short sample is misleading: what repeats far apart in
-//! whole elements, rows of zeros, and codes that differ from place to place.
+//! Tensors with misleading short samples: distant repetitions of whole elements, rows
+//! of zeros, and codes that differ between positions.
 
 use zstn::Engine;
 use zstn_core::TensorRef;
@@ -12,8 +12,8 @@ use zstn_core::frame::{Frame, decompress, sparse, turbo};
 use zstn_core::pure::Pure;
 use zstn_tests::rng::Rng;
 
-/// Codes `tensor` with effort `balanced`, checks that it comes back, and returns
-/// the frame.
+/// Encodes `tensor` with effort `Balanced`, checks that it is restored, and returns the
+/// frame.
 fn coded(tensor: &[u8], dtype: Dtype) -> Vec<u8> {
     let engine = Engine::new(1).unwrap();
     let tensor = TensorRef::flat(tensor, Some(dtype));
@@ -23,7 +23,7 @@ fn coded(tensor: &[u8], dtype: Dtype) -> Vec<u8> {
     frame
 }
 
-/// Returns the length of a frame with a search in this transform.
+/// Returns the length of a frame that uses a search after this transform.
 fn searched(tensor: &[u8], transform: Transform) -> usize {
     let plane = PlaneRecipe::Blocks(BlockCodecs {
         search: Some(ZstdCoding::Search(3)),
@@ -40,9 +40,8 @@ fn f32_weights(rng: &mut Rng, count: usize) -> Vec<u8> {
     (0..count).flat_map(|_| value(rng)).collect()
 }
 
-/// Copies are nearer in planes than in whole elements. Where short pieces of
-/// planes are compared with long ones of elements, one of the two is preferred
-/// wrongly.
+/// Copies are closer together in planes than in whole elements. Comparing short samples
+/// of planes with long samples of whole elements would choose the wrong one.
 #[test]
 fn a_block_repeated_five_times_costs_little_more_than_one() {
     let block = f32_weights(&mut Rng(41), 25_600);
@@ -54,8 +53,8 @@ fn a_block_repeated_five_times_costs_little_more_than_one() {
     );
 }
 
-/// A basis of a Fourier transform: every value occurs several times, mostly
-/// more than a window of a sample away.
+/// A Fourier basis: every value occurs several times, mostly further apart than a
+/// sample window.
 #[test]
 fn values_that_repeat_far_apart_are_searched_in_whole_elements() {
     #[allow(clippy::cast_possible_truncation)]
@@ -74,7 +73,7 @@ fn values_that_repeat_far_apart_are_searched_in_whole_elements() {
     assert!(len <= whole + 16, "{len}, {whole} by a search");
 }
 
-/// The difference of a fine-tune of an embedding: few rows have changed.
+/// The delta of a fine-tuned embedding with few changed rows.
 #[test]
 fn rows_of_zeros_get_a_sparse_frame() {
     let mut rng = Rng(43);
@@ -94,8 +93,8 @@ fn rows_of_zeros_get_a_sparse_frame() {
     assert!(len <= sparse, "{len}, {sparse} sparse");
 }
 
-/// Elements of which one in sixteen is zero, which weights never are: a bit
-/// for each costs less than zeros among the values.
+/// One in sixteen elements is zero, unlike in ordinary weights. One bit per element
+/// then costs less than coding the zeros among the values.
 #[test]
 fn a_few_zeros_are_enough_for_a_sparse_frame_to_be_considered() {
     let mut rng = Rng(44);
@@ -112,7 +111,8 @@ fn a_few_zeros_are_enough_for_a_sparse_frame_to_be_considered() {
     assert!(len <= sparse, "{len}, {sparse} sparse");
 }
 
-/// Exponents follow those next to them: magnitudes wander along the tensor.
+/// Each exponent is close to the previous one, because magnitudes change slowly along
+/// the tensor.
 #[test]
 fn exponents_that_resemble_their_neighbours_take_order_one() {
     let mut rng = Rng(45);

@@ -1,13 +1,12 @@
-//! Both zstd decoders, and the refusals that are only ours.
+//! Runs both zstd decoders, and lists the errors that only the Rust decoder reports.
 
 use zstn_core::engine::Engine;
 use zstn_core::pure::Pure;
 
-/// The refusals of `Pure` that C zstd does not share: its fastest loops check
-/// neither where a stream of a Huffman code ends nor the bit that marks it, a
-/// block may decode to more bytes than the format allows where the buffer has
-/// room for them, and the description of a table that runs over the end of its
-/// block goes on with bits read before.
+/// Errors of `Pure` for frames that C zstd accepts. The fastest loops of C zstd check
+/// neither the end of a Huffman stream nor its end marker. They also allow a block to
+/// decode to more bytes than the format permits if the buffer has capacity, and
+/// continue a table description that runs past its block with bits read earlier.
 pub const STRICT: [&str; 4] = [
     "a stream of a Huffman code does not end with its last symbol",
     "a stream of a Huffman code has no end",
@@ -15,14 +14,14 @@ pub const STRICT: [&str; 4] = [
     "a block ends inside a table of finite state entropy",
 ];
 
-/// Returns what C zstd decodes `frame` to, if that is `len` bytes.
+/// Returns the bytes that C zstd decodes from `frame`, if there are `len` of them.
 pub fn by_c(frame: &[u8], len: usize) -> Option<Vec<u8>> {
-    // With room for one byte more, so that a longer result is refused as well.
+    // The buffer has one extra byte, so that longer results are refused as well.
     let bytes = zstd::bulk::decompress(frame, len + 1).ok()?;
     (bytes.len() == len).then_some(bytes)
 }
 
-/// Decodes `frame` to `len` bytes by our decoder; the error says why not.
+/// Decodes `frame` to `len` bytes with the Rust decoder, or returns its error message.
 pub fn by_pure(frame: &[u8], len: usize) -> Result<Vec<u8>, String> {
     let mut out = vec![0; len];
     Pure.zstd_decode(frame, &mut out).map(|()| out)

@@ -1,5 +1,5 @@
-//! zstd frames of literals alone: `Pure` gives the bytes that C zstd gives, and
-//! accepts nothing that C zstd refuses.
+//! zstd frames that contain only literals: `Pure` returns the same bytes as C zstd, and
+//! accepts no frame that C zstd refuses.
 
 use proptest::prelude::*;
 use zstn_core::engine::{PackEngine, ZstdCoding};
@@ -21,18 +21,18 @@ fn compare(frame: &[u8], len: usize) -> bool {
     ours.is_ok()
 }
 
-/// A frame of a single block of literals, taken apart.
+/// The fields of a frame with a single block of literals.
 #[derive(Clone)]
 struct Parts {
-    /// The declared number of bytes.
+    /// The declared content size in bytes.
     len: u32,
-    /// The literals section, and the bytes after it.
+    /// The literals section and the bytes after it.
     block: Vec<u8>,
     checksum: Option<u32>,
 }
 
 impl Parts {
-    /// Splits a frame by one of zstn's encoders, of 1 to 2^17 bytes in one
+    /// Parses a frame from one of zstn's encoders, with 1 to 2^17 bytes in one
     /// compressed block.
     fn of(frame: &[u8]) -> Option<Self> {
         let (len, head) = match frame[4] {
@@ -62,7 +62,8 @@ impl Parts {
         frame
     }
 
-    /// Returns the length of the literals section before the description of the code.
+    /// Returns the length of the literals header, which precedes the description of the
+    /// code.
     fn head_bytes(&self) -> usize {
         [3, 3, 4, 5][usize::from(self.block[0] >> 2 & 3)]
     }
@@ -77,7 +78,8 @@ fn huffman(bytes: &[u8]) -> [Vec<u8>; 2] {
     [ours, theirs]
 }
 
-/// Returns `len` bytes of about `symbols` values; smaller values are likelier.
+/// Returns `len` bytes with about `symbols` distinct values; smaller values are more
+/// frequent.
 fn skewed(rng: &mut Rng, len: usize, symbols: u64, skew: u32) -> Vec<u8> {
     let one = |rng: &mut Rng| {
         let least = (0..=skew).map(|_| rng.next_u64() % symbols).min();
@@ -170,7 +172,7 @@ fn checksums_are_compared() {
 
 #[test]
 fn all_forms_of_literals_that_are_no_code() {
-    // Stored and repeated literals, with all heads, and in all kinds of blocks.
+    // Raw and repeated literals, with all headers and in all block types.
     for len in [
         0usize, 1, 5, 31, 32, 300, 4095, 4096, 131_071, 131_072, 131_073,
     ] {
@@ -199,7 +201,7 @@ fn weights_of_every_description() {
     let mut rng = Rng(15);
     let mut accepted = 0;
     for _ in 0..8_000 {
-        // A direct description of random weights that often make a code, and
+        // A direct description of random weights, which often form a valid code, and
         // streams of noise.
         let count = 1 + rng.next_u64() % 20;
         let most = 1 + rng.next_u64() % 13;
@@ -231,7 +233,8 @@ fn compressed_weights_of_noise() {
     assert!(accepted > 0, "{accepted}");
 }
 
-/// Compares one stream of a code, with every number of literals that it may hold.
+/// Compares the decoders on one stream, for every number of literals that it may
+/// contain. Returns whether any is accepted.
 fn any_len(body: &[u8]) -> bool {
     let mut any = false;
     for len in 0..24u32 {

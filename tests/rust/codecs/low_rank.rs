@@ -1,5 +1,5 @@
-//! Differences with a low-rank prediction: matrices that an adapter was merged
-//! into, what is refused of their fields, and matrices that have none.
+//! Difference frames with a low-rank prediction: matrices with a merged adapter,
+//! rejected field values, and matrices without a low-rank change.
 
 use half::bf16;
 use proptest::prelude::*;
@@ -13,7 +13,7 @@ use zstn_core::pure::Pure;
 use zstn_core::{Rule, TensorRef};
 use zstn_tests::rng::Rng;
 
-/// A matrix and what is added to it.
+/// A matrix and the low-rank product added to it.
 struct Merge {
     dtype: Dtype,
     shape: [u64; 2],
@@ -22,8 +22,8 @@ struct Merge {
 }
 
 impl Merge {
-    /// Adds the product of two thin matrices to random weights. `size` is its
-    /// size in parts of the weights.
+    /// Adds the product of two thin matrices to random weights. `size` is the magnitude
+    /// of the product relative to the weights.
     fn new(dtype: Dtype, shape: [u64; 2], rank: usize, size: f32, seed: u64) -> Self {
         let [rows, columns] = shape.map(index);
         let mut rng = Rng(seed);
@@ -66,8 +66,8 @@ impl Merge {
         encode(engine, self.tensor(), &self.base, options).expect("a difference")
     }
 
-    /// The frame without a prediction: a tensor of three dimensions is not a
-    /// matrix.
+    /// Encodes the frame without a prediction, by presenting the tensor with three
+    /// dimensions, so that it is not a matrix.
     fn encode_plain(&self) -> Vec<u8> {
         let [rows, columns] = self.shape;
         let shape = [1, rows, columns];
@@ -83,7 +83,7 @@ impl Merge {
     }
 }
 
-/// A normally distributed value.
+/// Returns a normally distributed value.
 fn normal(rng: &mut Rng) -> f32 {
     #[allow(clippy::cast_possible_truncation)] // rounded
     let value = rng.normal(1.0) as f32;
@@ -145,14 +145,14 @@ fn every_engine_and_number_of_threads_finds_the_same() {
 #[test]
 fn other_changes_have_no_low_rank() {
     let shape = [192, 256];
-    // All of full rank, or none.
+    // A change of full rank, and no change at all.
     let full = Merge::new(Dtype::Bf16, shape, 192, 0.02, 1);
     assert!(fit(&Pure, full.tensor(), &full.base).is_none());
     let same = Merge::new(Dtype::F32, shape, 0, 0.0, 1);
     assert!(fit(&Pure, same.tensor(), &same.base).is_none());
     let merge = Merge::new(Dtype::Bf16, shape, 4, 0.02, 1);
     assert!(fit(&Pure, merge.tensor(), &merge.base).is_some());
-    // Other dtypes, lengths and shapes.
+    // Unsupported dtypes, lengths and shapes.
     let none = |dtype, shape: &[u64], base: &[u8]| {
         let tensor = TensorRef::new(&merge.current, dtype, shape);
         assert!(fit(&Pure, tensor, base).is_none(), "{dtype} {shape:?}");
@@ -189,7 +189,7 @@ fn values_that_are_not_finite_come_back() {
     }
     let frame = merge.encode(&Pure);
     merge.assert_decodes(&frame);
-    // All of one side.
+    // Every element of the base is NaN.
     let nan = f32::NAN.to_le_bytes();
     merge
         .base
@@ -223,7 +223,7 @@ fn ranges_decode_alone() {
     }
 }
 
-/// The smallest frames of this kind are a few hundred bytes.
+/// Returns a small example; the smallest frames of this type take a few hundred bytes.
 fn small() -> (Merge, Vec<u8>) {
     let merge = Merge::new(Dtype::Bf16, [64, 64], 1, 0.05, 6);
     let frame = merge.encode(&Pure);

@@ -1,5 +1,5 @@
-//! Frames and the codecs inside them: what is written decodes to the same
-//! bytes with both engines, and damage is refused.
+//! Frames and the codecs inside them: encoded data decode to the same bytes with both
+//! engines, and damage is refused.
 
 mod choice;
 mod choice_samples;

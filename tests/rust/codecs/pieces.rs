@@ -1,5 +1,5 @@
-//! Frames whose planes are cut into blocks of all sizes: joined piece by piece,
-//! they give the same bytes as planes that are stored whole.
+//! Frames whose planes are divided into blocks of all sizes decode, block by block, to
+//! the same bytes as frames whose planes are stored whole.
 
 use zstn_core::Rule;
 use zstn_core::engine::{Engine, PackEngine, ZstdCoding};
@@ -11,14 +11,14 @@ use zstn_core::pure::Pure;
 use zstn_core::transform::FloatFormat;
 use zstn_tests::rng::Rng;
 
-/// A number of elements for more than two pieces, not divisible by eight.
+/// Number of elements: more than two decoding chunks, and not divisible by eight.
 const ELEMENTS: usize = 300_003;
 
 fn float(name: &str) -> Transform {
     Transform::BitField(FloatFormat::by_name(name.as_bytes()).expect("a format"))
 }
 
-/// Returns a frame of `bytes` whose planes are stored.
+/// Encodes `bytes` as a frame whose planes are stored.
 fn stored(bytes: &[u8], transform: Transform) -> Vec<u8> {
     let recipe = Recipe {
         transform,
@@ -27,8 +27,8 @@ fn stored(bytes: &[u8], transform: Transform) -> Vec<u8> {
     z4ai::encode(&Pure, bytes, &recipe)
 }
 
-/// Returns the same frame with planes in blocks of the given lengths in bytes; 0
-/// leaves a plane stored.
+/// Re-encodes a frame with planes in blocks of the given lengths in bytes; a length of
+/// 0 leaves the plane stored.
 fn in_blocks(frame: &[u8], block_bytes: &[u32]) -> Vec<u8> {
     let parsed = Frame::parse(frame).expect("a frame");
     let records: u64 = parsed
@@ -88,7 +88,7 @@ fn check(transform: Transform, bytes: &[u8], all_sizes: &[&[u32]]) {
 }
 
 fn noise(seed: u64, len: usize) -> Vec<u8> {
-    // Three bits of each byte, so that blocks are coded.
+    // Only three bits of each byte vary, so that blocks are compressed.
     Rng(seed)
         .bytes(len)
         .iter()
@@ -112,7 +112,7 @@ fn floats_of_two_bytes() {
             &[8, 7000, 24],
         ],
     );
-    // The same where a tail follows the last whole element.
+    // A tail after the last whole element.
     bytes.push(7);
     check(
         float("float16"),
@@ -129,7 +129,7 @@ fn floats_of_four_bytes_whose_mantissas_have_three_parts() {
         &bytes,
         &[
             &[0, 65_536, 65_536],
-            // Parts do not end where blocks end.
+            // Decoding chunks do not end at block boundaries.
             &[4096, 65_536, 100_000],
             &[32_768, 262_144, 262_144],
             &[0, 0, 786_432],
@@ -158,7 +158,7 @@ fn a_value_out_of_range_is_found_in_every_piece() {
     let whole = stored(&bytes, float("bfloat16"));
     for element in [0, 131_071, 131_072, 262_144, ELEMENTS - 1] {
         let mut wide = whole.clone();
-        // Mantissas are at the end, seven bits each.
+        // The mantissas, of seven bits each, are at the end.
         let at = wide.len() - ELEMENTS + element;
         wide[at] |= 0x80;
         let frame = in_blocks(&wide, &[0, 65_536, 65_536]);

@@ -1,5 +1,5 @@
-//! zstd frames written in Rust alone: both decoders restore the input, and the
-//! frames satisfy the contract of `PackEngine`.
+//! zstd frames encoded in pure Rust: both decoders restore the input, and the frames
+//! satisfy the contract of `PackEngine`.
 
 use proptest::prelude::*;
 use zstn_core::engine::{Engine, PackEngine, ZstdCoding};
@@ -9,7 +9,7 @@ use zstn_tests::rng::Rng;
 
 const CODINGS: [ZstdCoding; 2] = [ZstdCoding::Huffman, ZstdCoding::Search(3)];
 
-/// Returns the frame of `input` after all checks.
+/// Encodes `input`, performs all checks, and returns the frame.
 fn frame(input: &[u8], coding: ZstdCoding) -> Vec<u8> {
     let mut frame = b"before".to_vec();
     Pure.zstd_encode(input, coding, &mut frame);
@@ -65,7 +65,7 @@ fn every_number_of_symbols() {
     let mut rng = Rng(2);
     for symbols in 1..=256u64 {
         for first in [0, 256 - symbols] {
-            // Half of the bytes are one value, so that coding always pays.
+            // Half of the bytes are the same value, so coding always saves space.
             let bytes: Vec<u8> = (0..6000)
                 .map(|i| if i % 2 == 0 { 0 } else { rng.next_u64() % symbols } + first)
                 .map(|symbol| symbol.to_le_bytes()[0])
@@ -77,7 +77,8 @@ fn every_number_of_symbols() {
 
 #[test]
 fn codes_reach_the_limit_of_eleven_bits() {
-    // Counts that double: without a limit, codes would have 20 bits.
+    // The counts double from symbol to symbol; without the limit, codes would have up
+    // to 20 bits.
     let bytes: Vec<u8> = (0..17u8)
         .flat_map(|symbol| vec![symbol.wrapping_mul(37); 1 << symbol])
         .collect();
@@ -119,7 +120,7 @@ fn a_code_is_used_again_where_it_fits() {
     assert!(together + 8 < alone, "{together} and {alone}");
 }
 
-/// Byte strings of very different statistics, up to three blocks long.
+/// Generates byte strings with very different statistics, up to three blocks long.
 fn bytes() -> impl Strategy<Value = Vec<u8>> {
     let len = prop_oneof![4 => 0usize..300, 3 => 0usize..20_000, 1 => 100_000usize..400_000];
     let shape = prop_oneof![
@@ -132,7 +133,7 @@ fn bytes() -> impl Strategy<Value = Vec<u8>> {
         let permutation = rng.next_u64().to_le_bytes()[0] | 1;
         let mut out = Vec::with_capacity(len);
         while out.len() < len {
-            // Products of numbers below one are likely to be small.
+            // Products of random numbers below one tend to be small.
             let share = (0..=skew).fold(1.0, |share, _| share * rng.unit().sqrt());
             #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
             let symbol = (share * f64::from(symbols)) as u8;

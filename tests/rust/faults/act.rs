@@ -1,4 +1,4 @@
-//! What can be wrong with an input, an output, the streams or the process.
+//! Prepares faults of inputs, outputs, streams and the process.
 
 use std::ffi::OsString;
 use std::fs;
@@ -17,11 +17,11 @@ use crate::scratch::Cell;
 use crate::setup::{Setup, cut, input_path};
 use crate::table::Verb;
 
-/// How a fault is brought about.
+/// The faults that can be prepared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Act {
-    // Inputs.
+    // Faults of inputs.
     Missing,
     Folder,
     Empty,
@@ -42,7 +42,7 @@ pub enum Act {
     TruncatedMeanwhile,
     OverwrittenMeanwhile,
     ReplacedMeanwhile,
-    // Outputs.
+    // Faults of outputs.
     Exists,
     Forced,
     IsFolder,
@@ -61,7 +61,7 @@ pub enum Act {
     FullDisk,
     FileLimit,
     OutputNotUnicode,
-    // Streams and the environment.
+    // Faults of streams and of the environment.
     FullStdout,
     BrokenStdout,
     ClosedStdout,
@@ -70,24 +70,24 @@ pub enum Act {
     FullStderr,
     NoTemporaryFolder,
     FullTemporaryFolder,
-    // The process.
+    // Faults of the process.
     Interrupt,
     Terminate,
     HangUp,
     Kill,
     TwoWriters,
-    // Great sizes.
+    // Very large inputs.
     ManyTensors,
     LongHeader,
-    // Servers.
+    // Faults of servers.
     PortTaken,
 }
 
 const NOT_UNICODE: &[u8] = b"\xff\xfe";
 
 impl Act {
-    /// Brings the fault about for a verb in its folder. `None` where this machine
-    /// cannot.
+    /// Sets up the fault for a verb in the cell's folder. Returns `None` if this
+    /// machine cannot produce the fault.
     pub fn prepare(self, cell: &Cell, verb: &Verb) -> Option<Setup> {
         let mut setup = Setup {
             arguments: verb.arguments.iter().map(Into::into).collect(),
@@ -182,7 +182,7 @@ impl Act {
                 setup.lands = Some(Path::new(&setup.output).join(name));
             }
             Self::IsInput | Self::IsHardLink | Self::IsSymbolicLink => {
-                // `convert` chooses the format by the end of the name.
+                // `convert` chooses the output format by the file extension.
                 let end = setup.output.split_once('.').map_or("", |(_, end)| end);
                 let name = PathBuf::from(format!("same.{end}"));
                 let name = match self {
@@ -270,7 +270,7 @@ impl Act {
             | Self::LongHeader
             | Self::PortTaken => {}
         }
-        // It is opened by the test, with the name that it has now.
+        // The test opens the file for standard input itself, under its current name.
         setup.launch.stdin = verb.stdin.as_ref().map(|name| match name == &setup.input {
             true => input_path(cell, &setup),
             false => cell.work().join(name),

@@ -1,4 +1,4 @@
-//! Faults of inputs, outputs and streams, each with every verb.
+//! Runs every fault of inputs, outputs and streams with every verb.
 
 use std::fs::{self, File};
 use std::io::{Seek, SeekFrom, Write};
@@ -31,7 +31,7 @@ fn streams() {
     all(Place::Streams);
 }
 
-/// Runs every fault of a place with every verb that it concerns.
+/// Runs every fault of a place with every verb to which it applies.
 fn all(place: Place) {
     let table = Table::load();
     let mut runs = Vec::new();
@@ -81,7 +81,7 @@ fn one(fault: &Fault, verb: &Verb, expected: Expected) -> Option<String> {
     }
     let ended = running.end();
     let received = setup.received.take().map(|reader| {
-        // A pipe that nobody has opened would be read for ever.
+        // If the program never opened the pipe, opening it here ends the reader.
         let pipe = cell.work().join(setup.output.trim_end_matches('/'));
         drop(File::options().read(true).write(true).open(pipe));
         reader.join().expect("a reader")
@@ -97,7 +97,7 @@ fn one(fault: &Fault, verb: &Verb, expected: Expected) -> Option<String> {
     judge(&cell, &run, expected).map(|problem| format!("{}: {problem}", fault.name))
 }
 
-/// Waits until a file is open in a process, or that has ended.
+/// Waits until a process has opened a file, or has ended.
 fn once_open(running: &mut Running, path: &Path) {
     let open = format!("/proc/{}/fd", running.child.id());
     loop {
@@ -110,7 +110,7 @@ fn once_open(running: &mut Running, path: &Path) {
     }
 }
 
-/// Changes a file that is being read.
+/// Changes a file while it is being read.
 fn change(act: Act, path: &Path) {
     match act {
         Act::TruncatedMeanwhile => {
@@ -135,7 +135,7 @@ fn change(act: Act, path: &Path) {
     }
 }
 
-/// Removes the result of a run that was faster than its fault.
+/// Excludes the output of a run that finished before its fault took effect.
 fn forget_result(setup: &Setup, before: &mut snapshot::Snapshot) {
     if !setup.output.is_empty() {
         let output = setup.output.trim_end_matches('/');

@@ -1,4 +1,4 @@
-//! Starts the command line, with signals as a shell in front of a person has them.
+//! Starts the command line with default signal handling, as an interactive shell does.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -13,58 +13,58 @@ use zstn_tests::unreadable;
 
 use crate::scratch::Cell;
 
-/// No run takes this long, on a busy machine either.
+/// Time limit of a run; no run takes this long, even on a busy machine.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// A user who may do nothing (`nobody`).
+/// User id without privileges (that of `nobody`).
 const NOBODY: u32 = 65534;
 
-/// How a run is started.
+/// Options for starting a run.
 #[derive(Default)]
 pub struct Launch {
-    /// As an unprivileged user, who can write only to world-writable folders.
+    /// Runs as an unprivileged user, who can write only to world-writable folders.
     pub as_nobody: bool,
-    /// What the shell does before it starts the program, such as `exec >&-`.
+    /// Shell command to execute before the program starts, such as `exec >&-`.
     pub shell: Option<&'static str>,
-    /// Standard output, if it is not to be looked at.
+    /// Replacement for standard output, if its content is not checked.
     pub stdout: Option<Stream>,
-    /// Another folder for temporary files.
+    /// Overrides the folder for temporary files.
     pub tmp: Option<PathBuf>,
-    /// A file, and the offset of a page of it that cannot be read.
+    /// A file, and the offset of a page in it that cannot be read.
     pub unreadable: Option<(PathBuf, u64)>,
-    /// The place of a file for standard input.
+    /// Path of the file to use as standard input.
     pub stdin: Option<PathBuf>,
 }
 
-/// A stream that takes no output.
+/// A stream that accepts no output.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Stream {
-    /// `/dev/full`.
+    /// `/dev/full`, which is always out of space.
     Full,
-    /// A pipe that nobody reads.
+    /// A pipe without a reader.
     Broken,
 }
 
-/// A run that has been started.
+/// A running program.
 pub struct Running {
-    /// The process.
+    /// The child process.
     pub child: Child,
     started: Instant,
     out: PathBuf,
     error: PathBuf,
 }
 
-/// A run that has ended.
+/// The result of a run that has ended.
 pub struct Ended {
-    /// The exit status; 128 and the signal that has ended it.
+    /// The exit status, or 128 plus the number of the signal that ended the run.
     pub status: i32,
     /// Standard output.
     pub stdout: Vec<u8>,
     /// Standard error.
     pub stderr: String,
-    /// How long it took.
+    /// Duration of the run.
     pub seconds: f64,
-    /// Whether it had to be killed.
+    /// Whether the run exceeded its time limit and was killed.
     pub hung: bool,
 }
 
@@ -78,7 +78,7 @@ pub fn launch(
     launch_as(cell, arguments, stdin, options, "")
 }
 
-/// The same, for one of several in a folder.
+/// Starts `zstn` as one of several programs in the same folder.
 pub fn launch_as(
     cell: &Cell,
     arguments: &[OsString],
@@ -90,7 +90,7 @@ pub fn launch_as(
         cell.own(&format!("stdout{name}")),
         cell.own(&format!("stderr{name}")),
     );
-    // A background process may have been started with signals ignored.
+    // The test itself may have been started in the background with signals ignored.
     let mut command = Command::new("env");
     command.arg("--default-signal");
     if let Some(shell) = options.shell {
@@ -140,24 +140,24 @@ pub fn launch_as(
 }
 
 impl Running {
-    /// Returns whether it still runs.
+    /// Returns whether the program is still running.
     pub fn is_running(&mut self) -> bool {
         self.child.try_wait().expect("a status").is_none()
     }
 
-    /// Sends a signal, unless it has ended.
+    /// Sends a signal unless the program has ended.
     pub fn signal(&mut self, signal: Signal) {
         if self.is_running() {
             let _ = kill_process(Pid::from_child(&self.child), signal);
         }
     }
 
-    /// Waits for the end, for a limited time.
+    /// Waits for the program to end, up to the default time limit.
     pub fn end(self) -> Ended {
         self.end_within(LIMIT)
     }
 
-    /// Waits for the end, for this time.
+    /// Waits for the program to end, up to `limit`, and then kills it.
     pub fn end_within(mut self, limit: Duration) -> Ended {
         let mut hung = false;
         let status = loop {

@@ -1,4 +1,4 @@
-//! `docs/faults.md` is the table for people.
+//! Generates `docs/faults.md`, the readable version of the fault table.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -28,7 +28,8 @@ fn the_document_is_the_table() {
     }
 }
 
-/// Every verb of the command line is in the table, or the document says why not.
+/// Every verb of the command line is in the table, or the document explains its
+/// absence.
 #[test]
 fn every_verb_is_in_the_table() {
     let help = zstn_tests::command::zstn(&repository(), &["--help"]);
@@ -73,7 +74,7 @@ fn add_group(text: &mut String, table: &Table, group: &Group) {
             verbs.map(|verb| &*verb.name).collect()
         }
     };
-    // A column that no fault of the group concerns would be empty.
+    // Columns of verbs to which no fault of the group applies would be empty.
     let concerns = |verb: &&&str| {
         let mut faults = group.faults.iter();
         faults.any(|fault| fault.expected(table, verb).is_some())
@@ -95,7 +96,7 @@ fn add_group(text: &mut String, table: &Table, group: &Group) {
     }
 }
 
-/// Returns why verbs differ.
+/// Returns the reasons for outcomes that differ between verbs.
 fn reasons(fault: &Fault) -> Vec<String> {
     let exceptions = fault.except.iter();
     exceptions

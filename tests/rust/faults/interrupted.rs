@@ -1,4 +1,4 @@
-//! Verbs that keep a folder while they wait, ended by a signal as they do.
+//! Signals to verbs that have a temporary folder while they wait for work.
 
 use std::ffi::OsString;
 use std::fs;
@@ -14,7 +14,7 @@ use crate::child::{Ended, Launch, launch};
 use crate::scratch::Cell;
 use crate::snapshot;
 
-/// Sends `signals` once there is something in the folder for temporary files.
+/// Runs `zstn` and sends `signals` once the folder for temporary files is not empty.
 fn interrupt(cell: &Cell, words: &[&str], options: &Launch, signals: &[Signal]) -> Ended {
     let words: Vec<OsString> = words.iter().map(Into::into).collect();
     let mut running = launch(cell, &words, None, options);
@@ -52,7 +52,7 @@ fn an_agent_of_git_lfs() {
     is_clean(&cell, &ended, &[130]);
 }
 
-/// The first signal lets a worker finish its file, the second one ends it at once.
+/// The first signal lets a worker finish its current file; the second ends it at once.
 #[test]
 fn a_worker_at_its_second_signal() {
     let hub = StubHub::start(Options::default()).expect("a hub");
@@ -74,7 +74,7 @@ fn a_worker_at_its_second_signal() {
     ];
     let signals = [Signal::TERM, Signal::TERM];
     let ended = interrupt(&cell, &words, &Launch::default(), &signals);
-    // 3 if the first one came before the file was begun.
+    // The status is 3 if the first signal arrived before the worker began the file.
     is_clean(&cell, &ended, &[3, 130]);
     let packed = snapshot::of(&cell.work());
     let is_packed = |path: &std::path::PathBuf| path.extension().is_some_and(|e| e == "zstn");

@@ -1,4 +1,4 @@
-//! Compares what has happened with what a cell of the table expects.
+//! Compares the result of a run with the outcome that the table expects.
 
 use std::path::{Path, PathBuf};
 
@@ -8,23 +8,23 @@ use crate::setup::Setup;
 use crate::snapshot::{self, Entry, Snapshot};
 use crate::table::{Expected, Kept, Verb};
 
-/// What is known of a run once it has ended.
+/// The data about a finished run.
 pub struct Run<'r> {
-    /// What was typed.
+    /// The verb, with the arguments of an undisturbed run.
     pub verb: &'r Verb,
-    /// The fault.
+    /// The arguments and options of this run, with the fault.
     pub setup: &'r Setup,
-    /// What the verb does without it.
+    /// The result of the verb without a fault.
     pub clean: &'r Clean,
-    /// The folder before.
+    /// The contents of the folder before the run.
     pub before: &'r Snapshot,
-    /// How it ended.
+    /// The exit status and output.
     pub ended: &'r Ended,
-    /// What a stream has received.
+    /// The bytes that the reader of a pipe received.
     pub received: Option<Vec<u8>>,
 }
 
-/// Returns what is wrong; `None` if all is as expected.
+/// Returns a description of the problems; `None` if the result is as expected.
 pub fn judge(cell: &Cell, run: &Run, expected: Expected) -> Option<String> {
     let Run { ended, setup, .. } = run;
     let mut problems = Vec::new();
@@ -57,7 +57,7 @@ pub fn judge(cell: &Cell, run: &Run, expected: Expected) -> Option<String> {
     })
 }
 
-/// Returns what is wrong with what was said.
+/// Returns the problems with the error message.
 fn message(run: &Run, expected: Expected) -> Vec<String> {
     let said = &run.ended.stderr;
     let mut problems = Vec::new();
@@ -77,7 +77,7 @@ fn message(run: &Run, expected: Expected) -> Vec<String> {
     if said.contains(is_unsafe) {
         problems.push("it writes control characters".into());
     }
-    // Nobody can see what went to a stream that was closed.
+    // Output to a closed standard error is lost.
     let is_seen = run
         .setup
         .launch
@@ -89,11 +89,11 @@ fn message(run: &Run, expected: Expected) -> Vec<String> {
     problems
 }
 
-/// Returns what is wrong with the folder.
+/// Returns the problem with the files in the folder.
 fn files(cell: &Cell, run: &Run, kept: Kept) -> Option<String> {
     let mut after = snapshot::of(&cell.work());
     if run.ended.status == 128 + 9 {
-        // Nobody could remove them.
+        // A killed process leaves its hidden temporary files behind.
         after.retain(|path, _| !is_hidden(path));
     }
     let mut complete = run.before.clone();
@@ -114,7 +114,7 @@ fn files(cell: &Cell, run: &Run, kept: Kept) -> Option<String> {
                 return Some("there is no result".into());
             }
             if !output.is_empty() {
-                // A folder holds what could be made.
+                // An output folder may contain the files that were complete.
                 after.retain(|path, _| !path.starts_with(output));
             }
             false
@@ -131,7 +131,7 @@ fn files(cell: &Cell, run: &Run, kept: Kept) -> Option<String> {
         (Some(received), Some(output)) => (received, run.clean.made.get(Path::new(output))),
         _ if run.setup.launch.stdout.is_some() || run.verb.varies => return None,
         _ if run.setup.launch.shell == Some("exec >&-") => return None,
-        // The name of the input may be part of it.
+        // Standard output may contain the name of the input.
         _ if Some(&run.setup.input) != run.verb.input.as_ref() && run.verb.input.is_some() => {
             return None;
         }
@@ -146,7 +146,7 @@ fn files(cell: &Cell, run: &Run, kept: Kept) -> Option<String> {
     }
 }
 
-/// Returns what the verb makes, at the place where it has to be.
+/// Returns the files that the verb creates, at the paths where this run must put them.
 fn made(run: &Run) -> Snapshot {
     let Some(output) = &run.verb.output else {
         return Snapshot::new();

@@ -1,4 +1,4 @@
-//! Files with many tensors, and with a header as long as headers may be.
+//! Files with very many tensors, and files with a header of the maximum length.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -13,7 +13,7 @@ use crate::scratch::Cell;
 use crate::snapshot;
 use crate::table::{Place, Table, Verb};
 
-/// No verb takes longer, in a build for development on a busy machine.
+/// Time limit of a run with a debug build on a busy machine.
 const LIMIT: Duration = Duration::from_secs(60);
 
 #[test]
@@ -23,7 +23,7 @@ fn large_files() {
     let verbs: BTreeSet<&str> = match tier::is_all() {
         true => {
             let names = table.verbs.iter().map(|verb| &*verb.name);
-            // There is no delta of such a file.
+            // No vector has a delta of such a file.
             names.filter(|name| *name != "verify a base").collect()
         }
         false => ["pack", "unpack", "verify", "ls", "get"].into(),
@@ -83,7 +83,7 @@ fn with_header(header: &str, data: &[u8]) -> Vec<u8> {
     [&len[..], header.as_bytes(), data].concat()
 }
 
-/// Returns a checkpoint of 100 000 tensors of one byte.
+/// Returns a checkpoint of 100 000 tensors of one byte each.
 fn many_tensors() -> Vec<u8> {
     let mut header = String::from("{");
     for number in 0..100_000 {
@@ -105,7 +105,7 @@ fn many_tensors() -> Vec<u8> {
     with_header(&header, &[7; 100_000])
 }
 
-/// Returns a checkpoint of one tensor whose header has 100 MB, the most there may be.
+/// Returns a checkpoint with one tensor and a header of the maximum length, 100 MB.
 fn long_header() -> Vec<u8> {
     const LEN: usize = 100_000_000;
     let tensor = "{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},";

@@ -1,7 +1,9 @@
-//! Every verb of the command line under every fault of `tests/faults/verbs.json`:
-//! exit status, message, inputs, outputs, and what is left behind.
+//! Runs every verb (subcommand) of the command line under every fault in
+//! `tests/faults/verbs.json`, and checks the exit status, the message, the inputs, the
+//! outputs and leftover files.
 //!
-//! One program, since its tests measure what a clean run does once.
+//! All of these tests are in one program so that they share the results of undisturbed
+//! runs.
 
 #![cfg(target_os = "linux")]
 
@@ -21,7 +23,7 @@ mod snapshot;
 mod table;
 mod together;
 
-/// Runs `work` on every item on two threads, in no particular order; returns the
+/// Runs `work` on every item, two at a time and in no particular order. Returns the
 /// problems.
 fn each<T: Sync>(items: &[T], work: impl Fn(&T) -> Option<String> + Sync) -> Vec<String> {
     use std::sync::Mutex;

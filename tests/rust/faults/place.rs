@@ -1,4 +1,4 @@
-//! Pipes, and a disk that is nearly full.
+//! Named pipes, and a nearly full disk.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread::JoinHandle;
 
-/// Makes a pipe with a name.
+/// Creates a named pipe.
 pub fn make_pipe(path: &Path) {
     let made = Command::new("mkfifo").arg(path).status();
     assert!(made.expect("mkfifo").success());
 }
 
-/// Writes to a pipe, from a thread that may wait for ever for a reader.
+/// Writes to a named pipe from a new thread, which may wait for a reader for ever.
 pub fn write_pipe(path: PathBuf, bytes: Vec<u8>) {
     std::thread::spawn(move || {
         if let Ok(mut pipe) = File::options().write(true).open(path) {
@@ -21,7 +21,8 @@ pub fn write_pipe(path: PathBuf, bytes: Vec<u8>) {
     });
 }
 
-/// Reads a pipe to its end, or closes it after its first bytes.
+/// Reads a named pipe to its end, or closes it after the first bytes if `closes` is
+/// set.
 pub fn read_pipe(path: PathBuf, closes: bool) -> JoinHandle<Vec<u8>> {
     std::thread::spawn(move || {
         let mut bytes = Vec::new();
@@ -37,11 +38,12 @@ pub fn read_pipe(path: PathBuf, closes: bool) -> JoinHandle<Vec<u8>> {
     })
 }
 
-/// A disk of a few blocks, which the user of this process may mount.
+/// A mounted tmpfs of a few blocks, which is unmounted when dropped.
 pub struct Disk(PathBuf);
 
 impl Disk {
-    /// Mounts it at a folder; `None` if that is not permitted.
+    /// Mounts the disk at a folder and fills it. Returns `None` if mounting is not
+    /// permitted.
     pub fn mount(folder: &Path) -> Option<Self> {
         let mut mount = Command::new("mount");
         mount
@@ -50,7 +52,7 @@ impl Disk {
             .stderr(Stdio::null());
         let is_mounted = mount.status().is_ok_and(|status| status.success());
         let disk = is_mounted.then(|| Self(folder.into()))?;
-        // Until it is full.
+        // Fill the disk.
         let mut file = File::create(folder.join("full")).expect("a file");
         while file.write_all(&[0; 512]).is_ok() {}
         Some(disk)

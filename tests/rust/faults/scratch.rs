@@ -1,4 +1,4 @@
-//! Models of every kind in small, and folders in which cells of the table run.
+//! Small models of every format, and a separate folder for each run of the table.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,27 +16,27 @@ use crate::child::{Ended, Launch, launch};
 use crate::snapshot::{self, Snapshot};
 use crate::table::Verb;
 
-/// The bytes of a tensor: enough to be at work for a moment.
+/// Length of a tensor in bytes, so that a run takes long enough to be interrupted.
 const TENSOR_BYTES: usize = 100_000;
 
-/// The models that verbs read, each made once.
+/// The models that the verbs read. Each is created once.
 pub struct Models {
     folder: TempDir,
     clean: std::sync::Mutex<BTreeMap<String, &'static Clean>>,
 }
 
-/// What a verb does if nothing is wrong.
+/// The result of a verb without a fault.
 pub struct Clean {
-    /// The files and folders that are new.
+    /// The files and folders that the verb created.
     pub made: Snapshot,
     /// Standard output.
     pub stdout: Vec<u8>,
-    /// How long it took.
+    /// Duration of the run.
     pub seconds: f64,
 }
 
 impl Models {
-    /// Returns the models.
+    /// Returns the shared models and creates them on the first call.
     pub fn get() -> &'static Self {
         static MODELS: OnceLock<Models> = OnceLock::new();
         MODELS.get_or_init(Self::make)
@@ -82,7 +82,7 @@ impl Models {
         }
     }
 
-    /// Returns what a verb does if nothing is wrong.
+    /// Returns the result of a verb without a fault, and caches it.
     pub fn clean(&self, verb: &Verb) -> &'static Clean {
         let mut known = self.clean.lock().expect("no panic");
         if let Some(clean) = known.get(&verb.name) {
@@ -105,20 +105,22 @@ impl Models {
     }
 }
 
-/// The folder of one run: `work` to work in, and `tmp` for temporary files.
+/// The folder of one run, with the subfolders `work` and `tmp`, the latter for
+/// temporary files.
 pub struct Cell {
     folder: TempDir,
 }
 
 impl Cell {
-    /// Makes a folder with the models that a verb reads.
+    /// Creates a folder that contains the models that a verb reads.
     pub fn of(verb: &Verb) -> Self {
         let words = verb.arguments.iter().chain(&verb.stdin).chain(&verb.input);
         let names = words.filter(|word| Some(*word) != verb.output.as_ref());
         Self::with(names.map(|name| &**name))
     }
 
-    /// Makes a folder with the models of these names, if there are such.
+    /// Creates a folder that contains the models with these names; unknown names are
+    /// ignored.
     pub fn with<'n>(names: impl Iterator<Item = &'n str>) -> Self {
         let folder = tempfile::Builder::new().prefix("cell-").tempdir();
         let cell = Self {
@@ -138,7 +140,7 @@ impl Cell {
         cell
     }
 
-    /// Returns the folder to work in.
+    /// Returns the working directory of the run.
     pub fn work(&self) -> PathBuf {
         self.folder.path().join("work")
     }
@@ -148,12 +150,12 @@ impl Cell {
         self.folder.path().join("tmp")
     }
 
-    /// Returns a place for what the test keeps for itself.
+    /// Returns a path outside of `work` and `tmp` for files of the test itself.
     pub fn own(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    /// Runs a verb as it is typed.
+    /// Runs a verb with its normal arguments.
     pub fn run(&self, verb: &Verb, options: &Launch) -> Ended {
         let arguments: Vec<_> = verb.arguments.iter().map(Into::into).collect();
         launch(self, &arguments, verb.stdin.as_deref(), options).end()

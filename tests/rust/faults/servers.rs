@@ -27,7 +27,7 @@ fn servers() {
     }
     assert!(runs.len() > 10);
     let problems = each(&runs, |(fault, server, expected)| {
-        // Another process may take the port in the meantime.
+        // Another process may have taken the free port, so the run is repeated once.
         let first = one(fault, server, *expected);
         let problem = match first {
             Some(problem) if problem.contains("in use") => one(fault, server, *expected),
@@ -44,7 +44,7 @@ fn one(fault: &Fault, server: &Server, expected: Expected) -> Option<String> {
         fs::create_dir(cell.work().join(folder)).expect("made");
     }
     fs::write(cell.work().join("page/index.html"), "a page").expect("written");
-    // The port stays taken for as long as the listener lives.
+    // The port is taken while the listener exists.
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("its address");
     let taken = (fault.act == Act::PortTaken).then_some(listener);
@@ -108,7 +108,7 @@ fn one(fault: &Fault, server: &Server, expected: Expected) -> Option<String> {
         problems.push("it panicked".into());
     }
     let mut after = snapshot::of(&cell.work());
-    // A worker keeps its queue.
+    // A worker's queue remains.
     after.retain(|path, _| !path.starts_with("state"));
     problems.extend(snapshot::difference(&before, &after));
     if !snapshot::of(&cell.tmp()).is_empty() {
@@ -118,13 +118,13 @@ fn one(fault: &Fault, server: &Server, expected: Expected) -> Option<String> {
     (!problems.is_empty()).then(|| format!("{}\n    said {said:?}", problems.join("; ")))
 }
 
-/// Returns whether a server takes connections before it ends. The listener has to be
-/// its own: another process may have taken the port.
+/// Returns whether a server accepts connections before it ends. The listener must
+/// belong to this process, because another process may have taken the port.
 fn answers(running: &mut Running, address: std::net::SocketAddr) -> bool {
     let started = Instant::now();
     while running.is_running() && started.elapsed() < Duration::from_secs(60) {
         if listens(running.child.id(), address.port()) && TcpStream::connect(address).is_ok() {
-            // It may still be about to say where it listens.
+            // The server may not have printed its address yet.
             std::thread::sleep(Duration::from_millis(50));
             return running.is_running();
         }
@@ -133,9 +133,9 @@ fn answers(running: &mut Running, address: std::net::SocketAddr) -> bool {
     false
 }
 
-/// Returns whether a process listens at a port of this machine.
+/// Returns whether a process has a listening socket on this port.
 fn listens(process: u32, port: u16) -> bool {
-    /// The state of a listener in `/proc/net/tcp`.
+    /// The state of a listening socket in `/proc/net/tcp`.
     const LISTEN: &str = "0A";
     let table = fs::read_to_string("/proc/net/tcp").unwrap_or_default();
     let descriptors = fs::read_dir(format!("/proc/{process}/fd"));
@@ -146,7 +146,8 @@ fn listens(process: u32, port: u16) -> bool {
     let wanted = format!(":{port:04X}");
     table.lines().any(|line| {
         let fields: Vec<&str> = line.split_whitespace().collect();
-        // Number, local and remote address, state; the tenth is the inode.
+        // The fields are number, local address, remote address and state; the tenth is
+        // the inode.
         let [_, local, _, LISTEN, ..] = fields[..] else {
             return false;
         };

@@ -1,4 +1,4 @@
-//! A run that is ready to start, with its fault brought about.
+//! A run that is ready to start, with its fault in place.
 
 use std::ffi::OsString;
 use std::fs;
@@ -14,32 +14,32 @@ use crate::table::Verb;
 
 /// A run that is ready to start.
 pub struct Setup {
-    /// What is typed.
+    /// The command-line arguments.
     pub arguments: Vec<OsString>,
-    /// How it is started.
+    /// Options for starting the run.
     pub launch: Launch,
-    /// The input in messages.
+    /// The input's name as messages show it.
     pub input: String,
-    /// The output in messages.
+    /// The output's name as messages show it.
     pub output: String,
-    /// The path at which the output appears instead.
+    /// The path where the output appears, if it differs from the given one.
     pub lands: Option<PathBuf>,
-    /// What reads the stream that is the output.
+    /// The thread that reads the pipe used as the output.
     pub received: Option<JoinHandle<Vec<u8>>>,
-    /// What is done once the input is open.
+    /// The change to make once the input is open.
     pub meanwhile: Option<Act>,
-    /// Listens until the end.
+    /// A socket that stays bound until the end of the run.
     pub socket: Option<UnixListener>,
-    /// Is there until the end.
+    /// A disk that stays mounted until the end of the run.
     pub disk: Option<Disk>,
 }
 
-/// Returns the path of the input, by the name that it has now.
+/// Returns the path of the input under its current name.
 pub fn input_path(cell: &Cell, setup: &Setup) -> PathBuf {
     cell.work().join(&setup.input)
 }
 
-/// Cuts a file.
+/// Truncates a file to the length that `len` computes from its current length.
 pub fn cut(path: &Path, len: impl FnOnce(u64) -> u64) {
     let file = fs::File::options().write(true).open(path).expect("opened");
     let len_bytes = file.metadata().expect("its length").len();
@@ -47,7 +47,7 @@ pub fn cut(path: &Path, len: impl FnOnce(u64) -> u64) {
 }
 
 impl Setup {
-    /// Puts `name` in place of an argument.
+    /// Replaces an argument with `name`.
     pub fn replace(&mut self, argument: &Option<String>, name: &OsString) {
         for word in &mut self.arguments {
             if argument.as_ref().is_some_and(|old| word == old.as_str()) {
@@ -56,7 +56,7 @@ impl Setup {
         }
     }
 
-    /// Has the verb write to `name`.
+    /// Makes the verb write to `name`.
     pub fn output_is(&mut self, verb: &Verb, name: OsString) {
         self.replace(&verb.output, &name);
         self.output = name.display().to_string();

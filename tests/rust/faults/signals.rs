@@ -1,4 +1,4 @@
-//! Signals at several moments of every verb.
+//! Sends signals to every verb at several times during its run.
 
 use std::time::Duration;
 
@@ -14,8 +14,8 @@ use crate::scratch::{Cell, Models};
 use crate::snapshot;
 use crate::table::{Expected, Fault, Place, Table, Verb};
 
-/// The moments of a test: parts of the time that a verb takes. `$ZSTN_FAULT_MOMENTS`
-/// is a number of moments at random instead.
+/// When to send the signal, as fractions of the duration of an undisturbed run. If
+/// `$ZSTN_FAULT_MOMENTS` is set, that number of random times is used instead.
 const MOMENTS: [f64; 5] = [0.1, 0.35, 0.55, 0.75, 0.95];
 
 fn moments(seed: u64) -> Vec<f64> {
@@ -51,7 +51,7 @@ fn signals() {
     let runs = chosen(runs, |(fault, verb, _, moment)| {
         vec![fault.name.clone(), verb.name.clone(), moment.to_string()]
     });
-    // What a verb needs is known before several of them run at a time.
+    // Undisturbed runs are timed beforehand, while no other programs run.
     for verb in &table.verbs {
         Models::get().clean(verb);
     }
@@ -110,7 +110,7 @@ fn one(fault: &Fault, verb: &Verb, expected: Expected, moment: f64) -> Option<St
     if ended.status > 128 && ended.stderr.contains("error: ") {
         return Some(at(format!("it says {:?}", ended.stderr)));
     }
-    // What a killed run has left does not keep the next one from succeeding.
+    // The leftovers of a killed run must not make the next run fail.
     let is_there = verb
         .output
         .as_ref()

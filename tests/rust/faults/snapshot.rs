@@ -1,4 +1,4 @@
-//! What is in a folder.
+//! Snapshots of a folder's contents.
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirEntry};
@@ -6,26 +6,26 @@ use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-/// Everything below a folder, by its path in it.
+/// All entries below a folder, by relative path.
 pub type Snapshot = BTreeMap<PathBuf, Entry>;
 
-/// Something in a folder.
+/// An entry of a folder.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Entry {
-    /// A file and its bytes.
+    /// A file with its bytes.
     File(Vec<u8>),
-    /// A folder.
+    /// A folder; its contents have entries of their own.
     Folder,
-    /// A symbolic link and where it leads.
+    /// A symbolic link with its target.
     Link(PathBuf),
-    /// A pipe.
+    /// A named pipe.
     Pipe,
-    /// Something else.
+    /// An entry of another type.
     Other,
 }
 
-/// Returns what is below `folder`. What a running program removes meanwhile is
-/// left out.
+/// Returns the contents of `folder`. Entries that a running program removes during the
+/// scan are skipped.
 pub fn of(folder: &Path) -> Snapshot {
     let mut found = Snapshot::new();
     add(folder, Path::new(""), &mut found);
@@ -62,7 +62,7 @@ fn read(entry: &DirEntry) -> io::Result<Entry> {
     })
 }
 
-/// Returns `None` for what is not there any more.
+/// Converts the error "not found" to `None`.
 fn present<T>(result: io::Result<T>) -> Option<T> {
     match result {
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,

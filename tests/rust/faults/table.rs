@@ -1,4 +1,4 @@
-//! `tests/faults/verbs.json`.
+//! Data types for `tests/faults/verbs.json`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,13 +8,13 @@ use zstn_tests::repository;
 
 use crate::act::Act;
 
-/// The whole file.
+/// The parsed `verbs.json`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Table {
     #[serde(rename = "about")]
     _about: Vec<String>,
-    /// What may come of a fault, by name.
+    /// Defines the outcomes that faults refer to by name.
     pub outcomes: BTreeMap<String, Outcome>,
     /// The verbs that end by themselves.
     pub verbs: Vec<Verb>,
@@ -24,31 +24,33 @@ pub struct Table {
     pub groups: Vec<Group>,
 }
 
-/// Something that may come of a fault.
+/// An expected outcome.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Outcome {
-    /// The exit statuses; 128 and more is the end by that signal.
+    /// The allowed exit statuses; 128 plus the number of a signal means that it ended
+    /// the run.
     pub status: Vec<i32>,
-    /// What there is of the result.
+    /// How much of the result must exist.
     pub result: Kept,
-    /// The meaning, for people.
+    /// Explanation for the document.
     pub means: String,
 }
 
-/// What there is of a result.
+/// How much of a result exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kept {
-    /// All of it.
+    /// The complete result.
     Complete,
-    /// Nothing: the folder is as it was before.
+    /// No result: the folder is unchanged.
     Nothing,
-    /// All of it after status 0, otherwise all or nothing of it.
+    /// The complete result after status 0, otherwise either the complete result or
+    /// none.
     Either,
-    /// A result of the bytes that there are.
+    /// A result made from whatever bytes the input has; its content is not checked.
     Other,
-    /// What went to a stream is not looked at; the folder is as it was before.
+    /// The output of a stream is not checked; the folder is unchanged.
     Unread,
 }
 
@@ -58,15 +60,15 @@ pub enum Kept {
 pub struct Verb {
     /// The name in the document.
     pub name: String,
-    /// What is typed. A name of the scratch folder is `input` or `output`.
+    /// The command-line arguments, which refer to files of the scratch folder by name.
     pub arguments: Vec<String>,
-    /// The file that faults of inputs happen to.
+    /// The file that faults of inputs affect.
     pub input: Option<String>,
-    /// The name of the output.
+    /// The name of the output file, if the verb writes one.
     pub output: Option<String>,
-    /// What standard input is.
+    /// The name of the file used as standard input.
     pub stdin: Option<String>,
-    /// Whether standard output differs from run to run.
+    /// Whether standard output differs between runs.
     #[serde(default)]
     pub varies: bool,
 }
@@ -77,77 +79,77 @@ pub struct Verb {
 pub struct Server {
     /// The name in the document.
     pub name: String,
-    /// What is typed; `PORT` is a free one.
+    /// The command-line arguments; `PORT` is replaced by a free port.
     pub arguments: Vec<String>,
-    /// The folder or file that it cannot do without.
+    /// The folder or file that the server needs.
     pub input: Option<String>,
 }
 
-/// Faults of one kind.
+/// A group of similar faults.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Group {
     /// The heading in the document.
     pub name: String,
-    /// What they happen to.
+    /// The place that these faults affect.
     pub on: Place,
-    /// The faults.
     pub faults: Vec<Fault>,
 }
 
-/// What a fault happens to.
+/// The place that a fault affects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Place {
-    /// The file that is read.
+    /// The input file.
     Input,
-    /// The file or folder that is written.
+    /// The output file or folder.
     Output,
     /// The standard streams and the environment.
     Streams,
-    /// The process.
+    /// The process itself.
     Process,
-    /// A file of great size.
+    /// A very large input file.
     Large,
     /// A server.
     Server,
 }
 
-/// A fault.
+/// A fault and its expected outcomes.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fault {
-    /// What is wrong.
+    /// Description of the fault; unique in its group.
     pub name: String,
-    /// How it is brought about.
+    /// How the fault is produced.
     pub act: Act,
-    /// The name of the outcome.
+    /// Name of the expected outcome.
     pub outcome: String,
-    /// What the message has to contain. `{input}` and `{output}` are their names.
+    /// Texts that the message must contain. `{input}` and `{output}` are replaced by
+    /// their names.
     #[serde(default)]
     pub says: Vec<String>,
-    /// Verbs with another outcome.
+    /// Verbs with a different outcome.
     #[serde(default)]
     pub except: Vec<Exception>,
 }
 
-/// Verbs with another outcome.
+/// An exception: verbs with a different outcome of a fault.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Exception {
-    /// Their names.
+    /// The names of the verbs.
     pub verbs: Vec<String>,
-    /// The name of the outcome; `None` if the fault does not concern them.
+    /// Name of the outcome; `None` if the fault does not apply to these verbs.
     pub outcome: Option<String>,
-    /// What the message has to contain.
+    /// Texts that the message must contain.
     #[serde(default)]
     pub says: Vec<String>,
-    /// The reason.
+    /// Why these verbs differ.
     pub why: String,
 }
 
 impl Table {
-    /// Reads the file.
+    /// Parses `tests/faults/verbs.json`.
     pub fn load() -> Self {
         let path = repository().join("tests/faults/verbs.json");
         let text = fs::read_to_string(path).expect("tests/faults/verbs.json");
@@ -171,7 +173,7 @@ impl Table {
         self.verbs.iter().map(|verb| &*verb.name).chain(servers)
     }
 
-    /// Returns the faults of a place.
+    /// Returns the faults that affect a place.
     pub fn faults(&self, on: Place) -> impl Iterator<Item = &Fault> {
         let groups = self.groups.iter().filter(move |group| group.on == on);
         groups.flat_map(|group| &group.faults)
@@ -179,7 +181,7 @@ impl Table {
 }
 
 impl Verb {
-    /// Returns whether a fault of this place concerns it.
+    /// Returns whether faults of this place apply to the verb.
     pub fn has(&self, on: Place) -> bool {
         match on {
             Place::Input => self.input.is_some(),
@@ -192,8 +194,8 @@ impl Verb {
 }
 
 impl Fault {
-    /// Returns the outcome for a verb and what its message has to contain; `None` if
-    /// the fault does not concern it.
+    /// Returns the outcome for a verb and the texts that its message must contain;
+    /// `None` if the fault does not apply to the verb.
     pub fn expected<'t>(&'t self, table: &'t Table, verb: &str) -> Option<Expected<'t>> {
         let mut exceptions = self.except.iter();
         let (name, says) = match exceptions.find(|e| e.verbs.iter().any(|name| name == verb)) {
@@ -209,13 +211,12 @@ impl Fault {
     }
 }
 
-/// What a cell of the table expects.
+/// The expected result of a fault with one verb.
 #[derive(Debug, Clone, Copy)]
 pub struct Expected<'t> {
-    /// The name of the outcome.
+    /// Name of the outcome.
     pub name: &'t str,
-    /// The outcome.
     pub outcome: &'t Outcome,
-    /// What the message has to contain.
+    /// Texts that the message must contain.
     pub says: &'t [String],
 }

@@ -1,4 +1,4 @@
-//! Two writers of one output.
+//! Two processes that write the same output at the same time.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! Digests of what the encoder in Rust makes of the vectors. The npm package has
-//! to make the same.
+//! Digests of the vectors as encoded by the Rust encoder. The npm package must produce
+//! the same digests.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -8,11 +8,11 @@ use std::fs;
 use zstn_core::frame::select::Effort;
 use zstn_tests::repository;
 
-/// Digests, by the name of the case.
+/// Digests, keyed by the name of the case.
 pub type Digests = BTreeMap<String, String>;
 
-/// Compares digests at every effort with those in the vectors' file `name`. At
-/// least `min_cases` have to be there.
+/// Compares the digests at every effort with the ones in the vector file `name`.
+/// `digests_of` must return at least `min_cases` digests.
 pub fn check(name: &str, min_cases: usize, digests_of: impl Fn(Effort) -> Digests) {
     let efforts = [
         ("fast", Effort::Fast),

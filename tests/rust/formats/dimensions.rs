@@ -1,5 +1,6 @@
-//! Tensors of more dimensions than any library has, and headers of very many
-//! tensors: refused by name where they are read, packed like any others.
+//! Tensors with more dimensions than any library supports, and headers with very many
+//! tensors: readers refuse the tensor by name, and packing accepts them like any
+//! others.
 
 use zstn_core::container::foreign::ztensor::{self, Entry};
 use zstn_core::container::model_delta::{self, Base, ModelDelta};
@@ -10,7 +11,7 @@ use zstn_core::limits::DIMENSIONS;
 use zstn_core::pure::Pure;
 use zstn_tests::dimensions::{assert_refused, open, safetensors};
 
-/// Returns the file in every format that can hold it.
+/// Returns the file in every format that can contain it.
 fn formats(dimensions: usize) -> Vec<Vec<u8>> {
     let file = safetensors(dimensions);
     let packed = pack(&Pure, &file, Effort::Fast).expect("packs");

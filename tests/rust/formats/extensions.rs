@@ -1,4 +1,4 @@
-//! Files with extension frames: their versions, who writes which, and damage
+//! Files with extension frames: their versions, which writers produce them, and damage
 //! (docs/formats/extensions.md).
 
 use zstn::{PackOptions, Sink};
@@ -16,7 +16,7 @@ use zstn_core::pure::Pure;
 use zstn_core::{Result, Rule};
 use zstn_tests::extended::{fine_tuned, one_lattice, quantised, usual};
 
-/// Offset of the version.
+/// Offset of the version in a file.
 const VERSION: usize = 4;
 
 fn extended() -> ContainerOptions {
@@ -27,7 +27,7 @@ fn packed() -> Vec<u8> {
     pack(&Pure, &quantised(), extended()).expect("packs")
 }
 
-/// The fine-tune as its difference from its base, and the base.
+/// Returns the delta of the fine-tune, and its base.
 fn delta(options: impl Into<EncodeOptions>) -> (Vec<u8>, Vec<u8>) {
     let (base, tuned) = fine_tuned();
     let parsed = Base::parse(&base).expect("a base");
@@ -102,7 +102,7 @@ fn without_a_smaller_extension_frame_the_option_changes_nothing() {
     let original = usual();
     let plain = pack(&Pure, &original, ContainerOptions::default()).expect("packs");
     assert!(pack(&Pure, &original, extended()).expect("packs") == plain);
-    // A base without the tensors that have changed.
+    // A delta whose tensors are all equal to the base's has no extension frames either.
     let (base, target) = (usual(), usual());
     let base = Base::parse(&base).expect("a base");
     let pack = |options| model_delta::pack(&Pure, &target, &base, options).expect("packs");
@@ -169,7 +169,7 @@ fn an_extension_frame_in_version_3_is_refused_by_name() {
         assert_eq!(error.rule(), Some(Rule::ZstnFrameKind));
         assert!(error.to_string().contains("up"), "{error}");
     }
-    // The integrity section notices earlier.
+    // The integrity section detects the change first.
     let error = unpack(&Pure, &with_version(&packed(), 3)).expect_err("refused");
     assert_eq!(error.rule(), Some(Rule::ZstnHeadChecksum));
     for version in [0, 2, 5, 255] {
@@ -208,14 +208,14 @@ fn a_delta_holds_differences_and_lattices_in_version_2() {
     let expected = [None, Some(Extension::Difference), Some(Extension::Lattice)];
     assert_eq!([extension(0), extension(1), extension(2)], expected);
 
-    // What z4ai would take for another record.
+    // z4ai would interpret the record as another type.
     let forged = with_version(&file, 1);
     let error = ModelDelta::parse(&forged).expect_err("refused");
     assert_eq!(error.rule(), Some(Rule::DeltaKind));
     assert!(error.to_string().contains("up"), "{error}");
     let error = opened(&forged).expect_err("refused");
     assert_eq!(error.rule(), Some(Rule::DeltaKind));
-    // Version 2 without a record of kind 3 is legal.
+    // Version 2 is allowed without a record of kind 3.
     assert!(restored(&with_version(&plain, 2), &base).expect("restores") == tuned);
 }
 
@@ -273,7 +273,8 @@ fn a_caller_that_writes_records_itself_learns_the_version() {
     assert_eq!(model_delta::version(Edition::Extended), 2);
 }
 
-/// Every flip of a bit and every cut is refused, or changes nothing that is read.
+/// Every bit flip and every truncation is refused, or does not change the restored
+/// data.
 #[test]
 fn damage_is_refused_or_changes_nothing() {
     let original = quantised();
@@ -301,7 +302,7 @@ fn damage_is_refused_or_changes_nothing() {
         }
     }
     for len in (0..file.len()).step_by(89) {
-        // A delta without its trailer is one of z4ai's.
+        // A delta that lost its trailer is a valid delta of z4ai.
         if let Ok(restored) = restored(&file[..len], &base) {
             assert!(restored == tuned, "{len} bytes");
         }

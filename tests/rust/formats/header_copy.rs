@@ -1,5 +1,5 @@
-//! The copy of a long header in the integrity section: a reader that has it
-//! does not fetch the header (docs/formats/zstn-integrity.md 6).
+//! The copy of a long header in the integrity section. A reader that has the copy does
+//! not fetch the header (docs/formats/zstn-integrity.md 6).
 
 use std::ops::Range;
 use zstn_core::container::zstn::ContainerOptions;
@@ -16,8 +16,8 @@ fn native() -> Engine {
     Engine::new(1).expect("a thread")
 }
 
-/// A checkpoint of `count` small tensors and a text; its header takes about
-/// 90 bytes for each.
+/// Returns a checkpoint of `count` small tensors and a metadata string. Its header
+/// takes about 90 bytes per tensor.
 fn checkpoint(count: usize) -> Vec<u8> {
     let entries: Vec<String> = (0..count)
         .map(|i| {
@@ -38,8 +38,7 @@ fn packed(count: usize) -> Vec<u8> {
     pack(&native(), &checkpoint(count), Effort::Balanced).expect("packs")
 }
 
-/// Opens the file as a reader over HTTP does. Returns the ranges read after the
-/// head.
+/// Opens the file as an HTTP reader does. Returns the ranges read after the head.
 fn open(file: &[u8]) -> zstn_core::Result<(FileCatalog, Vec<Vec<Range<u64>>>)> {
     let len = file.len() as u64;
     let part = |range: Range<u64>| zstn_core::bytes::part(file, range);
@@ -99,8 +98,8 @@ fn a_header_that_comes_with_the_head_is_not_copied() {
     assert_eq!(open(&bare).expect("opens").1[0].len(), 2, "header and tail");
 }
 
-/// The file with its section's records changed, and a section checksum that
-/// is right again.
+/// Returns the file with its integrity records changed and the section's checksum
+/// recomputed.
 fn with_section(packed: &[u8], change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     let (front, footer) = packed.split_at(packed.len() - 20);
     let (front, magic) = front.split_at(front.len() - 8);
@@ -141,7 +140,7 @@ fn a_copy_of_another_header_is_refused() {
     });
     let refusal = open(&forged).expect_err("refused");
     assert_eq!(refusal.rule(), Some(Rule::ZstnHeadChecksum), "{refusal}");
-    // A reader that has the header itself does not use the copy.
+    // A reader that reads the header itself does not use the copy.
     assert!(unpack(&native(), &forged).expect("unpacks") == original);
 }
 

@@ -1,9 +1,9 @@
-//! Packing piece by piece gives the same file as packing in memory, and so does
-//! the npm package: the digests in `vectors/pure-pack.json` are
-//! checked here and by `tests/js/node/pack.test.mjs`.
+//! Incremental packing produces the same file as packing in memory, and so does the npm
+//! package: this test and `tests/js/node/pack.test.mjs` check the digests in
+//! `vectors/pure-pack.json`.
 //!
-//! A change of the encoder's choices changes them. Set `ZSTN_WRITE_DIGESTS=1` for
-//! one run of this test to update them.
+//! When the encoder's choices change, the digests change. Run this test once with
+//! `ZSTN_WRITE_DIGESTS=1` to update them.
 
 use zstn_core::bytes::part;
 use zstn_core::container::zstn::{ContainerOptions, IncrementalPacker, pack, unpack};
@@ -14,7 +14,7 @@ use zstn_tests::{cases, rng::Rng, sha256};
 
 use crate::digests::{self, Digests};
 
-/// Packs as a page does, and counts the bytes read.
+/// Packs incrementally as a web page does.
 fn piecewise(file: &[u8], effort: Effort) -> Result<(Vec<u8>, IncrementalPacker)> {
     let mut packing = IncrementalPacker::new(
         file.len() as u64,
@@ -55,7 +55,7 @@ fn the_same_bytes_every_time_and_everywhere() {
     digests::check("pure-pack.json", 35, digests_of);
 }
 
-/// A safetensors file of tensors of bytes.
+/// Returns a safetensors file of byte tensors.
 fn checkpoint(tensors: &[(&str, &[u8])]) -> Vec<u8> {
     let mut entries = Vec::new();
     let mut data = Vec::new();

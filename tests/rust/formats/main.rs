@@ -1,5 +1,5 @@
-//! Files of every format: golden vectors, what this project writes, and files
-//! that break a rule.
+//! Files of every format: golden vectors, files written by this project, and files that
+//! break a rule.
 
 mod compressed_tensors;
 mod delta;

@@ -1,5 +1,5 @@
-//! The names of files and indices, plain and packed, by the table that the tests of all
-//! languages run.
+//! The mapping between names of plain and packed files and indices, checked with the
+//! table that the tests of all languages share.
 
 use serde_json::Value;
 use zstn_core::catalog::{IndexName, Kind, renamed};

@@ -1,5 +1,5 @@
-//! The safetensors parser against the official one: both accept and refuse the
-//! same headers, and read the same from those they accept.
+//! Compares the safetensors parser with the official one: both accept and refuse the
+//! same headers, and return the same tensors.
 
 use proptest::prelude::*;
 use safetensors::SafeTensors;
@@ -12,7 +12,7 @@ fn ours(file: &[u8]) -> Result<Header, zstn_core::Error> {
     Header::parse(&file[8..end], (file.len() - end) as u64)
 }
 
-/// Panics where the two disagree. Returns whether the file was accepted.
+/// Panics if the two parsers disagree. Returns whether they accept the file.
 fn agree(file: &[u8]) -> bool {
     match (ours(file), SafeTensors::deserialize(file)) {
         (Ok(ours), Ok(official)) => {
@@ -58,7 +58,7 @@ fn every_original_of_the_vectors() {
     assert!(accepted > 25);
 }
 
-/// The cases of docs/formats/z4ai-containers.md 1.2 and 1.3.
+/// The cases in docs/formats/z4ai-containers.md 1.2 and 1.3.
 #[test]
 fn the_dialect() {
     let deep = |levels: usize| {

@@ -1,4 +1,4 @@
-//! Files of every released version are read for ever: `tests/vectors/released`.
+//! Files of every released version stay readable: `tests/vectors/released`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,8 +17,8 @@ use zstn_tests::{repository, sha256};
 
 use super::vectors::open;
 
-/// The releases with the digests of their manifests, which have those of all
-/// files. A line is added for a release whose files are new; none is changed.
+/// The releases and the digests of their manifests, which contain the digests of all
+/// files. Each release with new files adds an entry; existing entries never change.
 const RELEASES: [(&str, &str); 1] = [(
     "0.1.0",
     "ae5765efb919df3d8154bbb0f1276968960ab7b8dbf04cc9272eb326db817d90",
@@ -35,13 +35,13 @@ struct File {
     file: String,
     kind: String,
     sha256: String,
-    /// The version in the file, where its format has one.
+    /// The version stored in the file, if its format has one.
     version: Option<u8>,
-    /// The original that it restores.
+    /// Name of the original that the file restores.
     restores: Option<String>,
-    /// The original that it is a difference from.
+    /// Name of the base that the file needs.
     base: Option<String>,
-    /// The digests of its tensors.
+    /// The digests of its tensors, by name.
     tensors: Option<BTreeMap<String, String>>,
 }
 
@@ -130,7 +130,7 @@ fn decode(engine: &impl Engine, release: &Release, file: &File, bytes: &[u8]) {
     assert!(restored == original, "{name} restores other bytes");
 }
 
-/// Compares the tensors of a file that is read by their names.
+/// Reads the tensors of a file by name and compares their digests.
 fn tensors(engine: &impl Engine, file: &File, bytes: &[u8]) {
     let (catalog, _, _) = open(bytes).expect(&file.file);
     let expected = file.tensors.as_ref().expect("digests of tensors");

@@ -1,4 +1,4 @@
-//! Sketches: what is written is read, and nothing else is.
+//! Sketches: written sketches are read back, and malformed ones are refused.
 
 use proptest::prelude::*;
 use zstn::Engine;
@@ -9,7 +9,7 @@ use zstn_core::sketch::{Sketch, Tensor, runs};
 use zstn_core::{Error, ErrorKind, Rule};
 use zstn_tests::rng::Rng;
 
-/// Returns the entry of a tensor of random bytes.
+/// Returns a sketch entry for a tensor of random bytes.
 fn tensor(rng: &mut Rng, name: &str, dtype: Dtype, shape: &[u64], digest: bool) -> Tensor {
     let len = shape.iter().product::<u64>() * dtype.bits() / 8;
     let len: u64 = runs(dtype, len).iter().map(|run| run.end - run.start).sum();
@@ -45,7 +45,7 @@ fn every_cut_and_every_flip_is_refused() {
     assert!(Sketch::parse(&Pure, &[&bytes[..], b"x"].concat()).is_err());
 }
 
-/// Returns the file with its digest made right after a change.
+/// Recomputes the digest of a sketch after a change.
 pub(crate) fn sealed(mut file: Vec<u8>) -> Vec<u8> {
     let digest = zstn_core::digest::of(&Pure, &file[25..]);
     file[9..25].copy_from_slice(&digest[..16]);
@@ -62,11 +62,11 @@ fn changes_under_a_right_digest_are_refused_or_mean_something() {
         flipped[bit / 8] ^= 1 << (bit % 8);
         let flipped = sealed(flipped);
         let parsed = Sketch::parse(&Pure, &flipped);
-        // Both engines read the same; they word refusals of zstd in their own way.
+        // Both engines read the same sketch, but word zstd errors differently.
         if let (Ok(one), Ok(other)) = (&parsed, Sketch::parse(&engine, &flipped)) {
             assert_eq!(*one, other, "{bit}");
         }
-        // What is accepted can be written and read again.
+        // An accepted sketch can be written and read again.
         parsed.is_ok_and(|sketch| Sketch::parse(&Pure, &sketch.to_bytes(&Pure)) == Ok(sketch))
     });
     assert!(legal.contains(&false) && legal.contains(&true));
@@ -76,7 +76,7 @@ fn changes_under_a_right_digest_are_refused_or_mean_something() {
     }
 }
 
-/// The sketch of [`golden_checkpoint`], as it was first written.
+/// The sketch of [`golden_checkpoint`], whose encoding must not change.
 const GOLDEN: &str = "\
     5a53544e534b434801a4efd953f6b012a752ef0907dfa24afbad000000000000008d000000000000\
     005a34414901000001010000000000000001ad000000000000006c0000000000000028b52ffd20ad\
@@ -89,7 +89,8 @@ const GOLDEN: &str = "\
     41424445464646464748494949494908100022820e0b6d8831e30e5825000000000000005a344149\
     01000001010000000000000000040000000000000004000000000000000000c03f";
 
-/// 100 bfloat16 in steps, a float, and nothing.
+/// Returns a checkpoint with 100 increasing bfloat16 values, a float, and an empty
+/// tensor.
 fn golden_checkpoint() -> Vec<u8> {
     let header = concat!(
         r#"{"a": {"dtype": "BF16", "shape": [10, 10], "data_offsets": [0, 200]}, "#,
@@ -121,7 +122,7 @@ fn sketches_that_were_written_are_read() {
         (a.samples().len(), b.samples(), none.samples().len()),
         (128, &[0, 0, 0xc0, 0x3f][..], 0)
     );
-    // Four runs of 16, from elements 6, 27, 58 and 79.
+    // Four runs of 16 elements start at elements 6, 27, 58 and 79.
     let first: Vec<u16> = a
         .samples()
         .chunks(32)
@@ -148,7 +149,7 @@ fn wrong_tensors_are_refused() {
     assert_eq!(error.rule(), Some(Rule::SketchLayout));
 }
 
-/// A few bytes must not make a reader allocate what they do not pay for.
+/// A few bytes must not make a reader allocate disproportionate memory.
 #[test]
 fn lengths_have_to_be_earned() {
     let entry = |name: &str| {
@@ -168,7 +169,7 @@ fn lengths_have_to_be_earned() {
         Ok(parsed) => assert_eq!(parsed, sketch),
         Err(error) => assert_eq!(error.rule(), Some(Rule::SketchLayout)),
     }
-    // 32 MB of zeros in a file of a few bytes.
+    // 32 MB of zeros in a short file.
     assert!(file.len() < 60_000, "{}", file.len());
 }
 

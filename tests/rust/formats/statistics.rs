@@ -1,6 +1,6 @@
-//! Statistics in a packed file: the figures are those of a plain loop over the
-//! elements, the bytes those of the description (docs/formats/zstn-integrity.md 7),
-//! and damage never gives wrong figures.
+//! Statistics in a packed file: the figures equal those of a plain loop over the
+//! elements, the bytes match the description (docs/formats/zstn-integrity.md 7), and
+//! damage never produces wrong figures.
 
 use proptest::prelude::*;
 use zstn_core::catalog::{FileCatalog, FileOpener};
@@ -11,7 +11,7 @@ use zstn_core::pure::Pure;
 use zstn_core::statistics::{Figures, Grid, Statistics, has_figures};
 use zstn_core::{Rule, TensorRef};
 
-/// A safetensors file of one tensor.
+/// Returns a safetensors file with one tensor.
 fn checkpoint(dtype: Dtype, shape: &[u64], bytes: &[u8]) -> Vec<u8> {
     let header = format!(
         r#"{{"t":{{"dtype":"{dtype}","shape":{shape:?},"data_offsets":[0,{}]}}}}"#,
@@ -50,7 +50,7 @@ fn read(file: &[u8]) -> zstn_core::Result<Option<Statistics>> {
     )))
 }
 
-/// The value of an element, by the textbook.
+/// Returns the value of an element, computed from the definition of its dtype.
 fn value(bytes: &[u8], dtype: Dtype) -> f64 {
     let small = |exponent_bits: u32, bias: i32, fnuz: bool, max_nan: bool| {
         let (code, mantissa_bits) = (bytes[0], 7 - exponent_bits);
@@ -108,8 +108,8 @@ fn extremes_of_64_bits_are_exact_at_any_magnitude() {
     }
 }
 
-/// Compares figures with a plain loop over the elements. Extremes and counts are
-/// exact; means may be rounded in another order.
+/// Compares figures with a plain loop over the elements. Extremes and counts must be
+/// equal; means may be rounded in another order.
 fn assert_figures(figures: &Figures, bytes: &[u8], dtype: Dtype) {
     let len = dtype.len_bytes().expect("whole bytes");
     let values: Vec<f64> = bytes
@@ -142,7 +142,7 @@ fn assert_figures(figures: &Figures, bytes: &[u8], dtype: Dtype) {
     };
     let max = finite.iter().copied().fold(min, f64::max);
     assert_eq!((figures.min, figures.max), (min, max), "{dtype}");
-    // In units of the greatest magnitude, so that squares stay in range.
+    // Values are scaled by the largest magnitude so that their squares stay in range.
     let magnitude = max.max(-min);
     let unit = if magnitude == 0.0 { 1.0 } else { magnitude };
     let n = finite.len() as f64;
@@ -152,7 +152,7 @@ fn assert_figures(figures: &Figures, bytes: &[u8], dtype: Dtype) {
         .map(|value| (value / unit).powi(2))
         .sum::<f64>()
         / n;
-    // Numbers of 32 bits near the least one have few digits.
+    // 32-bit numbers near the smallest one have few significant digits.
     let close = |a: f64, b: f64| (a / unit - b).abs() < 1e-6 || (a - b * unit).abs() < 1e-44;
     assert!(
         close(figures.mean, mean),
@@ -183,11 +183,11 @@ proptest! {
         let len = elements * dtype.len_bytes().expect("whole bytes");
         let mut bytes: Vec<u8> = (0..len).map(|_| rng.next_u64().to_le_bytes()[3]).collect();
         match kind {
-            // Whole runs of zeros.
+            // Long runs of zeros.
             1 => bytes[..len / 2].fill(0),
-            // Weights, as far as the bits of this dtype allow.
+            // The bits of bfloat16 weights, interpreted in this dtype.
             2 => bytes = rng.bf16_weights(len.div_ceil(2)),
-            // All with the same sign.
+            // All values have the same sign.
             3 => bytes.iter_mut().for_each(|byte| *byte &= 0x7F),
             _ => {}
         }
@@ -249,7 +249,8 @@ fn the_bytes_are_those_of_the_description() {
         .expect("a record");
     let mut expected = b"STAT".to_vec();
     expected.extend_from_slice(&20u64.to_le_bytes());
-    // Statistics without bands; one zero, and other counts: one NaN, one infinity.
+    // Statistics without bands; one zero, and the other counts: one NaN and one
+    // infinity.
     expected.extend_from_slice(&[1, 3, 1, 1]);
     for value in [-2.0f32, 4.0, 0.75, 2.291_288] {
         expected.extend_from_slice(&value.to_le_bytes());
@@ -313,7 +314,8 @@ fn damaged_statistics_are_refused_and_harm_nothing_else() {
             );
         }
     }
-    // A forged record, with a right checksum: an error or the truth.
+    // A forged record with a correct checksum leads to an error or to the correct
+    // figures.
     let at = packed
         .windows(4)
         .position(|bytes| bytes == b"STAT")

@@ -1,4 +1,4 @@
-//! Every golden vector decodes to its truth, with both engines.
+//! Every golden vector decodes to its expected bytes with both engines.
 
 use zstn_core::Result;
 use zstn_core::bytes::part;
@@ -38,7 +38,7 @@ fn frames_decode_with_rust_alone() {
     frames_decode(&Pure);
 }
 
-/// Opens a file as a reader over HTTP does: the head, then what is missing.
+/// Opens a file as an HTTP reader does: first the head, then the missing ranges.
 /// Returns the catalog and the number of round trips and bytes.
 pub(super) fn open(file: &[u8]) -> Result<(FileCatalog, usize, usize)> {
     let len = file.len() as u64;
@@ -140,7 +140,7 @@ fn plain_safetensors_read_by_name() {
 
 #[test]
 fn what_we_pack_has_the_structure_z4ai_would_write() {
-    // Records, aliases and spans are those of z4ai; only frames may differ.
+    // Records, aliases and spans equal z4ai's; only frames may differ.
     let engine = native();
     for case in cases::containers() {
         if case.made_by.as_deref() != Some("z4ai 0.2.0") {
@@ -154,7 +154,7 @@ fn what_we_pack_has_the_structure_z4ai_would_write() {
             "{} comes back different",
             case.name
         );
-        // The one valid file that z4ai stores as a single frame.
+        // z4ai stores this one valid file as a single frame.
         if case.name == "noncontig_empty_tie" {
             continue;
         }
@@ -172,7 +172,7 @@ fn what_we_pack_has_the_structure_z4ai_would_write() {
     }
 }
 
-/// Other programs may write the frame of two equal tensors with the second one
+/// Other programs may store the frame of two equal tensors under the second one
 /// (docs/formats/z4ai-containers.md 2.7).
 #[test]
 fn an_alias_may_be_of_a_later_tensor() {
@@ -185,8 +185,8 @@ fn an_alias_may_be_of_a_later_tensor() {
 
 #[test]
 fn a_large_index_opens_in_two_round_trips() {
-    // 3000 tensors, none like another: header, index and integrity section
-    // are all far larger than the head.
+    // 3000 distinct tensors make the header, index and integrity section far larger
+    // than the head.
     let mut header = String::from("{");
     for i in 0..3000 {
         use std::fmt::Write as _;

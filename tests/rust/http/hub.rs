@@ -1,4 +1,4 @@
-//! Files in the repositories of a model hub.
+//! Reading files from the repositories of a model hub.
 
 use zstn::convert::Target;
 use zstn::source::{HttpOptions, Remote, Source};
@@ -16,7 +16,7 @@ const FIRST: &str = "0123456789abcdef0123456789abcdef01234567";
 const SECOND: &str = "89abcdef0123456789abcdef0123456789abcdef";
 const INDEX: &[u8] = br#"{"weight_map":{"a":"m-1.safetensors","b":"m-2.safetensors"}}"#;
 
-/// Options for a hub that needs a login.
+/// Returns options for a hub that requires a login.
 fn login(hub: &Hub) -> HttpOptions {
     hub.server.demand(&format!("Bearer {TOKEN}"));
     let options = HttpOptions::default().with_hub(hub.endpoint(), Some(TOKEN));
@@ -75,7 +75,7 @@ fn every_function_reads_addresses_in_a_hub() {
     let reader = reader.open(&index).unwrap();
     assert!(a.ends_with(&reader.read("a").unwrap().bytes));
 
-    // The token is for the hub, and not for the server of large files.
+    // The token is sent to the hub, but not to the server of large files.
     let requests = hub.server.finished_rounds();
     assert!(requests.iter().all(has_token));
     let requests = hub.storage.finished_rounds();
@@ -87,7 +87,7 @@ fn files_of_a_checkpoint_are_of_one_commit() {
     let hub = Hub::start();
     let http = login(&hub);
     let (a, b, other) = (shard("a", 1), shard("b", 2), shard("b", 3));
-    // Somebody pushes right after the index was read.
+    // Another user pushes right after the index was read.
     let index = ("m.safetensors.index.json", INDEX);
     hub.add("o/n", "main", FIRST, &[index]);
     let (first, second) = (("m-1.safetensors", &*a), ("m-2.safetensors", &*b));

@@ -1,4 +1,5 @@
-//! Reading over HTTP, and `zstn serve`.
+//! Reading over HTTP, and the servers `zstn serve`, `zstn view`, `zstn gateway` and
+//! `zstn worker`.
 
 mod faults;
 mod gateway;
@@ -8,6 +9,7 @@ mod options;
 mod put;
 mod ranges;
 mod reading;
+mod replicas;
 mod secrets;
 mod serve;
 mod without_ranges;

@@ -1,4 +1,4 @@
-//! Round trips of opening a model and of reading a tensor of it.
+//! Counts the round trips for opening a model and for reading one of its tensors.
 
 use zstn::{Engine, Location, PackOptions, Reader, UnpackOptions, VerifyOptions};
 use zstn_core::container::model_delta;
@@ -10,8 +10,8 @@ use zstn_tests::round_server::{Page, RoundServer};
 
 const SHARDS: usize = 100;
 
-/// A packed file with a tensor of `len` bytes, which is far more than the head
-/// of a file holds.
+/// Packs a file with a tensor of `len` bytes, much longer than the first range that a
+/// reader requests.
 fn packed(engine: &Engine, name: &str, tensor: &[u8]) -> Vec<u8> {
     let plain = checkpoint(&[(name, "BF16", tensor)]);
     pack(engine, &plain, Effort::Fast).unwrap()
@@ -86,7 +86,7 @@ fn a_delta_and_its_base_take_the_round_trips_of_one_file() {
     assert_eq!(server.finished_rounds().len(), 2);
 }
 
-/// A server of shards and their index, of the kind `extension`.
+/// Serves shards with the extension `extension` and their index.
 fn serve_shards(shards: &[Vec<u8>], extension: &str) -> (RoundServer, Location) {
     let server = RoundServer::start();
     let mut weights = Vec::new();
@@ -103,7 +103,8 @@ fn serve_shards(shards: &[Vec<u8>], extension: &str) -> (RoundServer, Location) 
 
 #[test]
 fn work_on_shards_looks_into_all_of_them_at_once() {
-    // More than one file has under way at a time. The server waits after each round.
+    // More files than are open concurrently. The server waits for each round to
+    // complete.
     const FEW: usize = 9;
     let engine = Engine::new(2).unwrap();
     let mut rng = Rng(15);
@@ -121,8 +122,9 @@ fn work_on_shards_looks_into_all_of_them_at_once() {
     let scratch = tempfile::tempdir().unwrap();
     let at = |name: &str| scratch.path().join(name);
 
-    // The index, `config.json`, then all heads, and where they do not suffice,
-    // what lists the tensors. The files themselves come one after the other.
+    // The rounds are the index, `config.json`, the heads of all files, and, if the
+    // heads do not suffice, the lists of tensors. The files themselves are read
+    // sequentially.
     let each = [1; FEW];
     plain.expect_rounds(&[&[1, 1, FEW], &each[..]].concat());
     zstn::pack(&engine, &plain_index, at("a"), &PackOptions::default()).unwrap();
@@ -136,7 +138,7 @@ fn work_on_shards_looks_into_all_of_them_at_once() {
     zstn::verify(&engine, &packed_index, &VerifyOptions::default()).unwrap();
     assert_eq!(packed.finished_rounds().len(), 2 + 3 * FEW);
 
-    // Two bases of a chain: both indices at once.
+    // The indices of the two bases in a chain are requested concurrently.
     plain.expect_rounds(&[]);
     packed.expect_rounds(&[2]);
     let options = PackOptions::default()

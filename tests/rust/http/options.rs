@@ -1,4 +1,4 @@
-//! The options for addresses count in every function that reads some.
+//! Every function of the library that reads URLs honours the HTTP options.
 
 use std::path::{MAIN_SEPARATOR_STR, Path};
 
@@ -14,8 +14,7 @@ use zstn_tests::round_server::{Page, Request, RoundServer};
 
 const TOKEN: &str = "hf_a-secret-token";
 
-/// A model, a fine-tune of it, and what packing makes of them, each in two
-/// files.
+/// A model, a fine-tune of it and their packed versions, each in two shards.
 struct Files {
     folder: tempfile::TempDir,
     engine: Engine,
@@ -82,14 +81,14 @@ impl Files {
 struct Arguments<'a> {
     engine: &'a Engine,
     input: Location,
-    /// The base or the original.
+    /// The base of a delta, or the original to compare with.
     other: Location,
     output: &'a Path,
     http: HttpOptions,
 }
 
-/// A function of the library, its input, and the other file that it reads, if
-/// there is one.
+/// The input, the other file that is read (empty if there is none), and a function that
+/// calls the library.
 type Case = (&'static str, &'static str, fn(Arguments) -> Result<()>);
 
 const PLAIN: &str = "old/m-1.safetensors";
@@ -198,7 +197,7 @@ fn has_token(request: &Request) -> bool {
     values.any(|value| value.contains(TOKEN))
 }
 
-/// Asserts that a server was asked for something, always or never with the
+/// Checks that a server received requests, and that either all or none of them had the
 /// token.
 fn check(server: &RoundServer, name: &str, expected: bool) {
     let requests = server.finished_rounds();
@@ -257,7 +256,7 @@ fn a_redirect_to_another_origin_takes_no_token_along() {
         files.serve(&away);
         home.demand(&format!("Bearer {TOKEN}"));
         for path in [input, other] {
-            // The files that an index names are next to it.
+            // The files that an index lists are in the same folder.
             let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
             for file in ["m-1", "m-2"] {
                 for kind in ["safetensors", "zstn", "z4dm"] {

@@ -1,4 +1,4 @@
-//! Files written to a server.
+//! Uploading files with PUT.
 
 use std::fs::File;
 use std::io::Write;
@@ -12,14 +12,14 @@ use zstn_tests::upload_server::{Act, UploadServer as Server, take};
 
 const TOKEN: &str = "hf_a-secret-token";
 
-/// A local file of these bytes.
+/// Creates a temporary file with these bytes.
 fn file(bytes: &[u8]) -> File {
     let mut file = tempfile::tempfile().unwrap();
     file.write_all(bytes).unwrap();
     file
 }
 
-/// Options with a token for a server.
+/// Returns options with a token for a server.
 fn options(server: &Server) -> HttpOptions {
     let mut options = HttpOptions::default();
     options.first_backoff = Duration::from_millis(2);
@@ -42,7 +42,7 @@ fn a_file_is_written_by_one_request() {
     ] {
         for replace in [false, true] {
             let bytes = Rng(3).bytes(len);
-            // Only the beginning of the file counts.
+            // Only the first `len` bytes of the file are uploaded.
             let local = file(&[&bytes[..], b"more"].concat());
             let server = Server::start(move |_| take(answer));
             let options = options(&server);
@@ -73,14 +73,14 @@ fn a_file_that_is_there_stays_unless_it_may_be_replaced() {
     assert!(server.puts().is_empty());
     put(&server.url, &local, 5, &options(&server), true).unwrap();
 
-    // It appears after the question.
+    // The target appears after the client checked that it does not exist.
     let server = Server::start(|_| take("412 Precondition Failed"));
     let refused = put(&server.url, &local, 5, &options(&server), false).unwrap_err();
     assert!(matches!(refused, Error::Exists { .. }), "{refused:?}");
     let refused = put(&server.url, &local, 5, &options(&server), true).unwrap_err();
     assert_eq!(status(&refused), Some(412));
 
-    // Addresses that are signed for writing cannot be asked.
+    // URLs that are signed for writing refuse HEAD requests.
     let server = Server::with_head("403 Forbidden", |_| take("201 Created"));
     put(&server.url, &local, 5, &options(&server), false).unwrap();
 }

@@ -1,4 +1,4 @@
-//! Several ranges of one file: few requests, at the same time.
+//! Reading several ranges of one file with few concurrent requests.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -15,14 +15,14 @@ use zstn_tests::fault_server::{Behaviour, FaultServer, Served, Then, begin, head
 use zstn_tests::rng::Rng;
 use zstn_tests::round_server::{Page, RoundServer};
 
-/// More than the longest gap that is read as well.
+/// A distance between ranges greater than the longest gap that a reader bridges.
 const FAR: u64 = 100 << 10;
 
 fn bytes(len: u64) -> Vec<u8> {
     Rng(5).bytes(usize::try_from(len).unwrap())
 }
 
-/// Opens `file` on a server and reads no more than its first byte.
+/// Opens `file` on a server and reads only its first byte.
 fn serve(file: Vec<u8>) -> (RoundServer, Remote) {
     let server = RoundServer::start();
     let url = server.add("file", Page::File(file));
@@ -34,7 +34,7 @@ fn part(file: &[u8], range: &Range<u64>) -> Vec<u8> {
     zstn_core::bytes::part(file, range.clone()).to_vec()
 }
 
-/// Checks that `source` reads these ranges of `file`.
+/// Checks that `source` returns these ranges of `file`.
 fn check(source: &dyn Source, file: &[u8], ranges: &[Range<u64>]) {
     let read = source.read_ranges(ranges).unwrap();
     assert_eq!(read.len(), ranges.len());
@@ -96,7 +96,7 @@ fn close_ranges_share_a_request_of_limited_length() {
         asked(&[0..mib(9), mib(9)..mib(16), mib(16)..mib(17)]),
         [(0, 16 << 20), (16 << 20, 17 << 20)]
     );
-    // A range by itself may have any length.
+    // A single range can have any length.
     assert_eq!(asked(&[0..mib(30), mib(29)..mib(30)]), [(0, 30 << 20)]);
 }
 
@@ -110,7 +110,7 @@ fn at_most_eight_requests_are_under_way() {
     assert_eq!(server.finished_rounds().len(), 20);
 }
 
-/// Reads 20 far ranges from a server with this behaviour.
+/// Reads 20 distant ranges from a server with this behaviour.
 fn read_from(behaviour: impl Behaviour) -> zstn::Result<()> {
     let file = bytes(20 * FAR);
     let served = Served {
@@ -131,8 +131,8 @@ fn read_from(behaviour: impl Behaviour) -> zstn::Result<()> {
 
 #[test]
 fn each_request_is_tried_again_by_itself() {
-    // The first attempt at each range. Not every third request: a range could meet
-    // these with each of its attempts.
+    // The first attempt at each range fails. Failing every third request instead could
+    // fail all attempts at the same range.
     let seen = Mutex::new(HashSet::new());
     read_from(move |asked, served, to| {
         let is_first = seen.lock().unwrap().insert(asked.range.clone());
@@ -145,7 +145,7 @@ fn each_request_is_tried_again_by_itself() {
         }
     })
     .unwrap();
-    // A connection that breaks within a body.
+    // The connection ends within a body.
     read_from(|asked, served, to| match asked.number {
         4 | 9 => {
             begin(asked, served, to, 300)?;
@@ -203,7 +203,7 @@ fn every_answer_is_checked() {
     );
 }
 
-/// A source that forgets the last of several ranges, or the last byte of one.
+/// A faulty source that omits the last of several ranges, or the last byte of one.
 struct Short(Vec<u8>, usize);
 
 impl Source for Short {

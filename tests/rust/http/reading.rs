@@ -1,19 +1,19 @@
-//! Reading over HTTP: few requests, and a sentence for every server that does
-//! not follow the rules.
+//! Reading over HTTP takes few requests, and every server that violates the protocol
+//! causes a clear error.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
-use zstn::serve::{Served, Server};
 use zstn::{Engine, Location, Progress, Reader};
 use zstn_core::container::model_delta;
 use zstn_core::container::zstn::pack;
 use zstn_core::frame::select::Effort;
+use zstn_serve::{Served, Server};
 use zstn_tests::rng::Rng;
 
-/// 40 tensors of 1.5 MB and the packed file.
+/// Returns a checkpoint of 40 tensors of 1.5 MB and its packed file.
 fn model() -> (Vec<u8>, Vec<u8>) {
     const LEN: usize = 1_500_000;
     let weights = Rng(21).bf16_weights(LEN / 2 + 40);
@@ -30,14 +30,14 @@ fn model() -> (Vec<u8>, Vec<u8>) {
     let mut file = (header.len() as u64).to_le_bytes().to_vec();
     file.extend_from_slice(header.as_bytes());
     for i in 0..40 {
-        // Each one slightly different, so that none is stored as an alias.
+        // Each tensor differs slightly, so that none is stored as an alias.
         file.extend_from_slice(&weights[2 * i..2 * i + LEN]);
     }
     let packed = pack(&Engine::new(2).unwrap(), &file, Effort::Fast).unwrap();
     (file, packed)
 }
 
-/// A server with some files, and what it has answered.
+/// A server with some files, and a log of its answers.
 struct Site {
     url: String,
     log: Arc<Mutex<Vec<Served>>>,
@@ -108,7 +108,7 @@ fn all_tensors_cost_few_requests_and_no_byte_twice() {
 
     let log = log.lock().unwrap();
     let fetched = log[opened..].iter().map(|served| served.body_bytes);
-    // 16 MiB at most in one request.
+    // A request fetches at most 16 MiB.
     assert!(log.len() - opened <= packed.len() / (8 << 20), "{log:?}");
     assert!(fetched.sum::<u64>() <= packed.len() as u64, "{log:?}");
 }
@@ -175,7 +175,8 @@ fn one_tensor_of_a_fine_tune_costs_three_requests_to_each_file() {
     );
 }
 
-/// A server that answers every request with these bytes and hangs up.
+/// Starts a server that answers every request with these bytes and closes the
+/// connection.
 fn answering(answer: Vec<u8>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/m.zstn", listener.local_addr().unwrap());

@@ -1,4 +1,5 @@
-//! Tokens and other headers go to the origin that they were given for.
+//! Tokens and other secret headers are only sent to the origin for which they were
+//! given.
 
 use zstn::source::{HttpOptions, Remote, Source};
 use zstn::{Error, Location};
@@ -33,7 +34,7 @@ fn has_secrets(request: &Request) -> bool {
     }
 }
 
-/// Returns the paths requested of `server`, and whether with the secrets.
+/// Returns the requested paths, and whether the request carried the secrets.
 fn log(server: &RoundServer) -> Vec<(String, bool)> {
     let requests = server.finished_rounds().into_iter();
     requests
@@ -66,14 +67,15 @@ fn other_origins_get_none() {
     let url = away.add("file", file());
     let moved = home.add("moved", Page::Redirect(url.clone()));
     let options = secrets_for(&home.url);
-    // Requested directly, by a redirect of the origin, and as a whole.
+    // The file is requested directly, through a redirect within the origin, and as a
+    // whole.
     Remote::open(&url, 10, &options).unwrap();
     let remote = Remote::open(&moved, 10, &options).unwrap();
     remote.read(10..20).unwrap();
     Location::url(&moved).fetch(&options, &|_, _| ()).unwrap();
     assert_eq!(log(&away), expected(&[("/file", false); 4]));
     assert_eq!(log(&home), expected(&[("/moved", true); 3]));
-    // The same server by another name or scheme is another origin.
+    // The same server under another name or scheme is a different origin.
     for (from, to) in [("127.0.0.1", "localhost"), ("http:", "https:")] {
         let options = secrets_for(&url.replace(from, to));
         Remote::open(&url, 10, &options).unwrap();
@@ -90,7 +92,8 @@ fn a_redirect_away_and_back_gets_none() {
     let options = secrets_for(&home.url);
     Remote::open(&moved, 10, &options).unwrap();
     assert_eq!(log(&home), expected(&[("/moved", true), ("/file", false)]));
-    // Another server cannot have a request made with them either.
+    // A redirect from another server back to the origin does not carry the secrets
+    // either.
     home.expect_rounds(&[]);
     Remote::open(&back, 10, &options).unwrap();
     assert_eq!(log(&home), expected(&[("/file", false)]));

@@ -1,4 +1,4 @@
-//! Servers that send whole files alone, such as Python's `http.server`.
+//! Servers that only send whole files, such as Python's `http.server`.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -11,7 +11,7 @@ use zstn_tests::checkpoint;
 use zstn_tests::command::zstn;
 use zstn_tests::rng::Rng;
 
-/// `python3 -m http.server` for a folder with `m.safetensors` and `m.zstn`.
+/// A `python3 -m http.server` process for a folder with `m.safetensors` and `m.zstn`.
 struct PythonServer {
     child: Child,
     url: String,

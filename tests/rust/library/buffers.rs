@@ -1,4 +1,4 @@
-//! The functions that users of z4ai know: buffers and checkpoints in memory, and
+//! The functions that z4ai also offers: packing buffers and checkpoints in memory, and
 //! the properties of a reader.
 
 use zstn::{Effort, Engine, PackOptions, Reader, model_delta};

@@ -1,5 +1,5 @@
-//! Decode tasks: what another thread needs to decode one tensor, for every kind of
-//! file.
+//! Decode tasks: the serialized data that another thread needs to decode one tensor,
+//! for every file format.
 
 use std::path::{Path, PathBuf};
 
@@ -14,8 +14,8 @@ fn vector(folder: &str, name: &str) -> PathBuf {
     repository().join("tests/vectors").join(folder).join(name)
 }
 
-/// Decodes every tensor directly and by its task. Returns the number of tensors
-/// and the length of the longest task in bytes, without names.
+/// Decodes every tensor directly and by its task. Returns the number of tensors and the
+/// length in bytes of the longest task, without names.
 fn compare(reader: &Reader, files: &[Vec<u8>], base: Option<&Reader>) -> (usize, usize) {
     let model = reader.model();
     let mut longest = 0;
@@ -89,7 +89,7 @@ fn one_tensor_of_any_file() {
         all += count;
     }
     assert!(all > 400, "{all} tensors");
-    // A Gauss tensor of many shards has as many mixtures.
+    // A Gauss tensor with many shards has one mixture per shard.
     assert!(longest < 8192, "{longest} bytes");
 }
 

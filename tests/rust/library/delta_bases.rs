@@ -1,15 +1,15 @@
-//! Bases that are packed themselves: containers of every layout, deltas with
-//! bases of their own, and what is refused as a base.
+//! Packed bases: containers of every layout, deltas with bases of their own, and files
+//! that are refused as bases.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use zstn::serve::Server;
 use zstn::{
     Engine, Error, Input, Location, PackOptions, PackedFile, Sink, Storage, UnpackOptions,
     VerifyOptions,
 };
 use zstn_core::bytes::index;
+use zstn_serve::Server;
 use zstn_tests::rng::Rng;
 use zstn_tests::{cases, checkpoint, many_kinds};
 
@@ -17,7 +17,7 @@ fn engine() -> Engine {
     Engine::new(2).unwrap()
 }
 
-/// A folder of files by their names.
+/// A temporary folder of named files.
 struct Files(tempfile::TempDir);
 
 impl Files {
@@ -42,7 +42,7 @@ impl Files {
         inputs.collect()
     }
 
-    /// Packs a file, and returns whether it got an index.
+    /// Packs a file, and returns whether the result has an index.
     fn pack(&self, name: &str, packed: &str, integrity: bool) -> bool {
         let options = PackOptions::default().integrity(integrity);
         let report = zstn::pack(&engine(), self.at(name), self.at(packed), &options);
@@ -69,8 +69,8 @@ impl Files {
         assert_eq!(copied + differing + whole, file.tensors);
     }
 
-    /// Packs `name` against a base that has the same bytes, if it can be
-    /// restored, and checks that it has.
+    /// Packs `name` against a base with the same bytes, and checks that every tensor is
+    /// copied. Fails if the base cannot be restored.
     fn check_base(&self, name: &str, chain: Vec<Input>) -> zstn::Result<()> {
         let file = self.try_pack_delta(name, chain, "copy.z4dm")?;
         assert_eq!(shares(&file), (file.tensors, 0, 0));
@@ -91,8 +91,8 @@ impl Files {
     }
 }
 
-/// The numbers of tensors that a delta has copied, stored as differences and
-/// stored whole.
+/// Returns the numbers of tensors that a delta copies, stores as differences, and
+/// stores whole.
 fn shares(file: &PackedFile) -> (usize, usize, usize) {
     match file.storage {
         Storage::Delta {
@@ -105,11 +105,11 @@ fn shares(file: &PackedFile) -> (usize, usize, usize) {
     }
 }
 
-/// The model with one bit in every `step` bytes of its data changed.
+/// Returns the model with one bit changed in every `step` bytes of its data.
 fn tuned(model: &[u8], step: usize) -> Vec<u8> {
     let mut tuned = model.to_vec();
     let header_len = u64::from_le_bytes(model[..8].try_into().unwrap());
-    // The first tensors stay.
+    // The first tensors stay unchanged.
     for byte in tuned[8 + index(header_len) + 5000..]
         .iter_mut()
         .step_by(step)
@@ -141,8 +141,8 @@ fn containers_of_every_layout_are_bases() {
     }
 }
 
-/// Writes three generations: `v1` plain and packed, each of the others plain and
-/// as a delta from its predecessor.
+/// Creates three generations: `v1` plain and packed, and each later one plain and as a
+/// delta from its predecessor.
 fn generations() -> Files {
     let first = many_kinds(200_000);
     let second = tuned(&first, 900);
@@ -163,7 +163,7 @@ fn a_delta_is_the_base_of_the_next() {
         let back = files.unpack_delta("v3.z4dm", chain, "v3");
         assert!(back.unwrap() == files.read("v3"), "{chain:?}");
     }
-    // The same for the next generation.
+    // The next generation is packed against the longer chain.
     std::fs::write(files.at("v4"), tuned(&files.read("v3"), 1300)).unwrap();
     let chain = ["v3.z4dm", "v2.z4dm", "v1.zstn"];
     files.pack_delta("v4", &chain, "v4.z4dm");
@@ -196,7 +196,7 @@ fn chains_that_do_not_fit_are_refused_by_name() {
     let too_many = ["v1.zstn", "takes no base", "leave out", "v1"];
     assert_says(unpack(&["v1.zstn", "v1"]), &too_many);
     assert_says(unpack(&["v2.z4dm", "v1.zstn", "v1"]), &too_many);
-    // A missing generation, two exchanged ones, and another checkpoint as base.
+    // A missing generation, two exchanged ones, and another checkpoint as the base.
     let wrong = "made against";
     assert_says(unpack(&["v1.zstn"]), &["v3.z4dm", "v1.zstn", wrong]);
     assert_says(unpack(&["v2.z4dm", "v2"]), &["v2.z4dm", "v2", wrong]);
@@ -242,7 +242,7 @@ fn a_damaged_base_is_refused_by_name() {
             let at = index(rng.next_u64() % damaged.len() as u64);
             damaged[at] ^= 1 << (rng.next_u64() % 8);
             std::fs::write(files.at(name), &damaged).unwrap();
-            // Bits that no digest covers are unused and change nothing.
+            // Flips of unused bits, which no digest covers, change nothing.
             if let Err(error) = files.check_base("v2", files.chain(chain)) {
                 assert!(error.to_string().contains(name), "byte {at}: {error}");
             }
@@ -316,7 +316,7 @@ fn an_input_is_a_path_a_source_or_bytes() {
         let error = zstn::verify(&engine(), open("v2.z4dm"), &VerifyOptions::default());
         assert_says(error, &["v2.z4dm", "its base"]);
     }
-    // A file that is read as a source is not replaced either.
+    // A file that is being read as a source is not replaced either.
     let options = UnpackOptions::default();
     let error = zstn::unpack(&engine(), source("v1.zstn"), files.at("v1.zstn"), &options);
     assert_says(error, &["is being read"]);
@@ -334,7 +334,7 @@ fn a_sink_takes_what_it_can_hold() {
     assert!(files.read("taken") == b"mine");
     pack(model(), taken()).unwrap();
     assert!(files.read("taken").starts_with(b"ZSTN"));
-    // A folder is several files.
+    // A folder consists of several files, so it cannot be written to a single sink.
     let mut bytes = Vec::new();
     let error = pack(files.at(""), Sink::writer(&mut bytes)).unwrap_err();
     assert!(error.to_string().contains("give it a path"), "{error}");

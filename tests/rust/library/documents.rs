@@ -1,5 +1,5 @@
-//! Checks the documentation: links between documents lead to files and headings,
-//! and paths in the pages on architecture exist.
+//! Checks the documentation: links between documents point to existing files and
+//! headings, and paths in the architecture pages exist.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ fn documents(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Returns the text without blocks of code.
+/// Returns the text of a document without code blocks.
 fn prose(document: &Path) -> String {
     let text = fs::read_to_string(document).expect("a document");
     text.split("```").step_by(2).collect()
@@ -99,7 +99,7 @@ fn the_map_lists_every_page() {
             page.display()
         );
     }
-    // Whoever comes from the top finds the map.
+    // The README links to the list of documents.
     let readme = prose(&root.join("README.md"));
     assert!(links(&readme).any(|link| link == "docs/README.md"));
 }

@@ -1,5 +1,5 @@
-//! Work that its watcher ends: nothing appears then, and nobody is called after a result
-//! has appeared.
+//! Operations that their progress watcher cancels: they leave no output, and the
+//! watcher is never called after the output appeared.
 
 use std::fs;
 use std::panic::{self, AssertUnwindSafe};
@@ -12,13 +12,14 @@ use zstn::{ConvertOptions, Engine, Error, PackOptions, Phase, Progress, Result, 
 use zstn_tests::checkpoint;
 use zstn_tests::rng::Rng;
 
-/// What a watcher does at a call.
+/// How a watcher cancels the operation.
 #[derive(Clone, Copy, PartialEq)]
 enum End {
     Never,
-    /// Panics at the call of this number, as a watcher does that has no other way.
+    /// Panics at the call with this number, as watchers without another way to cancel
+    /// do.
     Panic(usize),
-    /// Returns an error when the result is about to appear.
+    /// Returns an error when the output is about to appear.
     Refuse,
 }
 
@@ -68,8 +69,8 @@ impl Progress for Watcher {
     }
 }
 
-/// Every verb that makes something: its name, and the work from a folder of inputs to a
-/// path.
+/// Every operation that creates an output: the name of the output, and a function from
+/// a folder of inputs to the output path.
 type Verb = (
     &'static str,
     fn(&Engine, &Path, &Path, &dyn Progress) -> Result<()>,
@@ -182,7 +183,8 @@ fn nothing_appears_after_a_watcher_has_ended_the_work() {
             let result = panic::catch_unwind(AssertUnwindSafe(call));
             (result, watcher.calls.into_inner().unwrap())
         };
-        // Ended at every call there is, and once right before the end.
+        // Cancel the operation at every call of the watcher, including the last one
+        // before the output appears.
         let mut number = 0;
         let calls = loop {
             let (result, calls) = run(End::Panic(number));
@@ -204,7 +206,8 @@ fn nothing_appears_after_a_watcher_has_ended_the_work() {
             (1, Some(&"publishing")),
             "{name}: {calls:?}"
         );
-        // What is there stays; folders are never replaced.
+        // Existing files stay unchanged; folders are never replaced, so they are
+        // removed here.
         for path in entries(scratch.path()) {
             match path.is_dir() {
                 true => fs::remove_dir_all(&path).unwrap(),

@@ -1,4 +1,4 @@
-//! Files of every kind through the reader, and through the command line.
+//! Reads files of every format through the reader and through the command line.
 
 use std::path::{Path, PathBuf};
 
@@ -17,7 +17,7 @@ fn open(path: impl AsRef<Path>) -> Result<Reader, Error> {
     Reader::open(path.as_ref())
 }
 
-/// A folder that holds a vector of compressed-tensors as a model.
+/// Creates a folder that contains a compressed-tensors vector as a model.
 fn model_folder(set: &str, name: &str) -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a folder");
     for (from, to) in [
@@ -36,7 +36,7 @@ fn manifest(folder: &str, list: &str) -> Vec<Value> {
     manifest[list].as_array().expect("a list").clone()
 }
 
-/// Asserts that every tensor of `model` equals that of `truth`.
+/// Asserts that every tensor of `truth` has the same value in `model`.
 fn same(model: &Reader, truth: &Reader) {
     for name in truth.names() {
         let expected = truth.read(name).expect("the truth");
@@ -78,11 +78,11 @@ fn weights_in_parts_read_like_others() {
         assert_eq!(model.model().refused().count(), 0, "{name}");
         let truth = vectors("compressed-tensors").join(format!("{name}.dense.safetensors"));
         same(&model, &open(truth).expect(&name));
-        // The same by the path of the file, next to its configuration.
+        // The model can also be opened by the path of its file in the same folder.
         let by_file = open(folder.path().join("model.safetensors")).expect(&name);
         assert_eq!(by_file.model().kind(), Kind::CompressedTensors, "{name}");
         assert_eq!(by_file.names().count(), model.names().count(), "{name}");
-        // Without it, every tensor is as it is stored.
+        // Without its configuration, tensors are returned as stored.
         std::fs::remove_file(folder.path().join("config.json")).expect("removed");
         let stored = open(folder.path()).expect(&name);
         assert_eq!(stored.model().kind(), Kind::Safetensors, "{name}");
@@ -123,7 +123,7 @@ fn malformed_files_are_refused_for_their_rule() {
     }
 }
 
-/// Fails unless reading `path` reports what the manifest's `entry` says.
+/// Checks that reading `path` fails with the error in the manifest's `entry`.
 fn refused(entry: &Value, name: &str, path: &Path) {
     let error = read_all(path).expect_err(name);
     let Error::Format { source, .. } = error else {

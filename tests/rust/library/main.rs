@@ -1,4 +1,4 @@
-//! The crate `zstn` as its users call it.
+//! Tests of the crate `zstn` through its public API.
 
 mod buffers;
 mod convert;

@@ -1,39 +1,40 @@
-//! The proof that a packed file restores an original, which may be removed only then.
+//! The proof that a packed file restores an original, which is required before the
+//! original is removed.
 
 use std::path::Path;
 
 use proptest::prelude::*;
-use zstn::proof::{StoredFile, check_restores};
 use zstn::{Engine, PackOptions, Sink};
+use zstn_hub::proof::{StoredFile, check_restores};
 use zstn_tests::rng::Rng;
 use zstn_tests::{checkpoint, sha256};
 
-/// What is stored under the name of a packed file.
+/// The content stored under the name of a packed file.
 #[derive(Debug, Clone, Copy)]
 enum Stored {
     Good,
-    /// With one flipped bit.
+    /// The packed file with one flipped bit.
     Flipped,
     Cut,
-    /// With bytes after its end.
+    /// The packed file with extra bytes at its end.
     Longer,
-    /// The packed form of another checkpoint.
+    /// The packed file of another checkpoint.
     Other,
-    /// The packed form of another checkpoint, which records the SHA-256 of this one.
+    /// The packed file of another checkpoint, which claims the SHA-256 of this one.
     Forged,
     /// The original, not packed.
     Plain,
     Empty,
     Missing,
-    /// The difference from a base, with that base.
+    /// A delta, with its base.
     Delta,
-    /// The same without it.
+    /// The delta without its base.
     DeltaAlone,
-    /// The same with another base.
+    /// The delta with a wrong base.
     DeltaOfOther,
 }
 
-/// The SHA-256 that is listed for the original or for the packed bytes.
+/// The SHA-256 that the store lists for the original or for the packed bytes.
 #[derive(Debug, Clone, Copy)]
 enum Listed {
     Equal,
@@ -89,8 +90,8 @@ fn digest(hex: &str) -> [u8; 32] {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(150) })]
 
-    /// An original may be removed if and only if the stored bytes restore it, and the
-    /// store lists no other packed bytes.
+    /// An original may be removed if and only if the stored bytes restore it and the
+    /// store does not list other packed bytes.
     #[test]
     fn an_original_may_be_removed_if_the_stored_bytes_restore_it(
         stored in stored(), original_listed in listed(), packed_listed in listed(),
@@ -155,7 +156,7 @@ proptest! {
         let is_restored = restored.is_some_and(|bytes| sha256(&bytes) == original_sha256);
         let is_listed = !matches!(packed_listed, Listed::Other);
         prop_assert_eq!(decided.is_ok(), is_restored && is_listed, "{:?}", decided);
-        // And the cases in which nothing is in doubt.
+        // Valid combinations must be accepted.
         if matches!(stored, Stored::Good | Stored::Delta)
             && matches!((original_listed, packed_listed), (Listed::Equal, Listed::Equal | Listed::Missing))
         {

@@ -1,5 +1,5 @@
-//! The reader: the caller's buffers, and files that are truncated while they are
-//! open. No signal handler is installed in this process.
+//! The reader: buffers of the caller, and files that are truncated while they are open.
+//! This process installs no signal handler.
 
 use std::fs::{self, OpenOptions};
 use std::path::{Path, PathBuf};
@@ -14,8 +14,8 @@ fn vectors(folder: &str) -> PathBuf {
     repository().join("tests/vectors").join(folder)
 }
 
-/// Reads every tensor into a buffer, one by one and all at one go; returns how
-/// many there were.
+/// Reads every tensor into a buffer, individually and all together. Returns the number
+/// of tensors.
 fn compare(reader: &Reader) -> usize {
     let names: Vec<&str> = reader.names().collect();
     let read = names
@@ -24,7 +24,7 @@ fn compare(reader: &Reader) -> usize {
     let read: Vec<Vec<u8>> = read.collect();
     let mut together: Vec<Vec<u8>> = read.iter().map(|bytes| vec![0xa5; bytes.len()]).collect();
     let outs = together.iter_mut().map(Vec::as_mut_slice);
-    // Backwards: they are read in the order of their data.
+    // The request order is reversed; the reader reads in the order of the data.
     let wanted = names.iter().copied().zip(outs).rev().collect();
     let read_together = reader.read_many_into(wanted, &());
     read_together.unwrap_or_else(|error| panic!("{}: {error}", reader.name()));
@@ -79,7 +79,7 @@ fn tensors_of_deltas_are_read_into_a_buffer() {
     assert!(count > 40, "{count} tensors");
 }
 
-/// A folder with a checkpoint, a fine-tune of it, both plain and packed.
+/// A folder with a checkpoint and a fine-tune of it, both plain and packed.
 struct Scratch {
     folder: tempfile::TempDir,
 }
@@ -153,7 +153,8 @@ fn a_file_that_is_cut_short_under_a_reader_is_an_error() {
                 other => panic!("{name}: {other:?}"),
             }
         }
-        // A file opened now is refused as truncated.
+        // Opening the truncated file again either fails or leads to an error on
+        // reading.
         if let Ok(reader) = Reader::open(&path) {
             assert!(reader.read("b").is_err(), "{name}");
         }

@@ -1,4 +1,4 @@
-//! The README's lines of Rust compile as they are written there.
+//! Compiles the Rust lines of the README exactly as they are written there.
 
 use zstn_tests::repository;
 
@@ -30,6 +30,6 @@ fn the_block_is_that_of_this_file() {
     let shown = readme.split("```rust\n").nth(1);
     let shown = shown.and_then(|rest| rest.split("```\n").next());
     assert!(shown.is_some() && shown == compiled, "{shown:?}");
-    // The file does not exist here, so the lines run as far as the first error.
+    // The input file does not exist, so the lines run only until the first error.
     assert!(lines().is_err());
 }

@@ -1,5 +1,5 @@
-//! Round trips: any bytes, any dtype, any effort, both engines, any number of
-//! threads, any memory limit.
+//! Round trips of arbitrary bytes with any dtype, effort, engine, number of threads and
+//! memory limit.
 
 use proptest::prelude::*;
 use zstn::{Engine, PackOptions, Storage, UnpackOptions};
@@ -20,7 +20,7 @@ use zstn_tests::tier;
 
 const EFFORTS: [Effort; 3] = [Effort::Fast, Effort::Balanced, Effort::Max];
 
-/// Returns data of many kinds: noise, weights, few values, runs, zeros.
+/// Generates noise, weights, few distinct values, runs, or zeros.
 fn data() -> impl Strategy<Value = Vec<u8>> {
     (any::<u64>(), 0usize..40_000, 0..5).prop_map(|(seed, len, kind)| {
         let mut rng = Rng(seed);
@@ -103,7 +103,7 @@ fn output_depends_on_neither_threads_nor_memory() {
     let input = folder.path().join("model.safetensors");
     std::fs::write(&input, &original).unwrap();
     let reference = pack(&Engine::new(1).unwrap(), &original, Effort::Balanced).unwrap();
-    // 64 MiB allow batches of 21 MiB: the big tensors go block by block.
+    // 64 MiB allow batches of 21 MiB, so the big tensors are packed block by block.
     let settings = [(3, 64 << 20), (2, 1 << 30), (1, 64 << 20)];
     for (threads, memory_bytes) in settings.into_iter().take(tier::count(1, 3)) {
         let target = folder.path().join("model.zstn");
@@ -148,7 +148,7 @@ fn output_depends_on_neither_threads_nor_memory() {
 #[test]
 fn buffers_used_before_change_nothing() {
     let engine = Engine::new(2).unwrap();
-    // An index cannot describe the last one, so it becomes a single frame.
+    // An index cannot describe the last original, so it becomes a single frame.
     let originals = [
         zstn_tests::many_kinds(3 << 20),
         zstn_tests::many_kinds(1 << 20),
@@ -186,8 +186,8 @@ fn buffers_used_before_change_nothing() {
 
 #[test]
 fn a_large_tensor_that_does_not_shrink_is_stored() {
-    // Looks compressible to the sample, is noise everywhere else: the packer
-    // finds out after it has coded the planes.
+    // The tensor looks compressible in the sample and is noise elsewhere, so the packer
+    // notices it only after coding the planes.
     let mut rng = Rng(3);
     let mut big = rng.bytes(30 << 20);
     let last = big.len() - (32 << 10);

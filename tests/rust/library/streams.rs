@@ -1,4 +1,4 @@
-//! Packing what comes once, into what takes bytes once.
+//! Packs inputs that can only be read once into outputs that can only be written once.
 
 use std::borrow::Cow;
 use std::io::{self, Read, Write};
@@ -11,7 +11,7 @@ use zstn_tests::checkpoint;
 use zstn_tests::rng::Rng;
 use zstn_tests::tier;
 
-/// Bytes that are not in a file.
+/// Bytes that do not come from a file.
 struct Elsewhere(Vec<u8>);
 
 impl Source for Elsewhere {
@@ -28,7 +28,7 @@ impl Source for Elsewhere {
     }
 }
 
-/// A source whose file was written to while it was read.
+/// A source whose file changes while it is read.
 struct Changing(Elsewhere);
 
 impl Source for Changing {
@@ -52,7 +52,7 @@ impl Source for Changing {
     }
 }
 
-/// Gives a few bytes at a time, of lengths that have nothing to do with tensors.
+/// Returns a few bytes per read, in lengths unrelated to the tensors.
 struct Trickle(io::Cursor<Vec<u8>>, Rng);
 
 impl Read for Trickle {
@@ -74,7 +74,8 @@ fn packed(input: impl Into<Input>, options: &PackOptions) -> zstn::Result<Vec<u8
     Ok(packed)
 }
 
-/// Files that are packed tensor by tensor and files that are packed as a whole.
+/// Returns files that are packed tensor by tensor, and files that are packed as a
+/// whole.
 fn originals() -> Vec<(&'static str, Vec<u8>)> {
     let mut rng = Rng(9);
     let pair = rng.bf16_weights(30_000);
@@ -136,7 +137,7 @@ fn streams_and_sources_pack_to_the_same_bytes_as_files() {
     }
 }
 
-/// Counts what the writer has received when the last bytes are asked for.
+/// Records how many bytes the writer had received when the last bytes were requested.
 struct Watched {
     bytes: io::Cursor<Vec<u8>>,
     written: Arc<AtomicUsize>,
@@ -216,13 +217,13 @@ fn streams_that_end_early_or_late_are_errors() {
         let (code, text) = refusal(&original[..len]);
         assert_eq!(code, "malformed", "{text}");
     }
-    // Where a stream is copied to a file first, it is packed like that file.
+    // If a stream is first copied to a file, it is packed like that file.
     if cfg!(target_os = "linux") {
         let (code, text) = refusal(&[&original[..], &[0]].concat());
         assert_eq!(code, "usage");
         assert!(text.contains("goes on after its last tensor"), "{text}");
     }
-    // Both are packed as they are if that is allowed, since all of them is kept.
+    // With this option, both files are packed unchanged, because no byte is lost.
     let options = PackOptions::default().allow_truncated(true);
     for odd in [
         &original[..original.len() - 1],
@@ -255,7 +256,7 @@ fn a_source_that_changes_while_it_is_packed_is_an_error() {
     }
 }
 
-/// Fails after the bytes.
+/// Returns its bytes and then an error.
 struct Failing(io::Cursor<Vec<u8>>);
 
 impl Read for Failing {

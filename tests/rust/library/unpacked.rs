@@ -1,4 +1,5 @@
-//! A model as the safetensors file it was packed from, or would be.
+//! A model presented as the safetensors file from which it was packed, or as an
+//! equivalent one.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -82,7 +83,7 @@ fn every_delta_is_its_target() {
     assert!(same >= 12, "only {same}");
 }
 
-/// Valid headers with unusual spelling.
+/// Valid headers with unusual formatting are restored exactly.
 #[test]
 fn odd_headers_come_back_as_they_were() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -99,7 +100,7 @@ fn odd_headers_come_back_as_they_were() {
         ("{", r#","__metadata__":{},"#, "}           "),
     ] {
         let mut json = format!("{front}{}{between}{}", entries[0], entries[1]);
-        // A key cannot occur twice.
+        // A key must not occur twice.
         let comma = if between.contains("meta") {
             ","
         } else {
@@ -151,7 +152,8 @@ fn every_range_of_a_file_has_its_bytes() {
     }
 }
 
-/// Files without a safetensors header get one that the official reader accepts.
+/// For files without a safetensors header, one is generated that the official reader
+/// accepts.
 #[test]
 fn other_files_could_be_one() {
     let manifest: Value =

@@ -1,5 +1,5 @@
-//! Damaged parts of compressed-tensors: a typed error or other bytes of the right
-//! shape, never a panic, never memory that the input does not justify.
+//! Damaged parts of compressed-tensors lead to a typed error or to other bytes of the
+//! right shape, but never to a panic or to memory that the input does not justify.
 
 use zstn_core::ErrorKind;
 use zstn_core::container::foreign::compressed_tensors::{Entry, Role};
@@ -8,10 +8,10 @@ use zstn_tests::compressed_model::{GOOD, Model, cases};
 use zstn_tests::memory::{alone, peak_bytes};
 use zstn_tests::rng::Rng;
 
-/// Far above what any of these small models takes.
+/// Memory limit, far above the needs of these small models.
 const MOST_BYTES: usize = 64 << 20;
 
-/// Reads `name`. The result has to be consistent.
+/// Reads `name`, and checks the memory use and the consistency of the result.
 fn try_reading(model: &Model, name: &str) {
     let (result, peak) = peak_bytes(|| model.read(name));
     assert!(peak < MOST_BYTES, "{name} held {peak} bytes");
@@ -29,12 +29,12 @@ fn try_reading(model: &Model, name: &str) {
     }
 }
 
-/// A random number below `end`.
+/// Returns a random number below `end`.
 fn below(random: &mut Rng, end: usize) -> usize {
     usize::try_from(random.next_u64() % end as u64).expect("a position")
 }
 
-/// Reads the weights that a damaged tensor may be part of.
+/// Reads the weights to which a damaged tensor may belong.
 fn try_neighbours(model: &Model, damaged: usize, names: &[String]) {
     let damaged = &model.tensors[damaged].0.name;
     let module = damaged.rsplit_once('.').map_or("", |(module, _)| module);
@@ -89,7 +89,7 @@ fn a_missing_part_is_noticed() {
             for part in weight.parts() {
                 let mut model = whole.clone();
                 model.tensors.retain(|(stored, _)| *stored != part.stored);
-                // Without a scale, codes of one byte are ordinary tensors.
+                // Without a scale, one-byte codes are ordinary tensors.
                 if let Ok(Entry::Weight(_)) = model.checkpoint().expect("a checkpoint").find(&name)
                 {
                     assert_eq!(part.role, Role::Scale, "{}: {part:?}", case.name);
@@ -135,7 +135,7 @@ fn other_shapes_and_dtypes_never_panic() {
             for shape in shapes {
                 let mut model = whole.clone();
                 model.tensors[place].0.shape = shape;
-                // The data have to be as long as this shape implies.
+                // Resize the data to the length that this shape implies.
                 if let Ok(len) = model.tensors[place].0.len_bytes()
                     && len < 1 << 16
                 {
@@ -163,7 +163,7 @@ fn shapes_without_elements_cost_no_time() {
     let zero = |dtype: &str, shape: &[u64]| {
         let scheme = format!(r#"{{"strategy": "group", "group_size": 16 {dtype}}}"#);
         let scale = [&shape[..shape.len() - 1], &[0]].concat();
-        // Eight bits each: four in a word.
+        // Zero points have eight bits each, so a word holds four.
         let mut zeros = scale.clone();
         zeros[shape.len() - 2] /= 4;
         let bytes: Vec<u8> = shape.iter().flat_map(|n| n.to_le_bytes()).collect();

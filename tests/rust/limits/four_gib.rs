@@ -1,6 +1,5 @@
-//! Lengths above 4 GiB, which no number of a 32-bit machine holds: refused, never
-//! cut off to their lower half. `cargo xtask platforms i686` runs this where it
-//! matters most.
+//! Lengths above 4 GiB, which a 32-bit `usize` cannot represent, are refused rather
+//! than truncated. `cargo xtask platforms i686` runs these tests on a 32-bit target.
 
 use zstn_core::container::zstn::unpack;
 use zstn_core::frame::decompress;
@@ -10,8 +9,8 @@ use zstn_core::{Error, ErrorKind, bytes};
 use zstn_tests::cases;
 use zstn_tests::memory::{alone, peak_bytes};
 
-/// Adds 2^32 to the first 64-bit integer of `file[within]` that is `value`: cut
-/// off to 32 bits, the result would be the same as before.
+/// Adds 2^32 to the first 64-bit integer in the first `within` bytes of `file` that
+/// equals `value`. Truncated to 32 bits, the integer would be unchanged.
 fn with_4_gib_more(file: &[u8], within: usize, value: u64) -> Option<Vec<u8>> {
     let mut file = file.to_vec();
     let end = within.min(file.len());
@@ -28,7 +27,7 @@ fn frames_that_say_so_are_refused() {
     let mut refused = 0;
     for (name, case) in cases::frames() {
         if case.original_len < 256 {
-            // Other fields could have the same value.
+            // Other fields could have the same small value.
             continue;
         }
         let frame = cases::read("z4ai", &format!("{name}.z4ai"));

@@ -1,4 +1,4 @@
-//! Gauss files: memory in proportion to what the input holds.
+//! Gauss files use memory in proportion to the size of the input.
 
 use zstn_core::ErrorKind;
 use zstn_core::limits::{GAUSS_ELEMENTS_PER_WORD, GAUSS_UNEARNED_ELEMENTS};
@@ -34,7 +34,7 @@ fn bit_flips_are_refused_or_keep_the_lengths() {
     for name in ["discrete", "legacy_v2", "names"] {
         let file = cases::read(FOLDER, &format!("{name}.gauss"));
         let mut flipped = file.clone();
-        // Some bits of the index, some of the streams.
+        // Flip some bits of the index and some bits of the streams.
         let streams = open(&file, file.len()).expect(name).0.len_bytes;
         let streams = usize::try_from(streams).expect("in memory");
         let (mut inside, mut caught) = (0, 0);
@@ -56,7 +56,8 @@ fn bit_flips_are_refused_or_keep_the_lengths() {
             }
             flipped[bit / 8] ^= 1 << (bit % 8);
         }
-        // There is no checksum; damage is noticed when the coder does not end empty.
+        // The format has no checksum; damage is detected if the coder does not end
+        // empty.
         assert!(
             caught * 2 > inside,
             "{name}: only {caught} of {inside} noticed"
@@ -67,7 +68,7 @@ fn bit_flips_are_refused_or_keep_the_lengths() {
 #[test]
 fn a_promise_without_streams_takes_no_memory() {
     let _alone = alone();
-    // 65535 shards of nothing, each of a hundred million elements.
+    // 65535 empty shards of a hundred million elements each.
     let mut file = b"GAUSS004\x01\0\0\0\0\0\0\0\x01\0w\x02".to_vec();
     file.extend_from_slice(&0xFFFFu32.to_le_bytes());
     file.extend_from_slice(&100_000_000u32.to_le_bytes());
@@ -82,7 +83,7 @@ fn a_promise_without_streams_takes_no_memory() {
     let (result, peak) = peak_bytes(|| read_all(&Pure, &file));
     assert_eq!(result.expect_err("nothing there").kind(), ErrorKind::Limit);
     assert!(peak < 64 << 20, "held {peak} bytes");
-    // Within the limit: the elements at the end of a used-up coder.
+    // Within the limit, the remaining elements come from an exhausted coder.
     let mut one = file[..35 + 61].to_vec();
     one[20..24].copy_from_slice(&3u32.to_le_bytes());
     one[24..28].copy_from_slice(&5u32.to_le_bytes());
@@ -91,8 +92,8 @@ fn a_promise_without_streams_takes_no_memory() {
     assert_eq!(read[0].1, (-32767f32).to_le_bytes().repeat(15));
 }
 
-/// A file of tensors of `elements` each, named t0, t1 and so on, whose streams
-/// are empty.
+/// Returns a file of `tensors` tensors of `elements` elements each, named t0, t1 and so
+/// on, whose streams are empty.
 fn without_streams(tensors: u32, elements: u32) -> Vec<u8> {
     let mut file = b"GAUSS004".to_vec();
     file.extend_from_slice(&tensors.to_le_bytes());
@@ -103,7 +104,7 @@ fn without_streams(tensors: u32, elements: u32) -> Vec<u8> {
         file.extend_from_slice(name.as_bytes());
         file.push(1);
         file.extend_from_slice(&elements.to_le_bytes());
-        // A float64 in one shard of two components.
+        // A float64 tensor in one shard with two components.
         file.extend_from_slice(&[3, 1, 0, 0, 0, 0, 0, 2]);
         for float in [0.5f64, 0.5, 0.0, 0.0, 1.0, 1.0] {
             file.extend_from_slice(&float.to_le_bytes());
@@ -116,7 +117,7 @@ fn without_streams(tensors: u32, elements: u32) -> Vec<u8> {
 #[test]
 fn unearned_elements_are_few_in_a_whole_file() {
     let _alone = alone();
-    // A shard of no words may have 116 elements by itself.
+    // A shard without words may have 116 elements of its own.
     let free = 2 * GAUSS_ELEMENTS_PER_WORD;
     let most = GAUSS_UNEARNED_ELEMENTS + free;
     let most = u32::try_from(most).expect("few");
@@ -126,8 +127,8 @@ fn unearned_elements_are_few_in_a_whole_file() {
 
     let over = [
         (without_streams(1, most + 1), "t0"),
-        // The rest after one tensor is too little for the second, and the
-        // rest after many small ones for the last.
+        // After one tensor, the remaining allowance is too small for the second; after
+        // many small ones, it is too small for the last.
         (without_streams(2, most - 50), "t1"),
         (without_streams(5000, most / 1000), "t1125"),
     ];

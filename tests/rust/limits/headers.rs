@@ -1,4 +1,4 @@
-//! Headers of very many dimensions and very many tensors.
+//! Headers with very many dimensions or very many tensors.
 
 use zstn_core::model::ModelBuilder;
 use zstn_core::pure::Pure;
@@ -8,7 +8,8 @@ use zstn_tests::memory::{alone, peak_bytes};
 #[test]
 fn headers_cost_memory_in_proportion() {
     let _alone = alone();
-    // Two bytes of the header for each dimension, which take eight if kept.
+    // Each dimension takes two bytes in the header, but would take eight bytes once
+    // parsed.
     let file = safetensors(2_000_000);
     let len = file.len();
     let (result, peak) = peak_bytes(|| open(file));

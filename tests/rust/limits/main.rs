@@ -1,8 +1,8 @@
-//! Input that is damaged or forged: a typed error that names the broken rule,
-//! never a panic, never memory that only a forged number justifies.
+//! Damaged or forged input leads to a typed error that names the broken rule, never to
+//! a panic, and never to memory that only a forged number justifies.
 //!
-//! The allocator counts the memory of the whole process, so every test here
-//! begins with [`zstn_tests::memory::alone`].
+//! The allocator counts the memory of the whole process, so every test here begins with
+//! [`zstn_tests::memory::alone`].
 
 mod compressed_tensors;
 mod four_gib;

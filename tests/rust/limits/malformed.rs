@@ -26,7 +26,7 @@ fn malformed_vectors_are_refused_for_their_rule_in_bounded_memory() {
     bad_sections();
 }
 
-/// Integrity sections that claim more bytes than there are.
+/// Returns files whose integrity sections state more bytes than exist.
 fn bad_sections() {
     let packed = small_container();
     let (front, footer) = packed.split_at(packed.len() - 20);
@@ -73,7 +73,7 @@ fn bad_containers(engine: &impl Engine) {
             ("must_reject", result) => {
                 case.unpacked.check(name, result);
             }
-            // Other readers may refuse these; ours restores them.
+            // Other readers may refuse these files; zstn restores them.
             ("may_accept", result) => {
                 let bytes = result.unwrap_or_else(|error| panic!("{name}: {error}"));
                 assert_eq!(bytes.len() as u64, case.original.bytes, "{name}");
@@ -92,7 +92,7 @@ fn bad_containers(engine: &impl Engine) {
     }
 }
 
-/// Reads every tensor by its name.
+/// Reads every tensor by name.
 fn read_all(engine: &impl Engine, file: Vec<u8>) -> Result<()> {
     let opening = FileOpener::new(file.len() as u64, file.clone())?;
     let catalog = opening.finish(engine)?;
@@ -156,8 +156,8 @@ fn every_bit_flip_of_a_frame_is_refused_or_keeps_the_length() {
         .into_iter()
         .flatten()
         {
-            // Frames have no checksum, so the bytes of a plane, or its position
-            // in the description, can change unnoticed.
+            // Frames have no checksum, so the bytes of a plane, or its position in the
+            // description, can change undetected.
             assert!(
                 result.len() <= truth.len() + 1,
                 "bit {bit} made {} bytes of {}",

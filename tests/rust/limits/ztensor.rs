@@ -1,5 +1,5 @@
-//! zTensor files that are damaged, or that no package writes: refused for their
-//! rule, in memory that the input justifies.
+//! Damaged zTensor files, and files that no package writes, are refused for the rule
+//! that they break, in memory that the input justifies.
 
 use zstn_core::bytes::part;
 use zstn_core::container::foreign::ztensor::{self, Entry, Layout, Version, Writer};
@@ -11,7 +11,7 @@ use zstn_tests::memory::{alone, peak_bytes};
 use zstn_tests::refusal::Refusal;
 use zstn_tests::ztensor::{manifest, native, open, read_all, vector};
 
-/// Returns the result of `work`, which must take little memory.
+/// Runs `work`, checks that it takes little memory, and returns its result.
 fn measured<T>(name: &str, work: impl FnOnce() -> T) -> T {
     let (result, peak) = peak_bytes(work);
     assert!(peak < 64 << 20, "{name} held {peak} bytes");
@@ -37,7 +37,7 @@ fn bad_files_are_refused_for_their_rule_in_bounded_memory() {
     }
 }
 
-/// A file of one tensor of bytes, whose blob need not fit the rest.
+/// Returns a file with one byte tensor whose blob need not match the other fields.
 fn forged(shape: &[u64], layout: Layout, blob: &[u8]) -> Vec<u8> {
     let (mut writer, magic) = Writer::new();
     let entry = Entry {
@@ -62,7 +62,7 @@ fn refusal(file: &[u8]) -> Error {
 #[test]
 fn sparse_tensors_are_made_dense_within_reason() {
     let _alone = alone();
-    // One value of 16 MiB is fine, of a tebibyte is not.
+    // Expanding one value to 16 MiB is accepted; expanding it to a tebibyte is not.
     let record = [words(&[3]), vec![7]].concat();
     let dense = read_all(&Pure, &forged(&[1 << 24], Layout::PackedCoo, &record));
     let dense = dense.expect("small").remove(0);
@@ -119,7 +119,7 @@ fn any_byte_but_zero_is_true_in_old_files() {
     let mut file = ztensor::write(&Pure, &[(entry, &[0, 1, 1, 1][..])]).expect("writable");
     let written = file.windows(4).position(|bytes| bytes == [0, 1, 1, 1]);
     let at = written.expect("the elements");
-    // zstn writes no such bytes, and refuses to; other programs did.
+    // zstn refuses to write such values, but other programs have written them.
     file[at + 2..at + 4].copy_from_slice(&[2, 255]);
     assert_eq!(read_all(&Pure, &file).expect("readable"), [[0, 1, 1, 1]]);
 }

@@ -1,6 +1,7 @@
-//! Writes and reads models of compressed-tensors, for the package:
-//! `compressed write DENSE.safetensors FOLDER FORMAT` or
-//! `compressed read FOLDER DENSE.safetensors`.
+//! Converts models of compressed-tensors for comparison with the Python package:
+//!
+//! - `compressed write DENSE.safetensors FOLDER FORMAT`
+//! - `compressed read FOLDER DENSE.safetensors`
 
 use std::error::Error;
 use std::path::Path;
@@ -25,7 +26,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// Prints how many tensors became sparse.
+/// Writes a sparse model, and prints how many tensors became sparse.
 fn write(dense: &str, folder: &Path, format: Format) -> Result<(), Box<dyn Error>> {
     let file = fs::read(dense)?;
     let checkpoint = Checkpoint::parse(&file);

@@ -1,8 +1,8 @@
-//! Codes and restores Gauss files for a comparison with gauss-compress, on one
-//! thread:
-//! `gauss encode IN.safetensors OUT.gauss COMPONENTS` or
-//! `gauss decode IN.gauss OUT.safetensors`. Prints the seconds from memory
-//! to memory.
+//! Encodes and decodes Gauss files on one thread, for comparison with gauss-compress,
+//! and prints the seconds from memory to memory:
+//!
+//! - `gauss encode IN.safetensors OUT.gauss COMPONENTS`
+//! - `gauss decode IN.gauss OUT.safetensors`
 
 use std::error::Error;
 use std::time::Instant;

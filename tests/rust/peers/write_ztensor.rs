@@ -1,6 +1,6 @@
-//! Writes the tensors of a safetensors file as zTensor 0.1, for the peers:
-//! `ztensor IN.safetensors OUT.zt plain|raw|big|zstd`. All but `plain` add a
-//! checksum and a custom key.
+//! Writes the tensors of a safetensors file as zTensor 0.1, for comparison with other
+//! implementations: `ztensor IN.safetensors OUT.zt plain|raw|big|zstd`. All modes
+//! except `plain` add a checksum and a custom key.
 
 use std::error::Error;
 use std::{env, fs};

@@ -1,4 +1,5 @@
-//! What servers may answer: each problem is one sentence, or is overcome.
+//! Unusual answers of servers: each problem is either handled or reported in one
+//! sentence.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
@@ -11,7 +12,7 @@ use zstn_tests::store_proxy::{Action, Proxy, Request, answer};
 const BODY: &[u8] = b"0123456789";
 pub const MODIFIED: &str = "Last-Modified: Sun, 22 Nov 2026 12:00:00 GMT";
 
-/// An error as S3 describes it.
+/// Returns an error response in the format of S3.
 pub fn s3_error(status: &str, code: &str) -> Vec<u8> {
     let region = "<Region>eu-north-1</Region>";
     let body = format!("<Error><Code>{code}</Code><Message>no</Message>{region}</Error>");
@@ -31,7 +32,7 @@ fn open(proxy: &Proxy) -> Result<Object, Error> {
     Object::open_with_head(&address(), 4, &options(proxy))
 }
 
-/// The bytes that a request asks for, as the object that always is there.
+/// Returns the bytes that a request asks for, from an object that always exists.
 fn content(request: &Request) -> Vec<u8> {
     let range = request
         .header("range")
@@ -187,7 +188,7 @@ fn failures_that_pass_are_overcome() {
     let faults: [Fault; 4] = [
         |_| s3_error("503 Slow Down", "SlowDown"),
         |_| s3_error("429 Too Many Requests", "SlowDown"),
-        // Nothing at all.
+        // An empty answer.
         |_| Vec::new(),
         // The body ends early.
         |request| {
@@ -238,13 +239,13 @@ fn other_answers_than_asked_for_are_refused() {
     let changed: Check = |error| matches!(error, Error::Changed { .. });
     let server: Check = |error| matches!(error, Error::Server { .. });
     let cases: [(&str, Change, Check); 7] = [
-        // A server that does not know the condition.
+        // A server that does not support the condition.
         (
             "another ETag",
             |request| replace(content(request), "ETag: \"a\"", "ETag: \"b\""),
             changed,
         ),
-        // Without an ETag, the time counts.
+        // Without an ETag, the modification time is compared.
         (
             "another time",
             |request| {
@@ -263,7 +264,7 @@ fn other_answers_than_asked_for_are_refused() {
             |_| s3_error("416 Range Not Satisfiable", "InvalidRange"),
             changed,
         ),
-        // A server that does not know ranges.
+        // A server that does not support ranges.
         (
             "the whole object",
             |_| answer("200 OK", &["ETag: \"a\"", MODIFIED], BODY),
@@ -318,7 +319,7 @@ fn replace(answer: Vec<u8>, from: &str, to: &str) -> Vec<u8> {
     text.replace(from, to).into_bytes()
 }
 
-/// What an unreachable server is: one sentence, after a few attempts.
+/// The error for an unreachable server is one sentence, after a few attempts.
 #[test]
 fn an_unreachable_store_is_one_sentence() {
     let proxy = Proxy::start("", |_| Action::Cut);
@@ -337,7 +338,7 @@ fn an_unreachable_store_is_one_sentence() {
     assert!(error.to_string().contains("refused"), "{error}");
 }
 
-/// A part that fails, fails the upload, and nothing is completed.
+/// A failed part fails the upload, and the upload is not completed.
 #[test]
 fn a_part_that_is_refused_fails_the_upload() {
     let proxy = Proxy::answering(|request| {
@@ -374,7 +375,7 @@ fn a_part_that_is_refused_fails_the_upload() {
         proxy.count(|request| request.completes() && request.method == "POST"),
         0
     );
-    // Without a journal, what was sent is discarded.
+    // Without a journal, the parts already sent are discarded.
     assert_eq!(proxy.count(|request| request.method == "DELETE"), 1);
 }
 

@@ -1,4 +1,4 @@
-//! A bucket of its own for every test.
+//! A separate bucket for every test.
 
 use std::env;
 use std::io::{Read, Write};
@@ -12,12 +12,12 @@ use zstn_store::{Address, Environment, StoreOptions, Upload, UploadOptions};
 
 use zstn_tests::store_proxy::Proxy;
 
-/// Azurite's account and key, the same for everybody.
+/// The well-known account name and key of Azurite.
 const ACCOUNT: &str = "devstoreaccount1";
 const KEY: &str =
     "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
 
-/// The shortest parts.
+/// Minimum length of a part, in bytes.
 pub const PART_BYTES: usize = 5 << 20;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,11 +27,11 @@ pub enum Kind {
     Azure,
 }
 
-/// An empty bucket, container, or folder in memory.
+/// An empty S3 bucket, Azure container, or folder in memory.
 pub struct Bucket {
     pub kind: Kind,
     pub name: String,
-    /// Host and port of the server.
+    /// Address of the server as `host:port`.
     pub server: String,
     pub environment: Vec<(String, String)>,
 }
@@ -68,12 +68,12 @@ impl Bucket {
         bucket
     }
 
-    /// The same bucket, reached through a proxy.
+    /// Returns the same bucket, accessed through a proxy.
     pub fn through(&self, proxy: &Proxy) -> Self {
         Self::existing(self.kind, &self.name, &proxy.address())
     }
 
-    /// A bucket that need not be made.
+    /// Returns a bucket that already exists.
     pub fn existing(kind: Kind, name: &str, server: &str) -> Self {
         Self {
             kind,
@@ -87,7 +87,7 @@ impl Bucket {
         }
     }
 
-    /// Another bucket on the same server.
+    /// Returns another bucket on the same server.
     pub fn with_name(&self, name: &str) -> Self {
         Self::existing(self.kind, name, &self.server)
     }
@@ -105,7 +105,7 @@ impl Bucket {
         StoreOptions::with_environment(Environment::from_pairs(self.environment.clone()))
     }
 
-    /// With parts of 5 MiB.
+    /// Returns upload options with parts of 5 MiB.
     pub fn upload_options(&self) -> UploadOptions {
         let mut options = UploadOptions::default();
         options.store = self.options();
@@ -113,7 +113,7 @@ impl Bucket {
         options
     }
 
-    /// With a journal, and one part at a time.
+    /// Returns upload options with a journal and one part at a time.
     pub fn journal_options(&self, folder: &Path) -> UploadOptions {
         let mut options = self.upload_options();
         options.journal_folder = Some(folder.into());
@@ -121,7 +121,7 @@ impl Bucket {
         options
     }
 
-    /// Writes or replaces an object.
+    /// Creates or replaces an object.
     pub fn put(&self, name: &str, bytes: &[u8]) {
         let mut options = self.upload_options();
         options.replace = true;
@@ -130,8 +130,8 @@ impl Bucket {
         upload.finish().expect("finished");
     }
 
-    /// The number of multipart uploads that are not complete; 0 on services that
-    /// have no list of them.
+    /// Returns the number of incomplete multipart uploads; 0 on services that cannot
+    /// list them.
     pub fn unfinished_uploads(&self) -> usize {
         self.upload_ids().len()
     }
@@ -147,7 +147,7 @@ impl Bucket {
             .collect()
     }
 
-    /// Makes the server forget the parts of an object that is not complete.
+    /// Makes the server forget the parts of an incomplete object.
     pub fn remove_unfinished_uploads(&self, name: &str) {
         for id in self.upload_ids() {
             let path = format!("/{}/{name}?uploadId={id}", self.name);
@@ -155,14 +155,14 @@ impl Bucket {
             assert!(answer.contains(" 204 "), "{answer}");
         }
         if self.kind == Kind::Azure {
-            // Another writer's object of blocks takes these with it.
+            // Another writer's object removes the uncommitted blocks.
             self.put(name, &[0; PART_BYTES + 1]);
             let deleted = zstn_store::delete(&self.address(name), &self.options());
             deleted.expect("deleted");
         }
     }
 
-    /// Makes a plain request to the server.
+    /// Sends a plain request to the server, and returns the answer.
     pub fn request(&self, method: &str, path: &str, headers: &[(&str, &str)]) -> String {
         let mut stream = TcpStream::connect(&self.server).expect("the server");
         let mut head = format!("{method} {path} HTTP/1.1\r\nHost: {}\r\n", self.server);
@@ -177,7 +177,7 @@ impl Bucket {
     }
 }
 
-/// Credentials that moto accepts: any.
+/// Returns arbitrary credentials, which moto accepts.
 pub fn s3_environment(server: &str) -> Vec<(String, String)> {
     pairs(&[
         ("AWS_ACCESS_KEY_ID", "test"),
@@ -213,7 +213,7 @@ fn server(variable: &str) -> String {
     })
 }
 
-/// The servers outlive a run of the tests.
+/// Returns a unique name, because the servers outlive a run of the tests.
 fn new_name() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let now = SystemTime::now()
@@ -222,7 +222,7 @@ fn new_name() -> String {
     format!("t{}-{}", now.as_micros(), NEXT.fetch_add(1, Relaxed))
 }
 
-/// Bytes in which every part differs.
+/// Returns bytes in which every part differs.
 pub fn content(len_bytes: usize) -> Vec<u8> {
     zstn_tests::rng::Rng(len_bytes as u64 + 1).bytes(len_bytes)
 }

@@ -1,4 +1,4 @@
-//! The exclusive right to write a folder.
+//! Claims, which give the exclusive right to write a folder.
 
 use std::fs;
 
@@ -26,7 +26,7 @@ fn files(state: &TempDir) -> usize {
 
 pub fn a_claim_is_continued_until_it_is_released(bucket: &Bucket) {
     let state = tempfile::tempdir().unwrap();
-    // Next to the folder, not in it.
+    // This object shares the folder's prefix, but is not in the folder.
     bucket.put("folder-2/object", b"other");
     let claim = take(bucket, &state).unwrap();
     assert!(!claim.is_continued());
@@ -75,12 +75,12 @@ pub fn the_marker_of_another_attempt_is_respected(bucket: &Bucket) {
         assert_eq!(read.unwrap().unwrap(), content);
     }
     delete(&bucket.address(&marker), &bucket.options()).unwrap();
-    // A claim whose marker was replaced is no longer a claim.
+    // A claim is lost if its marker is replaced.
     drop(take(bucket, &state).unwrap());
     bucket.put(&marker, b"{\"id\":\"another\"}");
     let error = take(bucket, &state).unwrap_err();
     assert!(matches!(error, Error::Claimed { .. }), "{error}");
-    // Nor is one whose marker was removed.
+    // A claim is also lost if its marker is removed.
     delete(&bucket.address(&marker), &bucket.options()).unwrap();
     assert!(!take(bucket, &state).unwrap().is_continued());
 }
@@ -99,13 +99,13 @@ pub fn a_claim_is_discarded_with_its_objects(bucket: &Bucket) {
     assert!(!take(bucket, &state).unwrap().is_continued());
 }
 
-/// Two machines have two folders for their files.
+/// Two machines keep their local files in different folders.
 pub fn only_one_machine_has_the_claim(bucket: &Bucket) {
     let states = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
     let claim = take(bucket, &states[0]).unwrap();
     let error = take(bucket, &states[1]).unwrap_err();
     let is_expected = match bucket.kind {
-        // Which no other machine sees.
+        // Other machines do not see objects in memory.
         Kind::Memory => matches!(error, Error::Busy { .. }),
         _ => matches!(error, Error::Claimed { .. }),
     };

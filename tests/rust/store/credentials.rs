@@ -15,7 +15,7 @@ fn open(url: &str, variables: &[(&str, &str)]) -> Error {
 #[test]
 fn without_credentials_one_sentence_says_what_to_set() {
     const OFF: (&str, &str) = ("AWS_EC2_METADATA_DISABLED", "true");
-    // A machine in a cloud may have credentials, and the variable is about S3.
+    // A machine in a cloud may have credentials, and the variable applies only to S3.
     let metadata = "169.254.169.254:80".parse().unwrap();
     let has_metadata_service =
         std::net::TcpStream::connect_timeout(&metadata, Duration::from_secs(1)).is_ok();
@@ -54,7 +54,7 @@ fn without_credentials_one_sentence_says_what_to_set() {
 
 #[test]
 fn a_metadata_service_that_is_not_there_is_not_waited_for() {
-    // Nothing listens on the port of a listener that is gone.
+    // After the listener is dropped, no process listens on its port.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let endpoint = format!("http://{}/", listener.local_addr().unwrap());
     drop(listener);
@@ -65,7 +65,8 @@ fn a_metadata_service_that_is_not_there_is_not_waited_for() {
     assert!(matches!(error, Error::NoCredentials { .. }), "{error}");
 }
 
-/// The variables are about the service of one cloud, and only its stores heed them.
+/// The variables concern the metadata service of one cloud, and only its stores use
+/// them.
 #[test]
 fn the_metadata_service_of_one_cloud_is_not_asked_for_another() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -75,7 +76,8 @@ fn the_metadata_service_of_one_cloud_is_not_asked_for_another() {
         let variables = [
             ("AWS_METADATA_ENDPOINT", &*endpoint),
             ("AZURE_STORAGE_ACCOUNT_NAME", "account"),
-            // After the search for credentials, these are errors.
+            // These values are invalid, which is reported after the search for
+            // credentials.
             ("AWS_SKIP_SIGNATURE", "perhaps"),
             ("AZURE_SKIP_SIGNATURE", "perhaps"),
             ("GOOGLE_SKIP_SIGNATURE", "perhaps"),
@@ -195,7 +197,7 @@ fn addresses_are_parsed() {
     assert!(matches!(error, Error::Address { .. }), "{error}");
 }
 
-/// Of the servers in these tests, only this one checks signatures.
+/// Azurite is the only server in these tests that checks signatures.
 #[test]
 #[ignore = "needs the server that `cargo xtask test` starts"]
 fn wrong_credentials_are_denied() {

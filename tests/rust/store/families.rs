@@ -1,4 +1,5 @@
-//! Families in object stores: sketches are read there, and no checkpoint but the base.
+//! Families in object stores: their sketches are read there, and of the checkpoints
+//! only the base.
 
 use zstn::family::{self, FamilyOptions};
 use zstn::{Engine, Location, PackOptions};
@@ -9,7 +10,7 @@ use zstn_tests::rng::Rng;
 use crate::bucket::Bucket;
 use crate::machine::Machine;
 
-/// A base, a fine-tune of it, and something else.
+/// Returns a base, a fine-tune of it, and an unrelated checkpoint.
 fn checkpoints() -> [Vec<u8>; 3] {
     let base = Rng(1).bf16_weights(100_000);
     let mut tuned = base.clone();
@@ -90,7 +91,7 @@ pub fn a_base_is_found_in_a_bucket(bucket: &Bucket) {
     let back = ["-o", "back", "--base", "at:models/base.safetensors"];
     machine.done(&[&["unpack", "at:tuned.z4dm"][..], &back].concat());
     assert!(std::fs::read(machine.path().join("back")).unwrap() == tuned);
-    // Without the slash it is no folder.
+    // Without the trailing slash, the address is not a folder.
     let refusal = machine.refusal(&[&line[..], &["--family", "at:models", "-f"]].concat());
     assert!(refusal.contains("ends in a slash"), "{refusal}");
 }

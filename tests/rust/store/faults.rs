@@ -1,5 +1,5 @@
-//! The faults of servers (`tests/faults/server.json`) in front of a store: the
-//! right bytes or an error, whatever a server that speaks S3 answers.
+//! Runs the server faults in `tests/faults/server.json` against a store: reading
+//! returns the correct bytes or an error, whatever a server that speaks S3 answers.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -12,17 +12,18 @@ use zstn_tests::faults::report::{self, Run};
 use zstn_tests::faults::{CaseServer, Cell, Kind, Operation, Side, Table, model};
 use zstn_tests::tier::{self, chosen};
 
-/// Most of these wait for a server.
+/// Number of concurrent runs; most of them wait for a server.
 const RUNS_AT_ONCE: usize = 48;
 const HEAD_BYTES: u64 = 32 << 10;
 
-/// Ends stalls; all other cases do not depend on time.
+/// Idle timeout for stalled cells; all other cells do not depend on time.
 const STALL_LIMIT: Duration = Duration::from_millis(700);
 const NO_LIMIT: Duration = Duration::from_secs(15);
 
-/// Cases that are errors here, although the table has them right: stores announce
-/// lengths and dates, send all that is asked for, answer every range, redirect only to say that the bucket is elsewhere, and are
-/// not followed there, since session tokens would go along.
+/// Cases that are errors here, although the table expects the correct bytes. Stores
+/// always announce lengths and dates, send all requested bytes, and answer every range.
+/// They redirect only to report that the bucket is elsewhere, and such redirects are
+/// not followed, because session tokens would be sent along.
 const STRICTER: &[&str] = &[
     "a redirect",
     "chunks",
@@ -36,7 +37,7 @@ const STRICTER: &[&str] = &[
     "a break, then ranges are ignored",
 ];
 
-/// A store whose only server is that of `url`.
+/// Returns options for a store whose only server is the one in `url`.
 fn options(url: &str, limit: Duration) -> StoreOptions {
     let origin = url.trim_end_matches("/model");
     let environment = [
@@ -51,7 +52,7 @@ fn options(url: &str, limit: Duration) -> StoreOptions {
     options
 }
 
-/// Reads the head and then the rest.
+/// Reads the head and then the rest of an object.
 fn read(url: &str, limit: Duration) -> Result<Vec<u8>> {
     let address = Address::parse("s3://bucket/model")?;
     let object = Object::open_with_head(&address, HEAD_BYTES, &options(url, limit))?;
@@ -63,8 +64,8 @@ fn is_stricter(case: &str) -> bool {
     STRICTER.iter().any(|start| case.starts_with(start))
 }
 
-/// Returns whether a mixture of both files is what a reader of single tensors may
-/// get or has to notice by its checksums.
+/// Returns whether a client may legitimately see a mixture of both versions in this
+/// cell, or can only detect one by the checksums of tensors.
 fn is_mixture(cell: &Cell) -> bool {
     cell.expected.bytes.as_deref() == Some("other") || cell.case.starts_with("other bytes")
 }

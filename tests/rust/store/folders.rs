@@ -1,4 +1,4 @@
-//! The requests about folders of objects, answered as S3 would.
+//! Requests for folders of objects, answered as S3 would.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -30,7 +30,7 @@ fn is_list(request: &Request) -> bool {
     request.target.contains("list-type=2")
 }
 
-/// A bucket that remembers names and no contents.
+/// Serves a bucket that stores names but no contents.
 fn serve(request: &Request, names: &Names) -> Vec<u8> {
     let mut names = names.lock().unwrap();
     let name = request.target.trim_start_matches("/bucket/").to_owned();
@@ -43,7 +43,7 @@ fn serve(request: &Request, names: &Names) -> Vec<u8> {
                 )
             });
             let entries: String = entries.collect();
-            // Where there are several, they are on several pages.
+            // Two or more names are returned on several pages.
             let is_last = names.len() < 2 || request.target.contains("continuation-token");
             let more = match is_last {
                 true => "",
@@ -104,7 +104,7 @@ fn one_page_of_a_full_folder_is_enough() {
     assert_eq!(proxy.count(|request| request.method == "PUT"), 0);
 }
 
-/// The folder was seen empty, and is complete before the marker is there.
+/// Another attempt completes the empty folder before the marker is created.
 #[test]
 fn a_folder_that_another_attempt_completes_meanwhile_is_refused() {
     let state = tempfile::tempdir().unwrap();
@@ -125,7 +125,7 @@ fn a_folder_that_another_attempt_completes_meanwhile_is_refused() {
     assert!(is_empty(state.path()));
 }
 
-/// The marker is made between the last question and its request.
+/// Another attempt creates its marker between the last check and the request.
 #[test]
 fn the_second_of_two_markers_is_refused() {
     let state = tempfile::tempdir().unwrap();
@@ -146,7 +146,8 @@ fn the_second_of_two_markers_is_refused() {
     assert!(is_empty(state.path()));
 }
 
-/// What cannot be deleted stays marked as not complete.
+/// If an object cannot be deleted, the marker stays, so the folder counts as
+/// incomplete.
 #[test]
 fn discarding_ends_at_the_first_failure() {
     let state = tempfile::tempdir().unwrap();

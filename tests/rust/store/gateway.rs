@@ -1,4 +1,4 @@
-//! `zstn gateway` with repositories in a store.
+//! `zstn gateway` with repositories in an object store.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;

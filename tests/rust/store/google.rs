@@ -1,4 +1,4 @@
-//! What is sent to Google Cloud Storage, as far as that can be seen without it.
+//! The requests sent to Google Cloud Storage, as far as they can be tested without it.
 
 use zstn_store::{Address, Environment, Error, StoreOptions, Upload, UploadOptions};
 use zstn_tests::store_proxy::{Proxy, Request, answer};
@@ -12,7 +12,8 @@ fn options(proxy: &Proxy) -> UploadOptions {
     let environment = Environment::from_pairs([
         ("GOOGLE_BASE_URL", format!("http://{}", proxy.address())),
         ("GOOGLE_ALLOW_HTTP", "true".into()),
-        // Without a token, the library asks the machine for one.
+        // Without a token, the library would request one from the machine's metadata
+        // service.
         ("GOOGLE_BEARER_TOKEN", "token".into()),
     ]);
     let mut options = UploadOptions::default();

@@ -1,4 +1,4 @@
-//! Work of the command line that is cut off, or meets others who write.
+//! Runs of the command line that are interrupted or meet other writers.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -41,7 +41,7 @@ pub fn a_folder_that_was_cut_off_is_continued(bucket: &Bucket) {
         left.len() > 2 && !left.iter().any(|name| name.ends_with(".index.json")),
         "{left:?}"
     );
-    // Somebody else may not go on with it.
+    // Another machine must not continue this attempt.
     let other = Machine::new(&through);
     let refusal = other.refusal(&pack);
     assert!(refusal.contains("another attempt"), "{refusal}");
@@ -52,7 +52,7 @@ pub fn a_folder_that_was_cut_off_is_continued(bucket: &Bucket) {
     assert!(!machine.names("packed").iter().any(unfinished));
 }
 
-/// Bytes that stay as long when they are packed.
+/// Returns a checkpoint that does not become smaller when packed.
 fn incompressible(len_bytes: usize) -> Vec<u8> {
     let bytes = Rng(8).bytes(len_bytes / 8);
     let parts: Vec<Vec<u8>> = (0..8u8)
@@ -67,7 +67,7 @@ fn incompressible(len_bytes: usize) -> Vec<u8> {
     zstn_tests::checkpoint(&tensors)
 }
 
-/// A way to `bucket` on which no more parts arrive than `allowed`.
+/// Starts a proxy to `bucket` that lets `allowed` parts through and holds further ones.
 fn line(bucket: &Bucket, allowed: &Arc<AtomicUsize>) -> Proxy {
     let allowed = Arc::clone(allowed);
     Proxy::start(&bucket.server, move |request| {
@@ -87,7 +87,7 @@ pub fn a_killed_pack_is_continued(bucket: &Bucket) {
     let line = line(bucket, &allowed);
     let through = bucket.through(&line);
     let machine = Machine::new(&through);
-    // Parts of 16 MiB.
+    // Parts have 16 MiB.
     let original = incompressible((PARTS << 24) - (1 << 20));
     fs::write(machine.path().join("m.safetensors"), &original).unwrap();
     let arguments = ["pack", "m.safetensors", "-o", "at:m.zstn", "--json"];
@@ -111,7 +111,7 @@ pub fn a_killed_pack_is_continued(bucket: &Bucket) {
     killed.kill().unwrap();
     killed.wait().unwrap();
     assert!(Object::open(&bucket.address("m.zstn"), &bucket.options()).is_err());
-    // Those that were held have lost their sender.
+    // The client that sent the held parts has been killed.
     let before = line.count(Request::sends_part);
     allowed.store(usize::MAX, Relaxed);
     let out = machine.done(&arguments);
@@ -127,7 +127,7 @@ pub fn a_killed_pack_is_continued(bucket: &Bucket) {
 pub fn a_refused_input_leaves_no_parts(bucket: &Bucket) {
     let machine = Machine::new(bucket);
     let original = incompressible(40 << 20);
-    // Cut off where half of it has been packed and sent.
+    // The input ends early, after most of it has been packed and sent.
     let mut cat = Command::new("cat");
     let file = machine.path().join("short");
     fs::write(&file, &original[..original.len() - 1]).unwrap();
@@ -150,7 +150,7 @@ pub fn objects_that_change_and_writers_that_lose_are_told(bucket: &Bucket) {
     fs::write(local.path().join("m.safetensors"), &first).unwrap();
     local.done(&["pack", "m.safetensors", "-o", "at:m.zstn"]);
     let packed = local.read("m.zstn");
-    // Another object of the same length, after the first answer.
+    // The object is replaced by another one of the same length after the first answer.
     let mut other = packed.clone();
     let last = other.len() - 1;
     other[last] ^= 1;
@@ -170,7 +170,7 @@ pub fn objects_that_change_and_writers_that_lose_are_told(bucket: &Bucket) {
         "{refusal}"
     );
     assert!(!machine.path().join("big.bin").exists());
-    // A writer that creates the object while it is uploaded.
+    // Another writer creates the object during the upload.
     let plain = bucket.with_name(&bucket.name);
     let line = Proxy::start(&bucket.server, move |request| {
         if request.completes() {

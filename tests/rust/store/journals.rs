@@ -1,4 +1,4 @@
-//! Journals that are of no use, and uploads that have none.
+//! Unusable journals, and uploads without a journal.
 
 use std::fs;
 use std::path::Path;
@@ -12,8 +12,8 @@ use zstn_tests::store_proxy::{Proxy, Request, answer};
 use crate::answers::s3_error;
 use crate::bucket::{PART_BYTES, s3_environment};
 
-/// A server that accepts every part but those of the numbers `refused`, counted in
-/// the order in which they come.
+/// Starts a server that accepts every part except those in `refused`, numbered in order
+/// of arrival.
 fn server(refused: std::ops::Range<usize>) -> Proxy {
     let parts = AtomicUsize::new(0);
     Proxy::answering(move |request| {
@@ -63,8 +63,8 @@ fn upload(options: &UploadOptions) -> Result<UploadReport, Error> {
     upload.finish()
 }
 
-/// An object of the announced length would have too many of the parts that there
-/// are.
+/// With the part length of the existing parts, an object of the announced length would
+/// need too many parts.
 #[test]
 fn parts_that_an_announced_length_makes_too_short_are_discarded() {
     let folder = tempfile::tempdir().unwrap();
@@ -74,7 +74,7 @@ fn parts_that_an_announced_length_makes_too_short_are_discarded() {
 
     let mut upload = Upload::begin(&address(), &options).unwrap();
     assert_eq!(upload.unfinished_parts(), 1);
-    // 9,000 parts of 5 MiB are planned with.
+    // Up to 9,000 parts of 5 MiB are planned.
     upload.expect(9_000 * PART_BYTES as u64);
     assert_eq!(upload.unfinished_parts(), 1);
     upload.expect(9_001 * PART_BYTES as u64);
@@ -90,7 +90,7 @@ fn parts_that_an_announced_length_makes_too_short_are_discarded() {
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
-/// Folders in which nobody can make files, not even the superuser.
+/// Returns paths of folders that no user can create, not even the superuser.
 fn unusable_folders(file: &Path) -> Vec<std::path::PathBuf> {
     fs::write(file, b"no folder").unwrap();
     let mut folders = vec![file.join("uploads")];
@@ -126,7 +126,7 @@ fn a_journal_that_cannot_be_kept_is_an_error_unless_it_is_optional() {
     assert!(!upload(&options).unwrap().is_without_journal);
 }
 
-/// Nobody could continue it, so what was sent is discarded.
+/// The upload could not be continued, so the parts already sent are discarded.
 #[test]
 fn an_upload_whose_journal_cannot_be_kept_leaves_nothing() {
     let temporary = tempfile::tempdir().unwrap();
@@ -139,7 +139,7 @@ fn an_upload_whose_journal_cannot_be_kept_leaves_nothing() {
     }
 }
 
-/// The marker excludes others without a local file.
+/// The marker excludes other attempts even without a local file.
 #[test]
 fn a_claim_without_a_local_file_cannot_be_continued() {
     let temporary = tempfile::tempdir().unwrap();

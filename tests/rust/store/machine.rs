@@ -1,4 +1,4 @@
-//! The command line as a person with an account runs it.
+//! The command line as run by a user with an account at a store.
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -9,7 +9,7 @@ use zstn_tests::command::{program, text};
 
 use crate::bucket::Bucket;
 
-/// A person's machine, with an account at a store.
+/// A user's machine with an account at a store.
 pub struct Machine<'a> {
     pub bucket: &'a Bucket,
     folder: TempDir,
@@ -25,7 +25,7 @@ impl<'a> Machine<'a> {
         self.folder.path()
     }
 
-    /// `zstn` with the account's variables and no others.
+    /// Returns a `zstn` command with the account's environment variables and no others.
     pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(program());
         command
@@ -42,7 +42,7 @@ impl<'a> Machine<'a> {
         self.command(arguments).output().expect("zstn runs")
     }
 
-    /// The sentence of an error, without the address of the bucket.
+    /// Returns the message of an error, without the address of the bucket.
     pub fn refusal(&self, arguments: &[&str]) -> String {
         let out = self.run(arguments);
         assert!(!out.status.success(), "{arguments:?} succeeds");
@@ -50,7 +50,7 @@ impl<'a> Machine<'a> {
         said.trim_end().to_owned()
     }
 
-    /// Replaces `at:` by the address of the bucket.
+    /// Replaces the prefix `at:` with the address of the bucket.
     pub fn address(&self, argument: &str) -> String {
         match argument.strip_prefix("at:") {
             Some(name) => format!("{}/{name}", self.bucket.address("").url()),

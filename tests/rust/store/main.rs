@@ -1,9 +1,8 @@
-//! Object stores: every case on memory, on a real S3 server (moto) and on a real
+//! Object stores: every case runs in memory, on a local S3 server (moto) and on a local
 //! Azure server (azurite).
 //!
-//! `cargo xtask test` installs and starts the servers, names them in
-//! `ZSTN_MOTO` and `ZSTN_AZURITE`, and includes the tests that plain
-//! `cargo test` reports as ignored.
+//! `cargo xtask test` installs and starts the servers, sets `ZSTN_MOTO` and
+//! `ZSTN_AZURITE`, and includes the tests that plain `cargo test` reports as ignored.
 
 mod answers;
 mod bucket;
@@ -25,7 +24,7 @@ mod resume;
 mod uploads;
 mod verbs;
 
-/// Makes a test of each case for each store.
+/// Defines a test of each case for each store.
 macro_rules! on_every_store {
     ($($module:ident: $($case:ident),+;)+) => {
         mod memory {
@@ -35,7 +34,7 @@ macro_rules! on_every_store {
     };
 }
 
-/// Makes a test of each case for each store that is a server.
+/// Defines a test of each case for each store that is a server.
 macro_rules! on_servers {
     ($($module:ident: $($case:ident),+;)+) => {
         mod s3 {
@@ -87,6 +86,6 @@ mod servers {
             objects_that_change_and_writers_that_lose_are_told;
     }
 
-    // The macro's modules are one level deeper here.
+    // The modules of the macro are one level deeper.
     use super::bucket;
 }

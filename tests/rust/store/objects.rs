@@ -1,4 +1,4 @@
-//! Reading objects.
+//! Reading, replacing and deleting objects.
 
 use zstn_store::{Error, Object, Upload, delete, exists, list, list_top, read_small};
 
@@ -46,7 +46,7 @@ pub fn reads_return_exactly_what_was_asked_for(bucket: &Bucket) {
 }
 
 pub fn a_replaced_object_is_noticed(bucket: &Bucket) {
-    // Of the same length, longer, and too short for the range.
+    // The new object has the same length, is longer, or is too short for the range.
     for len in [1000, 2000, 10] {
         let name = format!("object-{len}");
         bucket.put(&name, &[1; 1000]);
@@ -68,7 +68,7 @@ pub fn a_deleted_object_is_noticed(bucket: &Bucket) {
     assert!(!exists(&address, &bucket.options()).unwrap());
     let error = object.read(0..3).unwrap_err();
     assert!(matches!(error, Error::Changed { .. }), "{error}");
-    // There is nothing to delete any more, which is no failure.
+    // Deleting an object that does not exist succeeds.
     delete(&address, &bucket.options()).unwrap();
 }
 

@@ -1,4 +1,4 @@
-//! `zstn worker` on a plan, with a bucket for what it makes.
+//! `zstn worker` with a plan and a bucket for the results.
 
 use serde_json::Value;
 use zstn_tests::command::text;
@@ -10,7 +10,8 @@ use zstn_tests::{checkpoint, sha256};
 use crate::bucket::Bucket;
 use crate::machine::Machine;
 
-/// Returns the counts of the last line: packed, known, refused.
+/// Runs a share of a plan, and returns the counts of packed, known and refused files in
+/// the last line.
 fn counts(machine: &Machine<'_>, hub: &StubHub, shard: &str) -> [u64; 3] {
     let out = machine
         .command(&[

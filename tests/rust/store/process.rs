@@ -1,4 +1,4 @@
-//! A process that uploads, to be killed.
+//! A separate process that uploads and can be killed.
 
 use std::env;
 use std::path::Path;
@@ -25,7 +25,7 @@ pub fn upload(bucket: &Bucket, name: &str, folder: &Path, len: usize) -> Child {
     child.spawn().expect("a process")
 }
 
-/// What the process runs; in the test run itself, an upload to memory.
+/// The main function of that process. In a normal test run, it uploads to memory.
 #[test]
 fn an_upload_in_a_process_of_its_own() {
     let task = env::var(VARIABLE).unwrap_or_else(|_| "Memory own-process name 1000".into());

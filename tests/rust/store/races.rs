@@ -1,4 +1,4 @@
-//! Two writers of one object.
+//! Two writers of the same object.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -44,8 +44,8 @@ fn lost(error: Error) {
     assert!(sentence.contains("another writer"), "{sentence}");
 }
 
-/// The other writer comes when the last question has been answered: only a
-/// condition of the completing request can help.
+/// The other writer creates the object after the last check, so only a condition on the
+/// completing request can prevent its loss.
 #[test]
 #[ignore = "needs the server that `cargo xtask test` starts"]
 fn on_s3_completing_has_a_condition() {
@@ -68,7 +68,7 @@ fn on_s3_completing_has_a_condition() {
     assert_eq!(bucket.unfinished_uploads(), 0);
 }
 
-/// A server without the condition gets the request without it.
+/// If the server does not support the condition, the request is repeated without it.
 #[test]
 #[ignore = "needs the server that `cargo xtask test` starts"]
 fn on_s3_without_conditions_completing_has_none() {
@@ -88,7 +88,7 @@ fn on_s3_without_conditions_completing_has_none() {
     assert!(read.unwrap() == vec![2; PART_BYTES + 1]);
 }
 
-/// The request is made again, and refused for the object that it has made.
+/// The request is repeated, and refused because of the object that it created itself.
 #[test]
 #[ignore = "needs the server that `cargo xtask test` starts"]
 fn on_s3_an_answer_that_is_lost_is_no_race() {
@@ -97,8 +97,8 @@ fn on_s3_an_answer_that_is_lost_is_no_race() {
     let proxy = Proxy::start(&bucket.server, move |request| {
         match request.completes() && is_first.swap(false, Relaxed) {
             true => Action::Change(|_| Vec::new()),
-            // moto answers a repetition as it did at first; the condition
-            // permits this as well.
+            // moto would repeat its first answer; the condition also permits this
+            // refusal.
             false if request.completes() => {
                 let refused = s3_error("412 Precondition Failed", "PreconditionFailed");
                 Action::Answer(refused)
@@ -116,8 +116,8 @@ fn on_s3_an_answer_that_is_lost_is_no_race() {
     assert!(read.unwrap() == vec![2; PART_BYTES + 1]);
 }
 
-/// An object that is there, on a server that first loses the answer to the request
-/// which has made it. Without a body, a cut connection loses it.
+/// Starts a server with the object `there`, which loses its answer to the request that
+/// creates the object: `first` returns an error or closes the connection instead.
 fn loses_the_answer(there: &'static [u8], first: fn() -> Action) -> Proxy {
     let is_made = AtomicBool::new(false);
     Proxy::start("", move |request| {
@@ -171,7 +171,7 @@ fn a_small_object_whose_answer_is_lost_is_no_race() {
     lost(upload.finish().unwrap_err());
 }
 
-/// Leases, retention and other conflicts are no other writers.
+/// Leases, retention policies and other conflicts are not reported as other writers.
 #[test]
 fn refusals_to_replace_keep_their_code() {
     let cases = [

@@ -1,4 +1,4 @@
-//! Continuing uploads.
+//! Interrupted uploads are continued from their journals.
 
 use std::fs;
 use std::path::PathBuf;
@@ -17,13 +17,13 @@ use zstn_tests::store_proxy::{Action, Proxy, Request};
 
 const NAME: &str = "folder/object";
 
-/// A way to a bucket that can be interrupted, with a folder for journals.
+/// A connection to a bucket that can be interrupted, with a folder for journals.
 struct Line<'a> {
     direct: &'a Bucket,
     through: Bucket,
     folder: TempDir,
     proxy: Proxy,
-    /// Parts that are still let through.
+    /// Number of parts that the proxy still lets through.
     allowed: Arc<AtomicUsize>,
 }
 
@@ -36,7 +36,7 @@ impl<'a> Line<'a> {
             if request.sends_part() && left.fetch_update(Relaxed, Relaxed, take).is_err() {
                 return Action::Answer(s3_error("403 Forbidden", "AccessDenied"));
             }
-            // moto answers with status 500 where S3 says what is missing.
+            // moto answers with status 500 where S3 answers `NoSuchUpload`.
             Action::Change(|answer| match answer.starts_with(b"HTTP/1.1 500") {
                 true => s3_error("404 Not Found", "NoSuchUpload"),
                 false => answer,
@@ -51,7 +51,7 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// Uploads until `parts` parts are stored; the next one is refused.
+    /// Uploads until `parts` parts are stored; the next part is refused.
     fn interrupted(&self, bytes: &[u8], parts: usize) {
         self.allowed.store(parts, Relaxed);
         let error = self.all(bytes).unwrap_err();
@@ -72,7 +72,7 @@ impl<'a> Line<'a> {
         self.proxy.count(Request::sends_part)
     }
 
-    /// The object is there, and nothing else.
+    /// Checks that the object exists with these bytes and that nothing else remains.
     fn check(&self, bytes: &[u8]) {
         let bucket = self.direct;
         let read = read_small(&bucket.address(NAME), 1 << 30, &bucket.options()).unwrap();
@@ -94,7 +94,7 @@ pub fn only_missing_parts_are_sent_again(bucket: &Bucket) {
     let bytes = content(8 * PART_BYTES - 100);
     line.interrupted(&bytes, 3);
     let sent_before = line.sent_parts();
-    // The journal's parts, even if the usual length is another one by now.
+    // The part length in the journal applies, even if the options have a different one.
     let mut options = line.through.journal_options(line.folder.path());
     options.part_bytes = 16 << 20;
     options.parts_at_once = 3;
@@ -133,7 +133,7 @@ pub fn parts_that_became_too_short_are_not_reused(bucket: &Bucket) {
     let bytes = content(4 * PART_BYTES);
     line.interrupted(&bytes, 2);
     let mut options = line.through.journal_options(line.folder.path());
-    // More than 9,000 parts of 5 MiB.
+    // The expected length needs more than 9,000 parts of 5 MiB.
     options.expected_bytes = Some(9_001 * PART_BYTES as u64);
     let mut upload = Upload::begin(&bucket.address(NAME), &options).unwrap();
     upload.write(&bytes).unwrap();
@@ -145,12 +145,12 @@ pub fn parts_that_became_too_short_are_not_reused(bucket: &Bucket) {
 pub fn a_damaged_journal_costs_no_bytes(bucket: &Bucket) {
     type Damage = fn(&mut Vec<u8>);
     let damages: [(Damage, u64); 6] = [
-        // In the line that names the upload.
+        // Damage in the line that names the upload.
         (|text| text[100] ^= 1, 0),
-        // In the lines of the first and of the second part.
+        // Damage in the line of the first part, and of the second part.
         (|text| damage_line(text, 1), 0),
         (|text| damage_line(text, 2), 1),
-        // Torn while the last line was written.
+        // The last line was only partly written.
         (|text| text.truncate(text.len() - 3), 1),
         (Vec::clear, 0),
         (|text| text.fill(0xff), 0),
@@ -188,7 +188,7 @@ pub fn parts_that_are_gone_are_sent_again(bucket: &Bucket) {
     bucket.remove_unfinished_uploads(NAME);
     let mut report = line.all(&bytes);
     if bucket.kind == Kind::Azure {
-        // Only completing shows that blocks are gone.
+        // Missing blocks are only noticed when the upload is completed.
         let error = report.unwrap_err();
         assert!(matches!(error, Error::PartsLost { .. }), "{error}");
         report = line.all(&bytes);
@@ -203,7 +203,7 @@ pub fn one_process_at_a_time(bucket: &Bucket) {
     let first = Upload::begin(&bucket.address(NAME), &options).unwrap();
     let error = Upload::begin(&bucket.address(NAME), &options).unwrap_err();
     assert!(matches!(error, Error::Busy { .. }), "{error}");
-    // Another object has another journal.
+    // Another object has a separate journal.
     drop(Upload::begin(&bucket.address("other"), &options).unwrap());
     drop(first);
     line.all(b"bytes").unwrap();

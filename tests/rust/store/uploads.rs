@@ -1,4 +1,4 @@
-//! Writing objects.
+//! Uploading objects of every length.
 
 use zstn_store::{Error, Upload, exists, read_small};
 

@@ -1,4 +1,4 @@
-//! The command line on object stores, with the sentences that a person reads.
+//! The command line on object stores, and the messages that a user reads.
 
 use std::fs;
 
@@ -12,7 +12,7 @@ pub fn every_verb_reads_and_writes(bucket: &Bucket) {
     let local = machine.path().join("m.zstn");
     fs::write(machine.path().join("m.safetensors"), &original).unwrap();
     machine.done(&["pack", "m.safetensors"]);
-    // The same bytes as on disk.
+    // Packing in the store gives the same bytes as packing on disk.
     machine.done(&["pack", "at:a/m.safetensors", "-o", "at:a/m.zstn"]);
     assert!(machine.read("a/m.zstn") == fs::read(&local).unwrap());
     let listed = machine.done(&["ls", "at:a/m.zstn"]);
@@ -33,7 +33,7 @@ pub fn every_verb_reads_and_writes(bucket: &Bucket) {
     machine.done(&["compress", "at:a/odd.npy", "-o", "at:a/odd.z4ai"]);
     machine.done(&["decompress", "at:a/odd.z4ai", "-o", "at:a/odd.again"]);
     assert!(machine.read("a/odd.again") == machine.read("a/odd.npy"));
-    // Differences, with the base in the store.
+    // Deltas, with the base in the store.
     let mut tuned = original;
     let last = tuned.len() - 1;
     tuned[last] ^= 1;
@@ -64,7 +64,7 @@ pub fn folders_come_with_their_index_last(bucket: &Bucket) {
     bucket.put("plain/config.json", b"{}");
     let names = machine.names("plain");
     assert!(names.len() > 4, "{names:?}");
-    // By the folder and by the index.
+    // Pack by the folder and by the index.
     machine.done(&["pack", "at:plain/", "-o", "at:packed/"]);
     machine.done(&["pack", index, "-o", "at:same"]);
     let packed = machine.names("packed");
@@ -86,7 +86,7 @@ pub fn folders_come_with_their_index_last(bucket: &Bucket) {
     bucket.put("half/config.json", b"somebody else's");
     refused("at:half/", "config.json");
     assert!(machine.read("half/config.json") == b"somebody else's");
-    // An input that is refused half way leaves nothing.
+    // An input that is refused after part of the work leaves no objects.
     let damaged = names
         .iter()
         .rfind(|name| name.ends_with(".safetensors"))
@@ -121,7 +121,7 @@ pub fn refusals_are_one_sentence(bucket: &Bucket) {
         &["pack", "at:m.safetensors", "-fo", "at:m.safetensors"],
         "at:m.safetensors is being read; write under another name",
     );
-    // However it is spelled, and whatever verb would replace it.
+    // The refusal does not depend on the spelling of the address or on the command.
     if bucket.kind == Kind::S3 {
         let address = machine.address("at:m.zstn").replacen("s3:", "S3A:", 1);
         for verb in ["unpack", "convert"] {

@@ -1,6 +1,6 @@
-//! The vectors under `tests/vectors` and their manifests.
+//! Test vectors under `tests/vectors` and the manifests that describe them.
 
-#![allow(missing_docs)] // field names are those of the manifests
+#![allow(missing_docs)] // the fields are named as in the manifests
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -10,10 +10,10 @@ use serde::de::DeserializeOwned;
 
 use crate::refusal::Refusal;
 
-/// Returns the bytes of `folder/name`.
+/// Returns the bytes of `tests/vectors/folder/name`.
 ///
 /// # Panics
-/// If the file cannot be read: vectors are part of the repository.
+/// If the file cannot be read: the vectors are part of the repository.
 #[must_use]
 pub fn read(folder: &str, name: &str) -> Vec<u8> {
     let path = folder_path(folder).join(name);
@@ -29,7 +29,8 @@ fn manifest<T: DeserializeOwned>(folder: &str) -> T {
         .unwrap_or_else(|error| panic!("manifest of {folder}: {error}"))
 }
 
-/// Returns the cases of a manifest that are containers. Deltas have other fields.
+/// Returns the manifest cases of type `zstn`. Delta cases have other fields and are
+/// skipped.
 fn of_type_zstn<T: DeserializeOwned>(folder: &str) -> Vec<T> {
     #[derive(Deserialize)]
     struct Manifest {
@@ -46,7 +47,7 @@ fn of_type_zstn<T: DeserializeOwned>(folder: &str) -> Vec<T> {
         .collect()
 }
 
-/// A frame of `vectors/z4ai`.
+/// A well-formed frame in `vectors/z4ai`.
 #[derive(Debug, Deserialize)]
 pub struct FrameCase {
     pub magic: String,
@@ -62,7 +63,7 @@ pub struct FrameCase {
     pub shape: Option<Vec<u64>>,
 }
 
-/// Returns all good frames by name.
+/// Returns all well-formed frames, keyed by name.
 #[must_use]
 pub fn frames() -> BTreeMap<String, FrameCase> {
     #[derive(Deserialize)]
@@ -72,7 +73,7 @@ pub fn frames() -> BTreeMap<String, FrameCase> {
     manifest::<Manifest>("z4ai").cases
 }
 
-/// A malformed frame.
+/// A malformed frame and the error it must cause.
 #[derive(Debug, Deserialize)]
 pub struct BadFrameCase {
     pub why: String,
@@ -83,7 +84,7 @@ pub struct BadFrameCase {
     pub refusal: Refusal,
 }
 
-/// Returns all malformed frames by name.
+/// Returns all malformed frames, keyed by name.
 #[must_use]
 pub fn bad_frames() -> BTreeMap<String, BadFrameCase> {
     #[derive(Deserialize)]
@@ -93,7 +94,7 @@ pub fn bad_frames() -> BTreeMap<String, BadFrameCase> {
     manifest::<Manifest>("z4ai-bad").cases
 }
 
-/// A file named by a manifest.
+/// A file that a manifest lists.
 #[derive(Debug, Deserialize)]
 pub struct File {
     pub file: Option<String>,
@@ -101,7 +102,7 @@ pub struct File {
     pub sha256: String,
 }
 
-/// A tensor of a container.
+/// A tensor of a container, as the manifest describes it.
 #[derive(Debug, Deserialize)]
 pub struct TensorCase {
     pub name: String,
@@ -110,7 +111,7 @@ pub struct TensorCase {
     pub sha256: Option<String>,
 }
 
-/// Whether the official reader accepts the original.
+/// Whether the official safetensors reader accepts the original file.
 #[derive(Debug, Deserialize)]
 pub struct Official {
     pub valid: bool,
@@ -131,7 +132,7 @@ pub struct ContainerCase {
     pub layout: Option<LayoutCase>,
 }
 
-/// The ranges of a container's parts.
+/// The byte ranges of a container's sections.
 #[derive(Debug, Deserialize)]
 pub struct LayoutCase {
     pub contiguous: u8,
@@ -142,32 +143,32 @@ pub struct LayoutCase {
 }
 
 impl ContainerCase {
-    /// The tensors; none for layouts without tensors.
+    /// Returns the tensors; the slice is empty for layouts without tensors.
     #[must_use]
     pub fn tensors(&self) -> &[TensorCase] {
         self.tensors.as_deref().unwrap_or_default()
     }
 
-    /// Bytes of the container.
+    /// Returns the bytes of the container.
     #[must_use]
     pub fn packed(&self) -> Vec<u8> {
         read("zstn", &format!("{}.zstn", self.name))
     }
 
-    /// Bytes of the original.
+    /// Returns the bytes of the original safetensors file.
     #[must_use]
     pub fn original(&self) -> Vec<u8> {
         read("zstn", &format!("{}.safetensors", self.name))
     }
 }
 
-/// Returns all good containers without deltas.
+/// Returns all well-formed containers that are not deltas.
 #[must_use]
 pub fn containers() -> Vec<ContainerCase> {
     of_type_zstn("zstn")
 }
 
-/// A malformed container.
+/// A malformed container and the errors it must cause.
 #[derive(Debug, Deserialize)]
 pub struct BadContainerCase {
     pub name: String,
@@ -175,22 +176,24 @@ pub struct BadContainerCase {
     pub verdict: String,
     pub why: String,
     pub original: File,
-    /// The refusal when the whole file is unpacked.
+    /// The expected refusal when the whole file is unpacked.
     #[serde(flatten)]
     pub unpacked: Refusal,
-    /// The refusal when its tensors are read by name, where that differs.
+    /// The expected refusal when the file is opened and its tensors are read by name;
+    /// `None` if it equals `unpacked`.
     #[serde(default)]
     pub opened: Option<Refusal>,
 }
 
-/// Returns all malformed containers without deltas.
+/// Returns all malformed containers that are not deltas.
 #[must_use]
 pub fn bad_containers() -> Vec<BadContainerCase> {
     of_type_zstn("zstn-bad")
 }
 
-/// Returns the delta cases of a manifest, whose fields differ from case to case:
-/// `kind` is `z4dm` for checkpoints, `z4delta` for buffers.
+/// Returns the delta cases of a manifest. A `kind` of `z4dm` selects deltas between
+/// checkpoints, `z4delta` those between buffers. The cases have different fields, so
+/// they are returned as JSON.
 #[must_use]
 pub fn deltas(folder: &str, kind: &str) -> Vec<serde_json::Value> {
     let all: serde_json::Value = manifest(folder);
@@ -201,25 +204,25 @@ pub fn deltas(folder: &str, kind: &str) -> Vec<serde_json::Value> {
         .collect()
 }
 
-/// Returns the bytes of the file that a manifest's entry names.
+/// Returns the bytes of the file that a manifest entry names.
 ///
 /// # Panics
-/// If the entry names no file.
+/// If the entry has no field `file`.
 #[must_use]
 pub fn named(folder: &str, entry: &serde_json::Value) -> Vec<u8> {
     read(folder, entry["file"].as_str().expect("a file name"))
 }
 
-/// A tensor of a zTensor file.
+/// A tensor of a zTensor file, as the manifest describes it.
 #[derive(Debug, Deserialize)]
 pub struct ZTensorTensor {
     pub name: String,
     pub shape: Vec<u64>,
-    /// SHA-256 of the dense elements, little-endian.
+    /// SHA-256 of the dense elements in little-endian byte order.
     pub sha256: String,
 }
 
-/// A zTensor file, and the safetensors file of the same tensors.
+/// A zTensor file and the safetensors file with the same tensors.
 #[derive(Debug, Deserialize)]
 pub struct ZTensorCase {
     pub file: String,
@@ -228,7 +231,7 @@ pub struct ZTensorCase {
     pub truth: String,
 }
 
-/// Returns all good zTensor files.
+/// Returns all well-formed zTensor files.
 #[must_use]
 pub fn ztensor() -> Vec<ZTensorCase> {
     #[derive(Deserialize)]
@@ -238,8 +241,8 @@ pub fn ztensor() -> Vec<ZTensorCase> {
     manifest::<Manifest>("ztensor").files
 }
 
-/// Returns the entries of the manifest of a folder of malformed files, under any
-/// of its keys.
+/// Returns the entries of the manifest for a folder of malformed files, whichever of
+/// the known keys lists them.
 ///
 /// # Panics
 /// If the manifest has no such list.
@@ -254,10 +257,10 @@ pub fn malformed(folder: &str) -> Vec<serde_json::Value> {
     list.unwrap_or_else(|| panic!("manifest of {folder} lists nothing"))
 }
 
-/// Returns the text of a manifest's value.
+/// Returns the string in a manifest value.
 ///
 /// # Panics
-/// If the value is not a text.
+/// If the value is not a string.
 #[must_use]
 pub fn text(value: &serde_json::Value) -> String {
     value.as_str().expect("text").into()

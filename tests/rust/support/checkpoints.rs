@@ -1,4 +1,4 @@
-//! Safetensors files in memory, tensor by tensor.
+//! Parses and builds safetensors files in memory.
 
 use serde_json::{Map, json};
 use zstn_core::bytes::part;
@@ -6,19 +6,19 @@ use zstn_core::container::foreign::compressed_tensors::Stored;
 use zstn_core::container::foreign::gauss::Source;
 use zstn_core::container::safetensors::{Header, PREFIX_BYTES, Tensor, header_len_bytes};
 
-/// A checkpoint.
+/// A parsed safetensors file that borrows its bytes.
 #[derive(Debug)]
 pub struct Checkpoint<'a> {
-    /// Its header.
+    /// The parsed header.
     pub header: Header,
     data: &'a [u8],
 }
 
 impl<'a> Checkpoint<'a> {
-    /// Reads the header.
+    /// Parses the header of a safetensors file.
     ///
     /// # Panics
-    /// If the file is not safetensors.
+    /// If the file is not valid safetensors.
     #[must_use]
     pub fn parse(file: &'a [u8]) -> Self {
         let len = header_len_bytes(file, file.len() as u64).expect("a header");
@@ -31,7 +31,7 @@ impl<'a> Checkpoint<'a> {
     /// Returns the tensor called `name` and its bytes.
     ///
     /// # Panics
-    /// If there is none.
+    /// If the file has no such tensor.
     #[must_use]
     pub fn tensor(&self, name: &str) -> (&Tensor, &'a [u8]) {
         let tensor = self
@@ -58,7 +58,7 @@ impl<'a> Checkpoint<'a> {
     }
 }
 
-/// Returns the file of these tensors, in this order.
+/// Builds a safetensors file that contains these tensors in this order.
 #[must_use]
 pub fn safetensors<'a>(tensors: impl IntoIterator<Item = (&'a Stored, &'a [u8])>) -> Vec<u8> {
     let mut header = Map::new();

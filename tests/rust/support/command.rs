@@ -1,4 +1,4 @@
-//! Runs the command line under test.
+//! Runs the `zstn` program under test.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -6,10 +6,11 @@ use std::sync::OnceLock;
 
 use crate::repository;
 
-/// Returns the program under test: `$ZSTN_BIN`, or the one that this build makes.
+/// Returns the path of the program under test: `$ZSTN_BIN` if set, otherwise the
+/// program built from this workspace.
 ///
 /// # Panics
-/// If it cannot be built.
+/// If the program cannot be built.
 pub fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| std::env::var_os("ZSTN_BIN").map_or_else(built, PathBuf::from))
@@ -28,10 +29,10 @@ fn built() -> PathBuf {
     target.join("debug").join("zstn")
 }
 
-/// Runs `zstn` in `folder`.
+/// Runs `zstn` in `folder` and waits for it to end.
 ///
 /// # Panics
-/// If it cannot be built or started.
+/// If the program cannot be built or started.
 #[must_use]
 pub fn zstn(folder: &Path, arguments: &[&str]) -> Output {
     Command::new(program())
@@ -42,8 +43,9 @@ pub fn zstn(folder: &Path, arguments: &[&str]) -> Output {
         .expect("zstn runs")
 }
 
-/// Returns a command that runs `zstn` with the default action of every signal: tests may
-/// run under `nohup` or in the background of a shell, which ignore some.
+/// Returns a command that runs `zstn` with the default action for every signal (on
+/// Linux). Tests may themselves run under `nohup` or as a shell's background job, and a
+/// child would inherit the signals ignored there.
 #[must_use]
 pub fn zstn_with_signals() -> Command {
     if !cfg!(target_os = "linux") {
@@ -54,8 +56,8 @@ pub fn zstn_with_signals() -> Command {
     command
 }
 
-/// Returns whether this process, and the programs it starts, ignore a signal, as
-/// under `nohup` or in the background of a shell.
+/// Returns whether this process ignores a signal, which its children inherit. This is
+/// the case under `nohup` or in a shell's background job.
 #[cfg(unix)]
 #[must_use]
 pub fn is_ignored(signal: rustix::process::Signal) -> bool {
@@ -65,16 +67,16 @@ pub fn is_ignored(signal: rustix::process::Signal) -> bool {
         .is_some_and(|mask| mask >> (signal.as_raw() - 1) & 1 == 1)
 }
 
-/// Returns bytes of output as text.
+/// Decodes program output as UTF-8, lossily.
 #[must_use]
 pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Returns the JSON object that a program printed.
+/// Parses the JSON value that a program printed to standard output.
 ///
 /// # Panics
-/// If it failed or printed something else.
+/// If the program failed or its output is not JSON.
 #[must_use]
 pub fn json(output: &Output) -> serde_json::Value {
     assert!(output.status.success(), "{}", text(&output.stderr));

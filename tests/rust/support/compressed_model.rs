@@ -1,5 +1,5 @@
-//! A model in memory: its configuration and its stored tensors.
-#![allow(missing_docs)] // small, and named after what they hold
+//! A compressed-tensors model in memory: its configuration and its stored tensors.
+#![allow(missing_docs)] // the names of the few items state their content
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use zstn_core::container::safetensors::{Header, header_len_bytes};
 use zstn_core::dtype::Dtype;
 use zstn_core::{Error, Result};
 
-/// The folders of the vectors.
+/// Names of the vector folders with well-formed and with malformed models.
 pub const GOOD: &str = "compressed-tensors";
 pub const BAD: &str = "compressed-tensors-bad";
 
@@ -22,7 +22,7 @@ pub struct Model {
     pub tensors: Vec<(Stored, Vec<u8>)>,
 }
 
-/// Returns all tensors of a safetensors file.
+/// Returns all tensors of a safetensors file with their bytes.
 pub fn safetensors(file: &[u8]) -> Vec<(Stored, Vec<u8>)> {
     let header_len = header_len_bytes(file, file.len() as u64).expect("a header");
     let (header, data) = file[8..].split_at(usize::try_from(header_len).expect("a length"));
@@ -46,7 +46,8 @@ impl Model {
         }
     }
 
-    /// Returns a model of one module called `p`: a scheme, a format and its parts.
+    /// Builds a model with one module called `p`, given its quantisation scheme, its
+    /// format and its part tensors.
     pub fn module(scheme: &str, format: &str, parts: &[(&str, Dtype, &[u64], Vec<u8>)]) -> Self {
         let config = format!(
             r#"{{"quantization_config": {{"quant_method": "compressed-tensors", "version": "0.20.0",
@@ -102,7 +103,8 @@ impl Model {
                     .map(|part| self.bytes(&part.stored.name))
                     .collect();
                 let dense = weight.decode(&parts)?;
-                // The dtype and shape known before decoding are those of the result.
+                // The dtype and shape computed before decoding match the decoded
+                // result.
                 let of_shape = weight.parts().iter().position(|p| p.role == Role::Shape);
                 let shape = weight.shape_from(of_shape.map_or(&[], |place| parts[place]))?;
                 assert_eq!(shape, dense.shape);
@@ -114,7 +116,7 @@ impl Model {
         }
     }
 
-    /// Names of the tensors that are decoded from parts.
+    /// Returns the names of the tensors that are decoded from parts.
     pub fn weights(&self) -> Vec<String> {
         let checkpoint = self.checkpoint().expect("a checkpoint");
         let weights = checkpoint

@@ -1,32 +1,32 @@
-//! `ZXD1` frames made field by field, straight from docs/formats/zxd1.md:
-//! what a reader has to understand is more than what the encoder writes.
+//! Builds `ZXD1` frames field by field, straight from docs/formats/zxd1.md. Readers
+//! must accept more combinations of fields than the encoder writes.
 
-#![allow(missing_docs)] // field names are those of the format
+#![allow(missing_docs)] // the fields are named as in the format description
 
 use half::bf16;
 use zstn_core::container::zstn::integrity::checksum;
 use zstn_core::entropy::bits::BitWriter;
 use zstn_core::entropy::interleaved::{EncodeTables, Frequencies, encode, encode_side_stream};
 
-/// The fields of a frame that a writer is free to choose.
+/// The fields of a frame that a writer can choose freely.
 #[derive(Debug, Clone)]
 pub struct DifferenceFrame {
-    /// 0 bfloat16, 1 float16, 2 float32.
+    /// Dtype code: 0 for bfloat16, 1 for float16, 2 for float32.
     pub dtype: u8,
     pub states: usize,
     pub group: usize,
     pub block: usize,
-    /// First and last context.
+    /// First and last context that have a coding.
     pub contexts: [usize; 2],
-    /// A code for each group.
+    /// One code per group.
     pub codes: Vec<u8>,
     pub means: Option<[i32; 64]>,
-    /// Table and shift of each context from the first to the last.
+    /// Table and shift of each context, from the first context to the last.
     pub codings: Vec<(u16, u16)>,
     pub low_rank: Option<LowRankFields>,
 }
 
-/// A product that is added to the base (section 13).
+/// A low-rank product that is added to the base (section 13).
 #[derive(Debug, Clone)]
 pub struct LowRankFields {
     pub rank: usize,
@@ -34,12 +34,12 @@ pub struct LowRankFields {
     pub shifts: [i16; 2],
     pub rows: usize,
     pub columns: usize,
-    /// The left factors row by row, then the right ones.
+    /// The factors: the left matrix in row-major order, then the right matrix.
     pub factors: Vec<i64>,
 }
 
 impl LowRankFields {
-    /// Returns the fields and the factors (section 13.1).
+    /// Encodes the low-rank fields and factors (section 13.1).
     fn encode(&self) -> Vec<u8> {
         let mut out = u16::try_from(self.rank)
             .expect("small")
@@ -64,7 +64,7 @@ impl LowRankFields {
         out
     }
 
-    /// Returns what is added to element `number`.
+    /// Returns the value that the product adds to element `number`.
     fn change(&self, number: usize) -> f64 {
         let (left, right) = self.factors.split_at(self.rank * self.rows);
         let (row, column) = (number / self.columns, number % self.columns);
@@ -85,8 +85,8 @@ impl DifferenceFrame {
         bytes.chunks(self.width()).map(word).collect()
     }
 
-    /// Returns the coding of an element predicted as `base` in a group with that code
-    /// (section 6).
+    /// Returns the table and shift for an element whose prediction is `base`, in a
+    /// group with this code (section 6).
     fn coding(&self, code: u8, base: u64) -> (u16, u16) {
         let (mantissa_bits, exponents, bias) = match self.dtype {
             0 => (7, 0xFF, 127),
@@ -107,7 +107,7 @@ impl DifferenceFrame {
         self.codings[context - first]
     }
 
-    /// Returns the value that leads from `base` to `current` (section 5).
+    /// Returns the coded value that turns `base` into `current` (section 5).
     fn value(&self, code: u8, base: u64, current: u64) -> u64 {
         let bits = 8 * self.width();
         let modulus = 1i128 << bits;
@@ -131,11 +131,11 @@ impl DifferenceFrame {
         u64::try_from(value).expect("inside the modulus")
     }
 
-    /// Returns what the elements are predicted as: the base, or that and the
-    /// product (section 13.2).
+    /// Returns the predictions for all elements: the base itself, or the base plus the
+    /// low-rank product (section 13.2).
     ///
     /// # Panics
-    /// If there is a product for elements of float16.
+    /// If the frame has a product and the elements are float16.
     #[must_use]
     pub fn predicted(&self, base: &[u8]) -> Vec<u8> {
         let Some(low_rank) = &self.low_rank else {
@@ -173,7 +173,7 @@ impl DifferenceFrame {
         }
     }
 
-    /// Returns the frame of `current`.
+    /// Encodes `current` against `base`.
     ///
     /// # Panics
     /// If the fields do not fit the tensors.
@@ -314,7 +314,7 @@ fn short_checksum(parts: &[&[u8]]) -> [u8; 4] {
     [a, b, c, d]
 }
 
-/// Writes the checksum that a head has after its fields were changed.
+/// Recomputes the checksum of a frame's head after its fields were changed.
 ///
 /// # Panics
 /// If the frame is shorter than its head.
@@ -324,8 +324,8 @@ pub fn seal(frame: &mut [u8]) {
     frame[48..52].copy_from_slice(&sum);
 }
 
-/// Writes the checksums that the only block of a frame and its head have after
-/// the block was changed.
+/// Recomputes the checksums of a frame's only block and of its head after the block was
+/// changed.
 ///
 /// # Panics
 /// If the frame is shorter than its head.

@@ -1,11 +1,11 @@
-//! Files with a tensor of many dimensions.
+//! Safetensors files with a tensor of very many dimensions.
 
 use zstn_core::catalog::{FileCatalog, FileOpener};
 use zstn_core::pure::Pure;
 use zstn_core::{Error, ErrorKind, Result};
 
-/// Returns a safetensors file of one tensor, `deep`, with that many dimensions and
-/// three bytes, and of another before it.
+/// Returns a safetensors file with two tensors. The second, `deep`, has three bytes and
+/// `dimensions` dimensions.
 #[must_use]
 pub fn safetensors(dimensions: usize) -> Vec<u8> {
     let ones = ",1".repeat(dimensions - 1);
@@ -18,18 +18,18 @@ pub fn safetensors(dimensions: usize) -> Vec<u8> {
     file
 }
 
-/// Opens a file that is in memory.
+/// Opens a file in memory.
 ///
 /// # Errors
-/// Whatever opening refuses.
+/// Any error that opening the file returns.
 pub fn open(file: Vec<u8>) -> Result<FileCatalog> {
     FileOpener::new(file.len() as u64, file)?.finish(&Pure)
 }
 
-/// Checks that the error refuses the dimensions of the tensor `deep`.
+/// Checks that the error rejects the number of dimensions of the tensor `deep`.
 ///
 /// # Panics
-/// If it does not.
+/// If it is another error.
 pub fn assert_refused(error: &Error) {
     assert_eq!(error.kind(), ErrorKind::Limit, "{error}");
     let rule = error.rule().map(|rule| rule.code());

@@ -1,4 +1,4 @@
-//! Checkpoints that extension frames make smaller (docs/formats/extensions.md).
+//! Checkpoints that become smaller with extension frames (docs/formats/extensions.md).
 
 use crate::rng::Rng;
 
@@ -6,8 +6,8 @@ use crate::rng::Rng;
 const ROWS: usize = 96;
 const COLUMNS: usize = 256;
 
-/// Returns a safetensors file of matrices in bfloat16, given as name and bytes,
-/// with `COLUMNS` columns each.
+/// Returns a safetensors file of bfloat16 matrices with `COLUMNS` columns each, given
+/// as pairs of name and bytes.
 fn matrices(tensors: &[(&str, Vec<u8>)]) -> Vec<u8> {
     let (mut entries, mut data) = (Vec::new(), Vec::new());
     for (name, bytes) in tensors {
@@ -31,8 +31,9 @@ fn bf16(value: f32) -> [u8; 2] {
     [low, high]
 }
 
-/// Returns `rows` rows of integers from -7 to 7, each times the scale of its row:
-/// dequantised weights. The scales have few bits, so that products are exact.
+/// Returns `rows` rows of dequantised weights: integers from -7 to 7, each multiplied
+/// by the scale of its row. The scales have few significant bits, so the products are
+/// exact.
 fn lattice(rng: &mut Rng, rows: usize) -> Vec<u8> {
     let mut out = Vec::new();
     for _ in 0..rows {
@@ -46,7 +47,8 @@ fn lattice(rng: &mut Rng, rows: usize) -> Vec<u8> {
     out
 }
 
-/// Returns a checkpoint of a tensor of usual weights and two of dequantised ones.
+/// Returns a checkpoint with one tensor of ordinary weights and two of dequantised
+/// ones.
 #[must_use]
 pub fn quantised() -> Vec<u8> {
     let mut rng = Rng(2209);
@@ -57,14 +59,14 @@ pub fn quantised() -> Vec<u8> {
     ])
 }
 
-/// Returns a checkpoint of one dequantised tensor of `rows` rows of 256 elements.
+/// Returns a checkpoint with one dequantised tensor of `rows` rows and 256 columns.
 #[must_use]
 pub fn one_lattice(rows: usize) -> Vec<u8> {
     matrices(&[("up", lattice(&mut Rng(2212), rows))])
 }
 
-/// Returns a checkpoint of tensors of usual weights alone, which no extension frame
-/// makes smaller.
+/// Returns a checkpoint of ordinary weights, which extension frames do not make
+/// smaller.
 #[must_use]
 pub fn usual() -> Vec<u8> {
     let mut rng = Rng(2210);
@@ -74,8 +76,8 @@ pub fn usual() -> Vec<u8> {
     ])
 }
 
-/// Returns a base and a fine-tune of it: one tensor is the same, one has changed a
-/// little everywhere, and one is new and dequantised.
+/// Returns a base and a fine-tune of it. One tensor is unchanged, one has small changes
+/// everywhere, and one is new and dequantised.
 #[must_use]
 pub fn fine_tuned() -> (Vec<u8>, Vec<u8>) {
     let mut rng = Rng(2211);

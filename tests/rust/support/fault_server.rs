@@ -1,4 +1,4 @@
-//! A web server for one file whose faults a test chooses.
+//! A web server that serves one file and misbehaves as a test chooses.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -8,44 +8,44 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-/// The files of the server.
+/// The two versions of the served file.
 #[derive(Debug, Clone, Default)]
 pub struct Served {
-    /// The file.
+    /// The file that is served by default.
     pub bytes: Vec<u8>,
-    /// Another one of the same length, for servers whose file changes.
+    /// A different file of the same length, for servers whose file changes.
     pub other: Vec<u8>,
 }
 
-/// One request.
+/// A request that the server received.
 #[derive(Debug, Clone)]
 pub struct Asked {
-    /// Counted from 1.
+    /// Position of the request, counted from 1.
     pub number: usize,
-    /// `GET` or `HEAD`.
+    /// The method, `GET` or `HEAD`.
     pub method: String,
-    /// Path of the address.
+    /// Path of the requested URL.
     pub path: String,
-    /// The bytes asked for, cut to the file; `None` for all of it.
+    /// The requested range, clamped to the file; `None` for the whole file.
     pub range: Option<Range<usize>>,
-    /// The `If-Range` header.
+    /// Value of the `If-Range` header.
     pub if_range: Option<String>,
-    /// All headers; names are lowercase.
+    /// All headers, with lowercase names.
     pub headers: Vec<(String, String)>,
 }
 
-/// What happens to the connection after an answer.
+/// How the server treats the connection after an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Then {
-    /// It waits for the next request.
+    /// The connection stays open for the next request.
     Keep,
-    /// It is closed.
+    /// The connection is closed.
     Close,
-    /// It is reset.
+    /// The connection is reset.
     Reset,
 }
 
-/// Answers one request.
+/// A function that answers one request.
 pub trait Behaviour:
     Fn(&Asked, &Served, &mut TcpStream) -> io::Result<Then> + Send + Sync + 'static
 {
@@ -56,10 +56,10 @@ impl<F> Behaviour for F where
 {
 }
 
-/// A running server, which stays until it is stopped or the process ends.
+/// A running server, which serves until it is stopped or the process ends.
 #[derive(Debug)]
 pub struct FaultServer {
-    /// Address of the file.
+    /// URL of the file.
     pub url: String,
     port: u16,
     is_stopped: Arc<AtomicBool>,
@@ -67,7 +67,7 @@ pub struct FaultServer {
 }
 
 impl FaultServer {
-    /// Starts a server.
+    /// Starts a server on a free port of the loopback interface.
     ///
     /// # Panics
     /// If no port is free.
@@ -76,7 +76,7 @@ impl FaultServer {
         Self::share(Arc::new(served), behaviour)
     }
 
-    /// Starts a server for files that others serve as well.
+    /// Starts a server for a file that is shared with other servers.
     ///
     /// # Panics
     /// If no port is free.
@@ -105,14 +105,14 @@ impl FaultServer {
         }
     }
 
-    /// Closes the port. Connections end when their clients close them.
+    /// Closes the port. Open connections end when their clients close them.
     pub fn stop(&self) {
         self.is_stopped.store(true, Ordering::SeqCst);
-        // Wakes the thread that waits for connections.
+        // The thread that accepts connections blocks until one arrives.
         drop(TcpStream::connect(("127.0.0.1", self.port)));
     }
 
-    /// The requests so far.
+    /// Returns the requests received so far.
     #[must_use]
     pub fn log(&self) -> Vec<Asked> {
         self.log.lock().map(|log| log.clone()).unwrap_or_default()
@@ -132,7 +132,7 @@ fn talk(
         }
         let then = behaviour(&asked, served, &mut stream);
         if matches!(then, Ok(Then::Reset)) {
-            // Closing with the request still unread resets the connection.
+            // Closing a connection with an unread request resets it.
             return;
         }
         if stream.read_exact(&mut vec![0; len]).is_err() || !matches!(then, Ok(Then::Keep)) {
@@ -143,7 +143,7 @@ fn talk(
     }
 }
 
-/// Returns the next request and its length, without removing it from the
+/// Parses the next request and returns it with its length, without removing it from the
 /// connection.
 fn request(stream: &TcpStream, len_bytes: usize) -> Option<(usize, Asked)> {
     let mut buffer = vec![0; 8192];
@@ -183,17 +183,17 @@ fn request(stream: &TcpStream, len_bytes: usize) -> Option<(usize, Asked)> {
     }
 }
 
-/// The ETag of [`Served::bytes`].
+/// The `ETag` header line of [`Served::bytes`].
 pub const ETAG: &str = "ETag: \"v1\"";
 
-/// Status line and header lines.
+/// Formats a response head from a status line and header lines.
 #[must_use]
 pub fn head(status: &str, lines: &[&str]) -> Vec<u8> {
     format!("HTTP/1.1 {status}\r\n{}\r\n\r\n", lines.join("\r\n")).into_bytes()
 }
 
-/// The head of a 206 that says it holds `range` of a file of `total` and has
-/// a body of `len`.
+/// Returns the head of a 206 response for `range` of a file of `total` bytes whose body
+/// has `len` bytes.
 fn part_head(range: &Range<usize>, total: impl std::fmt::Display, len: usize) -> Vec<u8> {
     let said = format!(
         "Content-Range: bytes {}-{}/{total}",
@@ -204,7 +204,7 @@ fn part_head(range: &Range<usize>, total: impl std::fmt::Display, len: usize) ->
     head("206 Partial Content", &[&said, &length, ETAG])
 }
 
-/// Head and body of a right answer.
+/// Returns the head and body of the correct answer.
 #[must_use]
 pub fn right_parts(asked: &Asked, served: &Served) -> (Vec<u8>, Vec<u8>) {
     let body = served.bytes[asked.range.clone().unwrap_or(0..served.bytes.len())].to_vec();
@@ -215,7 +215,7 @@ pub fn right_parts(asked: &Asked, served: &Served) -> (Vec<u8>, Vec<u8>) {
     (head, body)
 }
 
-/// The head of the whole file.
+/// Returns the head of a 200 response with the whole file of `len` bytes.
 #[must_use]
 pub fn whole_head(len: usize) -> Vec<u8> {
     head("200 OK", &[&format!("Content-Length: {len}"), ETAG])
@@ -224,42 +224,42 @@ pub fn whole_head(len: usize) -> Vec<u8> {
 /// Sends an answer.
 ///
 /// # Errors
-/// If the client is gone.
+/// If the client has closed the connection.
 pub fn send(to: &mut TcpStream, head: &[u8], body: &[u8]) -> io::Result<Then> {
     to.write_all(head)?;
     to.write_all(body)?;
     Ok(Then::Keep)
 }
 
-/// Answers correctly.
+/// Sends the correct answer.
 ///
 /// # Errors
-/// If the client is gone.
+/// If the client has closed the connection.
 pub fn right(asked: &Asked, served: &Served, to: &mut TcpStream) -> io::Result<Then> {
     let (head, body) = right_parts(asked, served);
     let body = if asked.method == "HEAD" { &[] } else { &*body };
     send(to, &head, body)
 }
 
-/// Sends a right head and the first `len` bytes of the body.
+/// Sends the correct head and the first `len` bytes of the body.
 ///
 /// # Errors
-/// If the client is gone.
+/// If the client has closed the connection.
 pub fn begin(asked: &Asked, served: &Served, to: &mut TcpStream, len: usize) -> io::Result<()> {
     let (head, body) = right_parts(asked, served);
     to.write_all(&head)?;
     to.write_all(&body[..len.min(body.len())])
 }
 
-/// Keeps the connection until the client closes it.
+/// Keeps the connection open until the client closes it.
 pub fn hold(stream: &mut TcpStream) {
     while stream.read(&mut [0; 4096]).is_ok_and(|len| len > 0) {}
 }
 
-/// Sends these bytes one at a time, slowly, until the client is gone.
+/// Sends the bytes slowly, one at a time, until the client closes the connection.
 ///
 /// # Errors
-/// If the client is gone.
+/// If the client has closed the connection.
 pub fn drip(to: &mut TcpStream, bytes: impl IntoIterator<Item = u8>) -> io::Result<Then> {
     for byte in bytes {
         to.write_all(&[byte])?;
@@ -268,10 +268,10 @@ pub fn drip(to: &mut TcpStream, bytes: impl IntoIterator<Item = u8>) -> io::Resu
     Ok(Then::Close)
 }
 
-/// Sends these bytes repeatedly until the client is gone.
+/// Sends the bytes repeatedly until the client closes the connection.
 ///
 /// # Errors
-/// When the client is gone.
+/// When the client has closed the connection.
 pub fn pour(to: &mut TcpStream, bytes: &[u8]) -> io::Result<Then> {
     loop {
         to.write_all(bytes)?;

@@ -1,14 +1,15 @@
-//! Gauss files, opened as a reader over HTTP opens them.
+//! Opens gauss files from memory with the same sequence of reads as an HTTP reader.
 
 use zstn_core::Result;
 use zstn_core::bytes::part;
 use zstn_core::container::foreign::gauss::{Index, Parsed, Tensor, decode};
 use zstn_core::engine::Engine;
 
-/// The folder of the vectors.
+/// The folder of the gauss vectors.
 pub const FOLDER: &str = "gauss";
 
-/// Opens a file as a reader over HTTP does, and counts its reads.
+/// Parses the index of a file, first with `have` bytes and then with the lengths that
+/// the parser requests. Returns the index and the number of reads.
 pub fn open(file: &[u8], mut have: usize) -> Result<(Index, usize)> {
     let mut reads = 1;
     loop {
@@ -23,7 +24,7 @@ pub fn open(file: &[u8], mut have: usize) -> Result<(Index, usize)> {
     }
 }
 
-/// Reads all tensors of a file.
+/// Decodes all tensors of a file.
 pub fn read_all(engine: &impl Engine, file: &[u8]) -> Result<Vec<(Tensor, Vec<u8>)>> {
     let (index, _) = open(file, file.len())?;
     let mut all = Vec::new();

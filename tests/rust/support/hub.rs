@@ -1,18 +1,18 @@
-//! A model hub: repositories with commits, whose large files are on another
-//! server.
+//! A model hub that serves repositories with commits and redirects to a second server
+//! for large files.
 
 use crate::round_server::{Page, RoundServer};
 use crate::sha256;
 
-/// Files of at most this length are answered by the hub itself, in bytes.
+/// Maximum length in bytes of the files that the hub itself serves.
 const SMALL_BYTES: usize = 1000;
 
-/// A running hub, which stays until the process ends.
+/// A running hub, which serves until the process ends.
 #[derive(Debug)]
 pub struct Hub {
-    /// The hub itself.
+    /// The server of the hub itself.
     pub server: RoundServer,
-    /// The server of large files, which has another origin.
+    /// The server of large files, on another origin.
     pub storage: RoundServer,
 }
 
@@ -26,14 +26,15 @@ impl Hub {
         }
     }
 
-    /// Returns the address of the hub.
+    /// Returns the URL of the hub without a trailing slash.
     #[must_use]
     pub fn endpoint(&self) -> &str {
         self.server.url.trim_end_matches('/')
     }
 
-    /// Adds files of `repository` in `revision`, a branch or commit, which all
-    /// belong to `commit`. Names of files and revisions are as in addresses.
+    /// Adds files of `repository` at `revision`, a branch or commit. The responses
+    /// state that they belong to `commit`. File names and revisions are percent-encoded
+    /// as in URLs.
     pub fn add(&self, repository: &str, revision: &str, commit: &str, files: &[(&str, &[u8])]) {
         for (name, bytes) in files {
             let digest = sha256(bytes);
@@ -55,7 +56,8 @@ impl Hub {
         }
     }
 
-    /// Refuses a file in `main`, as hubs do, with a status, a code and a message.
+    /// Makes the hub refuse requests for a file in `main` with a status, an error code
+    /// and a message.
     pub fn refuse(&self, file: &str, status: &'static str, code: &str, message: &str) {
         let (repository, name) = file.rsplit_once('/').unwrap_or_default();
         let lines = [("X-Error-Code", code), ("X-Error-Message", message)];

@@ -1,23 +1,23 @@
-//! Frames `ZXQ1` written field by field, with inner frames that store their
-//! bytes as they are.
+//! Builds `ZXQ1` frames field by field, with inner frames that store their bytes
+//! uncompressed.
 
-/// The fields of a frame, in any combination.
+/// The fields of a frame, which need not be consistent.
 #[derive(Debug, Clone, Default)]
 pub struct LatticeFields {
-    /// Dtype of the elements, grid, and flags.
+    /// Dtype of the elements, grid type, and flags.
     pub dtype_grid_flags: [u8; 3],
-    /// Rows, columns, rows and columns of a group.
+    /// Rows, columns, rows per group and columns per group.
     pub geometry: [u32; 4],
-    /// Size of the grid, and dtype of the scales.
+    /// Size of the grid and dtype of the scales.
     pub size_scales: [u8; 2],
     /// The table of grid 1.
     pub table: Vec<f32>,
-    /// The inner frames.
+    /// The encoded inner frames.
     pub frames: Vec<Vec<u8>>,
 }
 
 impl LatticeFields {
-    /// Returns the frame.
+    /// Encodes the frame.
     #[must_use]
     pub fn frame(&self) -> Vec<u8> {
         let mut out = b"ZXQ1\x01".to_vec();
@@ -33,7 +33,7 @@ impl LatticeFields {
     }
 }
 
-/// Returns the `Z4AI` frame that stores `bytes`.
+/// Returns a `Z4AI` frame that stores `bytes` uncompressed.
 #[must_use]
 pub fn stored(bytes: &[u8]) -> Vec<u8> {
     let mut frame = b"Z4AI\x01\0\0\x01\x01\0\0\0\0\0\0\0\0".to_vec();

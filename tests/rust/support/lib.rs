@@ -1,5 +1,5 @@
-//! Support for the tests of this workspace: vectors, servers, the command line,
-//! memory.
+//! Shared support for the tests of this workspace: test vectors, servers, the command
+//! line, memory accounting.
 
 pub mod cases;
 pub mod checkpoints;
@@ -36,7 +36,7 @@ use zstn_core::dtype::Dtype;
 
 use crate::rng::Rng;
 
-/// Returns the path of the repository.
+/// Returns the path of the repository's root.
 #[must_use]
 pub fn repository() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
@@ -45,11 +45,11 @@ pub fn repository() -> PathBuf {
         .unwrap_or_default()
 }
 
-/// Returns a safetensors file of these tensors, given as name, dtype and bytes, all
-/// of one dimension.
+/// Builds a safetensors file of one-dimensional tensors, given as name, dtype and
+/// bytes.
 ///
 /// # Panics
-/// If there is no such dtype, or its elements are not whole bytes.
+/// If a dtype is unknown or its elements are not whole bytes.
 #[must_use]
 pub fn checkpoint(tensors: &[(&str, &str, &[u8])]) -> Vec<u8> {
     let mut data = Vec::new();
@@ -76,8 +76,8 @@ pub fn checkpoint(tensors: &[(&str, &str, &[u8])]) -> Vec<u8> {
     file
 }
 
-/// Returns a checkpoint of about `len_bytes` with three large tensors (weights,
-/// many zeros, few values), small ones, aliases, and one of an odd length.
+/// Returns a checkpoint of about `len_bytes` with three large tensors (weights, mostly
+/// zeros, few distinct values), small tensors, tied copies, and a tensor of odd length.
 #[must_use]
 pub fn many_kinds(len_bytes: usize) -> Vec<u8> {
     let mut rng = Rng(11);
@@ -108,7 +108,7 @@ pub fn many_kinds(len_bytes: usize) -> Vec<u8> {
     ])
 }
 
-/// Returns the SHA-256 in lower-case hex.
+/// Returns the SHA-256 of `bytes` in lowercase hex.
 #[must_use]
 pub fn sha256(bytes: &[u8]) -> String {
     Sha256::digest(bytes)

@@ -1,4 +1,4 @@
-//! Plans for `zstn worker`.
+//! Creates plans for `zstn worker`.
 
 use std::path::{Path, PathBuf};
 
@@ -7,8 +7,8 @@ use serde_json::json;
 use crate::sha256;
 use crate::stub_hub::{RepoId, StubHub};
 
-/// Adds files to a repository of a hub, and writes a plan of the safetensors files
-/// among them.
+/// Adds files to a repository of a hub, and writes a plan that lists the safetensors
+/// files among them.
 ///
 /// # Panics
 /// If a file cannot be written.

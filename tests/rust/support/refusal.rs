@@ -1,23 +1,23 @@
-//! The expected refusals in the manifests of malformed files.
+//! The expected errors in the manifests of malformed files.
 
 use serde::Deserialize;
 use zstn_core::{Error, ErrorKind, Result};
 
 use crate::cases::text;
 
-/// The reason for which a malformed file is refused.
+/// The error with which a malformed file must be rejected.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Refusal {
-    /// Code of the rule that the file breaks, if it breaks one.
+    /// Code of the rule that the file breaks, if the error is about a rule.
     #[serde(default)]
     pub rule: Option<String>,
-    /// Kind of the error, if not `malformed`.
+    /// Kind of the error; `None` for `malformed`.
     #[serde(default)]
     pub error: Option<String>,
 }
 
 impl Refusal {
-    /// Returns the refusal that `entry` of a manifest names, if it names one.
+    /// Returns the refusal that a manifest entry states, if any.
     #[must_use]
     pub fn of(entry: &serde_json::Value) -> Option<Self> {
         let field = |name: &str| entry.get(name).map(text);
@@ -28,21 +28,21 @@ impl Refusal {
         (refusal.rule.is_some() || refusal.error.is_some()).then_some(refusal)
     }
 
-    /// Returns the refusal reported when the file is opened as one of any kind
-    /// and read tensor by tensor. The manifest has it under `"opened"` where the
-    /// format's own reader reports another.
+    /// Returns the refusal that is expected when the file is opened with its format
+    /// detected and its tensors are read individually. The manifest has it under
+    /// `"opened"` where it differs from the refusal of the format's own reader.
     ///
     /// # Panics
-    /// If `entry` of a manifest names no refusal.
+    /// If the manifest entry states no refusal.
     #[must_use]
     pub fn of_opened(entry: &serde_json::Value) -> Self {
         Self::of(entry.get("opened").unwrap_or(entry)).expect("a rule or a kind of error")
     }
 
-    /// Fails unless `result` is this refusal, and returns the error.
+    /// Checks that `result` is this refusal, and returns the error.
     ///
     /// # Panics
-    /// If `result` is a value, or an error of another rule or kind.
+    /// If `result` is a value, or an error with another rule or kind.
     pub fn check<T>(&self, name: &str, result: Result<T>) -> Error {
         let Err(error) = result else {
             panic!("{name} was accepted");

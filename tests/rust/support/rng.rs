@@ -1,6 +1,6 @@
-//! Reproducible random data that look like weights.
+//! Reproducible random data that resemble weights.
 
-/// SplitMix64.
+/// The SplitMix64 generator; the field is its state.
 #[derive(Debug, Clone)]
 pub struct Rng(pub u64);
 
@@ -19,13 +19,13 @@ impl Rng {
         (self.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Returns a normally distributed number with that standard deviation.
+    /// Returns a normally distributed number with mean 0 and this standard deviation.
     pub fn normal(&mut self, deviation: f64) -> f64 {
         let radius = (-2.0 * (1.0 - self.unit()).ln()).sqrt();
         radius * (std::f64::consts::TAU * self.unit()).cos() * deviation
     }
 
-    /// Returns little-endian bfloat16 weights.
+    /// Returns `count` normally distributed weights as little-endian bfloat16.
     pub fn bf16_weights(&mut self, count: usize) -> Vec<u8> {
         (0..count)
             .flat_map(|_| {
@@ -37,7 +37,7 @@ impl Rng {
             .collect()
     }
 
-    /// Returns random bytes.
+    /// Returns `len` random bytes.
     pub fn bytes(&mut self, len: usize) -> Vec<u8> {
         (0..len).map(|_| self.next_u64().to_le_bytes()[0]).collect()
     }

@@ -1,5 +1,5 @@
-//! A web server that counts round trips: requests that wait for each other's
-//! answers are in different rounds.
+//! A web server that counts round trips. Requests belong to different rounds if one of
+//! them was sent only after the other was answered.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, BufRead, BufReader, Write};
@@ -9,36 +9,34 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-/// A round that is not complete by then never will be. No test that passes
-/// waits for it.
+/// Time limit for a round to become complete. Tests that pass never reach it.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A complete round is answered this much later, so that surplus requests
-/// become a part of it. Only tests that fail have such requests.
+/// Delay before a complete round is answered, so that surplus requests are counted in
+/// it. Only failing tests send surplus requests.
 const GRACE: Duration = Duration::from_millis(100);
 
-/// The answer to a path.
+/// The answer to requests for a path.
 #[derive(Debug, Clone)]
 pub enum Page {
-    /// These bytes, or a range of them.
+    /// These bytes, or the requested range of them.
     File(Vec<u8>),
-    /// The same, with more lines of headers.
+    /// These bytes with additional header lines.
     FileWith(Vec<String>, Vec<u8>),
-    /// A redirect to this address.
+    /// A redirect to this URL.
     Redirect(String),
-    /// This status, such as `404 Not Found`, and lines of headers. There is no
-    /// body.
+    /// A status such as `404 Not Found`, header lines, and no body.
     Answer(&'static str, Vec<String>),
 }
 
-/// One request.
+/// A request that the server received.
 #[derive(Debug, Clone)]
 pub struct Request {
-    /// Path of the address.
+    /// Path of the requested URL.
     pub path: String,
-    /// The requested range, cut to the file; `None` for all of it.
+    /// The requested range, clamped to the file; `None` for the whole file.
     pub range: Option<Range<usize>>,
-    /// All headers; names are lowercase.
+    /// All headers, with lowercase names.
     pub headers: Vec<(String, String)>,
 }
 
@@ -54,23 +52,23 @@ impl Request {
 #[derive(Debug, Default)]
 struct State {
     pages: BTreeMap<String, Arc<Page>>,
-    /// Sizes of the rounds to come.
+    /// Expected sizes of the rounds that have not begun.
     sizes: VecDeque<usize>,
-    /// Requests of the round that is not complete.
+    /// Number of requests waiting in the incomplete round.
     waiting: usize,
     /// Number of complete rounds.
     rounds: usize,
     is_incomplete: bool,
     is_crowded: bool,
     log: Vec<Request>,
-    /// The `Authorization` header without which every answer is 401.
+    /// The required `Authorization` header; requests without it are answered 401.
     login: Option<String>,
 }
 
-/// A running server, which stays until the process ends.
+/// A running server, which serves until the process ends.
 #[derive(Debug)]
 pub struct RoundServer {
-    /// Address of its root, which ends in a slash.
+    /// URL of the server's root, with a trailing slash.
     pub url: String,
     state: Arc<(Mutex<State>, Condvar)>,
 }
@@ -95,21 +93,22 @@ impl RoundServer {
         Self { url, state }
     }
 
-    /// Adds the page for `path`, relative to the root, and returns its address.
+    /// Adds the page for `path`, relative to the root, and returns its URL.
     pub fn add(&self, path: &str, page: Page) -> String {
         let page = Arc::new(page);
         lock(&self.state.0).pages.insert(format!("/{path}"), page);
         format!("{}{path}", self.url)
     }
 
-    /// Answers 401 to every request without this `Authorization` header.
+    /// Makes the server answer 401 to every request without this `Authorization`
+    /// header.
     pub fn demand(&self, authorization: &str) {
         lock(&self.state.0).login = Some(authorization.into());
     }
 
-    /// Answers the next requests in rounds of exactly these sizes: no request of
-    /// a round is answered before all of them have arrived. Later requests are
-    /// answered at once.
+    /// Makes the server answer the next requests in rounds of exactly these sizes: it
+    /// answers no request of a round before all of them have arrived. Requests after
+    /// the last round are answered at once.
     pub fn expect_rounds(&self, sizes: &[usize]) {
         let mut state = lock(&self.state.0);
         state.sizes = sizes.iter().copied().collect();
@@ -117,10 +116,11 @@ impl RoundServer {
         state.rounds = 0;
     }
 
-    /// Returns the requests since the last call of [`RoundServer::expect_rounds`].
+    /// Returns the requests received since the last call of
+    /// [`RoundServer::expect_rounds`].
     ///
     /// # Panics
-    /// If a round had fewer requests than expected, or more.
+    /// If the number of requests in a round differs from the expected one.
     #[must_use]
     pub fn finished_rounds(&self) -> Vec<Request> {
         let state = lock(&self.state.0);

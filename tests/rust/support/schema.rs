@@ -1,14 +1,14 @@
-//! JSON compared with the schemas in `docs/schema`.
+//! Validates JSON against the schemas in `docs/schema`.
 
 use serde_json::{Map, Value};
 
 use crate::repository;
 
-/// Checks what a verb printed against `docs/schema/NAME.json`.
+/// Checks the JSON output of a command against `docs/schema/NAME.json`.
 ///
 /// # Panics
-/// If the value is something else, or the schema uses a keyword that is not checked
-/// here.
+/// If the value does not match, or the schema uses a keyword that this module does not
+/// support.
 pub fn check(name: &str, value: &Value) {
     let path = repository().join(format!("docs/schema/{name}.json"));
     let text = std::fs::read(&path).unwrap_or_else(|_| panic!("there is no {}", path.display()));
@@ -21,7 +21,7 @@ pub fn check(name: &str, value: &Value) {
     assert_eq!(problem, None, "{name}.json: {value}");
 }
 
-/// Returns the first difference.
+/// Returns a description of the first mismatch; `None` if the value matches.
 fn compare(schema: &Value, value: &Value, at: &str) -> Option<String> {
     let schema = schema.as_object().expect("a schema is an object");
     for (keyword, wanted) in schema {
@@ -70,7 +70,7 @@ fn compare(schema: &Value, value: &Value, at: &str) -> Option<String> {
             });
         }
     }
-    // Objects of any keys.
+    // The schema allows objects with arbitrary keys.
     match (schema.get("properties"), value) {
         (None, Value::Object(_)) if schema.contains_key("additionalProperties") => {
             members(schema, value, at)

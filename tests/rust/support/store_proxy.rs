@@ -1,34 +1,34 @@
-//! A server between the library and a store: it records requests, and may answer
-//! itself, wait, or break the connection.
+//! A proxy between the library and an object store. It records requests and can answer
+//! them itself, change the answers, or close the connection.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-/// One request.
+/// A request that the proxy received.
 #[derive(Debug, Clone)]
 pub struct Request {
-    /// Such as `GET`.
+    /// The method, such as `GET`.
     pub method: String,
     /// Path and query.
     pub target: String,
-    /// Head as it was sent, without the first line.
+    /// Raw header lines, without the request line.
     pub headers: String,
     /// Length of the body in bytes.
     pub body_len: usize,
 }
 
 impl Request {
-    /// Returns whether this sends a part of an object (not the question whether
-    /// an upload exists, which has the last number).
+    /// Returns whether this request uploads a part of an object. Part number 10000 does
+    /// not count: clients use it to check whether an upload exists.
     #[must_use]
     pub fn sends_part(&self) -> bool {
         let s3 = self.target.contains("partNumber=") && !self.target.contains("partNumber=10000");
         self.method == "PUT" && (s3 || self.target.contains("comp=block&"))
     }
 
-    /// Returns whether this completes an object of parts.
+    /// Returns whether this request completes a multipart upload.
     #[must_use]
     pub fn completes(&self) -> bool {
         (self.method == "POST" && self.target.contains("uploadId="))
@@ -44,22 +44,23 @@ impl Request {
     }
 }
 
-/// What happens to a request.
+/// What the proxy does with a request.
 #[derive(Debug)]
 pub enum Action {
-    /// It is passed to the store.
+    /// It forwards the request to the store.
     Forward,
-    /// The connection ends without an answer.
+    /// It closes the connection without an answer.
     Cut,
-    /// This is the whole answer.
+    /// It sends these bytes as the whole answer.
     Answer(Vec<u8>),
-    /// The store's answer, changed; none if nothing is left of it.
+    /// It forwards the request and changes the store's answer with this function; an
+    /// empty result sends nothing.
     Change(fn(Vec<u8>) -> Vec<u8>),
 }
 
 type Hook = dyn Fn(&Request) -> Action + Send + Sync;
 
-/// The server. It runs until the process ends.
+/// A running proxy, which serves until the process ends.
 #[derive(Debug)]
 pub struct Proxy {
     address: String,
@@ -67,10 +68,11 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// Starts a proxy to the server at `upstream`, host and port.
+    /// Starts a proxy to `upstream`, given as `host:port`. The hook chooses the action
+    /// for each request.
     ///
     /// # Panics
-    /// If there is no free port.
+    /// If no port is free.
     pub fn start(
         upstream: &str,
         hook: impl Fn(&Request) -> Action + Send + Sync + 'static,
@@ -85,7 +87,8 @@ impl Proxy {
                 let (upstream, log) = (upstream.clone(), Arc::clone(&requests));
                 let hook = Arc::clone(&hook);
                 thread::spawn(move || {
-                    // A client that goes away is none of its concern.
+                    // Tests do not depend on the error of a client that disconnects
+                    // early.
                     let _ = serve(&stream, &upstream, &log, &*hook);
                     let _ = stream.shutdown(Shutdown::Both);
                 });
@@ -94,18 +97,18 @@ impl Proxy {
         Self { address, log }
     }
 
-    /// Starts a server that answers everything itself.
+    /// Starts a server without a store, which answers every request from `hook`.
     pub fn answering(hook: impl Fn(&Request) -> Vec<u8> + Send + Sync + 'static) -> Self {
         Self::start("", move |request| Action::Answer(hook(request)))
     }
 
-    /// Returns host and port.
+    /// Returns the address of the proxy as `host:port`.
     #[must_use]
     pub fn address(&self) -> String {
         self.address.clone()
     }
 
-    /// Returns the requests so far.
+    /// Returns the requests received so far.
     #[must_use]
     pub fn requests(&self) -> Vec<Request> {
         self.log
@@ -114,7 +117,7 @@ impl Proxy {
             .clone()
     }
 
-    /// Returns the number of requests so far that satisfy `test`.
+    /// Returns the number of received requests that satisfy `test`.
     pub fn count(&self, test: impl Fn(&Request) -> bool) -> usize {
         self.requests()
             .iter()
@@ -123,7 +126,7 @@ impl Proxy {
     }
 }
 
-/// Returns an answer with a body.
+/// Formats an HTTP answer with a body.
 #[must_use]
 pub fn answer(status: &str, headers: &[&str], body: &[u8]) -> Vec<u8> {
     let mut head = format!("HTTP/1.1 {status}\r\nConnection: close\r\n");
@@ -135,7 +138,7 @@ pub fn answer(status: &str, headers: &[&str], body: &[u8]) -> Vec<u8> {
     [head.as_bytes(), body].concat()
 }
 
-/// Serves one request; the client makes a connection for each.
+/// Serves one request; clients open a new connection for each.
 fn serve(
     stream: &TcpStream,
     upstream: &str,

@@ -1,4 +1,4 @@
-//! Runs the command line on a terminal of its own.
+//! Runs the command line in a pseudoterminal.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -11,11 +11,11 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
 use crate::command::program;
 
-/// Runs `zstn` in `folder` with a terminal for standard output and standard
-/// error. Returns its exit status and the output of the terminal.
+/// Runs `zstn` in `folder` with a pseudoterminal as standard output and standard error.
+/// Returns the exit status and the output.
 ///
 /// # Panics
-/// If there are no pseudoterminals, or the program cannot be started.
+/// If no pseudoterminal is available, or the program cannot be started.
 #[must_use]
 pub fn zstn_on_terminal(folder: &Path, arguments: &[&str]) -> (ExitStatus, String) {
     let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a pseudoterminal");
@@ -35,12 +35,13 @@ pub fn zstn_on_terminal(folder: &Path, arguments: &[&str]) -> (ExitStatus, Strin
         .stdout(terminal.try_clone().expect("a descriptor"))
         .stderr(terminal);
     let mut child = command.spawn().expect("zstn runs");
-    // Only the child keeps the other end open.
+    // The parent must not hold the other end open, or reading never ends.
     drop(command);
     let mut received = Vec::new();
     let mut buffer = [0; 4096];
     let mut master = File::from(master);
-    // After the last writer, Linux returns an error, other systems the end.
+    // When all writers have closed the terminal, Linux returns an error; other systems
+    // return the end of the file.
     while let Ok(len @ 1..) = master.read(&mut buffer) {
         received.extend_from_slice(&buffer[..len]);
     }

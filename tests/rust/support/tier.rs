@@ -1,5 +1,5 @@
-//! The two tiers of tests: tables of faults run whole with `cargo xtask test --all`,
-//! which sets `$ZSTN_TESTS`, and otherwise as a sample.
+//! The two tiers of tests. `cargo xtask test --all` sets `$ZSTN_TESTS` and runs the
+//! complete fault tables; otherwise a sample of them runs.
 
 use std::collections::HashSet;
 use std::hash::Hash;
@@ -7,22 +7,22 @@ use std::ops::Range;
 
 use crate::rng::Rng;
 
-/// Returns whether whole tables run.
+/// Returns whether complete tables are to be run.
 #[must_use]
 pub fn is_all() -> bool {
     std::env::var("ZSTN_TESTS").is_ok_and(|tier| tier == "all")
 }
 
-/// Returns the items of this tier: all of them, or a sample in which every value of
-/// every key occurs. `keys` returns the keys of an item, such as its fault and its
-/// verb. The sample is the same in each run.
+/// Returns the items to test in this tier: all of them, or a sample that contains every
+/// value of every key. `keys` returns the keys of an item, such as its fault and its
+/// command. The sample is the same in every run.
 #[must_use]
 pub fn chosen<T, K: Hash + Eq>(mut items: Vec<T>, keys: impl Fn(&T) -> Vec<K>) -> Vec<T> {
     if is_all() {
         return items;
     }
-    // In their own order, the first fault of the table would meet every verb, and
-    // every other fault only the first verb.
+    // The items are shuffled: in table order, the sample would combine the first fault
+    // with every command, and every other fault only with the first command.
     let mut rng = Rng(34);
     for end in (1..items.len()).rev() {
         let pick = rng.next_u64() % (end as u64 + 1);
@@ -37,13 +37,13 @@ pub fn chosen<T, K: Hash + Eq>(mut items: Vec<T>, keys: impl Fn(&T) -> Vec<K>) -
     items
 }
 
-/// Returns every number of `range`, or, outside of the larger tier, every `step`th
-/// one. With a `step` that shares no factor with 8, every bit of a byte occurs.
+/// Returns every number in `range` in the full tier, otherwise every `step`th one. An
+/// odd `step` covers every bit position of a byte.
 pub fn stepped(range: Range<usize>, step: usize) -> impl Iterator<Item = usize> {
     range.step_by(if is_all() { 1 } else { step })
 }
 
-/// Returns `many`, or `few` outside of the larger tier.
+/// Returns `many` in the full tier, otherwise `few`.
 #[must_use]
 pub fn count(few: usize, many: usize) -> usize {
     if is_all() { many } else { few }

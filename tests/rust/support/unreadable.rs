@@ -1,11 +1,10 @@
-//! Files of which one page cannot be read, as after a bad sector.
+//! Files with one unreadable page, as after a bad sector on a disk.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// Has `command` fail to read the page of the file at `path` that begins at
-/// `page`.
+/// Makes reads fail in `command` for the page at offset `page` of the file at `path`.
 pub fn set(command: &mut Command, path: &Path, page: u64) {
     command
         .env("LD_PRELOAD", library())
@@ -20,12 +19,13 @@ pub fn middle(path: &Path) -> u64 {
     len_bytes / 2 / 4096 * 4096
 }
 
-/// Compiles the library that makes reads fail, once for a process.
+/// Compiles the preload library that makes reads fail, once per process.
 fn library() -> PathBuf {
     static LIBRARY: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();
     let compile = || {
         let folder = tempfile::tempdir().expect("a folder");
-        // Other users run the program, too.
+        // Tests also run the program as another user, who must be able to read the
+        // library.
         #[cfg(unix)]
         std::fs::set_permissions(
             folder.path(),

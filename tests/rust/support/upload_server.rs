@@ -1,20 +1,20 @@
-//! A web server that takes files, as a test tells it.
+//! A web server that accepts or refuses uploads as a test chooses.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-/// One request.
+/// A request that the server received.
 #[derive(Debug, Clone, Default)]
 pub struct Asked {
-    /// Counted from 1 for each method.
+    /// Position of the request among those with the same method, counted from 1.
     pub number: usize,
-    /// Method and path.
+    /// The method and path.
     pub line: String,
-    /// All headers; names are lowercase.
+    /// All headers, with lowercase names.
     pub headers: Vec<(String, String)>,
-    /// `None` if the server has not taken the body.
+    /// The request body; `None` if the server did not read it.
     pub body: Option<Vec<u8>>,
 }
 
@@ -27,36 +27,36 @@ impl Asked {
     }
 }
 
-/// What a server does with a request.
+/// What a server does with a PUT request.
 #[derive(Debug)]
 pub enum Act {
-    /// Takes the body, then answers with this status and these lines.
+    /// Reads the body, then answers with this status and these header lines.
     Take(&'static str, String),
-    /// Answers before the body, and closes the connection.
+    /// Answers with this status before reading the body, and closes the connection.
     Refuse(&'static str),
-    /// Takes the body and closes the connection.
+    /// Reads the body and closes the connection without an answer.
     TakeAndClose,
 }
 
-/// Returns [`Act::Take`] without more lines.
+/// Returns [`Act::Take`] without header lines.
 #[must_use]
 pub fn take(status: &'static str) -> Act {
     Act::Take(status, String::new())
 }
 
-/// Chooses what to do with a PUT request; others are answered 404.
+/// Chooses what to do with a PUT request. Other requests are answered 404.
 type Behaviour = Box<dyn Fn(&Asked) -> Act + Send + Sync>;
 
-/// A running server, which stays until the process ends.
+/// A running server, which serves until the process ends.
 #[derive(Debug)]
 pub struct UploadServer {
-    /// Address to write to.
+    /// URL to upload to.
     pub url: String,
     log: Arc<Mutex<Vec<Asked>>>,
 }
 
 impl UploadServer {
-    /// Starts a server that has no file yet.
+    /// Starts a server that has no file at its URL.
     ///
     /// # Panics
     /// If no port is free.
@@ -65,7 +65,7 @@ impl UploadServer {
         Self::with_head("404 Not Found", behaviour)
     }
 
-    /// The same, with another answer to HEAD requests.
+    /// Starts a server that answers HEAD requests with the status `head`.
     ///
     /// # Panics
     /// If no port is free.
@@ -91,13 +91,13 @@ impl UploadServer {
         Self { url, log }
     }
 
-    /// Returns all requests so far.
+    /// Returns all requests received so far.
     #[must_use]
     pub fn log(&self) -> Vec<Asked> {
         lock(&self.log).clone()
     }
 
-    /// Returns the PUT requests so far.
+    /// Returns the PUT requests received so far.
     #[must_use]
     pub fn puts(&self) -> Vec<Asked> {
         let log = self.log().into_iter();

@@ -1,4 +1,4 @@
-//! zTensor files, opened as a reader over HTTP opens them.
+//! Opens zTensor files from memory with the same sequence of reads as an HTTP reader.
 
 use zstn_core::Result;
 use zstn_core::bytes::part;
@@ -9,17 +9,17 @@ use zstn_core::pure::Pure;
 
 use crate::cases;
 
-/// Returns the native engine with two threads.
+/// Returns a native engine with two threads.
 pub fn native() -> zstn::Engine {
     zstn::Engine::new(2).expect("two threads")
 }
 
-/// Reads a file of `tests/vectors/ztensor`.
+/// Returns the bytes of `tests/vectors/ztensor/name`.
 pub fn vector(name: &str) -> Vec<u8> {
     cases::read("ztensor", name)
 }
 
-/// Opens a file as a reader over HTTP does; also returns the number of round trips.
+/// Opens a file as an HTTP reader does, and returns the number of round trips with it.
 pub fn open(file: &[u8]) -> Result<(FileCatalog, usize)> {
     let len = file.len() as u64;
     let head = part(file, 0..FileOpener::head_len_bytes(len)).to_vec();
@@ -38,7 +38,7 @@ pub fn open(file: &[u8]) -> Result<(FileCatalog, usize)> {
     }
 }
 
-/// Reads every tensor of a file, in its order.
+/// Decodes every tensor of a file in catalog order.
 pub fn read_all(engine: &impl Engine, file: &[u8]) -> Result<Vec<Vec<u8>>> {
     let (catalog, _) = open(file)?;
     let tensors = catalog.tensors().iter().enumerate();
@@ -52,7 +52,7 @@ pub fn read_all(engine: &impl Engine, file: &[u8]) -> Result<Vec<Vec<u8>>> {
         .collect()
 }
 
-/// Returns the manifest of a whole file.
+/// Parses the manifest of a complete file.
 pub fn manifest(file: &[u8]) -> Result<Manifest> {
     let len = file.len() as u64;
     let tail = part(file, len.saturating_sub(FOOTER_BYTES)..len);

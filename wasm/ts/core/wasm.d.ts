@@ -1,4 +1,4 @@
-/** Imported by the entry for Cloudflare Workers, where such an import gives the compiled module. */
+/** The type of a `.wasm` import in Cloudflare Workers: the compiled module. */
 declare module "*.wasm" {
   const module: unknown;
   export default module;

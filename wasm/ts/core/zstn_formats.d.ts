@@ -1,3 +1,3 @@
-/** The glue of the module with all formats, which the Rust build writes. */
+/** The glue code of the module with all formats, which the Rust build generates. */
 
 export { create } from "./zstn_wasm.js";

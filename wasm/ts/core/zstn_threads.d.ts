@@ -1,15 +1,15 @@
-/** The glue of the module with threads, which not every machine can build. */
+/** The glue code of the module with threads. Not every machine can build it. */
 
 import type { CoreDecode } from "../core.js";
 import type { CoreInput, WasmModule } from "../wasm-input.js";
 
-/** Starts the module. */
+/** Instantiates the module. */
 declare const init: (input: { module_or_path: CoreInput }) => Promise<unknown>;
 export default init;
-/** Starts the module in another thread, with the memory of the first. */
+/** Instantiates the module in another thread, with the memory of the first instance. */
 export const initSync: (input: { module: WasmModule | Uint8Array; memory?: unknown }) => unknown;
-/** Starts `threads` threads, by `startWorkers` of threads/rayon.ts. */
+/** Starts `threads` threads through `startWorkers` of threads/rayon.ts. */
 export const initThreadPool: (threads: number) => Promise<unknown>;
-/** What a thread of the pool does; it never returns. */
+/** Runs the work loop of a pool thread; it never returns. */
 export const wbg_rayon_start_worker: (receiver: number) => void;
 export const decode: CoreDecode;

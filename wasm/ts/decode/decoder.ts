@@ -1,6 +1,7 @@
 /** The interface between a model and the code that decodes its tensors. */
 
 import type { CoreInstance, CoreModel } from "../core.js";
+import type { Source } from "../source/source.js";
 import { toTransferable } from "../source/ownership.js";
 import type { TensorInfo } from "../tensor.js";
 
@@ -12,28 +13,33 @@ export interface DecodeTarget {
   /** Index of the tensor in the model. */
   index: number;
   info: TensorInfo;
+  /** The sources of the files of the model. */
+  sources: readonly Source[];
 }
 
 /** A tensor to decode, with its stored bytes. */
 export interface DecodeRequest extends DecodeTarget {
   /** The stored bytes of all parts. */
   parts: Uint8Array[];
-  /** The base's tensor of the same name, where it is needed. Nothing else refers to it. */
+  /**
+   * The base's tensor of the same name, if decoding needs it. The memory is exclusively owned, so it may be transferred
+   * to a worker.
+   */
   reference: Uint8Array<ArrayBuffer> | undefined;
-  /** The output, of exactly the tensor's length. Without it the result is a new array. */
+  /** The output buffer, of exactly the tensor's length. Without it the result is a new array. */
   into: Uint8Array<ArrayBuffer> | undefined;
   signal: AbortSignal;
 }
 
-/** Decodes tensors, on this thread or in workers. */
+/** A decoder of tensors, on the calling thread or in workers. */
 export interface Decoder {
   /** Returns the raw little-endian bytes of the tensor. */
   decode(request: DecodeRequest): Promise<Uint8Array<ArrayBuffer>>;
-  /** Announces a tensor whose bytes are being fetched, so that a worker can start meanwhile. */
+  /** Announces a tensor whose bytes are being fetched, so that a worker can start in the meantime. */
   warmUp(target: DecodeTarget): void;
 }
 
-/** Decodes on the calling thread. */
+/** The decoder that runs on the calling thread. */
 export const inline: Decoder = {
   async decode({ instance, model, index, parts, reference, into }) {
     return instance.call(() => {

@@ -1,29 +1,29 @@
-/** The messages between a pool and its workers. */
+/** The messages that a pool and its workers exchange. */
 
 import type { WasmModule } from "../wasm-input.js";
 
 /** A request to a worker: one tensor to decode. */
 export interface WorkerRequest {
-  /** Whether decoding takes the module with all formats. */
+  /** Whether decoding needs the module with all formats. */
   formats: boolean;
-  /** That module, compiled, unless this worker has it already. */
+  /** The compiled module; `undefined` if the worker already has it. */
   module: WasmModule | undefined;
-  /** The core's description of the tensor. */
+  /** The serialised decode task of the core. */
   task: Uint8Array<ArrayBuffer>;
   parts: Uint8Array[];
   reference: Uint8Array | undefined;
 }
 
-/** A message from a worker: it has started, or the response to its only request. */
+/** A message from a worker: that it has started, or the response to the request that it is working on. */
 export type WorkerResponse =
   | { ready: true }
   | { bytes: Uint8Array<ArrayBuffer> }
-  /** What the core threw to reject the input. */
+  /** The value that the core threw to reject the input. */
   | { rejection: unknown }
-  /** The core trapped. Its instance can no longer be trusted. */
+  /** The core trapped. Its instance must not be used again. */
   | { trap: string };
 
-/** Decodes a request, or throws what the core throws. */
+/** Decodes a request. Throws the errors of the core. */
 export type Handler = (request: WorkerRequest) => Uint8Array<ArrayBuffer>;
 
 /** Returns the response to a request, and the buffers to transfer with it. */

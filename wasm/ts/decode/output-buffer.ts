@@ -1,10 +1,13 @@
-/** Buffers of the caller that a tensor is decoded into. */
+/** Checks of the caller's buffers that tensors are decoded into. */
 
 import { bytesPerElement } from "../dtype.js";
 import { InvalidInputError } from "../errors.js";
 import type { TensorInfo } from "../tensor.js";
 
-/** Returns the bytes of `into` that the tensor will fill. Throws if they are too few or not aligned for its elements. */
+/**
+ * Returns the bytes of `into` that the tensor will fill. Throws an `InvalidInputError` if the buffer is too short or
+ * not aligned for the tensor's elements.
+ */
 export function outputView({ name, dtype, byteLength }: TensorInfo, into: ArrayBufferView<ArrayBuffer> | ArrayBuffer): Uint8Array<ArrayBuffer> {
   const bytes = ArrayBuffer.isView(into) ? new Uint8Array(into.buffer, into.byteOffset, into.byteLength) : new Uint8Array(into);
   if (bytes.byteLength < byteLength) {

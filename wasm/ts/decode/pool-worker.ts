@@ -1,4 +1,4 @@
-/** One worker of a pool, from its start to its end. */
+/** The life of one worker in a pool, from its start to its end. */
 
 import { WorkerError } from "../errors.js";
 import { toZstnError } from "../core-errors.js";
@@ -7,7 +7,7 @@ import type { WorkerRequest, WorkerResponse } from "./message.js";
 import type { Task } from "./task.js";
 import type { StartWorker, WorkerHandle } from "./worker-handle.js";
 
-/** How long a worker may take to start before it counts as one that cannot, in milliseconds. */
+/** The time a worker may take to start before it is considered unable to, in milliseconds. */
 const START_MS = 10_000;
 
 /** Receives the events of a pool worker. */
@@ -16,7 +16,7 @@ export interface PoolWorkerEvents {
   onIdle(worker: PoolWorker): void;
   /** The worker has decoded a tensor. */
   onDecoded(): void;
-  /** The worker has ended. `started` is whether it ever ran. */
+  /** The worker has ended. `started` is true if it had been running. */
   onExit(worker: PoolWorker, started: boolean, cause: unknown): void;
 }
 
@@ -24,12 +24,12 @@ export class PoolWorker {
   readonly #events: PoolWorkerEvents;
   readonly #handle: WorkerHandle;
   readonly #startLimit: ReturnType<typeof setTimeout>;
-  /** The modules that the worker has: `true` for the one with all formats. */
+  /** The modules that have been sent to the worker: `true` is the one with all formats. */
   readonly #modules = new Set<boolean>();
   #task: Task | undefined;
   #state: "starting" | "started" | "gone" = "starting";
 
-  /** Throws where no worker can be started at all. */
+  /** Throws if this platform cannot start a worker at all. */
   constructor(start: StartWorker, events: PoolWorkerEvents) {
     this.#events = events;
     this.#handle = start({ onMessage: (response) => this.#onMessage(response), onError: (cause) => this.#onError(cause) });
@@ -49,7 +49,7 @@ export class PoolWorker {
     return this.#state === "started" && !this.#task;
   }
 
-  /** Starts to decode; the worker must be idle. Throws, with nothing transferred, if the tensor cannot be sent. */
+  /** Starts decoding `task`. The worker must be idle. If the tensor cannot be sent, this throws and transfers nothing. */
   run(task: Task): void {
     const { instance, model, index, parts, reference } = task.request;
     const { formats, module, decodeTask } = instance.call(() => {

@@ -1,5 +1,5 @@
 /// <reference lib="esnext.disposable" preserve="true" />
-/** Workers that decode tensors: the calling thread stays free, and several tensors are decoded at once. */
+/** A pool of workers that decode tensors: the calling thread stays responsive, and several tensors are decoded at once. */
 
 import { InvalidInputError, WorkerError, ZstnError } from "../errors.js";
 import { inline } from "./decoder.js";
@@ -11,41 +11,56 @@ import type { StartWorker } from "./worker-handle.js";
 
 /** Options of `workerPool`. */
 export interface WorkerPoolOptions {
-  /** The maximum number of workers. By default the number of cores, but at most 4. 0 starts none. */
+  /**
+   * The maximum number of workers. By default the number of cores, but at most 4. With 0, all tensors are decoded on
+   * the calling thread.
+   */
   size?: number;
-  /** Tensors of fewer bytes are decoded on the calling thread, which is faster than sending them. 256 KiB by default. */
+  /**
+   * Tensors shorter than this, in bytes, are decoded on the calling thread, which is faster than sending them. 256 KiB
+   * by default.
+   */
   minBytes?: number;
 }
 
-/** The decoder of a model. */
+/** The decoder that a model uses. */
 export interface Decoding {
   decoder: Decoder;
-  /** A pool to close with the model. */
+  /** The pool to close with the model, if the model owns one. */
   ownPool?: WorkerPool;
 }
 
 /** Decoding this many bytes takes a few milliseconds; a round trip to a worker takes a few tenths of one. */
 const DEFAULT_MIN_BYTES = 256 << 10;
 
-/** Each worker has its own memory for stored and decoded bytes. */
+/** The default maximum of workers. It is low because each worker needs its own memory for stored and decoded bytes. */
 const DEFAULT_MAX_WORKERS = 4;
 
-/** After how long without work the workers are stopped, which frees their memory. Starting one again takes some ten milliseconds. */
+/**
+ * The idle time after which the workers are stopped to free their memory, in milliseconds. Starting a worker again
+ * takes some ten milliseconds.
+ */
 const IDLE_MS = 10_000;
 
-/** The same for workers that keep a program from ending (Deno). */
+/** The same for workers that keep the process alive (Deno), in milliseconds. */
 const HOLDING_IDLE_MS = 500;
 
-/** Returns the most workers or threads that a pool may have: a small multiple of the cores, each of which takes memory of its own. */
+/**
+ * Returns the maximum number of workers or threads in a pool: a small multiple of the cores, since each takes memory of
+ * its own.
+ */
 export const mostWorkers = (cores: number): number => Math.max(16, 8 * cores);
 
-/** A pool of decoding workers for one or more models, created by `workerPool`. Workers start when they are needed and stop when they have been idle for ten seconds. */
+/**
+ * A pool of decoding workers for one or more models, created by `workerPool`. Workers start on demand and stop after
+ * ten idle seconds.
+ */
 export class WorkerPool {
   /** The maximum number of workers. */
   readonly size: number;
   readonly #minBytes: number;
   readonly #start: StartWorker;
-  /** Equal to `size` until starting a worker fails. */
+  /** The maximum in effect: `size`, until starting a worker fails. */
   #maxSize: number;
   readonly #workers = new Set<PoolWorker>();
   #waiting: Task[] = [];
@@ -76,7 +91,10 @@ export class WorkerPool {
     return this.#decoded;
   }
 
-  /** Why a worker could not be started, if one could not. Without workers, tensors are decoded on the calling thread. */
+  /**
+   * The error of a worker that could not be started; `undefined` if there was none. If no worker can be started,
+   * tensors are decoded on the calling thread.
+   */
   get startError(): unknown {
     return this.#startError;
   }
@@ -105,14 +123,17 @@ export class WorkerPool {
     }
   }
 
-  /** Stops all workers. Reads that they were decoding fail; models that use the pool decode on the calling thread from then on. Calling it again does nothing. */
+  /**
+   * Stops all workers. Reads that are waiting for a worker or being decoded by one reject with a `WorkerError`. Models
+   * that use the pool then decode on the calling thread. Calling it again does nothing.
+   */
   close(): void {
     this.#closed = true;
     for (const task of this.#running) task.fail(new WorkerError("The pool of workers was closed.", task.request.info.name));
     this.#stopAll();
   }
 
-  /** Closes the pool at the end of a block, where the runtime knows `Symbol.dispose`. */
+  /** Closes the pool at the end of a block: `using pool = workerPool()`. Present if the runtime has `Symbol.dispose`. */
   declare readonly [Symbol.dispose]: () => void;
 
   static {
@@ -139,7 +160,8 @@ export class WorkerPool {
       worker.run(task);
     } catch (cause) {
       if (cause instanceof ZstnError) return task.fail(cause);
-      // Such as a module that may not be sent. Nothing has been transferred, and no later tensor could be.
+      // The request could not be sent, for example because the module cannot be cloned. Nothing has been transferred,
+      // and sending later tensors would fail as well.
       task.succeed(inline.decode(task.request));
       this.#giveUp(cause, 0);
     }
@@ -162,7 +184,7 @@ export class WorkerPool {
     }
   }
 
-  /** Limits the pool to `maxSize` workers. Without any, everything is decoded here. */
+  /** Limits the pool to `maxSize` workers. With 0, everything is decoded on the calling thread. */
   #giveUp(cause: unknown, maxSize: number): void {
     this.#startError = cause;
     this.#maxSize = maxSize;

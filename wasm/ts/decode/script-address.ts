@@ -1,8 +1,8 @@
-/** Addresses of the scripts of workers. */
+/** The URLs of worker scripts. */
 
 /**
- * Returns the address of the script that `create` would start, without starting it. Bundlers recognise only
- * `new Worker(new URL("…", import.meta.url))` and put another address there, so that it cannot be read in any other way.
+ * Returns the URL of the script that `create` would start, without starting it. Bundlers recognise only `new Worker(new
+ * URL("…", import.meta.url))` and replace the URL in it, so there is no other way to read it.
  */
 export function scriptAddress(create: () => Worker): string {
   const scope = globalThis as { Worker: unknown };
@@ -21,7 +21,10 @@ export function scriptAddress(create: () => Worker): string {
   return new URL(address, globalThis.document?.baseURI ?? globalThis.location?.href).href;
 }
 
-/** Says that the script that `create` starts could not be loaded. Browsers give no reason. */
+/**
+ * Returns the reason that the script that `create` starts could not be loaded, for an error message. Browsers report no
+ * reason.
+ */
 export function notLoaded(create: (() => Worker) | undefined): string {
   const script = create ? `its script, ${scriptAddress(create)}, could not be loaded` : "its script could not be loaded";
   return globalThis.crossOriginIsolated ? `${script}; on a page that is cross-origin isolated it needs the header Cross-Origin-Embedder-Policy: require-corp as well` : script;

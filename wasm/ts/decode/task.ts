@@ -1,4 +1,4 @@
-/** A decode request waiting in a pool, or being worked on. */
+/** A decode request that is waiting in a pool or being decoded. */
 
 import type { DecodeRequest } from "./decoder.js";
 
@@ -23,7 +23,7 @@ export class Task {
     else request.signal.addEventListener("abort", this.#aborted, { once: true });
   }
 
-  /** Resolves with bytes from a worker, or with a promise of them from this thread. */
+  /** Resolves the promise with bytes from a worker, or with a promise for bytes decoded on this thread. */
   succeed(bytes: Bytes | Promise<Bytes>): void {
     this.#settle(() => this.#resolve(bytes));
   }

@@ -1,4 +1,4 @@
-/** Workers of browsers, and of Deno. */
+/** Starts workers in browsers and in Deno. */
 
 import { settings } from "../configure.js";
 import { isDeno } from "../deno.js";
@@ -6,26 +6,29 @@ import { startFromBlob } from "./cross-origin-worker.js";
 import { notLoaded, scriptAddress } from "./script-address.js";
 import type { StartWorker } from "./worker-handle.js";
 
-/** Bundlers recognise these very words and include the script. */
+/** Bundlers recognise exactly this expression and include the script. */
 const createFromScript = (): Worker => new Worker(new URL("./web-worker.js", import.meta.url), { type: "module", name: "zstn" });
 
-/** Returns the number of cores, as far as the browser reports it. */
+/** Returns the number of cores that the browser reports; 1 if it reports none. */
 export const coreCount = (): number => globalThis.navigator?.hardwareConcurrency || 1;
 
 /**
- * Returns whether this is a worker of Firefox. While one of those starts a worker of its own, it now and then stops for
- * good: in Firefox 153 about once in fifty times on a busy machine.
+ * Returns whether this code runs in a worker of Firefox. When such a worker starts another worker, it sometimes hangs
+ * forever: in Firefox 153, about once in fifty times on a busy machine.
  */
 export const isWorkerOfFirefox = (): boolean => !("document" in globalThis) && /\bFirefox\//.test(globalThis.navigator?.userAgent ?? "");
 
-/** Returns a function that starts workers which `create` creates; errors name the script that `named` would start. */
+/**
+ * Returns a function that starts the workers that `create` creates. Error messages contain the URL of the script that
+ * `named` would start.
+ */
 export function webWorkerStarter(create: () => Worker, named?: () => Worker): StartWorker {
   return (listener) => {
     const worker = create();
     worker.onmessage = ({ data }) => listener.onMessage(data);
     worker.onmessageerror = () => listener.onError(new Error("a message could not be read"));
     worker.onerror = (event) => {
-      event.preventDefault(); // the caller who waits for a tensor gets it
+      event.preventDefault(); // the caller that waits for a tensor receives the error
       listener.onError(new Error(event.message || notLoaded(named)));
     };
     return {
@@ -37,7 +40,10 @@ export function webWorkerStarter(create: () => Worker, named?: () => Worker): St
   };
 }
 
-/** Creates a decoding worker. A script on another origin than the page may only be imported by one of the page. */
+/**
+ * Creates a decoding worker. A page cannot start a script of another origin directly; a script of the page's own origin
+ * has to import it.
+ */
 function createWorker(): Worker {
   const { location } = globalThis as { location?: Location };
   if (location === undefined) return createFromScript();

@@ -4,7 +4,7 @@ import { handleRequest } from "./message.js";
 import type { WorkerRequest } from "./message.js";
 import { decode } from "./worker-decode.js";
 
-/** The part of a worker's global scope that is used here. The DOM types do not include it. */
+/** The members of a worker's global scope that this script uses. The DOM types do not declare them. */
 interface Scope {
   postMessage(message: unknown, transfer?: Transferable[]): void;
   onmessage: ((event: MessageEvent<WorkerRequest>) => void) | null;

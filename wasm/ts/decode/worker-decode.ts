@@ -1,14 +1,14 @@
-/** Decoding inside a worker, with the WebAssembly modules that it is sent. */
+/** Decodes tensors inside a worker, with the WebAssembly modules that the pool sends. */
 
 import type { Core } from "../core.js";
 import * as formats from "../core/zstn_formats.js";
 import * as reader from "../core/zstn_wasm.js";
 import type { WorkerRequest } from "./message.js";
 
-/** The instances, by whether they have all formats. */
+/** The instances; `true` is the key of the one with all formats. */
 const cores = new Map<boolean, Core>();
 
-/** Decodes with the module that the request names. */
+/** Decodes a request with the module that it names. Instantiates the module if the request contains one. */
 export function decode(request: WorkerRequest): Uint8Array<ArrayBuffer> {
   const { module } = request;
   if (module) {

@@ -1,15 +1,15 @@
-/** The interface of a worker to its pool, in browsers and in Node. */
+/** The platform-independent interface between a worker and its pool. */
 
 import type { WorkerResponse } from "./message.js";
 
 /** A running worker. */
 export interface WorkerHandle {
-  /** Whether the worker brings its own module. */
+  /** Whether the worker loads its own module, so that the pool need not send one. */
   readonly hasModule?: boolean;
   post(message: unknown, transfer: ArrayBuffer[]): void;
-  /** Whether the worker keeps the process alive for as long as it runs, whatever `setKeepAlive` says. */
+  /** Whether the worker keeps the process alive for as long as it runs, regardless of `setKeepAlive`. */
   readonly holdsProcess?: boolean;
-  /** Sets whether the worker keeps the process alive (Node). A new worker does. */
+  /** Sets whether the worker keeps the process alive (Node only). A new worker does. */
   setKeepAlive(keepAlive: boolean): void;
   stop(): void;
 }
@@ -17,9 +17,9 @@ export interface WorkerHandle {
 /** Receives the events of a worker. */
 export interface WorkerListener {
   onMessage(response: WorkerResponse): void;
-  /** Called when the worker could not start, or has ended. */
+  /** Called when the worker could not start or has ended. */
   onError(cause: unknown): void;
 }
 
-/** Starts a worker. Throws, or calls `onError`, where none can be started. */
+/** Starts a worker. If no worker can be started, it throws or calls `onError`. */
 export type StartWorker = (listener: WorkerListener) => WorkerHandle;

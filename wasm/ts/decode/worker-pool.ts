@@ -1,16 +1,21 @@
-/** Creating pools of workers, and choosing what decodes the tensors of a model. */
+/** Creates pools of workers, and chooses the decoder of a model. */
 
 import { checkOptions } from "../known-options.js";
 import type { OptionNames } from "../known-options.js";
 import { UnsupportedError } from "../errors.js";
 import { platform } from "../platform.js";
+import { undecodable } from "../compared-source.js";
 import { inline } from "./decoder.js";
+import type { Decoder } from "./decoder.js";
 import { WorkerPool } from "./pool.js";
 import type { Decoding, WorkerPoolOptions } from "./pool.js";
 
 let sharedPool: WorkerPool | undefined;
 
-/** Creates a pool of decoding workers, for the option `workers` of one or more models. They start when they are needed. */
+/**
+ * Creates a pool of decoding workers, for the option `workers` of one or more models. Workers start on demand. Throws
+ * an `UnsupportedError` in a runtime without workers, and an `InvalidInputError` for an invalid option.
+ */
 export function workerPool(options: WorkerPoolOptions = {}): WorkerPool {
   checkOptions("workerPool()", options, { size: 1, minBytes: 1 } satisfies OptionNames<WorkerPoolOptions>);
   const { startWorker } = platform;
@@ -20,6 +25,15 @@ export function workerPool(options: WorkerPoolOptions = {}): WorkerPool {
 
 /** Returns the decoder for the option `workers` of `open`. */
 export function decodingOf(workers: number | WorkerPool | undefined): Decoding {
+  const { decoder, ownPool } = poolOf(workers);
+  const explained: Decoder = {
+    decode: (request) => decoder.decode(request).catch((error: unknown) => undecodable(error, request.sources)),
+    warmUp: (target) => decoder.warmUp(target),
+  };
+  return { decoder: explained, ...(ownPool && { ownPool }) };
+}
+
+function poolOf(workers: number | WorkerPool | undefined): Decoding {
   if (workers instanceof WorkerPool) return { decoder: workers };
   if (workers === 0 || (workers === undefined && (!platform.startWorker || platform.avoidsWorkers?.()))) return { decoder: inline };
   if (workers === undefined) return { decoder: (sharedPool ??= workerPool()) };

@@ -1,4 +1,4 @@
-/** Checks before a base is attached to a delta. */
+/** Checks that run before a base is attached to a delta. */
 
 import type { CoreInstance } from "../core.js";
 import { InvalidInputError } from "../errors.js";
@@ -7,7 +7,10 @@ import type { OpenedModel } from "../opened-model.js";
 import { checkBase } from "./check-base.js";
 import { PlainModel } from "../safetensors/plain-model.js";
 
-/** Throws if the opened model is no delta, if its `base` is closed, or if it was made against another base. */
+/**
+ * Throws an `InvalidInputError` if the opened model is not a delta, a `ModelClosedError` if its `base` is closed, and a
+ * `WrongBaseError` if it was made against another base.
+ */
 export function checkAttached({ model, instance }: OpenedModel, needsBase: boolean, base: OpenedModel, kind: ModelKind, closed: AbortSignal): void {
   if (!needsBase || model instanceof PlainModel) {
     throw new InvalidInputError("`base` is for deltas (Z4DM), and this file is not a delta.");

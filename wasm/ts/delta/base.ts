@@ -1,4 +1,4 @@
-/** The base that a file is packed against, as the safetensors file that it is or restores. */
+/** Opens the base that a file is packed against: the safetensors file that it is or restores. */
 
 import { FormatError, InvalidInputError } from "../errors.js";
 import { located, withHub } from "../locate.js";
@@ -14,19 +14,19 @@ import { withStats } from "../source/with-stats.js";
 
 /** An open base. */
 export interface Base {
-  /** The safetensors file. */
+  /** The safetensors file, plain or restored on the fly. */
   source: Source;
   sizeBytes: number;
   close(): void;
 }
 
-/** How much of a file is read to see what it is, in bytes: as much as opening and packing read first. */
+/** The number of bytes that are read first to recognise the format. Opening and packing also read this many bytes first. */
 const HEAD_BYTES = 32768;
 
-/** The first byte of an index, which is JSON. */
+/** The first byte of a shard index, which is JSON. */
 const OPENING_BRACE = 0x7b;
 
-/** Opens the base of `input`. A model that was passed stays open. */
+/** Opens the base of `input`. Closing the result does not close a model that the caller passed. */
 export async function openBase(given: ModelInput | Model, input: ModelInput, options: AllPackOptions, signal: AbortSignal): Promise<Base> {
   if (given instanceof Model) return { ...originalOf(given), close: () => {} };
   const wanted = await withHub(given, options.endpoint);
@@ -54,12 +54,18 @@ async function plainBase(file: Source, sizeBytes: number, remote: boolean, signa
   return { source: ahead, sizeBytes, close: () => ahead.stop() };
 }
 
-/** Returns whether this begins like plain safetensors: with the length of a header below 4 GiB. Other formats have a magic number there. */
+/**
+ * Returns whether the file begins like plain safetensors: with a header length below 4 GiB. Other formats have a magic
+ * number at that place.
+ */
 function mayBePlain(head: Uint8Array): boolean {
   return head.subarray(4, 8).every((byte) => byte === 0);
 }
 
-/** Returns the safetensors file that a model is or was packed from. */
+/**
+ * Returns the safetensors file that a model is or was packed from. Throws an `InvalidInputError` if the original file
+ * cannot be restored.
+ */
 function originalOf(model: Model): Omit<Base, "close"> {
   const file = model.asSafetensorsBlob();
   if (!file.isOriginal) {
@@ -73,7 +79,7 @@ function notABase(what: string): InvalidInputError {
   return new InvalidInputError(`A base is a safetensors file, or a .zstn or .z4dm file that restores one, and not ${what}.`);
 }
 
-/** Returns `source` with its head in memory, for those who read it first. */
+/** Returns `source` with its head in memory, which packing reads first. */
 function withHead(source: Source, sizeBytes: number, head: Uint8Array): Source {
   return {
     size: () => sizeBytes,
@@ -85,7 +91,7 @@ function withHead(source: Source, sizeBytes: number, head: Uint8Array): Source {
   };
 }
 
-/** Says that an error is about the base. */
+/** Rethrows an error with a message that names the base. */
 function ofBase(error: unknown): never {
   if (error instanceof FormatError) throw new FormatError(`The base cannot be read: ${error.message}`, error, { cause: error });
   return nameBase(error);

@@ -1,4 +1,4 @@
-/** Comparing the base of an open delta with what the delta was made against. */
+/** Compares the base of an open delta with the base that the delta was made against. */
 
 import { catalogIn } from "../catalog.js";
 import type { CoreInstance, CoreModel } from "../core.js";
@@ -7,7 +7,10 @@ import type { ModelKind } from "../model-kind.js";
 import type { OpenedModel } from "../opened-model.js";
 import { PlainModel } from "../safetensors/plain-model.js";
 
-/** Throws if `delta`, a model in `core`, was made against another base than this model of a `kind`. */
+/**
+ * Throws a `WrongBaseError` if `delta`, a model in `core`, was made against another base than this model. Throws an
+ * `InvalidInputError` if a model of this `kind` cannot be a base.
+ */
 export function checkBase(core: CoreInstance, delta: CoreModel, { instance, model, files, shards }: OpenedModel, kind: ModelKind): void {
   if (!["safetensors", "zstn", "z4dm"].includes(kind)) {
     throw new InvalidInputError(`A base is a safetensors file, plain or packed, opened with { config: false }; this one was opened as ${kind}.`);

@@ -1,4 +1,4 @@
-/** Packing a safetensors file against a base, one tensor at a time. */
+/** Packs a safetensors file against a base, one tensor at a time. */
 
 import { abortSiblingsOnFailure } from "../abort-siblings.js";
 import { FormatError } from "../errors.js";
@@ -25,7 +25,7 @@ export async function packDelta(sink: Sink, source: Source, input: ModelInput, b
       const keep = (base: Base) => (signal.aborted ? base.close() : opened.push(base));
       return Promise.all([loadPackModule(), source.size({ signal }), openBase(base, input, options, signal).then(keep)]);
     });
-    // What was opened after an abort is closed already.
+    // A base that finished opening after an abort has already been closed.
     options.signal?.throwIfAborted();
     return await packAgainst(sink, instance, source, sizeBytes, opened[0]!, options);
   } finally {
@@ -37,7 +37,8 @@ async function packAgainst(sink: Sink, instance: Instance<PackCore>, source: Sou
   const { signal, effort = "balanced", extended = false } = options;
   const meter = new ProgressMeter(options.onProgress, { stage: "pack" });
   meter.expect(originalSize + base.sizeBytes);
-  // A delta begins with a digest of the base's data, which a stream needs beforehand: most of the base is then read twice.
+  // A delta begins with a digest of the base's data. A stream needs this digest before anything else, so most of the
+  // base is then read twice.
   const packing = instance.call(({ DeltaPacking }) => new DeltaPacking(originalSize, base.sizeBytes, effort, sink.prepend !== undefined, extended));
   const read = async (file: Source, offset: number, length: number, signal: AbortSignal) =>
     length > 0 ? file.read(offset, length, { signal, onBytes: meter.arrived }) : new Uint8Array(0);
@@ -64,7 +65,10 @@ async function packAgainst(sink: Sink, instance: Instance<PackCore>, source: Sou
   }
 }
 
-/** Calls the core; says what the file is instead if `head`, its first bytes, is no model. */
+/**
+ * Calls the core. If it rejects `head`, the first bytes of the file, the error describes the file's actual format where
+ * that is recognised.
+ */
 function supply(call: () => Uint8Array<ArrayBuffer>, head: Uint8Array | false): Uint8Array<ArrayBuffer> {
   try {
     return call();

@@ -1,20 +1,23 @@
-/** Parsing the names and pages of repositories. The addresses after `hf://` are those of the Rust library (tests/hub/addresses.json). */
+/**
+ * Parses the names and page URLs of repositories. Addresses after `hf://` follow the rules of the Rust library
+ * (tests/hub/addresses.json).
+ */
 
 import { InvalidInputError } from "../errors.js";
 
-/** The hub that names mean by default. */
+/** The default hub, which names without an address refer to. */
 export const HUGGING_FACE = "https://huggingface.co";
 
-/** What a repository holds. */
+/** The type of a repository, by its contents. */
 export type RepositoryKind = "models" | "datasets" | "spaces" | "kernels";
 
 /** A repository of a hub, or a file or folder in it. */
 export interface HubAddress {
-  /** The URL of the hub, without a slash at its end. */
+  /** The URL of the hub, without a trailing slash. */
   readonly endpoint: string;
-  /** What the repository holds. */
+  /** The type of the repository. */
   readonly kind: RepositoryKind;
-  /** Owner and name; for some old models of Hugging Face the name alone. */
+  /** Owner and name; the name alone for some old models of Hugging Face. */
   readonly repository: string;
   /** The branch, tag or commit; `undefined` for the branch `main`. */
   readonly revision: string | undefined;
@@ -26,16 +29,17 @@ type Parts = Omit<HubAddress, "endpoint">;
 
 const KINDS: readonly string[] = ["models", "datasets", "spaces", "kernels"] satisfies RepositoryKind[];
 
-/** The longest name of an owner or repository, in characters. */
+/** The longest name of an owner or a repository, in characters. */
 const MAX_NAME_LENGTH = 96;
 
-/** First components of pages of Hugging Face that are no owners. */
+/** The first path components of Hugging Face pages that are not owners of repositories. */
 const PAGES = new Set("api blog chat collections docs enterprise inference join learn login logout new organizations papers posts pricing settings support tasks".split(" "));
 
 /**
- * Parses `owner/name`, `owner/name@revision` and `owner/name/file`, the same after `hf://`, and pages of a hub:
+ * Parses `owner/name`, `owner/name@revision` and `owner/name/file`, the same after `hf://`, and page URLs of a hub:
  * `https://huggingface.co/owner/name`, with `/tree/…`, `/blob/…`, `/resolve/…` and `/raw/…`. `endpoint` is the hub that
- * names mean, and that pages have to be below if it is given.
+ * names refer to; if it is given, page URLs must be below it. Throws an `InvalidInputError` for a text that names no
+ * repository.
  */
 export function parseHubAddress(text: string, endpoint?: string): HubAddress {
   const trimmed = text.trim();
@@ -70,7 +74,7 @@ class Refused extends Error {}
 
 function nameParts(text: string): Parts {
   const { kind, rest } = withoutKind(text);
-  // An `@` after the name of the repository is a part of the file's.
+  // An `@` after the repository's name and a slash belongs to the path of the file.
   const [, owner = "", name, mark, after = ""] = /^([^/]*)(?:\/([^/@]*))?(?:([@/])([^]*))?$/.exec(rest) ?? [];
   if (name === undefined) return legacyParts(kind, rest);
   for (const each of [owner, name]) checkName(each);
@@ -79,7 +83,7 @@ function nameParts(text: string): Parts {
   return { kind, repository, ...revisionAndFile(after) };
 }
 
-/** Parses a repository without an owner. */
+/** Parses the name of a repository without an owner. */
 function legacyParts(kind: RepositoryKind, text: string): Parts {
   const [, name = "", revision] = /^([^@]*)(?:@([^]*))?$/.exec(text) ?? [];
   checkName(name);
@@ -93,7 +97,10 @@ function withoutKind(text: string): { kind: RepositoryKind; rest: string } {
   return KINDS.includes(first) ? { kind: first as RepositoryKind, rest: text.slice(slash + 1) } : { kind: "models", rest: text };
 }
 
-/** Splits what follows the `@`. The references of pull requests and conversions may be written with their slashes. */
+/**
+ * Splits the text after the `@` into a revision and a file. The references of pull requests and conversions may be
+ * written with their slashes.
+ */
 function revisionAndFile(text: string): Pick<HubAddress, "revision" | "file"> {
   const reference = /^refs\/(?:pr\/\d+|convert\/[\w.-]+)(?=\/|$)/.exec(text)?.[0];
   const end = reference?.length ?? (text.includes("/") ? text.indexOf("/") : text.length);
@@ -101,7 +108,7 @@ function revisionAndFile(text: string): Pick<HubAddress, "revision" | "file"> {
   return { revision: reference ?? checkedRevision(decoded(text.slice(0, end))), file: pathOf(text.slice(end + 1)) };
 }
 
-/** Returns whether a revision or path has a component that is empty, . or .., which URLs leave out. */
+/** Returns whether a revision or path has an empty component, `.` or `..`, which URLs would drop. */
 export const hasOddComponent = (path: string): boolean => path.split("/").some((name) => name === "" || name === "." || name === "..");
 
 function checkedRevision(revision: string): string {
@@ -129,7 +136,7 @@ function checkName(name: string): void {
   if (!isName) throw new Refused(`\`${name}\` is not a name of an owner or a repository`);
 }
 
-/** Parses the page of a repository, or of a file or folder in it. */
+/** Parses the page URL of a repository, or of a file or folder in it. */
 function pageAddress(text: string, asked: string | undefined): HubAddress {
   if (!URL.canParse(text)) throw new Refused("it is not a valid URL");
   const { origin, pathname } = new URL(text);

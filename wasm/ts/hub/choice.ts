@@ -1,16 +1,16 @@
-/** Choosing the file of a repository that is its model, by the rules that the Rust library has for folders. */
+/** Chooses the model file of a repository, by the rules that the Rust library has for folders. */
 
 import { EXTENSIONS, parseIndexName } from "./index-name.js";
 
-/** The names that a model has in its own folder, without extensions. */
+/** The usual names of a model in its own folder, without extensions. */
 const STEMS = ["model", "diffusion_pytorch_model"];
 
 const SHARD = /-\d{5}-of-\d{5}\.[^./]+$/;
 
-/** Returns whether `open` reads a file of that name by itself or as an index. */
+/** Returns whether `open` can read a file of this name, by itself or as an index. */
 export const isModelFile = (path: string): boolean => EXTENSIONS.includes(extensionOf(path));
 
-/** Returns the one file to open; several to choose from if none is the obvious one; none if nothing can be opened. */
+/** Returns the one file to open, several candidates if there is no obvious choice, or none if nothing can be opened. */
 export function chooseFiles(paths: readonly string[], folder = ""): readonly string[] {
   const inside = paths.filter((path) => path.startsWith(folder) && isModelFile(path));
   const top = inside.filter((path) => !path.slice(folder.length).includes("/"));
@@ -24,7 +24,7 @@ function chooseAmong(paths: readonly string[], folder: string): readonly string[
       const ending = wantsIndex ? `.${extension}.index.json` : `.${extension}`;
       const isWanted = (path: string): boolean => (wantsIndex ? parseIndexName(path)?.extension === extension : path.endsWith(ending)) && !SHARD.test(path);
       const all = paths.filter(isWanted);
-      // An index without a variant next to the word is preferred.
+      // An index whose name has no variant next to the word `index` is preferred.
       const plain = wantsIndex ? all.filter((path) => path.endsWith(ending)) : all;
       const found = plain.length > 0 ? plain : all;
       const named = STEMS.map((stem) => `${folder}${stem}${ending}`).find((path) => found.includes(path));
@@ -36,13 +36,13 @@ function chooseAmong(paths: readonly string[], folder: string): readonly string[
   return paths;
 }
 
-/** Returns whether an index in the same folder may name that shard. */
+/** Returns whether the same folder has an index that may name this shard. */
 function hasIndex(shard: string, paths: readonly string[]): boolean {
   const stem = shard.slice(0, shard.search(SHARD));
   return paths.some((path) => path.startsWith(stem) && parseIndexName(path) !== undefined);
 }
 
-/** Returns the extension of a file, or that of the shards of an index. */
+/** Returns the extension of a file; for an index, the extension of its shards. */
 function extensionOf(path: string): string {
   return parseIndexName(path)?.extension ?? /\.([^./]+)$/.exec(path)?.[1]!.toLowerCase() ?? "";
 }

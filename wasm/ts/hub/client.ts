@@ -1,4 +1,4 @@
-/** Requests to the interface of a hub. */
+/** Sends requests to the HTTP API of a hub. */
 
 import { FormatError, HttpError, LimitError, NetworkError } from "../errors.js";
 import type { HttpOptions } from "../source/http/options.js";
@@ -8,19 +8,22 @@ import { environment } from "./environment.js";
 import { refusalOf } from "./error.js";
 import type { HubError } from "./error.js";
 
-/** The longest answer, in bytes. A page of a listing has a megabyte at most; one repository lists all of its names at once. */
+/**
+ * The longest accepted response, in bytes. A page of a listing has at most a megabyte, but the response for a
+ * repository lists all its file names at once.
+ */
 const MAX_ANSWER_BYTES = 64 << 20;
 
 /** The options of requests to a hub. */
 export type RequestOptions = HttpOptions & { signal?: AbortSignal };
 
-/** An answer of the hub. */
+/** A response of the hub: the parsed JSON and the headers. */
 export interface HubAnswer {
   value: unknown;
   headers: Headers;
 }
 
-/** Asks the interface of the hub for `url`, as often as `options` allow. */
+/** Requests `url` from the API of the hub, with the retries that `options` allow. */
 export async function ask(url: URL, address: HubAddress, options: RequestOptions): Promise<HubAnswer> {
   const { abortable, mayPass, resolveHttpOptions, retrying, shortened, systemClock, unanswered, uncached } = environment();
   const { fetch, headers, retries, idleTimeoutMs, giveUpAfterMs } = resolveHttpOptions(options);
@@ -49,13 +52,16 @@ export async function ask(url: URL, address: HubAddress, options: RequestOptions
   }, policy);
 }
 
-/** Returns `fetch` that rejects with a `HubError` where the hub says why it refuses a file of this repository. Answers of other addresses are returned as they are. */
+/**
+ * Returns a `fetch` function that rejects with a `HubError` if the hub gives a reason for refusing a file of this
+ * repository. Other responses, and responses of other addresses, are returned unchanged.
+ */
 export function fetchOf(address: HubAddress, options: RequestOptions): typeof globalThis.fetch {
   const send = options.fetch ?? ((...request: Parameters<typeof fetch>) => globalThis.fetch(...request));
   return async (input, init) => {
     const response = await send(input, init);
     const url = String(input);
-    // A base or sibling elsewhere is read with the same options.
+    // The same options also read a base or sibling elsewhere, so only files of this repository are checked.
     const error = response.status >= 400 && filePath(url, address) !== undefined && refusal(response, url, address, new Headers(init?.headers));
     if (!error) return response;
     void response.body?.cancel().catch(() => {});
@@ -69,7 +75,10 @@ function refusal(response: Response, url: string, address: HubAddress, headers: 
   return refusalOf(response, url, asked, pageOf(address), { hasToken: headers.has("authorization"), logIn: environment().logIn(), endpoint: address.endpoint });
 }
 
-/** Returns the path of the file that `url` is of, which an index may have led to; `undefined` if it is no file of the repository. */
+/**
+ * Returns the path of the file that `url` points to, which an index may have named; `undefined` if `url` is not a file
+ * of the repository.
+ */
 function filePath(url: string, address: HubAddress): string | undefined {
   const files = `${pageOf(address)}/resolve/`;
   const { origin, pathname } = new URL(url);

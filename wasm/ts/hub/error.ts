@@ -1,21 +1,21 @@
-/** The errors of hubs. */
+/** The errors that hubs cause. */
 
 import { HttpError, ZstnError } from "../errors.js";
 import type { HubAddress } from "./address.js";
 
-/** Why a hub refused a request. */
+/** The reason that a hub refused a request. */
 export type HubRefusal = "gated" | "credentials" | "disabled" | "forbidden" | "repository" | "revision" | "file";
 
-/** The hub refused a request; `reason` says why. Its `code` is that of an `HttpError`. */
+/** The hub refused a request; `reason` is the reason. Its `code` is `"http"`, as for every `HttpError`. */
 export class HubError extends HttpError {
   override name = "HubError";
   /**
-   * `"gated"`: terms have to be accepted first. `"credentials"`: the token is not valid. `"repository"`: there is none
-   * of that name, or it is private. `"revision"`, `"file"`: there is none of that name. `"disabled"`, `"forbidden"`: by
-   * the hub.
+   * `"gated"`: terms have to be accepted first. `"credentials"`: the token is not valid. `"repository"`: no repository
+   * has this name, or it is private. `"revision"`, `"file"`: the repository has no such revision or file. `"disabled"`,
+   * `"forbidden"`: the hub does not allow access.
    */
   readonly reason: HubRefusal;
-  /** The repository that was asked for. */
+  /** The repository of the request. */
   readonly repository: string;
 
   /** @internal */
@@ -26,12 +26,12 @@ export class HubError extends HttpError {
   }
 }
 
-/** The repository has no file that can be opened, or several and none is the obvious choice. */
+/** The repository has no file that can be opened, or it has several and none is the obvious choice. */
 export class HubFileError extends ZstnError {
   override name = "HubFileError";
-  /** The repository that was looked into. */
+  /** The repository that was searched. */
   readonly repository: string;
-  /** The files to choose from, for the option `file`. Empty if none can be opened. */
+  /** The candidates for the option `file`. Empty if the repository has no file that can be opened. */
   readonly candidates: readonly string[];
   /** The paths of all files of the repository. */
   readonly files: readonly string[];
@@ -45,16 +45,16 @@ export class HubFileError extends ZstnError {
   }
 }
 
-/** What is known about the one who asks. */
+/** The facts about the client that an error message needs. */
 export interface Asker {
   hasToken: boolean;
-  /** How to log in, as the end of a sentence. */
+  /** Advice on how to log in, as the end of a sentence. */
   logIn: string;
-  /** Where tokens are made. */
+  /** The URL of the hub, where users create tokens. */
   endpoint: string;
 }
 
-/** Returns the error for a refusal of the hub; `undefined` if the answer does not say more than its status. */
+/** Returns the error for a refused request; `undefined` if the response contains no more than its status. */
 export function refusalOf(response: Response, url: string, address: HubAddress, page: string, { hasToken, logIn, endpoint }: Asker): HubError | undefined {
   const { status } = response;
   const { repository, revision = "main" } = address;

@@ -1,4 +1,4 @@
-/** The exports that both entries have in common. */
+/** The exports that both platform entries have in common. */
 
 export { HUGGING_FACE, parseHubAddress } from "./address.js";
 export type { HubAddress, RepositoryKind } from "./address.js";

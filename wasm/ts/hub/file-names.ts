@@ -1,4 +1,4 @@
-/** What the files of a repository are that cannot be opened, by their names. */
+/** Describes the files of a repository that has nothing to open, by their names. */
 
 const FORMATS: readonly [RegExp, string][] = [
   [/\.(bin|pt|pth|ckpt)$/i, "PyTorch"],
@@ -10,7 +10,7 @@ const FORMATS: readonly [RegExp, string][] = [
   [/\.(npz|npy)$/i, "NumPy"],
 ];
 
-/** Returns a sentence about what is there. */
+/** Returns a sentence that lists some of the files, for an error message. */
 export function describeFiles(paths: readonly string[]): string {
   const models = FORMATS.flatMap(([pattern, format]) => {
     const path = paths.find((path) => pattern.test(path));

@@ -1,4 +1,4 @@
-/** Models in repositories as inputs of `open` and `pack`. */
+/** Models in hub repositories, as inputs of `open` and `pack`. */
 
 import { checkOptions } from "../known-options.js";
 import type { OptionNames } from "../known-options.js";
@@ -16,15 +16,17 @@ import { isCommit, readSnapshot } from "./repository.js";
 
 /** Options of `hub`. */
 export interface HubOptions extends RepositoryOptions {
-  /** The path of the file to open, or of a folder that has one. By default the repository's model is found. */
+  /** The path of the file to open, or of a folder that contains it. By default the repository's model is found. */
   file?: string;
 }
 
 /**
- * Returns a model in a repository as an input of `open` or `pack`. Takes `owner/name`, `owner/name@revision`,
- * `owner/name/file`, the same after `hf://`, the URL of a page of the repository, and what `parseHubAddress` returns. Without a file it is the index of
- * a model in several files, else `model.…`, else the only file that can be read: packed before plain, in the top folder
- * before others. All files that are read are of one commit. Throws an `InvalidInputError` for a text that names no repository.
+ * Returns a model in a hub repository as an input of `open` or `pack`. Accepts `owner/name`, `owner/name@revision`,
+ * `owner/name/file`, the same after `hf://`, the URL of a page of the repository, and the result of `parseHubAddress`.
+ *
+ * Without a file, the first match is opened: the index of a model in several files, then `model.…`, then the only
+ * readable file. Packed files come before plain ones, and the top folder before others. All files that are read belong
+ * to one commit. Throws an `InvalidInputError` for a text that names no repository.
  */
 export function hub(repository: string | HubAddress, options: HubOptions = {}): HubInput {
   checkOptions("hub()", options, { file: 1, revision: 1, endpoint: 1, token: 1 } satisfies OptionNames<HubOptions>);
@@ -48,7 +50,8 @@ function checkedPath(path: string): string {
 
 async function locate(address: HubAddress, options: LocateOptions): Promise<HubLocation> {
   const { file, revision } = address;
-  // A commit does not move, and the file itself says whether it is there. Folders have dots in their names too.
+  // A commit never changes, and a missing file is reported when it is read, so the API is not needed. The name must
+  // have a known extension, because folder names contain dots too.
   const isPinned = file !== undefined && isCommit(revision) && (isModelFile(file) || file.endsWith(".json"));
   const snapshot = isPinned ? { address, revision: revision!, paths: [file] } : await readSnapshot(address, options);
   const found = fileOf(snapshot.address, snapshot.paths);
@@ -75,7 +78,7 @@ function fileOf({ repository, file }: HubAddress, paths: readonly string[]): str
   throw new HubFileError(repository, candidates, paths, message);
 }
 
-/** Names the first few of many. */
+/** Returns the first few of many paths, for an error message. */
 function listOf(paths: readonly string[]): string {
   const few = paths.slice(0, 8).join(", ");
   return paths.length > 8 ? `${few} and ${paths.length - 8} more` : few;

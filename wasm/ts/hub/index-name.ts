@@ -1,21 +1,27 @@
-/** The names of indices of shards (docs/formats/sharded.md 4). `tests/names.json` has the examples that the tests of all languages run. */
+/**
+ * The names of shard indices (docs/formats/sharded.md 4). `tests/names.json` has the examples that the tests of all
+ * languages run.
+ */
 
-/** The extensions of files that `open` reads, most wanted first: packed before plain. A delta needs its base and comes last. */
+/**
+ * The extensions of files that `open` reads, most preferred first: packed before plain. A delta comes last because it
+ * needs its base.
+ */
 export const EXTENSIONS = ["zstn", "safetensors", "zt", "gauss", "z4dm"];
 
-/** The name of an index. A variant such as `fp16`, which has no dot, may come before or after the word `index`. */
+/** Matches the name of an index. A variant such as `fp16`, which has no dot, may come before or after the word `index`. */
 const NAME = new RegExp(`^(.*[^/])\\.(${EXTENSIONS.join("|")})(\\.index(?:\\.[^./]+)?|\\.[^./]+\\.index)\\.json$`);
 
 export interface IndexName {
-  /** The part before the extension. */
+  /** The name up to the extension of the shards. */
   readonly stem: string;
   /** The extension of the shards. */
   readonly extension: string;
-  /** Whether there is a variant next to the word `index`. */
+  /** Whether a variant precedes or follows the word `index`. */
   readonly hasVariant: boolean;
 }
 
-/** Returns the parts of the name or path of an index; `undefined` for any other file. */
+/** Returns the parts of the name or path of an index; `undefined` for any other file name. */
 export function parseIndexName(path: string): IndexName | undefined {
   const [, stem, extension, ending] = NAME.exec(path) ?? [];
   if (stem === undefined || extension === undefined) return undefined;

@@ -1,4 +1,4 @@
-/** Listing the model files of a repository. */
+/** Lists the model files of a repository. */
 
 import { HTTP_OPTIONS, checkOptions } from "../known-options.js";
 import type { OptionNames } from "../known-options.js";
@@ -19,19 +19,19 @@ export type ListOptions = RepositoryOptions & LocateOptions;
 export interface ModelFile {
   /** The path in the repository. */
   readonly path: string;
-  /** Length, in bytes; `undefined` if the hub does not say. */
+  /** Length of the file, in bytes; `undefined` if the hub does not report it. */
   readonly sizeBytes: number | undefined;
-  /** The SHA-256 of the content, in hexadecimal digits; `undefined` for small files, such as an index. */
+  /** The SHA-256 of the content, in hexadecimal digits; `undefined` for files outside Git LFS, such as an index. */
   readonly sha256: string | undefined;
-  /** The commit that it was listed at. */
+  /** The commit that the listing belongs to. */
   readonly revision: string;
-  /** The URL of this version. It needs the same token as the repository. */
+  /** The URL of this version of the file. Reading it needs the same token as the repository. */
   readonly url: URL;
   /** Whether `hub()` opens this file if none is named. */
   readonly isDefault: boolean;
 }
 
-/** The most pages of a listing that are read. Each has a thousand files. */
+/** The maximum number of pages of a listing that are read. Each page has a thousand files. */
 const MAX_PAGES = 1000;
 
 interface Entry {
@@ -42,8 +42,10 @@ interface Entry {
 }
 
 /**
- * Lists the files of a repository that `open` reads: models, their shards and indices. All are of one commit, in the
- * order of their paths. Takes the same texts as `hub`; with a folder in it, only the files in there.
+ * Lists the files of a repository that `open` reads: models, their shards and indices. All belong to one commit and are
+ * sorted by path. Accepts the same addresses as `hub`; with a folder in the address, only the files in that folder are
+ * listed. Rejects with a `HubError` if the hub refuses the request, and with an `InvalidInputError` if there is no such
+ * folder.
  */
 export async function listModelFiles(repository: string | HubAddress, options: ListOptions = {}): Promise<ModelFile[]> {
   checkOptions("listModelFiles()", options, { revision: 1, signal: 1, ...HTTP_OPTIONS } satisfies OptionNames<ListOptions>);
@@ -78,7 +80,7 @@ export async function listModelFiles(repository: string | HubAddress, options: L
   });
 }
 
-/** Returns the URL of the next page, if the hub names one of its own. Another server must not get the token. */
+/** Returns the URL of the next page, if the hub names one on the same origin. Another server must not receive the token. */
 function nextPage(headers: Headers, page: URL): URL | undefined {
   const [, link] = /<([^>]+)>\s*;\s*rel="?next"?/.exec(headers.get("link") ?? "") ?? [];
   if (link === undefined || !URL.canParse(link, page)) return undefined;

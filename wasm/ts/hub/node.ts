@@ -1,4 +1,4 @@
-/** The entry `zstn/hub` for Node: with the variables and the token file of the hub's own tools. */
+/** The entry `zstn/hub` for Node, which uses the environment variables and the token file of the hub's own tools. */
 
 import { readFile } from "node:fs/promises";
 import { homedir } from "node:os";
@@ -24,7 +24,10 @@ const set = (name: string): string | undefined => env[name] || undefined;
 
 const isDisabled = (): boolean => ["1", "ON", "YES", "TRUE"].includes((env["HF_HUB_DISABLE_IMPLICIT_TOKEN"] ?? "").toUpperCase());
 
-/** Returns the token of `HF_TOKEN`, else of the file that `hf auth login` writes. */
+/**
+ * Returns the token in `HF_TOKEN`, otherwise the one in the file that `hf auth login` writes. Rejects with a
+ * `ReadError` if that file exists and cannot be read.
+ */
 async function token(): Promise<string | undefined> {
   if (isDisabled()) return undefined;
   const own = (set("HF_TOKEN") ?? set("HUGGING_FACE_HUB_TOKEN"))?.trim();

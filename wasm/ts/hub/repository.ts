@@ -7,9 +7,9 @@ import type { RequestOptions } from "./client.js";
 
 /** A repository as it was at one commit. */
 export interface Snapshot {
-  /** The address, with the name that the hub itself uses: old names lead to new ones. */
+  /** The address, with the repository's current name on the hub. Old names redirect to new ones. */
   address: HubAddress;
-  /** The commit; the revision that was asked for, if the hub does not say. */
+  /** The commit; the requested revision if the hub does not report a commit. */
   revision: string;
   /** The paths of all files. */
   paths: string[];
@@ -18,10 +18,10 @@ export interface Snapshot {
 /** Returns whether `text` is the full name of a commit. */
 export const isCommit = (text: unknown): text is string => typeof text === "string" && /^[0-9a-f]{40,64}$/.test(text);
 
-/** Returns the URL of the hub's interface for a repository. */
+/** Returns the URL of a repository in the hub's API. */
 export const apiUrl = ({ endpoint, kind, repository }: HubAddress, rest: string): URL => new URL(`${endpoint}/api/${kind}/${repository}/${rest}`);
 
-/** Asks the hub which commit the revision is, and for the names of its files. */
+/** Requests from the hub the commit that the revision points to, and the names of its files. */
 export async function readSnapshot(address: HubAddress, options: RequestOptions): Promise<Snapshot> {
   const { repository, revision = "main" } = address;
   const url = apiUrl(address, `revision/${encodeURIComponent(revision)}`);

@@ -1,4 +1,4 @@
-/** A file on disk as a source. It is closed when it has not been read for a while, so that nobody has to close it. */
+/** A file on disk as a source. The file is closed when it has not been read for a while, so callers need not close it. */
 
 import type { Stats } from "node:fs";
 import { open, stat } from "node:fs/promises";
@@ -7,7 +7,7 @@ import { ReadError, SourceChangedError, ZstnError } from "../errors.js";
 import { markTransferable } from "../source/ownership.js";
 import type { Source } from "../source/source.js";
 
-/** After how long without a read the file is closed, in milliseconds. */
+/** The time without a read after which the file is closed, in milliseconds. */
 const IDLE_MS = 1000;
 
 interface Identity {
@@ -60,7 +60,7 @@ export class FileSource implements Source {
       throw new ReadError(`Could not read the file ${this.#path}: ${reason(cause)}.`, { cause });
     } finally {
       this.#reads -= 1;
-      // The timer does not keep the process running, which closes the file when it ends.
+      // The timer does not keep the process running. When the process ends, the file is closed anyway.
       if (this.#reads === 0 && this.#handle) this.#idleTimer = setTimeout(() => this.#close(), IDLE_MS).unref();
     }
   }
@@ -71,7 +71,7 @@ export class FileSource implements Source {
     void handle?.then((file) => file.close()).catch(() => {});
   }
 
-  /** Looks at the path, since the open file stays the same when another one takes its place. */
+  /** Throws if the file at the path has changed. The open handle would still refer to the old file after a replacement. */
   async #checkUnchanged(): Promise<void> {
     const before = this.#identity;
     if (!before) return;

@@ -1,4 +1,4 @@
-/** A stored cache in a folder on disk. */
+/** A persistent cache in a folder on disk. */
 
 import { checkOptions } from "../known-options.js";
 import type { OptionNames } from "../known-options.js";
@@ -9,14 +9,17 @@ import { isEntryName } from "../source/cache/entry.js";
 import { storedCache } from "../source/cache/stored.js";
 import type { StoredEntry, CacheBackend, StoredCache, StoredCacheOptions } from "../source/cache/stored.js";
 
-/** Creates a cache in a folder, which is created if necessary. Several programs may share it. Node only. */
+/**
+ * Creates a cache in a folder, which is created if necessary. Several programs may share it. Available in Node only.
+ * Throws an `InvalidInputError` for an invalid option.
+ */
 export function folderCache(path: string, options: StoredCacheOptions = {}): StoredCache {
   checkOptions("folderCache()", options, { maxBytes: 1 } satisfies OptionNames<StoredCacheOptions>);
   if (typeof path !== "string" || path === "") throw new InvalidInputError("`folderCache` needs the path of a folder.");
   return storedCache(new FolderBackend(path), options);
 }
 
-/** Age at which the file of an interrupted write is removed, in milliseconds. */
+/** The age at which the file of an interrupted write is removed, in milliseconds. */
 const ABANDONED_MS = 3_600_000;
 const UNFINISHED = ".part";
 
@@ -33,7 +36,7 @@ class FolderBackend implements CacheBackend {
       const [entry] = name.split(".");
       if (!isEntryName(entry!)) continue;
       const file = join(this.#path, name);
-      const info = await stat(file).catch(() => undefined); // it may be gone by now
+      const info = await stat(file).catch(() => undefined); // another program may have removed it
       if (!info) continue;
       if (name === entry) items.push({ name, sizeBytes: info.size, usedMs: info.mtimeMs });
       else if (name.endsWith(UNFINISHED) && info.mtimeMs < Date.now() - ABANDONED_MS) await rm(file, { force: true });

@@ -1,16 +1,19 @@
-/** Worker threads of Node. */
+/** Starts worker threads in Node. */
 
 import { Worker } from "node:worker_threads";
 import { settings } from "../configure.js";
 import type { StartWorker } from "../decode/worker-handle.js";
 
-/** Creates a worker that runs a script of this package. Some flags of the process, such as those of `node -e`, would keep it from starting. */
+/**
+ * Creates a worker that runs a script of this package. It does not inherit the flags of the process, some of which,
+ * such as those of `node -e`, would keep it from starting.
+ */
 export const workerOf = (script: URL, name: string): Worker => new Worker(script, { name, execArgv: [] });
 
 /** Creates a decoding worker. */
 const createWorker = (): Worker => workerOf(new URL("../decode/node-worker.js", import.meta.url), "zstn");
 
-/** Returns a function that starts workers which `create` creates. */
+/** Returns a function that starts the workers that `create` creates. */
 export function nodeWorkerStarter(create: () => Worker): StartWorker {
   return (listener) => {
     const worker = create();

@@ -1,4 +1,4 @@
-/** The interface of a `Blob` over bytes that are fetched and decoded on demand. */
+/** A class with the reading methods of `Blob`, over bytes that are fetched and decoded on demand. */
 
 import { LimitError } from "../errors.js";
 import { MAX_BYTES } from "../limits.js";
@@ -7,22 +7,22 @@ import type { Source } from "../source/source.js";
 /** The chunk size of a stream, in bytes. */
 const PIECE_BYTES = 4 << 20;
 
-/** Options of reading. */
+/** Options of the methods that read. */
 export interface BlobReadOptions {
-  /** Stops the read, which then rejects with the reason of the signal. */
+  /** Aborts the read, which then rejects with the reason of the signal. */
   signal?: AbortSignal;
 }
 
 /**
- * A safetensors file that is read like a `Blob`, in slices. It is not a `Blob`, which has all its bytes beforehand, so it
- * cannot be put into a form, a worker message, another `Blob` or an object URL.
+ * A safetensors file that is read like a `Blob`, in slices. It is not a `Blob`, because a `Blob` has all its bytes
+ * beforehand, so it cannot be put into a form, a worker message, another `Blob` or an object URL.
  */
 export class SafetensorsBlob {
-  /** Length, in bytes. */
+  /** Length of the file or slice, in bytes. */
   readonly size: number;
-  /** Media type. */
+  /** The media type. */
   readonly type: string;
-  /** Whether the file is identical to the one that was packed (or plain). Otherwise its header is generated. */
+  /** Whether the file is byte for byte the one that was packed, or the plain file itself. Otherwise its header is generated. */
   readonly isOriginal: boolean;
   readonly #source: Source;
   readonly #begin: number;
@@ -36,19 +36,19 @@ export class SafetensorsBlob {
     this.isOriginal = isOriginal;
   }
 
-  /** Returns a part of it, by the rules of `Blob.slice`. Reads nothing. */
+  /** Returns a slice, by the rules of `Blob.slice`, without reading any bytes. */
   slice(start = 0, end = this.size, contentType = ""): SafetensorsBlob {
     const from = this.#position(start);
     const to = Math.max(from, this.#position(end));
     return new SafetensorsBlob(this.#source, this.#begin + from, this.#begin + to, contentType.toLowerCase(), this.isOriginal);
   }
 
-  /** Returns all bytes in new memory. */
+  /** Returns all bytes in a new buffer. Rejects with a `LimitError` if they are too many for one buffer. */
   async arrayBuffer(options: BlobReadOptions = {}): Promise<ArrayBuffer> {
     return (await this.#read(0, this.size, options)).buffer;
   }
 
-  /** Returns all bytes in new memory. */
+  /** Returns all bytes in a new array. Rejects like `arrayBuffer`. */
   bytes(options: BlobReadOptions = {}): Promise<Uint8Array<ArrayBuffer>> {
     return this.#read(0, this.size, options);
   }
@@ -58,7 +58,7 @@ export class SafetensorsBlob {
     return new TextDecoder("utf-8", { ignoreBOM: false }).decode(await this.#read(0, this.size, options));
   }
 
-  /** Returns a stream of all bytes. Cancelling it stops the current read. */
+  /** Returns a stream of all bytes, which are read on demand. Cancelling the stream aborts the current read. */
   stream(options: BlobReadOptions = {}): ReadableStream<Uint8Array<ArrayBuffer>> {
     const cancelled = new AbortController();
     const signal = options.signal ? AbortSignal.any([options.signal, cancelled.signal]) : cancelled.signal;
@@ -73,7 +73,7 @@ export class SafetensorsBlob {
         },
         cancel: (reason) => cancelled.abort(reason),
       },
-      // Nothing is read before it is asked for.
+      // A high-water mark of 0 reads nothing before the consumer requests it.
       { highWaterMark: 0 },
     );
   }
@@ -90,7 +90,7 @@ export class SafetensorsBlob {
     return bytes as Uint8Array<ArrayBuffer>;
   }
 
-  /** Returns a position by the rules of `Blob.slice`: from the end if negative, and clamped. */
+  /** Returns a position by the rules of `Blob.slice`: a negative one counts from the end, and all are clamped. */
   #position(given: number): number {
     const whole = Number.isNaN(given) ? 0 : Math.trunc(given);
     return whole < 0 ? Math.max(this.size + whole, 0) : Math.min(whole, this.size);

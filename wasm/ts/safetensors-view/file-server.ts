@@ -1,4 +1,4 @@
-/** Serving a packed model as a safetensors file. */
+/** Serves a packed model as a safetensors file. */
 
 import { HttpError, ModelClosedError, SourceChangedError } from "../errors.js";
 import type { Model } from "../model.js";
@@ -7,7 +7,7 @@ import type { RangeRequest } from "./response.js";
 import type { SafetensorsBlob } from "./blob.js";
 import type { SafetensorsBlobOptions } from "./model-file.js";
 
-/** Statuses of the packed file's server that are passed on. */
+/** The statuses of the packed file's server that are passed on to the client. */
 const FORWARDED_STATUSES: readonly number[] = [401, 403, 404, 410, 429, 503];
 
 interface Opened {
@@ -18,7 +18,7 @@ interface Opened {
 
 /** Serves one file. Opens its model at the first request and keeps it open. */
 export class FileServer {
-  /** Distinguishes this file from others in its ETag. */
+  /** Distinguishes this file from other files in the ETag. */
   readonly #identity: string;
   readonly #openModel: () => Promise<Model>;
   readonly #options: SafetensorsBlobOptions;
@@ -37,8 +37,9 @@ export class FileServer {
     }
     try {
       return await this.#attempt(request).catch((error: unknown) => {
-        // The packed file has changed, so this file has, too: the new one is served, as any server would.
-        // A concurrent request may have noticed first and closed the old model. A model is also lost when the core stops unexpectedly.
+        // The packed file has changed, so the served file has changed, too. The new file is served, as any server would
+        // do. A concurrent request may have noticed first and closed the old model, and a model is also lost when the
+        // core stops unexpectedly.
         if (error instanceof SourceChangedError || error instanceof ModelClosedError) return this.#attempt(request);
         throw error;
       });
@@ -79,7 +80,10 @@ export class FileServer {
     opening.then(({ model }) => model.close(), () => {});
   }
 
-  /** Returns a strong ETag, which promises identical bytes: it depends on that of the packed file, and on how the header is generated. */
+  /**
+   * Returns a strong ETag, which promises identical bytes. It depends on the ETag of the packed file and on the way the
+   * header is generated. Resolves to `undefined` if the packed file has no strong ETag.
+   */
   async #etag(version: string | undefined): Promise<string | undefined> {
     if (version === undefined) return undefined;
     const text = `zstn safetensors 2\n${this.#identity}\n${version}`;

@@ -1,4 +1,4 @@
-/** The safetensors file of a model that is not one itself: its tensors are read, and decoded, when their bytes are. */
+/** The generated safetensors file of a model. Its tensors are read and decoded when their bytes are read. */
 
 import type { ReadOptions, Source } from "../source/source.js";
 import type { TensorInfo } from "../tensor.js";
@@ -6,7 +6,7 @@ import type { Readable } from "./model-file.js";
 import { TensorCache } from "./tensor-cache.js";
 import { VirtualFile } from "./virtual-file.js";
 
-/** Returns the file. It keeps up to `cacheBytes` of decoded tensors. */
+/** Returns the file. It caches up to `cacheBytes` of decoded tensors. */
 export function generatedFile({ kind, tensors, files, instance, unpacked, decode }: Readable, cacheBytes: number): Source {
   const infos = [...tensors.values()];
   if (kind === "safetensors") return new VirtualFile(instance, unpacked, (index, begin, end, signal) => readStored(files, infos[index]!, begin, end, signal && { signal }));
@@ -17,7 +17,7 @@ export function generatedFile({ kind, tensors, files, instance, unpacked, decode
   });
 }
 
-/** Reads a part of an uncompressed tensor, and nothing else. */
+/** Reads bytes `begin` to `end` of an uncompressed tensor, and nothing else. */
 function readStored(files: readonly Source[], info: TensorInfo, begin: number, end: number, options: ReadOptions | undefined): Promise<Uint8Array> {
   const { file, offset } = info.parts[0]!;
   return files[file]!.read(offset + begin, end - begin, options);

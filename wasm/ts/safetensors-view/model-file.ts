@@ -12,14 +12,17 @@ import { loadGeneratedFile } from "./generated-file-loader.js";
 
 /** Options of `model.asSafetensorsBlob`. */
 export interface SafetensorsBlobOptions {
-  /** The size of the cache of decoded tensors, in bytes. 64 MiB by default. The most recently used tensor is always kept. */
+  /**
+   * The size of the cache of decoded tensors, in bytes. 64 MiB by default. The most recently used tensor always stays
+   * in the cache.
+   */
   cacheBytes?: number;
 }
 
-/** Two or three tensors of a small model, one of a large one. */
+/** The default cache size, enough for two or three tensors of a small model, or one of a large model. */
 const DEFAULT_DECODED_BYTES = 64 << 20;
 
-/** The parts of a model that are needed here. */
+/** The members of a model that a generated file uses. */
 export interface Readable {
   kind: string;
   tensors: ReadonlyMap<string, TensorInfo>;
@@ -29,7 +32,7 @@ export interface Readable {
   decode: (info: TensorInfo, signal: AbortSignal) => Promise<Uint8Array<ArrayBuffer>>;
 }
 
-/** Returns the file as a Blob, whose reads end with `signal`. */
+/** Returns the file as a Blob, whose reads abort with `signal`. */
 export function modelBlob(model: Readable, options: SafetensorsBlobOptions, signal: AbortSignal): SafetensorsBlob {
   checkOptions("asSafetensorsBlob()", options, { cacheBytes: 1 } satisfies OptionNames<SafetensorsBlobOptions>);
   const { cacheBytes = DEFAULT_DECODED_BYTES } = options;
@@ -39,7 +42,7 @@ export function modelBlob(model: Readable, options: SafetensorsBlobOptions, sign
   return new SafetensorsBlob(file, 0, file.size() as number, "application/octet-stream", isOriginal);
 }
 
-/** Returns the file. A single plain safetensors file is returned as it is. */
+/** Returns the file. A single plain safetensors file is read directly. */
 function modelFile(model: Readable, cacheBytes: number): Source {
   const { kind, files, instance, unpacked } = model;
   const sizeBytes = instance.call(() => unpacked.sizeBytes());
@@ -51,13 +54,13 @@ function modelFile(model: Readable, cacheBytes: number): Source {
     size: () => sizeBytes,
     async read(offset, length, options) {
       const { generatedFile } = await loadGeneratedFile();
-      options?.signal?.throwIfAborted(); // The core of a closed model has been freed.
+      options?.signal?.throwIfAborted(); // The core of a closed model has been freed and must not be called.
       return (file ??= generatedFile(model, cacheBytes)).read(offset, length, options);
     },
   };
 }
 
-/** Returns a copy: the bytes of a source may belong to a cache, or to the caller. */
+/** Returns a copy, because the bytes of a source may belong to a cache or to the caller. */
 function copyOf(bytes: Uint8Array): Uint8Array<ArrayBuffer> {
   return new Uint8Array(bytes);
 }

@@ -1,4 +1,4 @@
-/** Parsing the `Range` header of a request (RFC 9110, section 14.2). */
+/** Parses the `Range` header of a request (RFC 9110, section 14.2). */
 
 /** Bytes `begin` to `end` (exclusive) of a file. */
 export interface ByteRange {
@@ -6,7 +6,10 @@ export interface ByteRange {
   end: number;
 }
 
-/** Returns the requested range; `"whole"` if there is none, or one that a server may ignore, such as several at once. */
+/**
+ * Returns the requested range; `"whole"` if there is no header, or one that a server may ignore, such as several ranges
+ * at once; `"unsatisfiable"` if the range is outside the file.
+ */
 export function requestedRange(header: string | null, sizeBytes: number): ByteRange | "whole" | "unsatisfiable" {
   const match = /^bytes=\s*(\d*)-(\d*)\s*$/i.exec(header ?? "");
   if (!match || (match[1] === "" && match[2] === "")) return "whole";

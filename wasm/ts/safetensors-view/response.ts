@@ -1,15 +1,18 @@
-/** HTTP responses for one file: GET and HEAD, whole or a range (RFC 9110). */
+/** Builds the HTTP responses for one file: GET and HEAD, whole or a range (RFC 9110). */
 
 import type { SafetensorsBlob } from "./blob.js";
 import { requestedRange } from "./range-header.js";
 
-/** The longest body that is complete before the response begins, in bytes, so that a failure still sets its status. */
+/** The longest body that is read completely before the response begins, in bytes, so that a failure still sets the status. */
 const MAX_BUFFERED_BYTES = 4 << 20;
 
-/** The parts of a request that matter here. */
+/** The members of a request that affect the response. */
 export type RangeRequest = Pick<Request, "method" | "headers"> & { readonly signal?: AbortSignal };
 
-/** Returns the response to a GET or HEAD request; `etag` identifies the version of the file, where something does. */
+/**
+ * Returns the response to a GET or HEAD request. `etag` identifies the version of the file; `undefined` if the version
+ * is unknown.
+ */
 export async function respond({ method, headers, signal }: RangeRequest, file: SafetensorsBlob, etag: string | undefined): Promise<Response> {
   const common: Record<string, string> = { "accept-ranges": "bytes", "content-type": file.type };
   if (etag !== undefined) common.etag = etag;
@@ -27,7 +30,7 @@ export async function respond({ method, headers, signal }: RangeRequest, file: S
   return new Response(part.size <= MAX_BUFFERED_BYTES ? await part.arrayBuffer(options) : part.stream(options), init);
 }
 
-/** `If-None-Match` compares weakly. */
+/** Returns whether a header `If-None-Match` contains `etag`. The comparison is weak. */
 function isAmong(etag: string, list: string | null): boolean {
   if (list === null) return false;
   return list.split(",").some((item) => item.trim() === "*" || item.trim().replace(/^W\//, "") === etag);

@@ -6,22 +6,22 @@ interface Entry {
   tensor: Promise<Uint8Array<ArrayBuffer>>;
   lengthBytes: number;
   stop: AbortController;
-  /** The number of calls waiting for it. */
+  /** The number of calls that are waiting for the tensor. */
   waiting: number;
   done: boolean;
 }
 
-/** Decodes tensors on request and keeps the most recently used. Concurrent calls for a tensor share the work. */
+/** Decodes tensors on request and retains the most recently used ones. Concurrent calls for the same tensor share the work. */
 export class TensorCache {
   readonly #maxBytes: number;
   readonly #decode: (index: number, signal: AbortSignal) => Promise<Uint8Array<ArrayBuffer>>;
-  /** Entries by index of the tensor. A Map keeps insertion order, so the first is the least recently used. */
+  /** The entries by tensor index. A Map preserves insertion order, so the first entry is the least recently used. */
   readonly #entries = new Map<number, Entry>();
   #heldBytes = 0;
-  /** The most recently used tensor. */
+  /** The index of the most recently used tensor. */
   #last: number | undefined;
 
-  /** Keeps at most `maxBytes`, but always the most recently used tensor: a large one is mostly read piece by piece. */
+  /** Retains at most `maxBytes`, but always the most recently used tensor: a large one is usually read in chunks. */
   constructor(maxBytes: number, decode: (index: number, signal: AbortSignal) => Promise<Uint8Array<ArrayBuffer>>) {
     this.#maxBytes = maxBytes;
     this.#decode = decode;
@@ -64,7 +64,7 @@ export class TensorCache {
     return entry;
   }
 
-  /** Drops entries until the limit is met. Those still awaited stay: their bytes are needed anyway. */
+  /** Drops entries until the limit is met. Tensors that are still being decoded stay, because callers are waiting for them. */
   #trim(): void {
     for (const [index, entry] of this.#entries) {
       if (this.#heldBytes <= this.#maxBytes) return;

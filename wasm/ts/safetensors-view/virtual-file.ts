@@ -1,13 +1,16 @@
-/** A safetensors file that exists nowhere: its head, and tensors that are read when their bytes are. */
+/**
+ * A safetensors file that is not stored anywhere: its head is in memory, and its tensors are read when their bytes are
+ * read.
+ */
 
 import type { ModelInstance, CoreUnpacked } from "../core.js";
 import { abortSiblingsOnFailure } from "../abort-siblings.js";
 import type { ReadOptions, Source } from "../source/source.js";
 
-/** Reads bytes `begin` to `end` (exclusive) of the tensor with that index. */
+/** Reads bytes `begin` to `end` (exclusive) of the tensor with the given index. */
 export type ReadTensorPart = (index: number, begin: number, end: number, signal: AbortSignal | undefined) => Promise<Uint8Array>;
 
-/** A file with a layout from the core. */
+/** A file whose layout the core has computed. */
 export class VirtualFile implements Source {
   readonly #instance: ModelInstance;
   readonly #layout: CoreUnpacked;
@@ -38,7 +41,7 @@ export class VirtualFile implements Source {
         const [index, begin, end] = [tensors[i]!, tensors[i + 1]!, tensors[i + 2]!];
         const at = position;
         position += end - begin;
-        // Each with a signal of its own: Node warns of a signal with more than ten listeners.
+        // Each part has its own signal, since Node warns about a signal with more than ten listeners.
         parts.push(abortSiblingsOnFailure([signal], (signal) => this.#readPart(index, begin, end, signal)).then((bytes) => out.set(bytes, at)));
       }
       await Promise.all(parts);

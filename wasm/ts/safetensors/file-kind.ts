@@ -1,26 +1,29 @@
-/** Recognising a file by its first bytes, like `core/src/catalog/file_opener.rs`. */
+/** Recognises a file by its first bytes, like `core/src/catalog/file_opener.rs`. */
 
 import { FormatError } from "../errors.js";
 import { malformed } from "./refusal.js";
 
-/** How many of the first bytes of a file are read to recognise it. They hold the header of most models. */
+/** The number of bytes that are read first to recognise a file. They contain the whole header of most models. */
 export const HEAD_BYTES = 32768;
 
-/** What files and frames begin with that the WebAssembly core reads, or refuses by name. */
+/** The magic numbers of files and frames that the WebAssembly core reads, or rejects by name. */
 const PACKED = /^(ZSTN|Z4D[ML]|ZTEN|\x89ZT2\r\n\x1a\n|GAUSS00|Z4AI|ZSP1|ZPL1|ZRT1|ZARA)/;
 
-/** Returns whether a file with this head is one for the WebAssembly core. Throws if it is neither that nor plain safetensors. */
+/**
+ * Returns whether the WebAssembly core reads a file with this head. Rejects if it is neither a packed file nor plain
+ * safetensors.
+ */
 export async function isPacked(head: Uint8Array): Promise<boolean> {
   const text = String.fromCharCode(...head.subarray(0, 16));
   if (PACKED.test(text)) return true;
-  // After the length of its header, a plain file has JSON. A truncated container must not pass for a damaged one.
+  // In a plain file, JSON follows the header length. A truncated container must not be mistaken for a damaged plain file.
   if (!text.startsWith("GGUF") && /^[^]{8}($|[{ \t\r\n])/.test(text)) return false;
   throw await described(undefined, head);
 }
 
 /**
- * Returns the error of a file with this head, which may be one of another format: `cause` says what is wrong with it
- * otherwise. The sentences are loaded when they are needed.
+ * Returns the error for a file with this head. If the head belongs to another format, the error names that format;
+ * otherwise it is `cause`, the error that reading it caused. The sentences are loaded on demand.
  */
 export async function described(cause: unknown, head: Uint8Array): Promise<unknown> {
   if (cause !== undefined && !(cause instanceof FormatError)) return cause;

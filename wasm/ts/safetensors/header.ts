@@ -1,23 +1,26 @@
-/** Parsing the header of a safetensors file, by the official rules (docs/formats/z4ai-containers.md 1), like `core/src/container/safetensors`. */
+/**
+ * Parses the header of a safetensors file by the official rules (docs/formats/z4ai-containers.md 1), like
+ * `core/src/container/safetensors`.
+ */
 
 import type { Dtype } from "../dtype.js";
 import { JsonError, JsonScanner, ARRAY, MAX_U64, OBJECT } from "./json-scanner.js";
 import { compareText } from "./order.js";
 import { malformed, refusal, tooLarge } from "./refusal.js";
 
-/** The bytes before the header: its length. */
+/** The length of the prefix, which contains the length of the header, in bytes. */
 export const PREFIX_BYTES = 8;
 
-/** The longest header, in bytes. */
+/** The longest header that the official reader accepts, in bytes. */
 export const MAX_HEADER_BYTES = 100_000_000;
 
-/** How much of the name of an unknown dtype is told, in characters. */
+/** The number of characters of an unknown dtype's name that an error message contains. */
 const UNKNOWN_DTYPE_CHARS = 40;
 
-/** The most dimensions of a tensor. */
+/** The maximum number of dimensions of a tensor. */
 const MAX_DIMENSIONS = 255;
 
-/** The number of bits of an element. */
+/** The length of an element of each dtype, in bits. */
 export const DTYPE_BITS: Readonly<Record<Dtype, number>> = {
   BOOL: 8, F4: 4, F6_E2M3: 6, F6_E3M2: 6, U8: 8, I8: 8, F8_E5M2: 8, F8_E4M3: 8, F8_E8M0: 8, F8_E4M3FNUZ: 8, F8_E5M2FNUZ: 8,
   I16: 16, U16: 16, F16: 16, BF16: 16, I32: 32, U32: 32, F32: 32, C64: 64, F64: 64, I64: 64, U64: 64,
@@ -26,27 +29,30 @@ export const DTYPE_BITS: Readonly<Record<Dtype, number>> = {
 /** All dtypes, in the official order. */
 export const DTYPES_IN_ORDER = Object.keys(DTYPE_BITS) as readonly Dtype[];
 
-/** A tensor of a header. */
+/** A tensor that a header describes. */
 export interface HeaderTensor {
   name: string;
   dtype: Dtype;
   shape: readonly number[];
-  /** The range of the tensor in the data, in bytes. */
+  /** The range of the tensor in the data, in bytes; `end` is exclusive. */
   begin: number;
   end: number;
 }
 
-/** What a header says. */
+/** The parsed contents of a header. */
 export interface Header {
-  /** In the order of the data; empty tensors at the same place in the order of the header. */
+  /** The tensors in the order of their data. Empty tensors at the same position are in the order of the header. */
   tensors: HeaderTensor[];
-  /** Sorted by name. */
+  /** The metadata, sorted by name. */
   metadata: [name: string, text: string][];
-  /** Tensors that cannot be read, by name, with the reason. */
+  /** The tensors that cannot be read, by name, with the reason. */
   refused: Map<string, string>;
 }
 
-/** Returns the length of the header from the first bytes of a file. */
+/**
+ * Returns the length of the header, in bytes, from the first bytes of a file. Throws a `FormatError` if it is above the
+ * limit or exceeds the file.
+ */
 export function headerBytes(head: Uint8Array, sizeBytes: number): number {
   const view = new DataView(head.buffer, head.byteOffset, PREFIX_BYTES);
   const length = view.getBigUint64(0, true);
@@ -59,7 +65,10 @@ export function headerBytes(head: Uint8Array, sizeBytes: number): number {
   return Number(length);
 }
 
-/** Parses a header, whose file has `dataBytes` after it. */
+/**
+ * Parses a header, which `dataBytes` bytes of data follow. Throws a `FormatError` if the header breaks a rule, and a
+ * `LimitError` if a tensor has too many dimensions or a size exceeds 2^53.
+ */
 export function parseHeader(json: Uint8Array, dataBytes: number): Header {
   const { entries, metadata } = parseDocument(json);
   const sorted = [...entries].sort(([, a], [, b]) => compare(a.begin, b.begin) || compare(a.end, b.end));
@@ -88,13 +97,13 @@ export function parseHeader(json: Uint8Array, dataBytes: number): Header {
   return { tensors, metadata: [...metadata].sort(([a], [b]) => compareText(a, b)), refused };
 }
 
-/** An entry as it is written. */
+/** The entry of a tensor, as the header contains it. */
 interface Entry {
-  /** The name of a dtype, which may be none that is known. */
+  /** The name of the dtype, which may be an unknown one. */
   dtype: string;
-  /** The first dimensions, at most one more than are read: a header can hold 45 million. */
+  /** The leading dimensions, at most one more than the maximum: a header can contain 45 million. */
   shape: bigint[];
-  /** The product of all dimensions, from left to right; `undefined` if it exceeds 64 bits on the way. */
+  /** The product of all dimensions, from left to right; `undefined` if a partial product exceeds 64 bits. */
   elements: bigint | undefined;
   begin: bigint;
   end: bigint;
@@ -135,7 +144,7 @@ function readDocument(scanner: JsonScanner): Document {
   return { entries, metadata };
 }
 
-/** Reads an entry: an object or, as the official reader allows, an array of the fields in this order. */
+/** Reads an entry: an object, or an array of the fields in this order, which the official reader accepts as well. */
 function readEntry(scanner: JsonScanner): Entry {
   const entry: Partial<Entry> = {};
   const fields = {
@@ -159,7 +168,7 @@ function readEntry(scanner: JsonScanner): Entry {
 
 const isKnown = (dtype: string): dtype is Dtype => Object.hasOwn(DTYPE_BITS, dtype);
 
-/** Reads a dtype: its name, or an object of it and `null`, which the official reader allows as well. */
+/** Reads a dtype: its name, or an object that maps the name to `null`, which the official reader accepts as well. */
 function readDtype(scanner: JsonScanner): string {
   if (scanner.peek() !== OBJECT) return scanner.string();
   scanner.expect("{");
@@ -185,7 +194,7 @@ function inU64(value: bigint): bigint | undefined {
   return value <= MAX_U64 ? value : undefined;
 }
 
-/** Checks a tensor whose bytes should begin where those of the previous one end. */
+/** Checks a tensor whose bytes must begin at `expected`, where the previous tensor ends. */
 function checkEntry(tensor: string, { dtype, elements, begin, end }: Entry, expected: bigint): void {
   if (begin !== expected || end < begin) {
     throw malformed("safetensors.offsets", `data offsets [${begin}, ${end}) where ${expected} should begin`, { tensor });
@@ -203,12 +212,12 @@ function compare(a: bigint, b: bigint): number {
   return a < b ? -1 : a > b ? 1 : 0;
 }
 
-/** Decodes UTF-8. Throws if it is none; a `partial` text may end within a character. */
+/** Decodes UTF-8. Throws if the bytes are not valid UTF-8; with `partial`, they may end within a character. */
 function decodeUtf8(bytes: Uint8Array, partial = false): string {
   return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes, { stream: partial });
 }
 
-/** Returns how many of the bytes before the first invalid character are valid. */
+/** Returns the number of valid bytes before the first invalid character. */
 function validUtf8Bytes(bytes: Uint8Array): number {
   const isText = (end: number, partial: boolean) => {
     try {
@@ -220,7 +229,7 @@ function validUtf8Bytes(bytes: Uint8Array): number {
   };
   let valid = 0;
   for (let step = 2 ** 27; step >= 1; step /= 2) if (valid + step <= bytes.byteLength && isText(valid + step, true)) valid += step;
-  // The last character may have begun.
+  // The prefix may end within a character.
   while (!isText(valid, false)) valid--;
   return valid;
 }

@@ -1,7 +1,7 @@
 /**
- * A scanner for the JSON of headers and indices, which accepts exactly what the parser of the Rust core accepts. `JSON.parse`
- * does not: it loses repeated names and the digits of large integers, and accepts unpaired surrogates, infinite numbers and
- * any nesting.
+ * A scanner for the JSON of headers and indices, which accepts exactly the texts that the parser of the Rust core
+ * accepts. `JSON.parse` does not: it drops repeated names and the digits of large integers, and accepts unpaired
+ * surrogates, infinite numbers and any depth of nesting.
  */
 
 /** The deepest nesting of arrays and objects. */
@@ -14,16 +14,16 @@ const QUOTE = 0x22;
 const COMMA = 0x2c;
 const BACKSLASH = 0x5c;
 
-/** The first bytes of an array and an object. The last one of each is two further in ASCII. */
+/** The opening bytes of an array and an object. In ASCII each closing byte is two above its opening byte. */
 export const ARRAY = 0x5b;
 export const OBJECT = 0x7b;
 
-/** What is wrong with a text, and where. */
+/** A syntax error; the message contains the problem and its position. */
 export class JsonError extends Error {}
 
 export class JsonScanner {
   readonly #bytes: Uint8Array;
-  /** The same as text if each of its characters is one byte, for fast slices. */
+  /** The same bytes as text if each character is one byte, for fast slices. */
   readonly #text: string | undefined;
   /** The position of the next byte. */
   #at = 0;
@@ -33,7 +33,7 @@ export class JsonScanner {
     this.#text = text?.length === bytes.byteLength ? text : undefined;
   }
 
-  /** Skips white space, and returns the next byte without consuming it; 0 at the end. */
+  /** Skips white space and returns the next byte without consuming it; 0 at the end. */
   peek(): number {
     for (;;) {
       const byte = this.#bytes[this.#at];
@@ -42,13 +42,13 @@ export class JsonScanner {
     }
   }
 
-  /** Consumes this character, or fails. */
+  /** Consumes the given character. Throws a `JsonError` if another one follows. */
   expect(character: string): void {
     if (this.peek() !== character.charCodeAt(0)) this.fail(`expected \`${character}\``);
     this.#at++;
   }
 
-  /** Fails unless nothing but white space is left. */
+  /** Throws a `JsonError` unless only white space is left. */
   end(): void {
     this.peek();
     if (this.#at < this.#bytes.byteLength) this.fail("trailing characters");
@@ -60,7 +60,7 @@ export class JsonScanner {
     throw new JsonError(`${problem} at line ${line} column ${before.byteLength - before.lastIndexOf(0x0a)}`);
   }
 
-  /** Reads an object; `member` reads the value of each name. */
+  /** Reads an object. `member` is called with each name and must read its value. */
   object(member: (name: string) => void): void {
     this.expect("{");
     this.#list(OBJECT, () => {
@@ -70,7 +70,7 @@ export class JsonScanner {
     });
   }
 
-  /** Reads an array of exactly these elements. */
+  /** Reads an array with exactly the given elements. */
   tuple(...elements: (() => void)[]): void {
     this.expect("[");
     for (const [i, element] of elements.entries()) {
@@ -97,7 +97,7 @@ export class JsonScanner {
     this.expect(String.fromCharCode(opening + 2));
   }
 
-  /** Reads a string. A `lenient` one may hold unpaired surrogates and bytes that are not UTF-8. */
+  /** Reads a string. With `lenient`, it may contain unpaired surrogates and bytes that are not UTF-8. */
   string(lenient = false): string {
     if (this.peek() !== QUOTE) this.fail("expected a string");
     const bytes = this.#bytes;
@@ -121,7 +121,7 @@ export class JsonScanner {
       const value = JSON.parse(text) as string;
       if (lenient || !/\p{Surrogate}/u.test(value)) return value;
     } catch {
-      // As below.
+      // Invalid escapes and invalid UTF-8 fail like unpaired surrogates, below.
     }
     return this.fail("an invalid escape or character in a string");
   }
@@ -133,18 +133,21 @@ export class JsonScanner {
   /** Reads an unsigned 64-bit integer. */
   u64(): bigint {
     const { whole, fraction, exponent } = this.#number();
-    // 20 digits: a longer one is too large, and converting it takes long.
+    // The limit of 20 digits rules out numbers that are too large and slow to convert.
     const value = whole.length <= 20 && /^\d/.test(whole) && fraction === undefined && exponent === undefined ? BigInt(whole) : undefined;
     return value !== undefined && value <= MAX_U64 ? value : this.fail("expected an unsigned 64-bit integer");
   }
 
-  /** Skips a value in `depth` arrays and objects. A `lenient` one may also be nested more deeply, and hold infinite numbers. */
+  /**
+   * Skips a value that is nested in `depth` arrays and objects. With `lenient`, it may also be nested more deeply than
+   * the limit and contain infinite numbers.
+   */
   skip(depth: number, lenient = false): void {
     const name = () => {
       this.string(lenient);
       this.expect(":");
     };
-    /** The last bytes of the arrays and objects that are open. */
+    /** The closing bytes of the arrays and objects that are open. */
     const open: number[] = [];
     do {
       const byte = this.peek();
@@ -172,7 +175,7 @@ export class JsonScanner {
     } while (open.length > 0);
   }
 
-  /** Consumes `null`, and returns whether it is there. */
+  /** Consumes `null` if it comes next, and returns whether it does. */
   null(): boolean {
     return this.peek() === "n".charCodeAt(0) && this.#literal();
   }
@@ -192,14 +195,17 @@ export class JsonScanner {
   }
 }
 
-/** The parts of a number: the integer with its sign, and what follows it. */
+/** The parts of a number: the integer with its sign, the fraction and the exponent. */
 interface JsonNumber {
   whole: string;
   fraction: string | undefined;
   exponent: string | undefined;
 }
 
-/** Returns whether a number is too large for a 64-bit float. The rounding is that of the core: of the digits that fit 64 bits, and then of the product with a power of ten. */
+/**
+ * Returns whether a number is too large for a 64-bit float. It rounds like the core: first the significand is truncated
+ * to the digits that fit into 64 bits, then its product with a power of ten is rounded.
+ */
 function isInfinite({ whole, fraction = "", exponent = "0" }: JsonNumber): boolean {
   const power = Number(exponent);
   let significand = 0n;
@@ -214,6 +220,6 @@ function isInfinite({ whole, fraction = "", exponent = "0" }: JsonNumber): boole
   for (const digit of whole.replace("-", "")) append(digit, 0);
   for (const digit of fraction) append(digit, 1);
   if (significand === 0n || shift + power < 0) return false;
-  // From 1e21 on, the exponent as text would have one of its own.
+  // The exponent is capped: numbers from 1e21 on would be formatted with an exponent of their own.
   return Number(significand) * Number(`1e${Math.min(shift + power, 999)}`) === Infinity;
 }

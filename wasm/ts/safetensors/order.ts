@@ -1,6 +1,9 @@
-/** The order of texts by their UTF-8 bytes, which is that of the Rust core. */
+/** Orders texts by their UTF-8 bytes, like the Rust core. */
 
-/** Compares two texts by code points. The operators of JavaScript compare UTF-16 units, in which surrogates precede some other characters. */
+/**
+ * Compares two texts by code points. The operators of JavaScript compare UTF-16 units, which would order surrogates
+ * before some other characters.
+ */
 export function compareText(a: string, b: string): number {
   for (let i = 0; i < a.length && i < b.length; i++) {
     const difference = rank(a.charCodeAt(i)) - rank(b.charCodeAt(i));
@@ -9,7 +12,7 @@ export function compareText(a: string, b: string): number {
   return a.length - b.length;
 }
 
-/** Moves surrogates behind all other units. */
+/** Returns a rank for a UTF-16 unit that orders surrogates after all other units. */
 function rank(unit: number): number {
   return unit >= 0xd800 && unit < 0xe000 ? unit + 0x10000 : unit;
 }

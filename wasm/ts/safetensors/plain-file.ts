@@ -1,11 +1,11 @@
-/** Opening a plain safetensors file: its header says everything. */
+/** Opens a plain safetensors file, whose header describes all its tensors. */
 
 import type { PlainFile } from "../opened-file.js";
 import type { ProgressMeter } from "../progress.js";
 import type { ReadOptions, Source } from "../source/source.js";
 import { PREFIX_BYTES, headerBytes, parseHeader } from "./header.js";
 
-/** Reads the header of a file with this `head`. */
+/** Reads the header of a file whose first bytes are `head`. */
 export async function openPlainFile(source: Source, sizeBytes: number, head: Uint8Array, options: ReadOptions, meter: ProgressMeter): Promise<PlainFile> {
   const dataBegin = PREFIX_BYTES + headerBytes(head, sizeBytes);
   const file = { source, sizeBytes, head, supplied: [] as PlainFile["supplied"], dataBegin };
@@ -23,7 +23,10 @@ export async function openPlainFile(source: Source, sizeBytes: number, head: Uin
   return { ...file, header: parseHeader(header, sizeBytes - dataBegin) };
 }
 
-/** The endings of the names of tensors that may be parts of a weight, so that it takes `config.json` to know (docs/formats/compressed-tensors.md 2, 5.3). */
+/**
+ * The name endings of tensors that may be parts of a weight. Such tensors require `config.json`
+ * (docs/formats/compressed-tensors.md 2, 5.3).
+ */
 const PARTS = [".weight_packed", ".weight_scale", ".scale_packed", ".bitmask", ".compressed"];
 
 /** Returns whether the model's `config.json` may describe tensors of this file. */

@@ -1,4 +1,4 @@
-/** Plain files as one safetensors file, like `core/src/model/unpacked.rs`. */
+/** The layout of plain files as one safetensors file, like `core/src/model/unpacked.rs`. */
 
 import type { CoreUnpacked } from "../core.js";
 import type { TensorInfo } from "../tensor.js";
@@ -8,12 +8,12 @@ import { refusal } from "./refusal.js";
 export class PlainLayout implements CoreUnpacked {
   readonly #head: Uint8Array<ArrayBuffer>;
   readonly #isOriginal: boolean;
-  /** The indices of the tensors that have bytes, in their order. */
+  /** The indices of the tensors that are not empty, in order. */
   readonly #order: number[] = [];
-  /** Where each of them begins, and where the last one ends. */
+  /** The positions in the file at which each of them begins, and the end of the last one. */
   readonly #begins: number[];
 
-  /** The tensors follow the `head` in their order, without gaps. */
+  /** Creates the layout of a file in which the tensors follow the `head` in order, without gaps. */
   constructor(head: Uint8Array<ArrayBuffer>, tensors: readonly TensorInfo[], isOriginal: boolean) {
     this.#head = head;
     this.#isOriginal = isOriginal;
@@ -61,7 +61,10 @@ export class PlainLayout implements CoreUnpacked {
   free(): void {}
 }
 
-/** Returns the first bytes of a new file, as the official writer spells them: the length of the header, and the header with padding so that the data begin at a multiple of eight. */
+/**
+ * Returns the first bytes of a new file, as the official writer formats them: the length of the header, and the header,
+ * padded so that the data begin at a multiple of eight. Throws a `LimitError` if the header would be too long.
+ */
 export function writeHead(metadata: [string, string][], tensors: readonly TensorInfo[]): Uint8Array<ArrayBuffer> {
   const members = metadata.length > 0 ? [`"__metadata__":{${metadata.map(([name, text]) => `${JSON.stringify(name)}:${JSON.stringify(text)}`).join(",")}}`] : [];
   let end = 0;

@@ -11,16 +11,19 @@ import { PlainLayout, writeHead } from "./plain-layout.js";
 import { refusal } from "./refusal.js";
 import type { ShardIndex } from "./shard-index.js";
 
-/** Why a tensor cannot be read: the kind of error, what is wrong, and the rule. */
+/** The reason that a tensor cannot be read: the error code, the message and the rule. */
 type Refusal = readonly [kind: string, why: string, rule?: string];
 
 export class PlainModel implements ModelLayout {
   readonly files: readonly PlainFile[];
   readonly #tensors: TensorInfo[];
-  /** Tensors that cannot be read, sorted by name, with the reason. */
+  /** The tensors that cannot be read, sorted by name, with the reason. */
   readonly #refused: ReadonlyMap<string, Refusal>;
 
-  /** A tensor that is not where the index says cannot be read, and another one of that name is not read in its place. */
+  /**
+   * Creates a model of `files`. A tensor that is missing from the shard that the index names is unreadable; a tensor of
+   * the same name in another shard does not replace it.
+   */
   constructor(files: readonly PlainFile[], index: ShardIndex | undefined) {
     this.files = files;
     const fileOf = new Map(index?.fileOf);
@@ -51,13 +54,13 @@ export class PlainModel implements ModelLayout {
     return { kind: "safetensors", originalSize, metadata: Object.fromEntries(this.#metadata()), tensors: this.#tensors, refused: [...this.#refused].map(([tensor, [kind, why, rule]]) => refusal(kind, why, { tensor, rule })) };
   }
 
-  /** Returns the metadata of all files, of which the first one counts, sorted by name. */
+  /** Returns the metadata of all files, sorted by name. If a name occurs in several files, the first file wins. */
   #metadata(): [string, string][] {
     const all = new Map([...this.files].reverse().flatMap(({ header }) => header.metadata));
     return [...all].sort(([a], [b]) => compareText(a, b));
   }
 
-  /** Reads a tensor, into `into` if it is given. The bytes of a source that may have other owners are copied. */
+  /** Reads a tensor, into `into` if it is given. Otherwise the bytes of the source are copied if they may have other owners. */
   async read({ parts: [part] }: TensorInfo, options: ReadOptions, into: Uint8Array<ArrayBuffer> | undefined): Promise<Uint8Array<ArrayBuffer>> {
     const bytes = part?.length ? await this.files[part.file]!.source.read(part.offset, part.length, options) : new Uint8Array(0);
     options.signal?.throwIfAborted();

@@ -1,4 +1,4 @@
-/** Some rows of an uncompressed tensor, like `core/src/model/rows.rs`. */
+/** Reads rows of an uncompressed tensor, like `core/src/model/rows.rs`. */
 
 import { totalBytes } from "../byte-ranges.js";
 import type { ProgressMeter } from "../progress.js";
@@ -9,11 +9,11 @@ import type { PlainModel } from "./plain-model.js";
 import { refusal } from "./refusal.js";
 
 /**
- * Returns the range of rows that the tensor has: none if they have no bytes, `undefined` if they are all of it. Throws for
- * rows that do not begin and end on a byte.
+ * Returns the byte range of some rows: an empty array if they have no bytes, `undefined` if they are the whole tensor.
+ * The tensor must have these rows. Throws an `InvalidInputError` for rows that do not begin and end on a byte boundary.
  */
 export function plainRows({ name, dtype, shape: [, ...row], byteLength, parts: [part] }: TensorInfo, [first, last]: RowRange): StoredPart[] | undefined {
-  // Of no rows the length may be beyond what numbers hold.
+  // The length of a row may overflow a number, which does not matter if no rows are read.
   const rowBits = first === last ? 0 : row.reduce((product, dimension) => product * dimension, DTYPE_BITS[dtype]);
   const [begin, end] = [(first * rowBits) / 8, (last * rowBits) / 8];
   if (!Number.isInteger(begin) || !Number.isInteger(end)) {
@@ -23,7 +23,7 @@ export function plainRows({ name, dtype, shape: [, ...row], byteLength, parts: [
   return begin === end ? [] : [{ file: part!.file, offset: part!.offset + begin, length: end - begin }];
 }
 
-/** Reads rows that the tensor has. */
+/** Reads some rows. The tensor must have them. */
 export function readPlainRows(model: PlainModel, info: TensorInfo, rows: RowRange, { signal, meter }: { signal: AbortSignal; meter: ProgressMeter }): Promise<Uint8Array<ArrayBuffer>> {
   const parts = plainRows(info, rows) ?? info.parts;
   meter.expect(totalBytes(parts));

@@ -1,4 +1,4 @@
-/** The refusals of files: the same errors as those of the Rust core. */
+/** Creates the errors for files that are rejected, identical to the errors of the Rust core. */
 
 import { fromRejection } from "../core-errors.js";
 import type { ErrorLocation, ZstnError } from "../errors.js";
@@ -8,13 +8,13 @@ export function malformed(rule: string, detail: string, location: Omit<ErrorLoca
   return refusal("malformed", detail, { rule, ...location });
 }
 
-/** Returns the error of a `kind`: what is wrong, and where. */
+/** Returns the error with the code `kind`: `detail` is the problem, and the location follows. */
 export function refusal(kind: string, detail: string, { rule, offset, tensor }: ErrorLocation = {}): ZstnError {
   const message = `${tensor === undefined ? "" : `tensor \`${tensor}\`: `}${detail}${offset === undefined ? "" : ` (at byte ${offset})`}`;
   return fromRejection({ kind, rule, offset, tensor, message });
 }
 
-/** Returns the error for a tensor of which a size or an offset exceeds 2^53. */
+/** Returns the error for a tensor with a size or an offset above 2^53. */
 export function tooLarge(tensor: string): ZstnError {
   return refusal("limit", "a size is too large for JavaScript numbers", { tensor });
 }

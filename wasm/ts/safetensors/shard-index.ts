@@ -1,25 +1,32 @@
-/** The index of a model in several files, `model.safetensors.index.json` (docs/formats/sharded.md), like `core/src/container/safetensors/shards.rs`. */
+/**
+ * Parses the index of a model in several files, `model.safetensors.index.json` (docs/formats/sharded.md), like
+ * `core/src/container/safetensors/shards.rs`.
+ */
 
 import { JsonError, JsonScanner } from "./json-scanner.js";
 import { compareText } from "./order.js";
 import { malformed } from "./refusal.js";
 
-/** The index of a model in several files. */
+/** The parsed index of a model in several files. */
 export interface ShardIndex {
   /** The names of the files, sorted. */
   files: string[];
-  /** The index of the file that holds each tensor. */
+  /** Maps the name of each tensor to the position of its file in `files`. */
   fileOf: Map<string, number>;
 }
 
-/** Returns whether a file with these first bytes is JSON text, as an index is and no model file. */
+/** Returns whether a file with these first bytes is JSON text. An index is, and a model file is not. */
 export function isShardIndex(head: Uint8Array): boolean {
-  // The length that safetensors files begin with may look like a brace, but its upper bytes are zero.
+  // The header length at the start of a safetensors file may contain a byte that looks like a brace, but its upper
+  // bytes are zero.
   if (head.subarray(0, 8).includes(0)) return false;
   return /^[ \t\n\f\r]*\{[ \t\n\f\r]*["}]/.test(new TextDecoder("latin1").decode(head));
 }
 
-/** Parses the text of an index. The files must be next to it. */
+/**
+ * Parses the text of an index. Throws a `FormatError` if it is invalid, or if a shard is not in the same folder as the
+ * index.
+ */
 export function parseShardIndex(json: Uint8Array): ShardIndex {
   const pairs = readPairs(json);
   for (const [tensor, file] of pairs) {

@@ -1,6 +1,9 @@
-/** Promises that can be aborted. */
+/** Makes promises abortable. */
 
-/** Settles like `promise`, or rejects with the reason of `signal` as soon as it aborts, even if the underlying work ignores the signal. */
+/**
+ * Settles like `promise`, or rejects with the reason of `signal` as soon as the signal aborts, even if the underlying
+ * work ignores it.
+ */
 export function abortable<T>(promise: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
   if (!signal) return promise;
   return new Promise((resolve, reject) => {

@@ -1,4 +1,7 @@
-/** A `Blob` as a source: a `File` that a person picked, bytes in memory, or a subclass that fetches its bytes when they are read. */
+/**
+ * A `Blob` as a source: a `File` that a user picked, bytes in memory, or a subclass that fetches its bytes when they
+ * are read.
+ */
 
 import { ReadError } from "../errors.js";
 import { toolkit } from "./http/toolkit.js";
@@ -18,7 +21,7 @@ export class BlobSource implements Source {
 
   async read(offset: number, length: number, options: ReadOptions = {}): Promise<Uint8Array> {
     const part = this.#blob.slice(offset, offset + length);
-    // A subclass that fetches its bytes. What reads it is loaded when it is needed.
+    // This is a subclass that fetches its bytes. The code that reads it is loaded on demand.
     if (part.arrayBuffer !== Blob.prototype.arrayBuffer) return markTransferable(await (await import("./lazy-blob.js")).readLazyBlob(part, length, options, toolkit));
     try {
       return markTransferable(new Uint8Array(await part.arrayBuffer()));
@@ -31,7 +34,7 @@ export class BlobSource implements Source {
   #failure(cause: unknown): string {
     const { name, message } = (cause ?? {}) as Partial<Error>;
     if (this.#blob instanceof File) {
-      // Browsers refuse with this error when the file on disk was changed, moved or removed after it was picked.
+      // Browsers report this error if the file on disk was changed, moved or removed after it was picked.
       if (name === "NotReadableError") return `Could not read the file ${this.#blob.name}. If it was changed or moved, choose it again.`;
       return `Could not read the file ${this.#blob.name}: ${message ?? String(cause)}`;
     }

@@ -1,19 +1,19 @@
-/** Time and chance, behind an interface so that tests can bring their own. */
+/** Time and randomness, behind an interface so that tests can replace them. */
 
 export interface Clock {
   /** Returns milliseconds since 1970. */
   now(): number;
-  /** Returns milliseconds since some moment; unlike `now` it never goes back. */
+  /** Returns milliseconds since an arbitrary moment. Unlike `now`, it never decreases. */
   elapsedMs(): number;
-  /** Returns a number from 0 to 1, without 1. */
+  /** Returns a random number from 0 (inclusive) to 1 (exclusive). */
   random(): number;
-  /** Runs `work` after a while, unless the function returned is called before. */
+  /** Runs `work` after `durationMs`, unless the returned function is called first. */
   after(durationMs: number, work: () => void): () => void;
-  /** Resolves after a while; rejects with the reason of `signal` at once when that aborts. */
+  /** Resolves after `durationMs`. Rejects with the reason of `signal` as soon as the signal aborts. */
   sleep(durationMs: number, signal: AbortSignal | undefined): Promise<void>;
 }
 
-/** The longest time that timers can count, in milliseconds: 24 days. A longer one would end at once. */
+/** The longest duration that timers support, in milliseconds: 24 days. A timer with a longer one would fire at once. */
 const MAX_TIMER_MS = 2 ** 31 - 1;
 
 export const systemClock: Clock = {

@@ -1,4 +1,4 @@
-/** Reading a Blob that fetches its bytes, such as that of `downloadFile` of @huggingface/hub. */
+/** Reads a Blob that fetches its bytes, such as the one that `downloadFile` of @huggingface/hub returns. */
 
 import { HttpError, LimitError, ReadError, SourceChangedError, TruncatedError, ZstnError } from "../errors.js";
 import type { Toolkit } from "./http/toolkit.js";
@@ -7,7 +7,7 @@ import type { ReadOptions } from "./source.js";
 /** The maximum number of retries of a read. */
 const RETRIES = 3;
 
-/** The error of a refused request, as far as such Blobs say. */
+/** The error of a request that the server has refused, as far as such Blobs report it. */
 interface StatusError {
   statusCode: number;
   url?: unknown;
@@ -15,8 +15,8 @@ interface StatusError {
 }
 
 /**
- * Reads all of `blob`, whose length is `length` bytes. The first attempt reads its stream, which can be stopped but may
- * fail with a mere text; the others take all at once, which fails with the error itself.
+ * Reads all of `blob`, which has `length` bytes. The first attempt reads its stream, which can be aborted, but may fail
+ * with a plain text instead of an error. Further attempts read all bytes at once, which fails with the error itself.
  */
 export async function readLazyBlob(blob: Blob, length: number, { signal, onBytes }: ReadOptions, toolkit: Toolkit): Promise<Uint8Array<ArrayBuffer>> {
   const { abortable, mayPass, retrying, systemClock } = toolkit;
@@ -36,7 +36,7 @@ export async function readLazyBlob(blob: Blob, length: number, { signal, onBytes
       return bytes;
     } catch (error) {
       signal?.throwIfAborted();
-      // The next attempt would have no more memory than this one.
+      // There is no retry: the next attempt would have no more memory than this one.
       if (error instanceof RangeError) throw new LimitError(`There is no memory for ${length} bytes at once.`, {}, { cause: error });
       throw typed(error, toolkit);
     }
@@ -75,7 +75,7 @@ function wrongLength(length: number, received: number): TruncatedError {
   return new TruncatedError(length, received, `The Blob should have ${length} bytes here, and ${received} came: ${what}.`);
 }
 
-/** Returns the error as one of this package. */
+/** Returns the error converted to an error of this package. */
 function typed(error: unknown, { shortened }: Toolkit): ZstnError {
   if (error instanceof ZstnError) return error;
   const { statusCode, url, message } = (error ?? {}) as Partial<StatusError>;

@@ -1,10 +1,10 @@
-/** Sources of what is there already. */
+/** Sources for inputs that need no request. */
 
 import { BlobSource } from "./blob.js";
 import { BytesSource } from "./bytes.js";
 import type { Source } from "./source.js";
 
-/** Returns `input` as a source; `undefined` if it is nothing of the kind. */
+/** Returns `input` as a source; `undefined` if it is none of these types. */
 export function localSource(input: Blob | ArrayBuffer | Uint8Array | Source): Source | undefined {
   if (input instanceof Blob) return new BlobSource(input);
   if (input instanceof Uint8Array) return new BytesSource(input);

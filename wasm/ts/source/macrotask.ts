@@ -1,6 +1,9 @@
 /** Macrotasks, on every platform. */
 
-/** Runs `work` after the current task and its microtasks. In pages it is not throttled in background tabs, unlike a timer. */
+/**
+ * Runs `work` after the current task and its microtasks. Unlike a timer, it is not throttled in background tabs of
+ * browsers.
+ */
 export function queueMacrotask(work: () => void): void {
   if (typeof setImmediate === "function") setImmediate(work);
   else if (typeof MessageChannel === "function") queueMessage(work);

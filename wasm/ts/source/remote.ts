@@ -1,4 +1,4 @@
-/** The source behind an http(s) URL: requests with retries, coalescing and a cache. */
+/** The source for an http(s) URL: requests with retries, coalescing and a cache. */
 
 import type { ByteCache } from "./cache/byte-cache.js";
 import { cachedSource } from "./cache/with-cache.js";
@@ -12,10 +12,13 @@ import type { Source } from "./source.js";
 import type { Traffic } from "./traffic.js";
 import { HttpClient } from "./http/client.js";
 
-/** Distinguishes files without a strong ETag by the `open` call that opened them. */
+/**
+ * The number of files opened so far. It distinguishes cached files without a strong ETag by the `open` call that opened
+ * them.
+ */
 let opened = 0;
 
-/** Returns the source; every request is counted in `traffic`. */
+/** Returns the source. Every request is counted in `traffic`. */
 export function remoteSource(address: URL, options: HttpOptions, coalesce: CoalesceOptions | false | undefined, traffic: Traffic): Source {
   const { headers, fetch, retries, idleTimeoutMs, giveUpAfterMs, maxFullDownloadBytes, cache } = resolveHttpOptions(options);
   const url = new URL(address);

@@ -1,4 +1,4 @@
-/** Retries after failures that may pass. */
+/** Retries operations after transient failures. */
 
 import { hasCode } from "../errors.js";
 import type { HttpError, NetworkError, TruncatedError } from "../errors.js";
@@ -6,40 +6,43 @@ import type { Clock } from "./clock.js";
 import { IdleTimeout } from "./http/idle-timeout.js";
 import { isLasting } from "./http/network-failure.js";
 
-/** The first wait is up to this, in milliseconds, and every further one up to twice the one before. */
+/** The upper limit of the first wait, in milliseconds. Each further wait may be up to twice as long as the one before. */
 const FIRST_WAIT_MS = 300;
-/** The longest wait that no server has asked for, in milliseconds. */
+/** The longest wait unless the server requests a longer one, in milliseconds. */
 const MAX_WAIT_MS = 10_000;
-/** An attempt that brought this much, in bytes, is not counted as a failure: on a poor line large tensors come in many pieces. */
+/**
+ * An attempt that received this many bytes does not count as a failure: on a poor connection, a large tensor takes many
+ * attempts.
+ */
 const PROGRESS_BYTES = 1 << 20;
 
-/** How many times a read is retried by default. */
+/** The default number of retries of a read. */
 export const DEFAULT_RETRIES = 3;
 
-/** How many times and for how long a read is attempted. */
+/** Limits on the number and the duration of the attempts of a read. */
 export interface RetryLimits {
   /** The maximum number of retries. */
   retries: number;
-  /** How long an attempt may go without progress, in milliseconds. */
+  /** The longest time that an attempt may take without progress, in milliseconds. */
   idleTimeoutMs: number;
-  /** How long all attempts and the waits between them may go without progress, in milliseconds. */
+  /** The longest time that all attempts and the waits between them may take without progress, in milliseconds. */
   giveUpAfterMs: number;
 }
 
 export interface RetryPolicy extends RetryLimits {
   clock: Clock;
   signal: AbortSignal | undefined;
-  /** Returns the most bytes that were held at any time, in all attempts. */
+  /** Returns the highest number of bytes received so far, over all attempts. */
   receivedBytes: () => number;
   /** Returns whether the next attempt may succeed after `error`. */
   shouldRetry: (error: unknown) => boolean;
-  /** Makes the error of an attempt that went on for `limitMs` without progress. */
+  /** Creates the error for an attempt that made no progress for `limitMs`. */
   stalled: (limitMs: number) => Error;
   /** Called before each further attempt. */
   onRetry: () => void;
 }
 
-/** Runs `attempt` until it succeeds, fails for good, or fails once more or for longer than the policy allows. */
+/** Runs `attempt` until it succeeds, fails permanently, or exceeds the policy's number of failures or time without progress. */
 export async function retrying<T>(attempt: (idle: IdleTimeout) => Promise<T>, policy: RetryPolicy): Promise<T> {
   const { clock, signal, receivedBytes, idleTimeoutMs, giveUpAfterMs } = policy;
   let attempts = 0;
@@ -71,17 +74,20 @@ export async function retrying<T>(attempt: (idle: IdleTimeout) => Promise<T>, po
   }
 }
 
-/** Returns whether the next attempt may do better. A server that `hasAnswered` before may come back. */
+/**
+ * Returns whether `error` is transient, so that the next attempt may succeed. `hasAnswered` is true if the server has
+ * responded before, which makes a network failure more likely to be temporary.
+ */
 export function mayPass(error: unknown, hasAnswered: boolean): boolean {
   if (hasCode<NetworkError>(error, "network")) return !isLasting(error, hasAnswered);
-  // A body that is too long is a server's mistake, which it will make again.
+  // A server that sends too many bytes will make the same mistake again.
   if (hasCode<TruncatedError>(error, "truncated")) return error.receivedBytes < error.expectedBytes;
   if (!hasCode<HttpError>(error, "http")) return false;
   const { status } = error;
   return status === 408 || status === 429 || (status >= 500 && status !== 501 && status !== 505);
 }
 
-/** Adds to the last error how long the server asks to wait, and that it was not the first. */
+/** Adds the wait that the server requests, and the number of attempts, to the message of the last error. */
 function spent(error: unknown, attempts: number): unknown {
   if (!(error instanceof Error)) return error;
   if (hasCode<HttpError>(error, "http") && error.retryAfterMs) error.message += ` The server asks for a wait of ${Math.ceil(error.retryAfterMs / 1000)} s.`;
@@ -90,8 +96,9 @@ function spent(error: unknown, attempts: number): unknown {
 }
 
 /**
- * Full jitter: anything from nothing to a limit that doubles each time. Many readers whose server
- * failed at the same moment must not come back at the same moment.
+ * Returns the next wait in milliseconds, with full jitter: a random time between zero and a limit that doubles with
+ * each failure. Clients whose server failed at the same moment must not all return at the same moment. A longer wait
+ * that the server requests takes precedence.
  */
 function waitMs(failures: number, error: unknown, clock: Clock): number {
   const ownMs = clock.random() * Math.min(MAX_WAIT_MS, FIRST_WAIT_MS * 2 ** failures);

@@ -1,24 +1,32 @@
-/** The interface of everything that bytes are read from. Caches, retries and counters wrap any implementation. */
+/** The interface of all sources of bytes. Caches, retries and counters can wrap any implementation. */
 
-/** Options of one read besides its range. */
+/** Options of one read, in addition to its range. */
 export interface ReadOptions {
-  /** Stops the read, which then rejects with the reason of the signal. */
+  /** Aborts the read, which then rejects with the reason of the signal. */
   signal?: AbortSignal;
-  /** Called with the number of new bytes as they arrive. A source that gets all bytes at once need not call it. */
+  /** Called with the number of new bytes as they arrive. A source that receives all bytes at once need not call it. */
   onBytes?: (bytes: number) => void;
-  /** Called with the number of bytes to come where it differs from the length asked for: when a file has to be read whole. */
+  /**
+   * Called with the number of bytes that will arrive, if a file has to be read whole and this number therefore differs
+   * from the requested length.
+   */
   onTotal?: (bytes: number) => void;
+  /**
+   * @internal Called with the error for a response of another version. Its bytes are then returned, and the caller must
+   * compare all of them with checksums. Without this callback the read fails.
+   */
+  onOtherVersion?: (error: Error) => void;
 }
 
-/** A file that is read by ranges. Pass your own implementation to `open` to read from anywhere. */
+/** A file that is read by ranges. Pass your own implementation to `open` to read from any storage. */
 export interface Source {
-  /** Returns the length of the file, in bytes. Called once, before anything is read. */
+  /** Returns the length of the file, in bytes. It is called once, before any read. */
   size(options?: ReadOptions): Promise<number> | number;
   /**
    * Returns exactly `length` bytes from position `offset` on (both in bytes). The range is always within the file and
-   * never empty. Several reads may run at the same time. The caller does not change the bytes.
+   * never empty. Several reads may run concurrently. The caller does not modify the bytes.
    */
   read(offset: number, length: number, options?: ReadOptions): Promise<Uint8Array>;
-  /** @internal Identifies this version of the file, where something does. */
+  /** @internal Identifies this version of the file; `undefined` if the version is unknown. */
   readonly version?: string | undefined;
 }

@@ -1,22 +1,22 @@
-/** Counters of what reading a model has cost. */
+/** Counters of the requests and bytes of a model. */
 
-/** Live counters of a model. They only grow. */
+/** Live counters of a model. They never decrease. */
 export interface Stats {
   /** The number of requests: HTTP requests, or reads of a file, `Blob`, buffer or your own source. */
   readonly requests: number;
-  /** The number of times the reader had to wait. Concurrent requests count once. */
+  /** The number of times that the reader had to wait for a response. Concurrent requests count once. */
   readonly roundTrips: number;
-  /** The number of bytes of the file that were received, without HTTP headers. */
+  /** The number of file bytes that were received, without HTTP headers. */
   readonly bytesFetched: number;
-  /** The number of reads answered by a cache. These are not requests. */
+  /** The number of reads answered by a cache, which are not requests. */
   readonly cacheHits: number;
-  /** The number of bytes of the file that came from a cache. */
+  /** The number of file bytes that came from a cache. */
   readonly cacheBytes: number;
-  /** The number of attempts after a failed one. Each is a request, too. */
+  /** The number of attempts after a failed one. Each of them is also counted as a request. */
   readonly retries: number;
 }
 
-/** The counters, as the code that makes requests updates them. */
+/** The mutable counters, which the code that makes requests updates. */
 export class Traffic implements Stats {
   requests = 0;
   roundTrips = 0;
@@ -49,7 +49,7 @@ export class Traffic implements Stats {
     this.cacheBytes += bytes;
   }
 
-  /** Counts a further attempt. */
+  /** Counts an attempt after a failed one. */
   retried(): void {
     this.retries += 1;
   }

@@ -1,19 +1,25 @@
-/** Reading ahead: the next bytes are on their way while the last ones are worked on. */
+/** Reads ahead: fetches the next bytes while the caller processes the previous ones. */
 
 import type { ReadOptions, Source } from "./source.js";
 
-/** The length of a read, in bytes: small tensors share one, and it is well above what a round trip costs on a fast connection. */
+/**
+ * The length of a read-ahead request, in bytes. Small tensors share a request, and even on a fast connection
+ * transferring this length takes much longer than a round trip.
+ */
 const CHUNK_BYTES = 4 << 20;
 
-/** How many bytes after the last read are on their way or here. */
+/** The number of bytes after the last read that are in memory or being fetched. */
 const AHEAD_BYTES = 2 * CHUNK_BYTES;
 
-/** The longest read that is put together of what was read ahead and the rest, in bytes. A longer one is mostly read in one piece, with nothing ahead of it, so that its bytes are in memory once. */
+/**
+ * The longest read that is assembled from bytes read ahead and a request for the rest, in bytes. A longer one is
+ * usually read in one request, with nothing read ahead, so that its bytes are in memory only once.
+ */
 const MAX_JOINED_BYTES = 4 * CHUNK_BYTES;
 
 /** A source that reads ahead until it is stopped. */
 export interface AheadSource extends Source {
-  /** Ends all reads that nobody waits for. */
+  /** Aborts all reads that no caller is waiting for. */
   stop(): void;
 }
 
@@ -23,7 +29,10 @@ interface Chunk {
   bytes: Promise<Uint8Array>;
 }
 
-/** Returns `source` for a caller that reads it from one end to the other, one read at a time. Reads elsewhere cost a request of their own. */
+/**
+ * Returns `source` for a caller that reads it from start to end, one read at a time. A read at another position needs a
+ * request of its own.
+ */
 export function withReadAhead(source: Source, signal: AbortSignal | undefined): AheadSource {
   return new ReadAhead(source, signal);
 }
@@ -33,11 +42,11 @@ class ReadAhead implements AheadSource {
   readonly #stop = new AbortController();
   readonly #signal: AbortSignal;
   #sizeBytes = 0;
-  /** Where the last read ended, in bytes. */
+  /** The position at which the last read ended, in bytes. */
   #position = -1;
-  /** Without gaps, in order, from `#position` on or a little before it. */
+  /** The chunks that were read ahead: in order, without gaps, starting at or shortly before `#position`. */
   #chunks: Chunk[] = [];
-  /** Ends the requests for `#chunks`. */
+  /** Aborts the requests for `#chunks`. */
   #stopChunks = new AbortController();
   #chunksSignal: AbortSignal | undefined;
 
@@ -73,7 +82,7 @@ class ReadAhead implements AheadSource {
     this.#stop.abort();
   }
 
-  /** Ends the reads ahead, whose bytes nobody will need. */
+  /** Aborts the read-ahead requests, whose bytes are not needed after a jump to another position. */
   #drop(): void {
     this.#stopChunks.abort();
     this.#stopChunks = new AbortController();
@@ -81,7 +90,10 @@ class ReadAhead implements AheadSource {
     this.#chunks = [];
   }
 
-  /** Reads in one piece what no chunk has; after chunks, in pieces that are copied one by one. */
+  /**
+   * Reads a long range. Without chunks, it is one request; after chunks, the rest is read in several requests, whose
+   * bytes are copied one by one.
+   */
   async #readLong(chunks: Chunk[], offset: number, length: number, options: ReadOptions): Promise<Uint8Array> {
     if (chunks.length === 0) return this.#source.read(offset, length, options);
     const all = new Uint8Array(length);
@@ -106,14 +118,17 @@ class ReadAhead implements AheadSource {
       const signal = (this.#chunksSignal ??= AbortSignal.any([this.#signal, this.#stopChunks.signal]));
       const end = Math.min(offset + CHUNK_BYTES, this.#sizeBytes);
       const bytes = this.#source.read(offset, end - offset, { signal });
-      bytes.catch(() => {}); // reported to the read that needs it, if there is one
+      bytes.catch(() => {}); // the read that needs the chunk, if any, reports the failure
       this.#chunks.push({ offset, end, bytes });
       offset = end;
     }
   }
 }
 
-/** Returns the bytes of `chunk` from `begin` to `end`. They count as progress only now: others of the chunk may never be needed. */
+/**
+ * Returns the bytes of `chunk` from `begin` to `end`. Only these bytes count as progress, because the rest of the chunk
+ * may never be needed.
+ */
 async function part(chunk: Chunk, begin: number, end: number, { onBytes }: ReadOptions): Promise<Uint8Array> {
   const bytes = (await chunk.bytes).subarray(Math.max(begin - chunk.offset, 0), end - chunk.offset);
   onBytes?.(bytes.byteLength);

@@ -1,4 +1,4 @@
-/** Retries for any source. HTTP has its own, which keep the bytes that have arrived. */
+/** Retries for any source. HTTP sources have their own retries, which keep the bytes that have arrived. */
 
 import { checkOptions } from "../known-options.js";
 import type { OptionNames } from "../known-options.js";
@@ -9,19 +9,23 @@ import { DEFAULT_RETRIES, mayPass, retrying } from "./retry.js";
 import type { ReadOptions, Source } from "./source.js";
 import { withValidation } from "./with-validation.js";
 
-/** Which reads are retried. */
+/** Options that control which reads are retried. */
 export interface RetryOptions {
   /** The maximum number of retries of a read. 3 by default. */
   retries?: number;
-  /** Returns whether the next attempt may succeed after `error`. By default all errors of other code are retried, and those of this package that may pass. */
+  /**
+   * Returns whether the next attempt may succeed after `error`. By default, all errors of other code are retried, and
+   * those errors of this package that are transient.
+   */
   shouldRetry?: (error: unknown) => boolean;
 }
 
 const shouldRetryByDefault = (error: unknown) => !(error instanceof ZstnError) || mayPass(error, true);
 
 /**
- * Returns `source` with failed reads retried: after a random time of up to 0.3 s, then 0.6 s, and so on up to 10 s. A read
- * that returns fewer bytes than it should counts as failed. URLs that are passed to `open` are retried anyway.
+ * Returns `source` with failed reads retried: after a random wait of up to 0.3 s, then 0.6 s, and so on up to 10 s. A
+ * read that returns too few bytes counts as failed. URLs that are passed to `open` have retries of their own. Throws an
+ * `InvalidInputError` for an invalid option.
  */
 export function withRetry(source: Source, options: RetryOptions = {}): Source {
   checkOptions("withRetry()", options, { retries: 1, shouldRetry: 1 } satisfies OptionNames<RetryOptions>);

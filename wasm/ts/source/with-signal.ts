@@ -1,9 +1,9 @@
-/** Sources whose reads all end with one signal. */
+/** Sources whose reads all abort with one signal. */
 
 import { abortSiblingsOnFailure } from "../abort-siblings.js";
 import type { Source } from "./source.js";
 
-/** Returns `source` with `signal` added to the signal of every read. */
+/** Returns `source`, with every read also aborted by `signal`. */
 export function withSignal(source: Source, signal: AbortSignal): Source {
   return {
     size: (options) => source.size(options),

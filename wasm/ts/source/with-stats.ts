@@ -1,4 +1,4 @@
-/** Counting the reads of a source that does not count by itself. */
+/** Counts the reads of a source that has no counters itself. */
 
 import type { ReadOptions, Source } from "./source.js";
 import type { Traffic } from "./traffic.js";

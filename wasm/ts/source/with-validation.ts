@@ -1,9 +1,9 @@
-/** Enforces the contract of a source, so that no later code has to. */
+/** Enforces the contract of a source, so that later code need not. */
 
 import { InvalidInputError, TruncatedError } from "../errors.js";
 import type { ReadOptions, Source } from "./source.js";
 
-/** Returns `source` with sizes, lengths and types checked. A call whose signal has aborted is not started. */
+/** Returns `source` with sizes, lengths and types checked. A call does not start if its signal has already aborted. */
 export function withValidation(source: Source): Source {
   return {
     async size(options: ReadOptions = {}) {

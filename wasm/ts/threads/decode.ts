@@ -1,4 +1,4 @@
-/** Decoding inside the worker that owns the threads. */
+/** Decodes tensors inside the worker that owns the threads. */
 
 import { decode } from "../core/zstn_threads.js";
 import type { WorkerRequest, WorkerResponse } from "../decode/message.js";

@@ -1,4 +1,4 @@
-/** The script of one thread, in Node. */
+/** The script of one decoding thread, in Node. */
 
 import { parentPort, workerData } from "node:worker_threads";
 import { initSync, wbg_rayon_start_worker } from "../core/zstn_threads.js";

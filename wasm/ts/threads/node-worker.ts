@@ -16,7 +16,7 @@ startThreadsWith(
       const thread = new Worker(new URL("./node-thread.js", import.meta.url), { workerData: threadInit, name: "zstn thread" });
       thread.once("error", reject);
       thread.once("message", () => {
-        thread.unref(); // not before: waiting for it alone would end this worker
+        thread.unref(); // not earlier: without this reference, nothing would keep the worker alive while it waits
         resolve(thread);
       });
     }),

@@ -13,9 +13,12 @@ export type { WorkerPool } from "../decode/pool.js";
 export type { CoreInput } from "../wasm-input.js";
 export type { ThreadPoolOptions } from "./pool.js";
 
-/** Creates a pool of decoding threads, for the option `workers` of one or more models. They start when they are needed. */
+/**
+ * Creates a pool of decoding threads, for the option `workers` of one or more models. Threads start on demand. Throws
+ * an `InvalidInputError` for an invalid option.
+ */
 export function threadPool(options: ThreadPoolOptions = {}): WorkerPool {
-  // Its own workers are faster there than those of `node:worker_threads`.
+  // In Deno, its own workers are faster than the threads of `node:worker_threads`.
   if (isDeno()) return webThreadPool(options);
   const create = (options.createWorker as (() => Worker) | undefined) ?? (() => workerOf(new URL("./node-worker.js", import.meta.url), "zstn threads"));
   return poolOfThreads(options, availableParallelism(), nodeWorkerStarter(create));

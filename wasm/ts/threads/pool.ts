@@ -1,4 +1,4 @@
-/** A pool of one worker whose module has threads with shared memory. */
+/** A pool with one worker, whose module runs threads with shared memory. */
 
 import { WorkerPool, mostWorkers } from "../decode/pool.js";
 import type { StartWorker } from "../decode/worker-handle.js";
@@ -10,17 +10,17 @@ import type { InitMessage } from "./message.js";
 
 /** Options of `threadPool`. */
 export interface ThreadPoolOptions {
-  /** The number of threads that decode a tensor. By default the number of cores. */
+  /** The number of threads that decode a tensor together. By default the number of cores. */
   threads?: number;
-  /** Tensors of fewer bytes are decoded on the calling thread. 256 KiB by default. */
+  /** Tensors shorter than this, in bytes, are decoded on the calling thread. 256 KiB by default. */
   minBytes?: number;
-  /** The module (`zstn/zstn_threads_bg.wasm`) or its URL, where it is not next to the scripts. */
+  /** The module (`zstn/zstn_threads_bg.wasm`) or its URL, if it is not next to the scripts. */
   module?: CoreInput;
   /** Creates a `Worker` (in Node, one of `node:worker_threads`) whose script imports `zstn/threads-worker`. */
   createWorker?: () => object;
 }
 
-/** Returns the pool whose worker `start` starts. */
+/** Returns a pool whose worker is started by `start`. Throws an `InvalidInputError` for an invalid option. */
 export function poolOfThreads(options: ThreadPoolOptions, cores: number, start: StartWorker): WorkerPool {
   checkOptions("threadPool()", options, { threads: 1, minBytes: 1, module: 1, createWorker: 1 } satisfies OptionNames<ThreadPoolOptions>);
   const { threads, minBytes, module } = options;

@@ -2,7 +2,7 @@
 
 import type { WasmModule } from "../wasm-input.js";
 
-/** The builder of wasm-bindgen-rayon, which says how many threads it wants and takes them. */
+/** The builder of wasm-bindgen-rayon, which determines the number of threads and registers them. */
 export interface Builder {
   numThreads(): number;
   /** The argument of `wbg_rayon_start_worker`. */
@@ -10,7 +10,7 @@ export interface Builder {
   build(): void;
 }
 
-/** The data that a thread is started with. */
+/** The data that a new thread receives. */
 export interface ThreadInit {
   module: WasmModule;
   memory: unknown;
@@ -22,7 +22,7 @@ export type StartRayonThread = (threadInit: ThreadInit) => Promise<object>;
 
 let start: StartRayonThread | undefined;
 
-/** The running threads. Browsers may collect workers that nothing refers to. */
+/** The running threads. They are referenced here because browsers may collect workers that nothing refers to. */
 export let threads: readonly object[] = [];
 
 /** Sets how threads are started on this platform. */
@@ -30,7 +30,7 @@ export function startThreadsWith(starter: StartRayonThread): void {
   start = starter;
 }
 
-/** Called by the module's glue. */
+/** Starts the threads of the pool. The module's glue calls this function. */
 export async function startWorkers(module: WasmModule, memory: unknown, builder: Builder): Promise<void> {
   const threadInit: ThreadInit = { module, memory, receiver: builder.receiver() };
   threads = await Promise.all(Array.from({ length: builder.numThreads() }, () => start!(threadInit)));

@@ -1,4 +1,4 @@
-/** The script of one thread, in browsers. */
+/** The script of one decoding thread, in browsers. */
 
 import { initSync, wbg_rayon_start_worker } from "../core/zstn_threads.js";
 import type { ThreadInit } from "./rayon.js";

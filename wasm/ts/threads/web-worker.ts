@@ -1,4 +1,7 @@
-/** The script of the worker that owns the threads, in browsers: the entry `zstn/threads-worker`. A page itself may not wait for threads. */
+/**
+ * The script of the worker that owns the threads, in browsers: the entry `zstn/threads-worker`. A worker is needed
+ * because a page itself may not wait for threads.
+ */
 
 import init, { initThreadPool } from "../core/zstn_threads.js";
 import type { WorkerRequest } from "../decode/message.js";
@@ -7,7 +10,7 @@ import { handle } from "./decode.js";
 import type { InitMessage } from "./message.js";
 import { startThreadsWith } from "./rayon.js";
 
-/** What is used of a worker's global scope; the types of pages do not know it. */
+/** The members of a worker's global scope that this script uses. The DOM types do not declare them. */
 interface Scope {
   postMessage(message: unknown, transfer?: Transferable[]): void;
   onmessage: ((event: MessageEvent) => void) | null;
@@ -34,5 +37,5 @@ async function begin({ threads, module }: InitMessage): Promise<void> {
   scope.postMessage({ ready: true });
 }
 
-// The pool hears of errors, not of promises that fail.
+// The pool listens for errors, which a rejected promise alone does not raise.
 scope.onmessage = ({ data }: MessageEvent<InitMessage>) => void begin(data).catch(reportError);

@@ -1,6 +1,7 @@
 /**
- * The entry `zstn/threads`: decoding on threads that share memory, for pages that are cross-origin isolated. One large
- * tensor takes all of them; a `workerPool` decodes several tensors at once and works everywhere.
+ * The entry `zstn/threads`: decoding on threads that share memory, for pages that are cross-origin isolated. All
+ * threads decode one large tensor together. In contrast, a `workerPool` decodes several tensors at once and works
+ * everywhere.
  *
  * @module zstn/threads
  */
@@ -17,7 +18,11 @@ export type { ThreadPoolOptions } from "./pool.js";
 
 const createWorker = (): Worker => new Worker(new URL("./web-worker.js", import.meta.url), { type: "module", name: "zstn threads" });
 
-/** Creates a pool of decoding threads, for the option `workers` of one or more models. They start when they are needed. */
+/**
+ * Creates a pool of decoding threads, for the option `workers` of one or more models. Threads start on demand. Throws
+ * an `UnsupportedError` if the page may not share memory or the runtime has no workers, and an `InvalidInputError` for
+ * an invalid option.
+ */
 export function threadPool(options: ThreadPoolOptions = {}): WorkerPool {
   if (globalThis.crossOriginIsolated === false) {
     throw new UnsupportedError(

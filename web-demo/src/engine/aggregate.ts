@@ -1,33 +1,45 @@
-/** Aggregating the rows in memory to the pixels of a picture. Rows that have not been read count for nothing. */
+/** Aggregates the rows in memory to the pixels of an image. Rows that have not been read are ignored. */
 
 import { bandLevel } from "./bands.js";
 import type { StoredFigures } from "./bands.js";
 import type { MatrixReader } from "./matrix-reader.js";
 import type { Area } from "./protocol.js";
 
-/** The fraction of a line of pixels that has to be read to be shown where its band is known. */
+/**
+ * The fraction of the rows of a pixel line that must have been read for the line to show them. Otherwise it shows the
+ * level of its bands, if that is available.
+ */
 const MIN_READ_SHARE = 0.5;
 
-/** Returns whether some rows, of which `read` were read, are shown by their band if that is known: a few rows say less. */
+/**
+ * Returns whether a line of `rows` rows, of which `read` were read, shows the level of its bands instead, because a few
+ * rows are less representative.
+ */
 export const isForBand = (read: number, rows: number): boolean => read === 0 || read < MIN_READ_SHARE * rows;
 
-/** A matrix as far as it is in memory. */
+/** The part of a matrix that is in memory. */
 export type RowsInMemory = Pick<MatrixReader, "columns" | "cached">;
 
-/** One level per pixel, and the root mean square by row and column of the picture. */
+/** One level for each pixel, and the root mean square of each row and column of the image. */
 export interface Aggregate {
-  /** The mean or the root mean square of the cells of each pixel. In all arrays, NaN stands for cells that were not read, and infinity for some that are not finite. */
+  /**
+   * The mean or the root mean square of the cells of each pixel. In all arrays, NaN marks pixels whose cells were not
+   * read, and infinity marks pixels with cells that are not finite.
+   */
   readonly levels: Float64Array<ArrayBuffer>;
   readonly rowRms: Float32Array<ArrayBuffer>;
   readonly columnRms: Float32Array<ArrayBuffer>;
-  /** For each row and column of the picture, 1 if a cell in view is not finite. Those cells are left out of the root mean squares, unless there are no others. */
+  /**
+   * For each row and column of the image, 1 if a cell in view is not finite. The root mean squares leave these cells
+   * out, unless there are no others.
+   */
   readonly rowMarks: Uint8Array<ArrayBuffer>;
   readonly columnMarks: Uint8Array<ArrayBuffer>;
-  /** For each line of pixels, 1 if nothing of it was read and its level is that of the bands it is in. */
+  /** For each line of pixels, 1 if it shows the level of its bands because too few of its rows were read. */
   readonly isBanded: Uint8Array<ArrayBuffer>;
 }
 
-/** Sums of the cells of an area. */
+/** Sums over the cells of an area. */
 export interface Cells {
   readonly count: number;
   readonly sum: number;
@@ -36,7 +48,10 @@ export interface Cells {
   readonly max: number;
 }
 
-/** Aggregates `area` to `width` × `height` pixels. Row and column figures are of `view` alone, which the area contains. `stored` fills what was not read. */
+/**
+ * Aggregates `area` to `width` × `height` pixels. The figures of rows and columns cover only `view`, which lies within
+ * the area. `stored` provides levels for rows that were not read.
+ */
 export function aggregate(reader: RowsInMemory, area: Area, view: Area, width: number, height: number, isRms: boolean, stored?: StoredFigures): Aggregate {
   const levels = new Float64Array(width * height).fill(Number.NaN);
   const [rows, columns] = [area.rowEnd - area.rowBegin, area.columnEnd - area.columnBegin];
@@ -58,7 +73,7 @@ export function aggregate(reader: RowsInMemory, area: Area, view: Area, width: n
       if (band) {
         isBanded[y] = 1;
         levels.fill(band.hasNonFinite ? Number.POSITIVE_INFINITY : isRms ? band.rms : band.mean, y * width, (y + 1) * width);
-        // Figures of bands are of all columns.
+        // The figures of bands cover all columns.
         if (showsAllColumns) [rowRms[y], rowMarks[y]] = [Number.isNaN(band.rms) ? Number.POSITIVE_INFINITY : band.rms, Number(band.hasNonFinite)];
         continue;
       }
@@ -68,7 +83,7 @@ export function aggregate(reader: RowsInMemory, area: Area, view: Area, width: n
     for (let x = 0; x < width; x++) {
       const [sum, square, count] = [sums[x]!, squares[x]!, counts[x]!];
       if (count === 0) continue;
-      // Squares of finite 64-bit floats may leave their range.
+      // The squares of finite 64-bit floats may overflow or underflow.
       const isInRange = Number.isFinite(square) && Number.isFinite(sum) && (square > 0 || sum === 0);
       levels[y * width + x] = isInRange ? (isRms ? Math.sqrt(square / count) : sum / count) : scaledLevel(begin, end, columnAt[x]!, columnAt[x + 1]!);
       if (inView[x] === 0) continue;
@@ -87,7 +102,10 @@ export function aggregate(reader: RowsInMemory, area: Area, view: Area, width: n
   }
   return { levels, rowRms, columnRms: Float32Array.from(allSquares, (square, x) => rms(square, allCounts[x]!, columnMarks[x]!)), rowMarks, columnMarks, isBanded };
 
-  /** Returns the level of a pixel by values that are divided by the largest one; infinity if one is not finite. */
+  /**
+   * Returns the level of a pixel, computed from values divided by the largest one to avoid overflow; infinity if one is
+   * not finite.
+   */
   function scaledLevel(begin: number, end: number, columnBegin: number, columnEnd: number): number {
     let unit = 0;
     forEachCell(begin, end, columnBegin, columnEnd, (value) => (unit = value - value === 0 ? Math.max(unit, Math.abs(value)) : Number.POSITIVE_INFINITY));
@@ -110,7 +128,7 @@ export function aggregate(reader: RowsInMemory, area: Area, view: Area, width: n
     }
   }
 
-  /** Adds the rows of one line of pixels that are in memory, and returns their number. */
+  /** Adds the rows of one pixel line that are in memory, and returns their number. */
   function addRows(begin: number, end: number): number {
     sums.fill(0);
     squares.fill(0);
@@ -139,7 +157,10 @@ export function aggregate(reader: RowsInMemory, area: Area, view: Area, width: n
   }
 }
 
-/** Returns infinity where all cells are marked, and NaN where there are none, or none whose squares have a sum. */
+/**
+ * Returns the root mean square of `count` cells; infinity if all cells are marked, NaN if there are none or the sum of
+ * their squares overflows.
+ */
 const rms = (squares: number, count: number, mark: number): number => (count === 0 ? (mark === 1 ? Number.POSITIVE_INFINITY : Number.NaN) : Number.isFinite(squares) ? Math.sqrt(squares / count) : Number.NaN);
 
 /** Returns whether every row of an area is in memory. */
@@ -171,7 +192,7 @@ export function cellsOf(reader: RowsInMemory, area: Area): Cells {
   return { count, sum, squares, min, max };
 }
 
-/** Returns the whole cells of a matrix that an area covers, at least one. */
+/** Returns an area rounded outwards to whole cells and clamped to the matrix, at least one cell. */
 export function clampArea({ rowBegin, rowEnd, columnBegin, columnEnd }: Area, { rows, columns }: { rows: number; columns: number }): Area {
   const [top, left] = [clamp(Math.floor(rowBegin), 0, rows - 1), clamp(Math.floor(columnBegin), 0, columns - 1)];
   return { rowBegin: top, rowEnd: clamp(Math.ceil(rowEnd), top + 1, rows), columnBegin: left, columnEnd: clamp(Math.ceil(columnEnd), left + 1, columns) };

@@ -1,18 +1,27 @@
-/** Figures of bands of rows that were stored when a file was packed. They cost a few bytes, and no values. */
+/**
+ * Figures of bands of rows, which were stored when the file was packed. Reading them takes a few bytes and no tensor
+ * values.
+ */
 
 import type { Figures, Model, TensorInfo } from "zstn";
 
-/** The bands of a matrix, and the figures of all of it. */
+/** The figures of the bands of a matrix, and of the whole matrix. */
 export interface StoredFigures {
   readonly whole: Figures;
-  /** Rows of the matrix in each band, the last one can have fewer; absent if bands do not begin with rows of the matrix. */
+  /**
+   * The number of matrix rows in each band; the last band can have fewer. Absent if bands do not begin at the start of
+   * matrix rows.
+   */
   readonly bandRows: number | undefined;
   readonly bands: readonly Figures[];
 }
 
-/** Returns the stored figures of a tensor that is viewed with this many columns; `undefined` if there are none. */
+/**
+ * Returns the stored figures of a tensor that is shown as a matrix with `columns` columns; `undefined` if the file has
+ * none.
+ */
 export async function storedFigures(model: Model, info: TensorInfo, columns: number, signal: AbortSignal): Promise<StoredFigures | undefined> {
-  // Without statistics, or with damaged ones, the tensor is sampled.
+  // A tensor without statistics, or with damaged ones, is sampled instead.
   const found = await model.statistics(info.name, { signal }).catch(() => undefined);
   signal.throwIfAborted();
   if (!found) return undefined;
@@ -22,7 +31,7 @@ export async function storedFigures(model: Model, info: TensorInfo, columns: num
   return { whole: { count, min, max, mean, rms, zeros, nans, infinities }, bandRows: isUsable ? bandRows : undefined, bands: found.bands ?? [] };
 }
 
-/** Mean and root mean square of some rows, by the bands that they are in. */
+/** The mean and the root mean square of some rows, estimated from the bands that contain them. */
 export interface BandLevel {
   readonly rowBegin: number;
   readonly rowEnd: number;
@@ -31,7 +40,7 @@ export interface BandLevel {
   readonly hasNonFinite: boolean;
 }
 
-/** Returns the level of the bands that hold rows from `begin` to `end`. */
+/** Returns the level of the bands that contain rows `begin` to `end` (exclusive). */
 export function bandLevel({ bandRows, bands }: StoredFigures, begin: number, end: number, rows: number): BandLevel | undefined {
   if (bandRows === undefined) return undefined;
   const [first, last] = [Math.floor(begin / bandRows), Math.min(bands.length, Math.ceil(end / bandRows))];

@@ -1,21 +1,21 @@
-/** Measuring how much tensors of the two open models differ, in a sample of their rows or in all of them. */
+/** Measures how much the tensors of the two open models differ, in a sample of their rows or in all of them. */
 
 import type { Model, TensorInfo } from "zstn";
 import type { ChangesRequest, ChangesResult, ChangeSums, TensorChange } from "./tensor-change.js";
 import type { Context } from "./context.js";
 import { isPacked, toBits, toNumbers, wordsPerValue } from "./to-numbers.js";
 
-/** The most places in a tensor that a sample takes rows from. */
+/** The maximum number of places in a tensor that a sample takes rows from. */
 const MAX_STRIPS = 8;
-/** How many groups of rows the margin of an estimate is computed from, at least, as far as there are rows. */
+/** The minimum number of row groups for the margin of an estimate, if the tensor has enough rows. */
 const MIN_GROUPS = 8;
-/** A tensor that unpacks to more than this is not read whole for a sample, however short it is stored. */
+/** A sample never reads a whole tensor that is longer than this when decoded, however short its stored bytes are. */
 const MAX_UNPACKED_BYTES = 64 << 20;
-/** How many elements of each side are compared in one step. */
+/** The number of elements of each side that are compared in one step. */
 const STEP_ELEMENTS = 2 << 20;
-/** The least distance of strips, in bytes. The package fetches shorter gaps to save a request. */
+/** The minimum gap between strips, in bytes. The package would fetch shorter gaps to save a request. */
 const MIN_GAP_BYTES = 96 << 10;
-/** How much more a strip may fetch to hold more rows. */
+/** The fraction by which a strip may fetch more bytes to include more rows. */
 const WIDENING_SHARE = 0.15;
 
 interface Side {
@@ -25,7 +25,7 @@ interface Side {
 
 type RowRange = readonly [begin: number, end: number];
 
-/** Compares tensors of two models, and remembers which rows have been compared, so that no row is read twice. */
+/** Compares the tensors of two models. Remembers the rows that have been compared, so that no row is read twice. */
 export class ChangeComparison {
   readonly #models: readonly [Model, Model];
   readonly #tensors = new Map<string, ComparedTensor>();
@@ -34,7 +34,7 @@ export class ChangeComparison {
     this.#models = [first, second];
   }
 
-  /** Returns whether it is about these models. */
+  /** Returns whether this comparison is of these models. */
   isOf(first: Model, second: Model): boolean {
     return this.#models[0] === first && this.#models[1] === second;
   }
@@ -50,7 +50,8 @@ export class ChangeComparison {
       context.onStep({ loadedBytes: ++done, totalBytes: tensors.length });
       return tensor.change(context);
     };
-    // Together, so that adjacent reads share requests. The caller asks for no more whole tensors than fit into memory.
+    // The tensors are compared concurrently, so that adjacent reads share requests. The caller requests no more whole
+    // tensors than fit into memory.
     const changes = await Promise.all(tensors.map(one));
     return { changes, fetchedBytes: fetched() - startBytes };
   }
@@ -73,9 +74,9 @@ class ComparedTensor {
   readonly #name: string;
   readonly #sides: readonly [Side, Side];
   readonly #rows: number;
-  /** Whether some rows can be read alone, as far as shape and dtype say. */
+  /** Whether shape and dtype allow reading single rows. */
   readonly #hasRows: boolean;
-  /** The rows that have been compared, sorted. */
+  /** The ranges of rows that have been compared, sorted. */
   #done: RowRange[] = [];
   readonly #groups: Sums[] = [];
   #neededBytes: number | undefined;
@@ -107,7 +108,7 @@ class ComparedTensor {
     };
   }
 
-  /** Compares the rows that are left: in steps, unless a step would fetch and decode the whole tensor. */
+  /** Compares the remaining rows: in steps, unless each step would fetch and decode the whole tensor. */
   async readRest(context: Context): Promise<void> {
     if (this.#isWhole) return;
     const first = this.#left[0]!;
@@ -119,7 +120,7 @@ class ComparedTensor {
     }
   }
 
-  /** Compares rows that fetch at most `maxBytes` from both models, or nothing if there are none. */
+  /** Compares a sample of rows that fetches at most `maxBytes` from both models; nothing if no rows are that short. */
   async sample(maxBytes: number, context: Context): Promise<void> {
     if (this.#done.length > 0) return;
     const byteLength = Math.max(...this.#sides.map(({ info }) => info.byteLength));
@@ -128,15 +129,15 @@ class ComparedTensor {
     const row = this.#hasRows ? await this.#costOfRows(middle(this.#rows, 1, 0, 1), context.signal) : undefined;
     if (row === undefined || row >= wholeBytes) return void (this.#neededBytes = wholeBytes);
     const rowBytes = this.#sides.reduce((sum, { info }) => sum + info.byteLength / this.#rows, 0);
-    // A packed tensor fetches all blocks that a row is in, which hold more rows.
+    // Reading a row of a packed tensor fetches whole blocks, which contain more rows.
     const strips = row > 2 * rowBytes ? await this.#blocks(row, maxBytes, context.signal) : this.#evenStrips(row, maxBytes);
     if (strips.length === 0) return void (this.#neededBytes = row * (1 + WIDENING_SHARE));
     await Promise.all(strips.map((range) => this.#compare(range, context, Math.ceil(MIN_GROUPS / strips.length))));
   }
 
-  /** Returns evenly spread strips of equal length, of which a row fetches `rowCost` bytes. */
+  /** Returns evenly spread strips of equal length, if one row fetches `rowCost` bytes. */
   #evenStrips(rowCost: number, maxBytes: number): RowRange[] {
-    // Shorter gaps would be fetched to save requests, and once more when all is compared.
+    // Shorter gaps would be fetched to save requests, and fetched again when the rest is compared.
     const gapBytes = Math.max(0, this.#rows * rowCost - maxBytes) / this.#sides.length;
     const count = Math.min(MAX_STRIPS, Math.floor(maxBytes / rowCost), this.#rows, 1 + Math.floor(gapBytes / MIN_GAP_BYTES));
     const rows = Math.max(1, Math.floor(maxBytes / Math.max(1, count) / rowCost));
@@ -148,7 +149,10 @@ class ComparedTensor {
     return strips;
   }
 
-  /** Returns evenly spread strips of the rows that come with one row, which fetches about `rowCost` bytes. */
+  /**
+   * Returns evenly spread strips, each of the rows that are fetched together with one row, which fetches about
+   * `rowCost` bytes.
+   */
   async #blocks(rowCost: number, maxBytes: number, signal: AbortSignal): Promise<RowRange[]> {
     const count = Math.min(MAX_STRIPS, Math.floor(maxBytes / (rowCost * (1 + WIDENING_SHARE)) + 1e-6));
     const strips: RowRange[] = [];
@@ -160,7 +164,7 @@ class ComparedTensor {
     return strips;
   }
 
-  /** Extends a strip by the rows that reading it fetches anyway, or nearly so. */
+  /** Extends a strip by the rows that are fetched with it at no or little additional cost. */
   async #widened([first, last]: RowRange, signal: AbortSignal): Promise<RowRange> {
     let [begin, end] = [first, last];
     const mostBytes = ((await this.#costOfRows([begin, end], signal)) ?? 0) * (1 + WIDENING_SHARE);
@@ -175,7 +179,7 @@ class ComparedTensor {
     return [begin, end];
   }
 
-  /** Returns what rows fetch from both models, in bytes; `undefined` if that is all of a tensor. */
+  /** Returns the number of bytes that reading `rows` fetches from both models; `undefined` if that is a whole tensor. */
   async #costOfRows(rows: RowRange, signal: AbortSignal): Promise<number | undefined> {
     const plans = await this.#plans(rows, signal);
     return plans.some(({ whole }) => whole) ? undefined : plans.reduce((sum, { bytes }) => sum + bytes, 0);
@@ -198,7 +202,7 @@ class ComparedTensor {
     return plans.reduce((sum, { bytes }) => sum + bytes, 0);
   }
 
-  /** Compares rows, in this many groups. */
+  /** Compares rows and adds their sums in `groups` groups. */
   async #compare(range: RowRange, { signal }: Context, groups = 1): Promise<void> {
     signal.throwIfAborted();
     const isAll = range[0] === 0 && range[1] === this.#rows;
@@ -230,7 +234,10 @@ class Sums implements ChangeSums {
     for (const key of ["compared", "changed", "squares", "baseSquares", "gained", "lost"] as const) this[key] += other[key];
   }
 
-  /** Counts values from `begin` to `end` of both sides. Those without comparable `bits` differ if their values do. */
+  /**
+   * Adds values `begin` to `end` of both sides. If `bits` are not comparable, values count as changed if they differ as
+   * numbers.
+   */
   count([left, right]: readonly [ArrayLike<number>, ArrayLike<number>], bits: readonly [ArrayLike<number>, ArrayLike<number>] | undefined, words: number, begin: number, end: number): void {
     let [changed, squares, baseSquares, gained, lost] = [0, 0, 0, 0, 0];
     for (let i = begin; i < end; i++) {
@@ -253,7 +260,7 @@ class Sums implements ChangeSums {
   }
 }
 
-/** Returns rows in the middle of part `i` of `parts` equal parts. */
+/** Returns `length` rows in the middle of part `i` of `parts` equal parts of the rows. */
 function middle(rows: number, length: number, i: number, parts: number): RowRange {
   const begin = Math.max(0, Math.min(rows - length, Math.round(((i + 0.5) * rows) / parts - length / 2)));
   return [begin, begin + Math.min(length, rows)];

@@ -1,12 +1,12 @@
-/** The page's interface to the worker: calls with progress that can be aborted. */
+/** The page's interface to its worker: calls that report progress and can be aborted. */
 
 import type { CallName, Calls, SerializedError, FromWorker, Step, ToWorker, NetworkStats } from "./protocol.js";
 
-/** An error of the worker. */
+/** An error that occurred in the worker. */
 export class EngineError extends Error {
   readonly code: string | undefined;
   readonly status: number | undefined;
-  /** The URL of the request. */
+  /** The URL of the failed request. */
   readonly url: string | undefined;
 
   constructor(error: SerializedError) {
@@ -57,7 +57,7 @@ export class Engine {
     return done.finally(() => signal?.removeEventListener("abort", abort));
   }
 
-  /** Ends the worker and everything it does. */
+  /** Terminates the worker and rejects all calls. */
   stop(): void {
     this.#worker.terminate();
     this.#fail(new DOMException("Stopped.", "AbortError"));
@@ -75,7 +75,7 @@ export class Engine {
   #onMessage(message: FromWorker): void {
     if ("network" in message) return this.onNetworkStats(message.network);
     const waiting = this.#waiting.get(message.id);
-    if (!waiting) return; // it was aborted
+    if (!waiting) return; // the call was aborted
     if ("step" in message) return waiting.onStep?.(message.step);
     this.#waiting.delete(message.id);
     if ("error" in message) waiting.reject(new EngineError(message.error));

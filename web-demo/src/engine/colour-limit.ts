@@ -1,8 +1,11 @@
-/** The level at the end of a colour scale. */
+/** Finds the level at the end of a colour scale. */
 
 /** The fraction of pixels that may exceed the colour scale. */
 const BEYOND_SHARE = 0.01;
-/** How far a scale of magnitudes reaches, in medians: a row or column several times larger than the others stands out, and the others stay distinguishable. */
+/**
+ * The end of a scale of magnitudes, as a multiple of the median: a row or column several times larger than the others
+ * stands out, and the others stay distinguishable.
+ */
 const MEDIANS = 4;
 const MAX_SORTED = 20_000;
 
@@ -11,14 +14,14 @@ export interface ColourLimit {
   /** The largest finite level. */
   readonly max: number;
   readonly hasNonFinite: boolean;
-  /** Whether any level is finite. Otherwise the limit means nothing. */
+  /** Whether any level is finite. If none is, the limit has no meaning. */
   readonly hasFinite: boolean;
 }
 
-/** Returns whether levels up to `max` exceed a scale visibly. */
+/** Returns whether a level of `max` visibly exceeds a scale that ends at `limit`. */
 export const exceeds = (max: number, limit: number): boolean => max > limit * 1.001;
 
-/** Returns the level that nearly all of `levels` are below. NaN stands for unknown levels. */
+/** Returns the end of the scale, a level that nearly all `levels` are below. NaN levels are unknown and ignored. */
 export function colourLimit(levels: Float64Array, isRms: boolean): ColourLimit {
   let [max, hasNonFinite, hasFinite] = [0, false, false];
   for (let i = 0; i < levels.length; i++) {

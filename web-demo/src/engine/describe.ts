@@ -1,4 +1,4 @@
-/** Describing a tensor: statistics of all its rows, or of a sample. */
+/** Describes a tensor: statistics of all its rows, or of a sample. */
 
 import { ValueStats } from "./value-stats.js";
 import { marginOf } from "./margin.js";
@@ -27,7 +27,7 @@ export async function describe(reader: MatrixReader, whole: boolean, context: Co
   const strips = whole ? [[0, reader.rows] as const] : reader.sample;
   const all = strips.reduce((sum, [begin, end]) => sum + end - begin, 0);
   let done = 0;
-  // The strips of a sample are read together, so that they share round trips.
+  // The strips of a sample are read concurrently, so that they share round trips.
   const visits = strips.map(async ([begin, end]) => {
     const onStep: Context["onStep"] = strips.length === 1 ? context.onStep : () => {};
     await reader.readRows(begin, end, { signal: context.signal, onStep }, use, whole || reader.isSmall ? undefined : "sample");
@@ -56,7 +56,7 @@ export async function describe(reader: MatrixReader, whole: boolean, context: Co
   };
 }
 
-/** Sums over one block of a sample. */
+/** The sums over one block of a sample. */
 interface Group {
   readonly count: number;
   readonly sum: number;
@@ -77,7 +77,10 @@ function groupOf({ numbers }: RowBlock, compared: Compared | undefined): Group {
   return { count: finite, sum, squares, changed: compared?.changed ?? 0, baseSquares: compared?.squares ?? 0 };
 }
 
-/** Returns the margins of the figures of a sample of `count` values of `total`; `undefined` if it is of too few places. */
+/**
+ * Returns the margins of figures that were estimated from `count` of `total` values; `undefined` if the sample has too
+ * few groups.
+ */
 function marginsOf(groups: readonly Group[], total: number, count: number): FigureMargins | undefined {
   const over = (some: readonly Group[], of: (group: Group) => number): number => some.reduce((sum, group) => sum + of(group), 0);
   const mean = (some: readonly Group[]): number => over(some, ({ sum }) => sum) / over(some, (group) => group.count);
@@ -90,7 +93,7 @@ function marginsOf(groups: readonly Group[], total: number, count: number): Figu
   return { mean: ofMean, standardDeviation, norm, ...(changed !== undefined && { changed }), ...(relativeNorm !== undefined && { relativeNorm }) };
 }
 
-/** Counts rows, and those that are all zeros. */
+/** Counts the rows that were read, and those that contain only zeros. */
 class RowCounter {
   rowsRead = 0;
   zeroRows = 0;

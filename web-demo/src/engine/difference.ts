@@ -1,9 +1,9 @@
-/** One matrix minus another of the same shape. */
+/** The difference of two matrices of the same shape. */
 
 import type { MatrixReader, Compared, RowBlock } from "./matrix-reader.js";
 import type { Context } from "./context.js";
 
-/** How many elements of each side are read in one step. */
+/** The number of elements of each side that are read in one step. */
 const STEP_ELEMENTS = 4 << 20;
 
 export class Difference implements MatrixReader {
@@ -13,7 +13,7 @@ export class Difference implements MatrixReader {
   readonly bits = undefined;
   readonly #left: MatrixReader;
   readonly #right: MatrixReader;
-  /** Recent differences, by the left block. */
+  /** Recently computed differences, by the block of the left side. */
   readonly #cached = new WeakMap<RowBlock, RowBlock>();
 
   constructor(left: MatrixReader, right: MatrixReader) {
@@ -41,7 +41,7 @@ export class Difference implements MatrixReader {
   }
 
   async readRows(rowBegin: number, rowEnd: number, context: Context, use: (block: RowBlock) => void, keep?: "sample"): Promise<void> {
-    // In steps, so that neither side has to be in memory whole.
+    // The rows are read in steps, so that neither side has to be in memory as a whole.
     const step = keep ? rowEnd - rowBegin : Math.max(1, Math.ceil(STEP_ELEMENTS / Math.max(1, this.columns)));
     for (let row = rowBegin; row < rowEnd; row += step) {
       const end = Math.min(rowEnd, row + step);
@@ -68,7 +68,10 @@ export class Difference implements MatrixReader {
     return block;
   }
 
-  /** Counts the values of a block that differ, and sums the squares of the subtracted values where both are finite. */
+  /**
+   * Counts the values of a block that differ, and sums the squares of the right side's values over pairs whose
+   * difference is finite.
+   */
   compare(block: RowBlock): Compared {
     let changed = 0;
     let squares = 0;
@@ -90,7 +93,7 @@ export class Difference implements MatrixReader {
     return { changed, squares, skipped };
   }
 
-  /** Subtracts over the rows that both blocks have. */
+  /** Subtracts the rows that both blocks contain; `undefined` if there are none. */
   #subtract(left: RowBlock, right: RowBlock): RowBlock | undefined {
     const rowBegin = Math.max(left.rowBegin, right.rowBegin);
     const rowEnd = Math.min(left.rowEnd, right.rowEnd);
@@ -109,7 +112,7 @@ export class Difference implements MatrixReader {
   }
 }
 
-/** Maps the progress of one side to that of both. */
+/** Maps the progress of reading one side to the progress of reading both. */
 function share(context: Context, doneRows: number, ownRows: number, which: 0 | 1, allRows: number): Context["onStep"] {
   return ({ loadedBytes, totalBytes }) => {
     const rows = doneRows + ownRows * (which + loadedBytes / Math.max(1, totalBytes));

@@ -1,9 +1,9 @@
-/** The parts of a file that were fetched. */
+/** The ranges of a file that were fetched. */
 
 import type { ByteRange } from "./protocol.js";
 
 export class FetchedRanges {
-  /** Sorted ranges that do not touch. */
+  /** The ranges, sorted and merged so that none touch. */
   #ranges: ByteRange[] = [];
 
   add({ begin, end }: ByteRange): void {
@@ -16,7 +16,7 @@ export class FetchedRanges {
     this.#ranges.splice(first, last - first, merged);
   }
 
-  /** How many bytes were fetched at least once. */
+  /** The number of bytes that were fetched at least once. */
   get bytes(): number {
     return this.#ranges.reduce((sum, { begin, end }) => sum + end - begin, 0);
   }

@@ -1,13 +1,17 @@
-/** Margins of estimates from a sample, by leaving out one group of rows after the other (the jackknife). */
+/** Margins of estimates from a sample, computed by leaving out one group of rows at a time (the jackknife). */
 
-/** Fewer groups than these say nothing about a margin. */
+/** The minimum number of groups that a margin can be computed from. */
 const MIN_GROUPS = 4;
-/** Half the width of an interval in standard errors, by Student's distribution: at least 95 % for few groups and for more. */
+/**
+ * Half the width of an interval, in standard errors: `errors` for fewer than `groups` groups, `ofMore` for more. By
+ * Student's distribution, both give at least 95 %.
+ */
 const FEW = { groups: 8, errors: 4, ofMore: 3 };
 
 /**
- * Returns the margin of `estimate` over all `groups`: half the width of an interval of at least 95 %, as far as groups that were not
- * read are like those that were. `share` is that of the whole that was read. `undefined` if there are too few groups.
+ * Returns the margin of `estimate` over all `groups`: half the width of an interval of at least 95 %, provided that the
+ * rest of the tensor resembles the groups. `share` is the fraction of the whole that was read. Returns `undefined` if
+ * there are too few groups.
  */
 export function marginOf<Group>(groups: readonly Group[], share: number, estimate: (groups: readonly Group[]) => number): number | undefined {
   if (groups.length < MIN_GROUPS) return undefined;

@@ -12,25 +12,25 @@ export interface RowBlock {
 
 export interface MatrixReader {
   readonly rows: number;
-  /** 1 for a vector. */
+  /** The number of columns; 1 for a vector. */
   readonly columns: number;
   /** The number of elements. */
   readonly count: number;
   /** The bit layout of the element type; absent if it is not a float. */
   readonly bits: FloatBits | undefined;
-  /** Whether the matrix is small enough to be read whole without asking. */
+  /** Whether the matrix is small enough to be read as a whole without asking the user. */
   readonly isSmall: boolean;
-  /** Compares the two sides of a block. Present if the matrix is a difference. */
+  /** Compares the two sides of a block. Present only if the matrix is a difference. */
   readonly compare?: (block: RowBlock) => Compared;
-  /** Figures that were stored with the tensor, known after `prepare`. */
+  /** The figures that were stored with the tensor, available after `prepare`. */
   readonly stored?: StoredFigures | undefined;
   /** The row ranges of a representative sample; all rows of a small matrix. */
   readonly sample: readonly (readonly [number, number])[];
-  /** Finds out what can be read separately, which determines the sample. */
+  /** Determines the ranges that can be read separately, which determine the sample. */
   prepare(context: Context): Promise<void>;
-  /** Reads rows and passes them to `use` in order, in blocks. */
+  /** Reads rows and passes them to `use` in blocks, in order. With `keep`, rows of the sample are retained in memory. */
   readRows(rowBegin: number, rowEnd: number, context: Context, use: (block: RowBlock) => void, keep?: "sample"): Promise<void>;
-  /** Returns the block with this row, if it is in memory. */
+  /** Returns the block that contains this row, if it is in memory. */
   cached(row: number): RowBlock | undefined;
 }
 
@@ -43,7 +43,10 @@ export interface FloatBits {
 
 export interface Compared {
   readonly changed: number;
-  /** Sum of the squares of the subtracted values, and the number of pairs that it leaves out because one of them, or their difference, is not finite. */
+  /**
+   * The sum of the squares of the values of the right side, which are subtracted. `skipped` is the number of pairs that
+   * it leaves out because one value, or the difference, is not finite.
+   */
   readonly squares: number;
   readonly skipped: number;
 }

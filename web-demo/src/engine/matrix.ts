@@ -8,30 +8,36 @@ import { floatBits, isPacked, toNumbers } from "./to-numbers.js";
 import { matrixShape } from "./shape.js";
 import type { Context } from "./context.js";
 
-/** The longest tensor that is read whole, in bytes. */
+/** The longest tensor that is read as a whole, in bytes. */
 const SMALL_BYTES = 16 << 20;
-/** The longest one that is read whole if it cannot be read in parts but is stored in as few bytes as a small one. */
+/**
+ * The longest tensor that is read as a whole if it cannot be read in parts and its stored bytes are as short as those
+ * of a small tensor, in bytes.
+ */
 const UNPACKED_BYTES = 128 << 20;
-/** Size of a chunk of rows, in elements, approximately. */
+/** The approximate size of a chunk of rows, in elements. */
 const CHUNK_ELEMENTS = 1 << 19;
-/** How many chunks are read at once. */
+/** The maximum number of chunks that are read at once. */
 const RUN_CHUNKS = 8;
-/** The same for a packed tensor, where both ends of a run fetch a block that others fetch, too. */
+/** The same for a packed tensor. It is higher because neighbouring runs fetch the block at their common boundary twice. */
 const PACKED_RUN_CHUNKS = 32;
-/** How many elements are cached. */
+/** The maximum number of elements in the cache. */
 const HELD_ELEMENTS = 48 << 20;
-/** The maximum number of strips in a sample, and of bytes fetched for it. */
+/** The maximum number of strips in a sample, and the maximum number of bytes fetched for it. */
 const SAMPLE_STRIPS = 32;
 const SAMPLE_BYTES = 6 << 20;
-/** Longer than the gaps that the package fetches to save a request, so that a sample in memory is not fetched again. */
+/**
+ * The minimum length of a strip, in bytes. It is longer than the gaps that the package fetches to save a request, so
+ * that a sample in memory is not fetched again.
+ */
 const STRIP_BYTES = 96 << 10;
 
-/** How much more a strip may fetch to become longer. */
+/** The fraction by which a strip may fetch more bytes to include more rows. */
 const WIDENING_SHARE = 0.15;
 
-/** How much of a tensor is read unasked. */
+/** The limits on the bytes of a tensor that are read without a request of the user. */
 export interface SampleBudget {
-  /** The longest tensor that is read whole, in bytes. */
+  /** The longest tensor that is read as a whole, in bytes. */
   readonly wholeBytes: number;
   readonly sampleBytes: number;
   readonly strips: number;
@@ -52,16 +58,16 @@ export class Matrix implements MatrixReader {
   readonly #model: Model;
   readonly #info: TensorInfo;
   readonly #budget: SampleBudget;
-  /** Elements in one step of the outermost dimension, the smallest unit that can be read. */
+  /** The number of elements in one slice of the outermost dimension, the smallest unit that can be read. */
   readonly #stride: number;
-  /** Matrix rows in one such step. */
+  /** The number of matrix rows in one such slice. */
   readonly #unitRows: number;
   readonly #chunkRows: number;
   readonly #chunks = new Map<number, RowBlock>();
   readonly #strips: RowBlock[] = [];
-  /** Reads of chunks that are under way. */
+  /** The reads of chunks that are in flight. */
   readonly #running = new Map<number, Promise<RowBlock>>();
-  /** Whether the tensor is stored in blocks that hold many rows. */
+  /** Whether the tensor is stored in blocks that contain many rows. */
   #isInBlocks = false;
   /** Whether reading a few rows fetches the whole tensor; unknown before the first plan. */
   #indivisible: boolean | undefined;
@@ -74,7 +80,7 @@ export class Matrix implements MatrixReader {
     ({ rows: this.rows, columns: this.columns } = matrixShape(shape));
     this.count = shape.reduce((product, size) => product * size, 1);
     const [first = 1] = info.shape;
-    // Rows of packed elements may end within a byte; then nothing less than all of them can be read.
+    // Rows of packed elements may end within a byte. Then only the whole tensor can be read.
     const outermost = isPacked(info.dtype) && !Number.isInteger(info.byteLength / first) ? 1 : first;
     this.#stride = outermost === 0 ? 0 : this.count / outermost;
     this.bits = floatBits(info.dtype);
@@ -91,7 +97,7 @@ export class Matrix implements MatrixReader {
     this.#indivisible = plan?.whole ?? true;
     if (plan && !plan.whole) {
       this.sample = this.#strata(plan.bytes);
-      // A packed tensor is fetched by blocks, which hold more rows than are asked for.
+      // A packed tensor is fetched in whole blocks, which contain more rows than requested.
       const rowBytes = this.#bytesOf(this.#unitRows);
       this.#isInBlocks = plan.bytes > 2 * rowBytes;
       if (this.#isInBlocks) this.sample = await this.#widened(this.sample, signal);
@@ -109,7 +115,7 @@ export class Matrix implements MatrixReader {
     while (row < rowEnd) {
       context.signal.throwIfAborted();
       const first = Math.floor(row / this.#chunkRows);
-      // Somebody else may be reading it.
+      // Another call may already be reading the chunk.
       if (!this.cached(row)) await this.#running.get(first)?.catch(() => {});
       const block = this.cached(row) ?? (await this.#readRun(first, rowEnd, this.#bytesOf(row - rowBegin), total, context));
       const end = Math.min(rowEnd, block.rowEnd);
@@ -125,7 +131,10 @@ export class Matrix implements MatrixReader {
     return chunk ?? this.#strips.find(({ rowBegin, rowEnd }) => rowBegin <= row && row < rowEnd);
   }
 
-  /** Returns evenly spread strips, with the first and the last rows, where a single row fetches `fetchedBytes`. None if one step of the outermost dimension already exceeds the budget of a sample. */
+  /**
+   * Returns evenly spread strips, including the first and the last rows; a single row fetches `fetchedBytes`. Returns
+   * none if one slice of the outermost dimension already exceeds the budget of a sample.
+   */
   #strata(fetchedBytes: number): [number, number][] {
     const { sampleBytes, strips: maxStrips } = this.#budget;
     const unitRows = this.#unitRows;
@@ -140,13 +149,16 @@ export class Matrix implements MatrixReader {
     });
   }
 
-  /** Extends strips by the rows that reading them fetches anyway, or nearly so: the planes of a tensor have blocks of different lengths. */
+  /**
+   * Extends strips by the rows that are fetched with them at no or little additional cost. The cost has to be probed,
+   * because the planes of a tensor have blocks of different lengths.
+   */
   async #widened(strips: readonly (readonly [number, number])[], signal: AbortSignal): Promise<[number, number][]> {
     const [name, unitRows, units] = [this.#info.name, this.#unitRows, Math.ceil(this.rows / this.#unitRows)];
     const cost = async (begin: number, end: number) => (await this.#model.plan(name, { rows: [begin, end], signal })).bytes;
     const widened: [number, number][] = [];
     let spent = 0;
-    // The first and the last rows come first, since the budget may end before all strips are in.
+    // The first and the last strips are extended first, since the budget may be exhausted before all strips are included.
     for (const [first, last] of [...strips.slice(0, 1), ...strips.slice(1).reverse()]) {
       let [begin, end] = [first / unitRows, Math.ceil(last / unitRows)];
       const mostBytes = (await cost(begin, end)) * (1 + WIDENING_SHARE);
@@ -175,7 +187,7 @@ export class Matrix implements MatrixReader {
     use(strip);
   }
 
-  /** Reads missing chunks from index `first` on, several at once, and returns the first of them. */
+  /** Reads several missing chunks from index `first` on at once, and returns the first of them. */
   async #readRun(first: number, rowEnd: number, doneBytes: number, totalBytes: number, { signal, onStep }: Context): Promise<RowBlock> {
     let last = first + 1;
     const chunkCount = Math.ceil(rowEnd / this.#chunkRows);
@@ -199,7 +211,7 @@ export class Matrix implements MatrixReader {
     return this.#chunks.get(first)!;
   }
 
-  /** Reads rows, except those of the sample, which are in memory. */
+  /** Reads rows, except the rows of the sample, which are already in memory. */
   async #readAround(rowBegin: number, rowEnd: number, { signal, onStep }: Context): Promise<RowBlock> {
     const overlapping = this.#strips.filter((strip) => strip.rowEnd > rowBegin && strip.rowBegin < rowEnd);
     const known = overlapping.map((strip) => this.#cut(strip, Math.max(rowBegin, strip.rowBegin), Math.min(rowEnd, strip.rowEnd))).sort((a, b) => a.rowBegin - b.rowBegin);
@@ -257,7 +269,7 @@ export class Matrix implements MatrixReader {
   }
 }
 
-/** Runs reads together. When one fails, the others are aborted. */
+/** Runs reads concurrently. When one fails, the others are aborted. */
 async function abortTogether<T>(signal: AbortSignal, start: (signal: AbortSignal) => Promise<T>[]): Promise<T[]> {
   const own = new AbortController();
   try {
@@ -268,7 +280,7 @@ async function abortTogether<T>(signal: AbortSignal, start: (signal: AbortSignal
   }
 }
 
-/** Yields to the event loop, so that an abort is received, without the 4 ms of nested timeouts. */
+/** Yields to the event loop, so that an abort can be received, without the 4 ms delay of nested timeouts. */
 function turn(): Promise<void> {
   return new Promise((resolve) => {
     const { port1, port2 } = new MessageChannel();

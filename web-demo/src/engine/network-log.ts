@@ -7,23 +7,23 @@ import type { ByteRange, NetworkStats } from "./protocol.js";
 /** The minimum interval between updates, in milliseconds. */
 const MIN_INTERVAL_MS = 80;
 
-/** Records ranges and times of the requests of one model. */
+/** Records the ranges and the times of the requests of one model. */
 export interface Recorder {
   readonly fetch: typeof fetch;
   readonly file: (file: File) => Source;
-  /** Ranges that arrived, by file, and those of a single file since they were last published. */
+  /** The ranges that have arrived, by file. `arrived` are the ranges of a single file since the last update. */
   readonly fetched: Map<string, FetchedRanges>;
   arrived: ByteRange[];
   readonly busy: BusyClock;
 }
 
-/** Measures the time during which at least one request of some models is in flight. */
+/** Measures the time during which at least one request of the recorded models is in flight. */
 export class BusyClock {
   #underWay = 0;
   #sinceMs = 0;
   #sumMs = 0;
 
-  /** The time so far, in milliseconds. */
+  /** The total time so far, in milliseconds. */
   get milliseconds(): number {
     return this.#sumMs + (this.#underWay > 0 ? performance.now() - this.#sinceMs : 0);
   }
@@ -41,7 +41,7 @@ export class BusyClock {
 export class NetworkLog {
   readonly #models: () => Iterable<Model>;
   readonly #onUpdate: (stats: NetworkStats) => void;
-  /** The first model's recorder, and the second one's. */
+  /** The recorders of the first and the second model. */
   #recorder: Recorder | undefined;
   #secondRecorder: Recorder | undefined;
   #publishedMs = 0;
@@ -52,7 +52,10 @@ export class NetworkLog {
     this.#onUpdate = onUpdate;
   }
 
-  /** Returns a recorder for a model to be opened. Models that are open together share a clock: by default, that of the first one. */
+  /**
+   * Returns a recorder for a model that is about to be opened. Models that are open together share a clock, by default
+   * the clock of the first model.
+   */
   recorder(busy = this.#recorder?.busy ?? new BusyClock()): Recorder {
     const record = (file: string, range: ByteRange): void => {
       let ranges = recorder.fetched.get(file);
@@ -72,7 +75,7 @@ export class NetworkLog {
           const range = /^bytes=(\d+)-\d+$/.exec(new Headers(init?.headers).get("range") ?? "");
           if (response.status !== 206 || !range || !response.body) return response;
           const url = String(input instanceof Request ? input.url : input);
-          // A new response would have no URL.
+          // The response is modified in place, because a new one would have no URL.
           return Object.defineProperty(response, "body", { value: counted(response.body, Number(range[1]), (part) => record(url, part)) });
         }),
       file: (file) => ({
@@ -90,12 +93,12 @@ export class NetworkLog {
     return recorder;
   }
 
-  /** Makes the model of this recorder the first one. */
+  /** Sets the recorder of the first model. */
   begin(recorder: Recorder): void {
     this.#recorder = recorder;
   }
 
-  /** Makes the model of this recorder the second one; `undefined` if there is none. */
+  /** Sets the recorder of the second model; `undefined` if there is none. */
   beginSecond(recorder: Recorder | undefined): void {
     this.#secondRecorder = recorder;
   }
@@ -118,13 +121,16 @@ export class NetworkLog {
     const unique = recorders.reduce((total, { fetched }) => [...fetched.values()].reduce((bytes, ranges) => bytes + ranges.bytes, total), 0);
     const arrived = this.#recorder?.arrived.splice(0) ?? [];
     const busyMs = this.#recorder?.busy.milliseconds ?? 0;
-    // Whole files arrive without a range.
+    // Files that are downloaded whole have no recorded ranges.
     const uniqueBytes = unique === 0 ? sum.bytesFetched : Math.min(unique, sum.bytesFetched);
     return { ...sum, busyMs, uniqueBytes, arrived: (this.#recorder?.fetched.size ?? 0) > 1 ? [] : arrived };
   }
 }
 
-/** Returns the stream with a callback for the range of every chunk, the first of which begins at `offset`. */
+/**
+ * Returns a copy of the stream that calls `onRange` with the range of every chunk. The first chunk begins at `offset`
+ * in the file.
+ */
 function counted(body: ReadableStream<Uint8Array<ArrayBuffer>>, offset: number, onRange: (range: ByteRange) => void): ReadableStream<Uint8Array<ArrayBuffer>> {
   return body.pipeThrough(
     new TransformStream<Uint8Array<ArrayBuffer>, Uint8Array<ArrayBuffer>>({

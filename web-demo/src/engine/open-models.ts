@@ -12,11 +12,11 @@ import { BusyClock, NetworkLog } from "./network-log.js";
 import type { Recorder } from "./network-log.js";
 import type { Context } from "./context.js";
 
-/** Size of the cache of stored bytes, so that viewing a tensor again fetches nothing. */
+/** The size of the cache of stored bytes, in bytes. With it, viewing a tensor again fetches nothing. */
 const CACHE_BYTES = 64 << 20;
-/** How many tensors keep their values. */
+/** The number of recently viewed tensors whose values stay in memory. */
 const MAX_TENSORS = 4;
-/** How many strips of rows a small picture is made of. */
+/** The number of strips of rows in a thumbnail. */
 const THUMBNAIL_STRIPS = 8;
 
 type ModelRequest = Omit<OpenRequest, "second">;
@@ -38,7 +38,10 @@ export class OpenModels {
     this.#log.publish();
   }
 
-  /** Returns the model in a slot. A `generation` is that of the model which the caller means, and may have been closed. */
+  /**
+   * Returns the model in a slot. Throws if there is none, or if `generation` is given and belongs to a model that has
+   * been closed.
+   */
   model(slot: Slot, generation?: number): Model {
     const model = this.#models.get(slot);
     if (!model) throw new Error("Open a model first.");
@@ -46,7 +49,7 @@ export class OpenModels {
     return model;
   }
 
-  /** Opens a model, and a second one if that is asked for. Those that were open stay so until both are there. */
+  /** Opens a model, and a second one if requested. Models that are already open stay open until both have been opened. */
   async open({ second, ...input }: OpenRequest, context: Context): Promise<OpenResult> {
     const busy = new BusyClock();
     const logs = { first: this.#log.recorder(busy), second: this.#log.recorder(busy) };
@@ -58,7 +61,7 @@ export class OpenModels {
       try {
         keep("first", await open(inputOf(input.source, logs.first), options));
       } catch (error) {
-        // A delta of the second model.
+        // The first model is a delta and needs the second model as its base.
         if (!needsBase(error) || !second) throw error;
         const base = keep("second", await open(inputOf(second.source, logs.second), optionsOf(second, context, logs.second)));
         keep("first", await open(inputOf(input.source, logs.first), { ...options, base }));
@@ -116,7 +119,7 @@ export class OpenModels {
     this.#matrices = [];
   }
 
-  /** Returns the comparison of the open models, which remembers what it has read. */
+  /** Returns the comparison of the open models, which remembers the rows that it has read. */
   comparison(): ChangeComparison {
     const [first, second] = [this.model("first"), this.model("second")];
     if (!this.#comparison?.isOf(first, second)) this.#comparison = new ChangeComparison(first, second);
@@ -128,7 +131,7 @@ export class OpenModels {
     return minus ? new Difference(this.#matrix(of), this.#matrix(minus)) : this.#matrix(of);
   }
 
-  /** Returns a tensor as a matrix that is not kept, whose sample is at most `maxBytes` long. */
+  /** Returns a tensor as a matrix that is not cached, with a sample of at most `maxBytes` bytes. */
   sampledMatrix({ slot, tensor, generation }: Reference, maxBytes: number): Matrix {
     const model = this.model(slot, generation);
     const info = model.tensors.get(tensor);
@@ -150,7 +153,7 @@ export class OpenModels {
 
 const needsBase = (error: unknown): boolean => (error as { code?: unknown }).code === "base_required";
 
-/** Opens a model to compare with `first`, of which it may be a delta. */
+/** Opens a model to compare with `first`. It may be a delta whose base is `first`. */
 async function openBeside(input: ModelRequest, first: Model | undefined, log: Recorder, context: Context): Promise<Model> {
   const options = optionsOf(input, context, log);
   return open(inputOf(input.source, log), options).catch((error: unknown) => {

@@ -1,4 +1,4 @@
-/** Colours of a heatmap: below zero violet, above it green, as in the table of values. */
+/** The colours of a heatmap: violet below zero and green above, as in the table of values. */
 
 import type { Shading } from "./protocol.js";
 
@@ -8,7 +8,7 @@ interface Scheme {
   ground: Colour;
   positive: readonly Colour[];
   negative: readonly Colour[];
-  /** Not a finite number. */
+  /** The colour of values that are not finite. */
   nothing: Colour;
 }
 
@@ -28,7 +28,10 @@ const DARK: Scheme = {
 
 const STEPS = 512;
 
-/** Returns the function from a level, -1 to 1, to a pixel as memory holds it. Infinite levels are marked; NaN, an unknown level, is transparent. */
+/**
+ * Returns a function that maps a level from -1 to 1 to a pixel in memory order. Infinite levels get a colour of their
+ * own; NaN, an unknown level, is transparent.
+ */
 export function palette(shading: Shading, dark: boolean): (level: number) => number {
   const scheme = dark ? DARK : LIGHT;
   const positive = ramp([scheme.ground, ...scheme.positive]);
@@ -42,7 +45,10 @@ export function palette(shading: Shading, dark: boolean): (level: number) => num
   };
 }
 
-/** Returns the pixel that non-finite levels alternate with where there are several, so that they stand out without colours too. */
+/**
+ * Returns the second pixel of the checkered pattern that marks areas of non-finite levels, so that they also stand out
+ * without colours.
+ */
 export const alternate = (dark: boolean): number => packed(dark ? LIGHT.ground : DARK.ground);
 
 function ramp(stops: readonly Colour[]): Uint32Array {
@@ -55,5 +61,5 @@ function ramp(stops: readonly Colour[]): Uint32Array {
   });
 }
 
-/** Red lies first in memory. */
+/** Returns the pixel of a colour, with red first in memory. */
 const packed = ([red, green, blue]: Colour): number => ((255 << 24) | (Math.round(blue) << 16) | (Math.round(green) << 8) | Math.round(red)) >>> 0;

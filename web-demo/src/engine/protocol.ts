@@ -1,44 +1,44 @@
-/** The messages between the page and its worker. Models live in the worker; the page refers to them by slot. */
+/** The messages that the page and its worker exchange. Models live in the worker; the page refers to them by slot. */
 
 import type { Figures, PackReport, Stats, TensorInfo, TensorStatistics } from "zstn";
 import type { BandLevel } from "./bands.js";
 import type { ChangesRequest, ChangesResult, StatedChange } from "./tensor-change.js";
 
-/** The model that is viewed, and the second one: its base, or the one it is compared with. */
+/** The model that is viewed, and the second model: its base, or the model that it is compared with. */
 export type Slot = "first" | "second";
 
 /** A tensor of an open model. */
 export interface Reference {
   readonly slot: Slot;
   readonly tensor: string;
-  /** That of the model's summary. A reference to a model that was closed since is refused. */
+  /** The `generation` of the model's summary. A reference to a model that has been closed since then is rejected. */
   readonly generation?: number | undefined;
 }
 
-/** An open model, as far as it is known without reading tensors. */
+/** The properties of an open model that are available without reading tensors. */
 export interface ModelSummary {
-  /** A number that no other opened model has. */
+  /** A number that is unique among all models that have been opened. */
   readonly generation: number;
   readonly name: string;
   readonly kind: string;
-  /** Total length of all files, in bytes; `originalBytes` is that of the files they were packed from. */
+  /** Total length of all files, in bytes. `originalBytes` is the total length of the files that they were packed from. */
   readonly sizeBytes: number;
   readonly originalBytes: number;
   readonly fileCount: number;
   readonly metadata: Readonly<Record<string, string>>;
   readonly tensors: readonly TensorInfo[];
-  /** Weights that cannot be read: name and reason. */
+  /** The weights that cannot be read: name and reason. */
   readonly unreadable: readonly (readonly [string, string])[];
 }
 
-/** A URL, or local files: the one to open, and its siblings. */
+/** A URL, or local files: the file to open and its siblings. */
 export type ModelSource = { readonly address: string } | { readonly file: File; readonly siblings: readonly File[] };
 
 export interface OpenRequest {
   readonly source: ModelSource;
-  /** Name to show. */
+  /** The name to display. */
   readonly name: string;
-  /** The token for the server of this model. The second model has its own. */
+  /** The access token for the server of this model. The second model has its own. */
   readonly token?: string | undefined;
   /** The second model: the base of a delta, or the model to compare with. */
   readonly second?: { readonly source: ModelSource; readonly name: string; readonly token?: string | undefined } | undefined;
@@ -47,11 +47,11 @@ export interface OpenRequest {
 export interface OpenResult {
   readonly first: ModelSummary;
   readonly second?: ModelSummary;
-  /** Why the second model could not be opened. */
+  /** The error of the second model, if it could not be opened. */
   readonly secondError?: SerializedError;
 }
 
-/** A part of a tensor as a matrix; ends are exclusive. */
+/** An area of a tensor that is shown as a matrix; ends are exclusive. */
 export interface Area {
   readonly rowBegin: number;
   readonly rowEnd: number;
@@ -59,7 +59,7 @@ export interface Area {
   readonly columnEnd: number;
 }
 
-/** The colour of a pixel: the mean of its cells, or their root mean square. */
+/** The figure that determines the colour of a pixel: the mean or the root mean square of its cells. */
 export type Shading = "mean" | "rms";
 
 export interface RasterRequest {
@@ -67,13 +67,13 @@ export interface RasterRequest {
   /** The tensor to subtract. */
   readonly minus?: Reference | undefined;
   readonly area: Area;
-  /** The part of the area in view, which determines the colour scale. */
+  /** The visible part of the area, which determines the colour scale. */
   readonly view: Area;
-  /** The maximum size, in pixels. */
+  /** The maximum size of the image, in pixels. */
   readonly width: number;
   readonly height: number;
   readonly shading: Shading;
-  /** The value at the end of the colour scale, if that is not to be found from the view. */
+  /** The value at the end of the colour scale; by default it is determined from the view. */
   readonly limit?: number | undefined;
   readonly dark: boolean;
   /** Whether to fetch missing rows. */
@@ -88,13 +88,13 @@ export interface Raster {
   /** The value at the end of the colour scale, and whether pixels in view exceed it. */
   readonly limit: number;
   readonly isExceeded: boolean;
-  /** The value that the end of the colour scale has for this view alone. */
+  /** The value that the end of the colour scale would have for this view alone. */
   readonly ownLimit: number;
-  /** Whether a cell in view is NaN or infinite. Such pixels are marked. */
+  /** Whether a cell in view is NaN or infinite. The pixels of such cells are marked. */
   readonly hasNonFinite: boolean;
-  /** Whether a pixel in view is finite. Otherwise the limits mean nothing. */
+  /** Whether a pixel in view is finite. If none is, the limits have no meaning. */
   readonly hasFinite: boolean;
-  /** The root mean square by row and column of the image, of the cells in view that were read. NaN where there are none. */
+  /** The root mean square of each row and column of the image, over the cells in view that were read; NaN if there are none. */
   readonly rowRms: Float32Array<ArrayBuffer>;
   readonly columnRms: Float32Array<ArrayBuffer>;
   /** For each row and column of the image, 1 if a cell in view is not finite. */
@@ -102,11 +102,14 @@ export interface Raster {
   readonly columnMarks: Uint8Array<ArrayBuffer>;
   /** Whether every row in view was in memory. */
   readonly isComplete: boolean;
-  /** The rows of a band, if the levels of some bands stand for rows that were not read. */
+  /** The number of rows in a band; present if some rows that were not read show the levels of their bands. */
   readonly bandRows?: number;
 }
 
-/** The cells of an area that are in memory: their number, sum, sum of squares and range. `band` is present if too few are for a picture, which shows the level of the bands then. */
+/**
+ * Figures of the cells of an area that are in memory: their number, sum, sum of squares and range. `band` is present if
+ * so few cells were read that the image shows the level of the bands instead.
+ */
 export interface Probe {
   readonly count: number;
   readonly sum: number;
@@ -116,7 +119,10 @@ export interface Probe {
   readonly band?: BandLevel;
 }
 
-/** Values of a vector by bins of equal length. `mins` is NaN where nothing was read, and only `means` is where a value is NaN. */
+/**
+ * The values of a vector in bins of equal length. `mins` is NaN for bins that were not read. If a bin contains a NaN,
+ * only its mean is NaN.
+ */
 export interface VectorSeries {
   readonly begin: number;
   readonly end: number;
@@ -126,11 +132,11 @@ export interface VectorSeries {
   readonly isComplete: boolean;
 }
 
-/** A small picture of a tensor from a sample of bounded size. */
+/** A thumbnail of a tensor, from a sample of bounded size. */
 export interface Thumbnail {
   readonly width: number;
   readonly height: number;
-  /** The levels of the rows that were read, one after the other. */
+  /** The levels of the rows that were read, concatenated. */
   readonly levels: Float64Array<ArrayBuffer>;
   readonly rowsRead: number;
   readonly rows: number;
@@ -148,7 +154,7 @@ export interface Description {
   readonly rows: number;
   readonly columns: number;
   readonly rowsRead: number;
-  /** The number of elements of the tensor, and of those that were read. */
+  /** The number of elements in the tensor; `count` is the number of elements that were read. */
   readonly total: number;
   readonly count: number;
   readonly min: number;
@@ -159,34 +165,37 @@ export interface Description {
   readonly zeros: number;
   readonly nans: number;
   readonly infinities: number;
-  /** The number of rows that are all zeros. */
+  /** The number of rows that contain only zeros. */
   readonly zeroRows: number;
   readonly histogram: Histogram;
   /** The histogram of |value| by powers of two. */
   readonly magnitudes: Histogram;
   readonly exponents?: Exponents;
-  /** Figures of the whole tensor that were stored when it was packed. Absent where it was read whole. */
+  /** The figures of the whole tensor that were stored when it was packed. Absent if the whole tensor was read. */
   readonly stored?: Figures;
-  /** Margins of figures of a sample: half the width of a 95 % interval. Absent where all was read, or too few places to have one. */
+  /**
+   * The margins of figures from a sample: half the width of a 95 % interval. Absent if all rows were read, or too few
+   * groups for a margin.
+   */
   readonly margins?: FigureMargins;
-  /** Present for a difference. `skipped` is the number of pairs with NaN or infinity, which norms leave out. */
+  /** Present for a difference. `skipped` is the number of pairs with NaN or infinity, which the norms leave out. */
   readonly difference?: { readonly changed: number; readonly relativeNorm: number; readonly skipped: number };
 }
 
 export interface FigureMargins {
   readonly mean: number;
   readonly standardDeviation: number;
-  /** Of the norm of the whole tensor. */
+  /** The margin of the norm of the whole tensor. */
   readonly norm: number;
-  /** Of the share of changed values, and of the relative norm of a difference. */
+  /** The margins of the share of changed values, and of the relative norm of a difference. */
   readonly changed?: number;
   readonly relativeNorm?: number;
 }
 
 export interface Histogram {
-  /** Where each bin begins. All bins have the same width. */
+  /** The lower edge of each bin. All bins have the same width. */
   readonly edges: Float64Array<ArrayBuffer>;
-  /** The number of values in each bin, without zeros. */
+  /** The number of values in each bin, excluding zeros. */
   readonly counts: Float64Array<ArrayBuffer>;
   readonly outside: number;
 }
@@ -208,7 +217,7 @@ export interface DescribeRequest {
   readonly whole: boolean;
 }
 
-/** Values row by row; NaN also past the end of the tensor. */
+/** The values of an area, row by row; NaN also marks cells past the end of the tensor. */
 export interface Values {
   readonly area: Area;
   readonly values: Float64Array<ArrayBuffer>;
@@ -216,9 +225,9 @@ export interface Values {
 
 /** The stored bytes of packed tensors by bit plane and encoding. */
 export interface ByteBreakdown {
-  /** Sums by plane and method, largest first. */
+  /** The sums by plane and method, largest first. */
   readonly planes: readonly { readonly name: string; readonly method: string; readonly byteLength: number; readonly storedLength: number }[];
-  /** The number of tensors with a block table; `otherBytes` are the stored bytes of all others. */
+  /** The number of tensors with a block table. `otherBytes` is the total stored length of all other tensors. */
   readonly tensors: number;
   readonly otherBytes: number;
 }
@@ -252,7 +261,7 @@ export interface SerializedError {
   readonly message: string;
   readonly code?: string;
   readonly status?: number;
-  /** The URL of the request. */
+  /** The URL of the failed request. */
   readonly url?: string;
 }
 
@@ -263,15 +272,15 @@ export interface Step {
 
 /** The network counters of all open models. */
 export interface NetworkStats extends Stats {
-  /** Time during which at least one request was in flight, in milliseconds. */
+  /** The time during which at least one request was in flight, in milliseconds. */
   readonly busyMs: number;
-  /** Bytes of all files that arrived at least once. The rest of `bytesFetched` was read again. */
+  /** The number of bytes of all files that arrived at least once. The rest of `bytesFetched` was fetched again. */
   readonly uniqueBytes: number;
-  /** Ranges of the first model's file that arrived since the last message; none if it has several files. */
+  /** The ranges of the first model's file that arrived since the last message; empty if the model has several files. */
   readonly arrived: readonly ByteRange[];
 }
 
-/** A part of a file, in bytes; `end` is exclusive. */
+/** A range of a file, in bytes; `end` is exclusive. */
 export interface ByteRange {
   readonly begin: number;
   readonly end: number;

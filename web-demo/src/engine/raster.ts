@@ -1,4 +1,4 @@
-/** Rendering a part of a matrix as an image. */
+/** Renders an area of a matrix as an image. */
 
 import { aggregate, cellsOf, clampArea, isForBand, isRead } from "./aggregate.js";
 import { bandLevel } from "./bands.js";
@@ -8,7 +8,7 @@ import { alternate, palette } from "./palette.js";
 import type { Area, Probe, Raster, RasterRequest } from "./protocol.js";
 import type { Context } from "./context.js";
 
-/** Opacity of bands, through which the hatching of unread rows shows. */
+/** The opacity of band levels, 0 to 255. The hatching of unread rows shows through them. */
 const BAND_ALPHA = 150;
 
 export async function raster(reader: MatrixReader, request: RasterRequest, context: Context): Promise<Raster> {
@@ -31,7 +31,7 @@ export async function raster(reader: MatrixReader, request: RasterRequest, conte
   return { area, width, height, rgba, limit, ownLimit, isExceeded: exceeds(max, limit), hasNonFinite, hasFinite, rowRms, columnRms, rowMarks, columnMarks, isComplete: isRead(reader, view), ...(bandRows !== undefined && { bandRows }) };
 }
 
-/** Paints every other pixel of non-finite areas in another colour. A single one keeps its own. */
+/** Paints every other pixel of non-finite areas in another colour. An isolated pixel keeps its colour. */
 function dot(pixels: Uint32Array, levels: Float64Array, width: number, own: number, other: number): void {
   for (let i = 0; i < levels.length; i++) {
     if (Number.isFinite(levels[i]!) || Number.isNaN(levels[i]!)) continue;
@@ -41,7 +41,7 @@ function dot(pixels: Uint32Array, levels: Float64Array, width: number, own: numb
   }
 }
 
-/** Returns the sums of the cells in memory of an area, and the level of its bands where its pixels show that. */
+/** Returns the sums over the cells of an area that are in memory, and the level of its bands if its pixels show that. */
 export function probe(reader: MatrixReader, asked: Area): Probe {
   const area = clampArea(asked, reader);
   const cells = cellsOf(reader, area);
@@ -50,7 +50,7 @@ export function probe(reader: MatrixReader, asked: Area): Probe {
   return { ...cells, ...(band && { band }) };
 }
 
-/** Returns the levels of the pixels in view, since those around it must not change the colours. */
+/** Returns the levels of the pixels in view. Pixels around the view must not affect the colours. */
 function inView(levels: Float64Array, area: Area, view: Area, width: number, height: number): Float64Array {
   const across = (column: number) => Math.round(((column - area.columnBegin) / (area.columnEnd - area.columnBegin)) * width);
   const down = (row: number) => Math.round(((row - area.rowBegin) / (area.rowEnd - area.rowBegin)) * height);

@@ -1,11 +1,11 @@
-/** Exporting a tensor as a file. */
+/** Exports a tensor as a file. */
 
 import type { Model, Tensor } from "zstn";
 import type { SaveFormat } from "./protocol.js";
 import type { Context } from "./context.js";
 import { toNumbers } from "./to-numbers.js";
 
-/** NumPy's names of dtypes. Those that it lacks are converted to 32-bit floats. */
+/** NumPy's names of the dtypes. Other dtypes are converted to 32-bit floats. */
 const NUMPY: Readonly<Record<string, string>> = {
   F64: "<f8", F32: "<f4", F16: "<f2", I64: "<i8", I32: "<i4", I16: "<i2", I8: "|i1", U64: "<u8", U32: "<u4", U16: "<u2", U8: "|u1", BOOL: "|b1", C64: "<c8",
 };
@@ -16,7 +16,10 @@ export async function save(model: Model, name: string, format: SaveFormat, { sig
   return new Blob(parts, { type: "application/octet-stream" });
 }
 
-/** The .npy format, version 1.0: a magic, the length of a Python literal padded to a multiple of 64, the data. */
+/**
+ * Returns the parts of a file in the .npy format, version 1.0: a magic number, the length of a Python literal, that
+ * literal padded to a multiple of 64, and the data.
+ */
 function npy(tensor: Tensor): BlobPart[] {
   const type = NUMPY[tensor.dtype];
   const numbers = type ? tensor.bytes : Float32Array.from(toNumbers(tensor));

@@ -1,11 +1,11 @@
-/** Errors in messages between threads. */
+/** Converts errors for messages between threads. */
 
 import type { SerializedError } from "./protocol.js";
 
 export function serializeError(error: unknown): SerializedError {
   if (!(error instanceof Error)) return { name: "Error", message: String(error) };
   const { name } = error;
-  // Why a module could not be loaded is only in the cause.
+  // Only the cause contains the reason that a module could not be loaded.
   const cause = "code" in error && error.code === "core" && error.cause instanceof Error ? ` (${error.cause.message})` : "";
   const message = error.message + cause;
   const code = "code" in error && typeof error.code === "string" ? { code: error.code } : {};

@@ -1,6 +1,6 @@
-/** Viewing a tensor of any shape as a matrix. */
+/** Maps a tensor of any shape to a matrix. */
 
-/** Shorter rows are joined, so that a stack of small kernels has one kernel per row. */
+/** The minimum number of columns. Shorter rows are joined, so that a stack of small kernels has one kernel per row. */
 const MIN_COLUMNS = 64;
 
 export interface MatrixShape {
@@ -8,7 +8,7 @@ export interface MatrixShape {
   readonly columns: number;
 }
 
-/** Returns rows and columns for a shape. A vector, of any rank, is a single column. */
+/** Returns the rows and columns for a shape. A vector, of any rank, becomes a single column. */
 export function matrixShape(shape: readonly number[]): MatrixShape {
   const count = shape.reduce((product, size) => product * size, 1);
   if (count === 0) return { rows: 0, columns: 0 };
@@ -17,7 +17,7 @@ export function matrixShape(shape: readonly number[]): MatrixShape {
   return { rows: count / columns, columns };
 }
 
-/** Returns the index of the first dimension that the columns are made of. */
+/** Returns the index of the first dimension that belongs to the columns. */
 function firstColumn(shape: readonly number[]): number {
   const count = shape.reduce((product, size) => product * size, 1);
   let [columns, first] = [1, shape.length];
@@ -28,7 +28,7 @@ function firstColumn(shape: readonly number[]): number {
   return first;
 }
 
-/** Returns the dimensions that rows and columns are made of; `undefined` if there are at most two. */
+/** Returns the dimensions that are folded into rows and into columns; `undefined` for shapes of at most two dimensions. */
 export function foldOf(shape: readonly number[]): { readonly rows: readonly number[]; readonly columns: readonly number[] } | undefined {
   if (shape.length <= 2) return undefined;
   const first = firstColumn(shape);

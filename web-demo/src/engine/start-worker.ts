@@ -1,7 +1,7 @@
 /**
- * The script of the page's worker, which loads everything else. WebKit runs the script of a module worker once more when
- * a script that is loaded later imports it, and the worker would then have two of every variable: so nothing is in here
- * that others import.
+ * The script of the page's worker, which only loads the rest. WebKit runs the script of a module worker again when a
+ * script that is loaded later imports it, and the worker would then have two copies of every variable. So this file
+ * exports nothing that other modules import.
  */
 
 const early: MessageEvent[] = [];

@@ -1,15 +1,18 @@
-/** What two open models state about their tensors: which are the same, and which hold NaN or infinity. No tensor is read. */
+/**
+ * Compares the facts that two open models record about their tensors: equal digests, and counts of NaN and infinity. No
+ * tensor is read.
+ */
 
 import type { Model, TensorInfo, TensorStatistics } from "zstn";
 import type { StatedChange } from "./tensor-change.js";
 
-/** Returns what the files state about tensors of both models. */
+/** Returns the facts that the files record about tensors of both models. */
 export async function statedChanges(first: Model, second: Model, names: readonly string[]): Promise<StatedChange[]> {
   const models = [first, second];
   const [digests, statistics] = await Promise.all([
-    // Plain files have none.
+    // Plain files have no digests.
     Promise.all(models.map(async (model) => (model.kind === "safetensors" ? new Map<string, string>() : model.digests()))),
-    // Damaged statistics are as good as none.
+    // Damaged statistics are treated as missing.
     Promise.all(models.map((model) => model.statistics().catch(() => undefined))),
   ]);
   return names.map((name) => {
@@ -28,11 +31,11 @@ export async function statedChanges(first: Model, second: Model, names: readonly
 
 function isSameTensor(infos: readonly [TensorInfo, TensorInfo], own: string | undefined, other: string | undefined): boolean | undefined {
   const [a, b] = infos;
-  // Equal values of other dtypes have other bytes.
+  // Equal values of different dtypes have different bytes.
   if (a.dtype !== b.dtype || a.byteLength !== b.byteLength) return undefined;
   if (a.byteLength === 0) return true;
   if (own !== undefined && other !== undefined) return own === other;
-  // One of the models is a delta of the other one: it copies what is the same.
+  // If one of the models is a delta of the other, it copies the tensors that are equal.
   const base = a.base ?? b.base;
   return base === undefined ? undefined : base === "copy";
 }

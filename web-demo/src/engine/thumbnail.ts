@@ -1,4 +1,4 @@
-/** A small picture of a tensor, from a sample of bounded size. */
+/** Renders the thumbnail of a tensor, from a sample of bounded size. */
 
 import { aggregate } from "./aggregate.js";
 import type { RowsInMemory } from "./aggregate.js";
@@ -8,7 +8,10 @@ import type { Thumbnail } from "./protocol.js";
 import { ValueStats } from "./value-stats.js";
 import type { Context } from "./context.js";
 
-/** Reads the sample of a tensor and returns its picture: the rows that were read, one after the other, without the gaps between them. */
+/**
+ * Reads the sample of a tensor and returns its thumbnail, which shows the rows that were read without the gaps between
+ * them.
+ */
 export async function thumbnail(matrix: Matrix, width: number, height: number, context: Context): Promise<Thumbnail> {
   await matrix.prepare(context);
   const stats = new ValueStats();

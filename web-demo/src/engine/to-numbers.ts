@@ -1,4 +1,4 @@
-/** Converting elements to numbers. */
+/** Converts tensor elements to numbers. */
 
 import type { Tensor } from "zstn";
 import type { FloatBits } from "./matrix-reader.js";
@@ -19,10 +19,10 @@ const FLOATS: Readonly<Record<string, FloatBits>> = {
 
 export const floatBits = (dtype: string): FloatBits | undefined => (Object.hasOwn(FLOATS, dtype) ? FLOATS[dtype] : undefined);
 
-/** Returns whether elements of a dtype share bytes. */
+/** Returns whether the elements of a dtype are shorter than a byte and share bytes. */
 export const isPacked = (dtype: string): boolean => /^F[46](_|$)/.test(dtype);
 
-/** Returns all elements as numbers: C64 as alternating real and imaginary parts. */
+/** Returns all elements as numbers; C64 as alternating real and imaginary parts. */
 export function toNumbers(tensor: Tensor): ArrayLike<number> {
   const { data, dtype } = tensor;
   if (data instanceof BigInt64Array || data instanceof BigUint64Array) return Float64Array.from(data, Number);
@@ -30,17 +30,17 @@ export function toNumbers(tensor: Tensor): ArrayLike<number> {
   return /^(F16|BF16|F8_)/.test(dtype) ? tensor.toFloat32() : data;
 }
 
-/** Returns the bits of each element, two words for those of 64 bits. Equal bits are equal elements. */
+/** Returns the bits of each element as integers, in two words for 64-bit elements. Elements with equal bits are equal. */
 export function toBits(tensor: Tensor): ArrayLike<number> {
   const { data, dtype } = tensor;
   if (isPacked(dtype)) return unpacked(dtype, tensor.bytes);
   return data.BYTES_PER_ELEMENT >= 4 ? new Uint32Array(data.buffer, data.byteOffset, data.byteLength / 4) : (data as Exclude<typeof data, BigInt64Array | BigUint64Array>);
 }
 
-/** Returns how many words `toBits` has for each value. */
+/** Returns the number of words that `toBits` returns for each value. */
 export const wordsPerValue = (dtype: string): number => (/^[FIU]64$/.test(dtype) ? 2 : 1);
 
-/** Unpacks elements of less than a byte, of which the first one has the lowest bits. */
+/** Unpacks elements shorter than a byte. The first element has the lowest bits. */
 function unpacked(dtype: string, bytes: Uint8Array): Uint8Array {
   const { allBits } = FLOATS[dtype]!;
   const codes = new Uint8Array(Math.floor((8 * bytes.length) / allBits));
@@ -53,7 +53,7 @@ function unpacked(dtype: string, bytes: Uint8Array): Uint8Array {
   return codes;
 }
 
-/** Returns the values of such elements (OCP microscaling formats, 5.3). None of them is infinite or NaN. */
+/** Returns the values of such elements (OCP microscaling formats, 5.3). None is infinite or NaN. */
 function valuesOfCodes(dtype: string, codes: Uint8Array): Float32Array {
   const { exponentBits, bias, allBits } = FLOATS[dtype]!;
   const mantissaBits = allBits - 1 - exponentBits;

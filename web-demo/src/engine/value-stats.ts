@@ -1,24 +1,30 @@
-/** Statistics of values in one pass, and a table of counts for all histograms. */
+/** Computes statistics of values in one pass, with a table of counts that all histograms are derived from. */
 
 import type { Exponents, Histogram } from "./protocol.js";
 import type { FloatBits, RowBlock } from "./matrix-reader.js";
 
 const LINEAR_BINS = 96;
-/** The fraction of values that may be outside the histogram. Otherwise an outlier would squeeze the rest into one bar. */
+/**
+ * The fraction of values that may be outside the histogram. Otherwise one outlier would compress all other values into
+ * one bar.
+ */
 const OUTSIDE_SHARE = 5e-5;
-/** Squares of larger values, or of smaller ones alone, may leave the range of a double. */
+/** The squares of larger values, or of values that are all smaller than its inverse, may leave the range of a double. */
 const SQUARABLE = 2 ** 400;
 
-/** How values are counted: by the upper bits of a float of 32 or 64 bits, which are its sign, its exponent and a few bits of mantissa. */
+/**
+ * The keys that values are counted by: the upper bits of a float of 32 or 64 bits, which are its sign, its exponent and
+ * a few bits of mantissa.
+ */
 interface KeyLayout {
-  /** The number of keys. The first half is of values from zero on, the second one of those from negative zero down. */
+  /** The number of keys. The first half belongs to values from zero up, the second half to values from negative zero down. */
   readonly keys: number;
-  /** The bits of a key after sign and exponent, and of the upper word after those. */
+  /** The number of mantissa bits in a key. `shift` is the number of bits of the upper word that a key drops. */
   readonly mantissaBits: number;
   readonly shift: number;
   readonly exponents: number;
   readonly bias: number;
-  /** Returns the range of values with a key; not finite for infinity and NaN. */
+  /** Returns the range of the values that have a key; not finite for infinity and NaN. */
   readonly range: (key: number) => [number, number];
 }
 
@@ -33,7 +39,10 @@ export class ValueStats {
   infinities = 0;
   min = Number.POSITIVE_INFINITY;
   max = Number.NEGATIVE_INFINITY;
-  /** Mean and spread, the sum of the squares of the distances from the mean, are of values divided by this power of two. */
+  /**
+   * The power of two that values are divided by before they enter `#mean` and `#spread`, the sum of the squared
+   * distances from the mean.
+   */
   #unit = 1;
   #mean = 0;
   #spread = 0;
@@ -45,7 +54,7 @@ export class ValueStats {
 
   add({ numbers }: RowBlock): void {
     if (numbers instanceof Float64Array && this.#layout !== WIDE) {
-      // All blocks of a tensor have one type.
+      // All blocks of a tensor have the same array type.
       this.#layout = WIDE;
       this.#keys = new Float64Array(WIDE.keys);
     }
@@ -77,7 +86,7 @@ export class ValueStats {
     [this.min, this.max] = [min, max];
     if (finite === 0) return;
     this.#scaleTo(Math.max(Math.abs(min), Math.abs(max)));
-    // Only a sum of huge values leaves the range.
+    // Only a sum of huge values can overflow.
     const mean = Number.isFinite(sum) && this.#unit === 1 ? sum / finite : meanOf(numbers, finite, this.#unit);
     this.#merge(finite, mean, numbers);
   }
@@ -103,15 +112,15 @@ export class ValueStats {
     return this.finite > 0 ? Math.sqrt(this.#spread / this.finite) * this.#unit : Number.NaN;
   }
 
-  /** Root of the sum of the squares of all finite values; NaN if there is none. */
+  /** The root of the sum of the squares of all finite values; NaN if there is none. */
   get norm(): number {
     return this.finite > 0 ? Math.sqrt(this.#spread + this.finite * this.#mean ** 2) * this.#unit : Number.NaN;
   }
 
-  /** Returns the histogram of the values other than zero, with bins of equal width over the range of nearly all of them. */
+  /** Returns the histogram of the nonzero values, with bins of equal width over the range of nearly all of them. */
   histogram(): Histogram {
     const [low, high] = this.#reach();
-    // The range itself may be beyond that of a double.
+    // The width of the range itself may exceed the range of a double.
     const width = high / LINEAR_BINS - low / LINEAR_BINS || 1;
     const counts = new Float64Array(LINEAR_BINS);
     let outside = 0;
@@ -120,14 +129,14 @@ export class ValueStats {
       if (count === 0) continue;
       const [from, to] = this.#layout.range(key);
       if (!Number.isFinite(from)) continue;
-      // A key is a range of values, which are assumed to be uniform.
+      // The values with one key are assumed to be uniformly distributed over its range.
       const [begin, end] = [Math.max(from, this.min), Math.max(Math.min(to, this.max), Math.max(from, this.min))];
       outside += spread(counts, begin / width - low / width, end / width - low / width, count);
     }
     return { edges: Float64Array.from(counts, (_, i) => low + i * width), counts, outside };
   }
 
-  /** Returns the histogram of |value| without zeros, with a bin for each power of two. */
+  /** Returns the histogram of the magnitudes of nonzero values, with one bin for each power of two. */
   magnitudes(): Histogram {
     const { bias, exponents } = this.#layout;
     const byPower = this.#byExponent();
@@ -145,7 +154,7 @@ export class ValueStats {
     for (let wide = 0; wide < (isWide ? 0 : byExponent.length); wide++) {
       const count = byExponent[wide]!;
       if (count === 0) continue;
-      // Subnormals of a narrower float are normal in 32 bits.
+      // Subnormals of a narrower float are normal numbers in 32 bits.
       const stored = wide === 255 ? counts.length - 1 : wide === 0 ? 0 : Math.max(0, Math.min(counts.length - 1, wide - 127 + bias));
       counts[stored]! += count;
     }
@@ -156,7 +165,7 @@ export class ValueStats {
     return { first: first - bias, counts: counts.slice(first, last + 1), entropyBits, exponentBits, otherBits: allBits - exponentBits };
   }
 
-  /** Returns the number of values by exponent, as their layout stores it. */
+  /** Returns the number of values with each exponent, as the key layout stores it. */
   #byExponent(): Float64Array<ArrayBuffer> {
     const { keys, mantissaBits, exponents } = this.#layout;
     const counts = new Float64Array(exponents);
@@ -164,7 +173,7 @@ export class ValueStats {
     return counts;
   }
 
-  /** Merges mean and variance of two sets (Chan, Golub, LeVeque 1979), which is numerically stable. */
+  /** Adds a set of values to mean and spread by the numerically stable method of Chan, Golub and LeVeque (1979). */
   #merge(finite: number, mean: number, numbers: ArrayLike<number>): void {
     let spread = 0;
     const unit = this.#unit;
@@ -179,7 +188,7 @@ export class ValueStats {
     this.finite = all;
   }
 
-  /** Returns the number of values with this key that are not zero. Zero shares its keys with the smallest subnormals. */
+  /** Returns the number of nonzero values with this key. Zero shares its keys with the smallest subnormals. */
   #nonZero(key: number): number {
     const count = this.#keys[key]!;
     return key === 0 ? Math.max(0, count - this.zeros + this.#negativeZeros) : key === this.#layout.keys / 2 ? count - this.#negativeZeros : count;
@@ -210,7 +219,7 @@ export class ValueStats {
   }
 }
 
-/** Returns the mean of the finite values, divided by `unit`. */
+/** Returns the mean of the finite values divided by `unit`. */
 function meanOf(numbers: ArrayLike<number>, finite: number, unit: number): number {
   let mean = 0;
   for (let i = 0; i < numbers.length; i++) {
@@ -224,7 +233,7 @@ const keyBits = new Uint32Array(2);
 const narrow = new Float32Array(keyBits.buffer, 4, 1);
 const wide = new Float64Array(keyBits.buffer);
 
-/** Returns the least or the greatest magnitude with these upper bits. */
+/** Returns the least (0) or the greatest (1) value with these upper bits, by magnitude. */
 type ValueOf = (key: number, end: 0 | 1) => number;
 
 const narrowValue: ValueOf = (key, end) => {
@@ -238,14 +247,14 @@ const wideValue: ValueOf = (key, end) => {
   return wide[0]!;
 };
 
-/** Returns the range of values with a key, of which those from `negative` on are negative. */
+/** Returns the range of the values that have a key. Keys from `negative` on belong to negative values. */
 function rangeOf(value: ValueOf, key: number, negative: number): [number, number] {
   const [from, to] = [value(key, 0), value(key, 1)];
   if (from - from !== 0) return [Number.NaN, Number.NaN];
   return key < negative ? [from, to] : [to, from];
 }
 
-/** Distributes `count` evenly over the bins from `begin` to `end`. Returns what falls outside. */
+/** Distributes `count` evenly over the bins from `begin` to `end`. Returns the part that falls outside. */
 function spread(counts: Float64Array, begin: number, end: number, count: number): number {
   const bins = counts.length;
   const length = end - begin;

@@ -1,4 +1,4 @@
-/** Reading single values for the table. */
+/** Reads single values for the table. */
 
 import type { MatrixReader } from "./matrix-reader.js";
 import type { Area, Values } from "./protocol.js";

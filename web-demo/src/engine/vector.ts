@@ -1,4 +1,4 @@
-/** A vector as a line: its values by bins. */
+/** Summarises the values of a vector in bins, for a line plot. */
 
 import { isRead } from "./aggregate.js";
 import type { MatrixReader } from "./matrix-reader.js";
@@ -14,7 +14,7 @@ export interface VectorRange {
   readonly fetch: boolean;
 }
 
-/** Returns range and mean of each bin of a matrix with one column. */
+/** Returns the range and the mean of each bin of a matrix with one column. */
 export async function vectorSeries(reader: MatrixReader, range: VectorRange, context: Context): Promise<VectorSeries> {
   const begin = Math.max(0, Math.min(reader.rows - 1, Math.floor(range.begin)));
   const end = Math.max(begin + 1, Math.min(reader.rows, Math.ceil(range.end)));
@@ -33,7 +33,7 @@ export async function vectorSeries(reader: MatrixReader, range: VectorRange, con
       const stop = Math.min(to, block.rowEnd);
       for (; row < stop; row++) {
         const value = block.numbers[row - block.rowBegin]!;
-        // A NaN is in the mean alone.
+        // A NaN affects only the mean.
         if (value < min) min = value;
         if (value > max) max = value;
         sum += value;

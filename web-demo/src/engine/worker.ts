@@ -1,4 +1,4 @@
-/** The page's worker: it holds the models, reads and computes, so that the page stays responsive. */
+/** The page's worker, which owns the models and does all reading and computing, so that the page stays responsive. */
 
 import { pack } from "zstn";
 import type { Context } from "./context.js";
@@ -62,7 +62,7 @@ async function answer(id: number, call: CallName, request: unknown): Promise<voi
   }
 }
 
-/** Returns a progress callback that is throttled to what is visible. */
+/** Returns a progress callback that reports at most once in 50 milliseconds. */
 function stepsOf(id: number): (step: Step) => void {
   let last = 0;
   return ({ loadedBytes, totalBytes }) => {

@@ -1,10 +1,10 @@
-/** Running activities, each with its progress and a way to cancel it. */
+/** The running activities, each with its progress and a way to cancel it. */
 
 import type { Step } from "../engine/protocol.js";
 
 export interface Activity {
   readonly label: string;
-  /** The fraction done, from 0 to 1; unknown at first. */
+  /** The completed fraction, from 0 to 1; `undefined` at first. */
   share: number | undefined;
   readonly stop: () => void;
 }
@@ -18,7 +18,7 @@ export class Activities {
     return [...this.#running];
   }
 
-  /** Runs `work` as a listed activity. `outer` aborts it, too. */
+  /** Runs `work` as a listed activity. Its signal aborts when the user stops the activity, or with `outer`. */
   async run<T>(label: string, work: (options: { signal: AbortSignal; onStep: (step: Step) => void }) => Promise<T>, outer?: AbortSignal): Promise<T> {
     const own = new AbortController();
     const signal = outer ? AbortSignal.any([outer, own.signal]) : own.signal;

@@ -1,4 +1,4 @@
-/** The bar at the bottom of the page: live network counters, and running activities. */
+/** The bar at the bottom of the page: live network counters and running activities. */
 
 import type { ByteRange, NetworkStats } from "../engine/protocol.js";
 import { button, colour, darkScheme, element, dataValue, fitCanvas } from "../page/element.js";
@@ -6,7 +6,7 @@ import { formatBytes, formatCount, formatDuration, formatShare, plural } from ".
 import type { Activities } from "./activity.js";
 
 const NOTHING: NetworkStats = { requests: 0, roundTrips: 0, bytesFetched: 0, cacheHits: 0, cacheBytes: 0, retries: 0, busyMs: 0, uniqueBytes: 0, arrived: [] };
-/** Wide enough to be visible where little was fetched, in CSS pixels. */
+/** The minimum width of a mark on the map, in CSS pixels, so that short ranges are visible. */
 const MIN_MARK_WIDTH = 2;
 
 export class NetworkBar {
@@ -15,7 +15,10 @@ export class NetworkBar {
   readonly #map = element("canvas", { class: "wire-map", role: "img" });
   readonly #counters = element("dl", { class: "counters" });
   readonly #running = element("ul", { class: "running", "aria-label": "Under way" });
-  /** The size of all open models, and of the first one if it is in one file, which the map shows. */
+  /**
+   * The total length of all open models, in bytes. `#fileBytes` is the length of the first model's file, which the map
+   * shows; 0 if it has several files.
+   */
   #sizeBytes = 0;
   #fileBytes = 0;
   #stats = NOTHING;
@@ -32,13 +35,13 @@ export class NetworkBar {
     this.#count();
   }
 
-  /** Starts again for another model, whose single file has `fileBytes`; 0 if it has several. */
+  /** Resets the map for another model, whose single file has `fileBytes` bytes; 0 if it has several files. */
   begin(fileBytes: number): void {
     this.#fileBytes = fileBytes;
     this.#fetched = [];
   }
 
-  /** Sets the size of all open models together. */
+  /** Sets the total length of all open models, in bytes. */
   resize(sizeBytes: number): void {
     this.#sizeBytes = sizeBytes;
     this.#count();
@@ -53,7 +56,7 @@ export class NetworkBar {
   }
 
   #show(): void {
-    // Without a request there is nothing to tell, as while packing.
+    // Without any requests, for example while packing, the counters are hidden.
     this.#counters.hidden = this.#map.hidden = this.#sizeBytes === 0 || this.#stats.requests === 0;
     this.#host.hidden = this.#counters.hidden && this.#activities.running.length === 0;
     document.body.classList.toggle("with-wire", !this.#host.hidden);
@@ -112,7 +115,7 @@ export class NetworkBar {
     ctx.fillStyle = colour("map-empty");
     ctx.fillRect(0, 0, width, height);
     ctx.fillStyle = colour("accent");
-    // Shards have no common positions: the bar is then as long as the fetched share.
+    // Shards have no common positions, so the bar shows the fetched fraction as its length.
     if (this.#fileBytes === 0) return ctx.fillRect(0, 0, (width * Math.min(1, this.#stats.uniqueBytes / Math.max(1, this.#sizeBytes))), height);
     const scale = width / this.#fileBytes;
     for (const { begin, end } of this.#fetched) {

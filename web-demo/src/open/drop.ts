@@ -1,12 +1,12 @@
-/** Files dropped anywhere on the page. */
+/** Accepts files that are dropped anywhere on the page. */
 
 import { keepHandle } from "./local-files.js";
 
 type HandleItem = DataTransferItem & { getAsFileSystemHandle?: () => Promise<FileSystemHandle | null> };
 
-/** Calls `onFiles` for dropped files; `veil` covers the page while some hover. */
+/** Calls `onFiles` with dropped files. `veil` covers the page while files are dragged over it. */
 export function acceptDrops(veil: HTMLElement, onFiles: (files: File[]) => void): void {
-  let depth = 0; // every element that is entered and left on the way counts
+  let depth = 0; // entering and leaving events arrive for every element below the pointer
   const carriesFile = (event: DragEvent) => event.dataTransfer?.types.includes("Files") ?? false;
   const hover = (change: number) => {
     depth = Math.max(0, depth + change);
@@ -23,7 +23,7 @@ export function acceptDrops(veil: HTMLElement, onFiles: (files: File[]) => void)
     hover(-depth);
     const files = [...(event.dataTransfer?.files ?? [])];
     if (files.length === 0) return;
-    // The items are gone when this function returns, so handles are asked for now.
+    // The items are invalid after this function returns, so their handles are requested here.
     const asked = [...(event.dataTransfer?.items ?? [])].map((item: HandleItem) => item.getAsFileSystemHandle?.());
     void Promise.allSettled(asked).then((found) => {
       for (const result of found) {

@@ -1,12 +1,13 @@
-/** Links to the page, in which names of repositories may stand for those of another hub. */
+/** Links to the page. The repository names in a link may refer to another hub than Hugging Face. */
 
 import { readRoute } from "../page/route.js";
 import type { Route } from "../page/route.js";
 import { HUGGING_FACE, hubAt, isBelow, spelledOut } from "./parse-input.js";
 
 /**
- * What the address bar asks for. Names that the link means for its own hub become addresses there: a name without
- * one is Hugging Face's everywhere else, and nobody takes the one hub for the other.
+ * Returns the route in the address bar. Repository names that a link means for its own hub become URLs at that hub.
+ * Everywhere else in the page, a name without a hub refers to Hugging Face, so the two cannot be confused. Throws if
+ * the hub is not a web address.
  */
 export function readLink(): Route {
   const route = withoutUserinfo(readRoute());
@@ -17,7 +18,7 @@ export function readLink(): Route {
   return { ...route, hub, src: atHub(route.src, hub), with: atHub(route.with, hub) };
 }
 
-/** The route as it is written: with `hub` where something below that is open, and only there. */
+/** Returns the route for the address bar. It has a `hub` only if an address below that hub is open. */
 export function linkFor(shown: Route, hub: string | undefined): Route {
   const route = withoutUserinfo(shown);
   const { src, with: second } = route;
@@ -25,7 +26,7 @@ export function linkFor(shown: Route, hub: string | undefined): Route {
   return { ...route, hub, src: atHub(src, HUGGING_FACE), with: atHub(second, HUGGING_FACE) };
 }
 
-/** Returns a route whose addresses have no user name and no password: links are shared. */
+/** Returns the route with user names and passwords removed from its addresses, because links are shared. */
 function withoutUserinfo(route: Route): Route {
   const { src, with: second } = route;
   const cleaned = (text: string | undefined): string | undefined => {

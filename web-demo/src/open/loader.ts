@@ -1,4 +1,4 @@
-/** Opening models, with suggested actions where that fails. */
+/** Opens models, and suggests actions if that fails. */
 
 import type { TensorInfo } from "zstn";
 import { EngineError } from "../engine/client.js";
@@ -23,11 +23,11 @@ export interface Loaded {
   readonly second: OpenModel | undefined;
 }
 
-/** What the loader needs of the page. */
+/** The operations of the page that the loader needs. */
 export interface LoaderHost {
   readonly tokens: Tokens;
   readonly origins: Origins;
-  /** Returns the hub besides Hugging Face, if any. */
+  /** Returns the additional hub that a link has named, if any. */
   hub: () => string | undefined;
   askToken: (origin: string) => void;
   askSecond: () => void;
@@ -49,7 +49,10 @@ export class Loader {
     this.#host = host;
   }
 
-  /** Opens one or two models. Returns `undefined` if that failed, which the page shows, or if another model is being opened by now. */
+  /**
+   * Opens one or two models. Resolves to `undefined` if that failed, which the page then shows, or if opening another
+   * model has begun in the meantime.
+   */
   async open(input: UserInput, secondInput: UserInput | undefined): Promise<Loaded | undefined> {
     this.#opening.abort();
     this.#openingSecond.abort();
@@ -75,7 +78,7 @@ export class Loader {
     }
   }
 
-  /** Opens the second model. Returns `undefined` if that failed, or if another one is being opened by now. */
+  /** Opens the second model. Resolves to `undefined` if that failed, or if opening another one has begun in the meantime. */
   async openSecond(input: UserInput): Promise<OpenModel | undefined> {
     this.cancelSecond();
     const attempt = new AbortController();
@@ -98,7 +101,7 @@ export class Loader {
     }
   }
 
-  /** Stops opening a second model. */
+  /** Cancels opening a second model. */
   cancelSecond(): void {
     this.#openingSecond.abort();
   }
@@ -112,7 +115,7 @@ export class Loader {
     return resolveInput(input, this.#host.hub(), this.#host.tokens, signal);
   }
 
-  /** Adds the token of the input's own server. The other model may be on another one. */
+  /** Adds the token for the input's own server. The other model may be on a different server. */
   #withToken(resolved: ResolvedInput): ResolvedInput & { token: string | undefined } {
     return { ...resolved, token: this.#host.tokens.for(resolved.source) };
   }
@@ -137,7 +140,7 @@ export class Loader {
     this.#show(error, [{ label: "Retry", act: () => this.#host.openSecond(input) }]);
   }
 
-  /** Shows an error. If a server refused access, it asks for that server's token. */
+  /** Shows an error. If a server refused access, the actions include adding or changing the token for that server. */
   #show(error: unknown, actions: readonly Action[]): void {
     const refusal = refusalOf(error);
     if (!refusal) return showError(error, actions);

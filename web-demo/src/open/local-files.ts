@@ -1,9 +1,12 @@
-/** Local files across reloads: their handles are kept where the browser has some, and otherwise the page says that they are gone. */
+/**
+ * Reopens local files after a reload. Their handles are stored if the browser provides them; otherwise the page asks
+ * the user to drop the files again.
+ */
 
 import { button, element, getById } from "../page/element.js";
 import type { UserInput } from "./resolve-input.js";
 
-/** What an entry of the history remembers of the local files that were open. */
+/** The state of a history entry for which local files were open. */
 interface LocalEntry {
   readonly local: { readonly names: readonly string[]; readonly key: string };
 }
@@ -15,19 +18,19 @@ interface HandleRecord {
 
 type PermittedHandle = FileSystemFileHandle & { requestPermission?: (options: { mode: "read" }) => Promise<PermissionState> };
 
-/** How long handles are kept, in milliseconds. */
+/** The time that handles are stored, in milliseconds. */
 const KEPT_MS = 7 * 24 * 3600e3;
 
-/** Handles of files that were dropped or chosen, by file. */
+/** The handles of dropped or chosen files, by file. */
 const handles = new WeakMap<File, FileSystemFileHandle>();
 
-/** Remembers the handle of a file, so that it can be opened again after a reload. */
+/** Remembers the handle of a file, so that the file can be opened again after a reload. */
 export function keepHandle(file: File, handle: FileSystemFileHandle): void {
   handles.set(file, handle);
 }
 
 export class LocalFiles {
-  /** Returns the state of the history entry for these inputs; `null` for those that the URL holds. */
+  /** Returns the state of the history entry for these inputs; `null` if the URL identifies them. */
   remember(input: UserInput, second: UserInput | undefined): LocalEntry | null {
     const files = "files" in input ? input.files : [];
     if (files.length === 0) return null;
@@ -44,7 +47,7 @@ export class LocalFiles {
     return { local: { names: all.map(({ name }) => name), key } };
   }
 
-  /** After a reload: offers to open the files of this history entry again, or says that they have to be dropped again. */
+  /** Offers, after a reload, to open the files of this history entry again, or asks the user to drop them again. */
   async offer(open: (input: UserInput, base: UserInput | undefined) => void): Promise<void> {
     const entry = history.state as LocalEntry | null;
     const names = entry?.local?.names;
@@ -73,7 +76,7 @@ async function fileOf(handle: PermittedHandle): Promise<File> {
   return file;
 }
 
-/** Runs one request on the store of handles. */
+/** Runs one request on the database of handles. */
 function withStore<T>(mode: IDBTransactionMode, request: (store: IDBObjectStore) => IDBRequest<T>): Promise<T> {
   return new Promise((resolve, reject) => {
     const opening = indexedDB.open("zstn-viewer", 1);

@@ -1,4 +1,4 @@
-/** The form at the top of the page: the model to open, and the second one. */
+/** The form at the top of the page, for the first and the second model. */
 
 import { getById } from "../page/element.js";
 import { originOf } from "./origins.js";
@@ -50,7 +50,7 @@ export class Opener {
     });
     this.#address.addEventListener("input", () => this.#showTokens());
     this.#second.addEventListener("input", () => (this.#secondFiles = []));
-    // Not while typing: fields would appear and disappear with every letter of a host.
+    // The fields are not updated while typing, since they would appear and disappear with every letter of a host.
     this.#second.addEventListener("change", () => this.#showTokens());
     for (const menu of [this.#compareMenu, this.#tokenMenu]) closeAsMenu(menu);
   }
@@ -76,7 +76,7 @@ export class Opener {
     this.#second.focus();
   }
 
-  /** Focuses the token field of that server. */
+  /** Opens the token menu and focuses the field for the given server. */
   askToken(origin: string): void {
     this.#showTokens(origin);
     this.close();
@@ -89,7 +89,7 @@ export class Opener {
     this.#tokenMenu.open = false;
   }
 
-  /** Shows the token fields of the servers in the address fields, and of `asking`. */
+  /** Shows the token fields for the servers in the address fields, and for `asking`. */
   #showTokens(asking?: string): void {
     const [first, second] = [this.#address, this.#second].map(({ value }) => (value.trim() === "" ? undefined : originOf(value)));
     const all = new Set([first ?? HUGGING_FACE, second, asking]);
@@ -99,7 +99,7 @@ export class Opener {
 
 const SECOND_PLACEHOLDER = "https://… or owner/name";
 
-/** Closes an open menu on a press outside of it and on Escape. */
+/** Closes an open menu when the user presses outside of it, or Escape. */
 function closeAsMenu(menu: HTMLDetailsElement): void {
   document.addEventListener("pointerdown", (event) => {
     if (menu.open && !menu.contains(event.target as Node)) menu.open = false;
@@ -114,12 +114,15 @@ function closeAsMenu(menu: HTMLDetailsElement): void {
 
 type FilePicker = (options: { multiple: boolean }) => Promise<FileSystemFileHandle[]>;
 
-/** Calls `use` with chosen files. Where the browser gives handles of files, they are kept, so that a reload loses nothing. */
+/**
+ * Calls `use` with the files that the user chooses. If the browser provides file handles, they are stored, so that the
+ * files can be reopened after a reload.
+ */
 function chosenFiles(id: string, use: (files: File[]) => void): void {
   const input = getById<HTMLInputElement>(id);
   input.addEventListener("change", () => {
     const files = [...(input.files ?? [])];
-    input.value = ""; // so that choosing the same file again is a change
+    input.value = ""; // otherwise choosing the same file again would cause no event
     if (files.length > 0) use(files);
   });
   const pick = (window as { showOpenFilePicker?: FilePicker }).showOpenFilePicker;
@@ -136,7 +139,7 @@ function chosenFiles(id: string, use: (files: File[]) => void): void {
           }),
         ),
       );
-      // Choosing nothing is no error; a picker that is not allowed leaves the field.
+      // Cancelling the picker is not an error. If the picker is not allowed, the file input is used instead.
       chosen.then(use, (error: unknown) => (error instanceof DOMException && error.name === "AbortError" ? undefined : input.click()));
     });
   }

@@ -1,15 +1,15 @@
-/** The servers in use, and whether the user or a link named them first. */
+/** Records the servers in use, and whether the user or a link named them first. */
 
 import { webOrigin } from "../page/origin.js";
 import { HUGGING_FACE, parseInput } from "./parse-input.js";
 
-/** Returns the origin that is contacted first to open `text`; `undefined` if there is none. */
+/** Returns the origin of the first request that opening `text` makes; `undefined` if there is none. */
 export function originOf(text: string, hub?: string): string | undefined {
   const source = parseInput(text, hub);
   return webOrigin(source.kind === "repository" ? source.repository.endpoint : source.address, document.baseURI);
 }
 
-/** Records who named a server first. */
+/** Records whether the user or a link named a server first. */
 export class Origins {
   readonly #namedBy = new Map<string, "link" | "person">();
 
@@ -17,7 +17,7 @@ export class Origins {
     if (origin !== undefined && !this.#namedBy.has(origin)) this.#namedBy.set(origin, by);
   }
 
-  /** Returns whether only a link named that server, which is neither Hugging Face nor that of this page. */
+  /** Returns whether only a link has named this server. Hugging Face and the page's own server are never strange. */
   isStrange(origin: string): boolean {
     return this.#namedBy.get(origin) === "link" && origin !== HUGGING_FACE && origin !== location.origin;
   }

@@ -1,4 +1,4 @@
-/** Parsing the text of the address field or a link: a URL, or a repository of a hub. */
+/** Parses the text of the address field or of a link: a URL, or a repository of a hub. */
 
 import { HUGGING_FACE, parseHubAddress } from "zstn/hub";
 import type { HubAddress } from "zstn/hub";
@@ -7,16 +7,19 @@ export { HUGGING_FACE };
 
 export type Source = { readonly kind: "address"; readonly address: string } | { readonly kind: "repository"; readonly repository: HubAddress };
 
-/** File extensions: `folder/model.bin` is a file relative to the page, not a repository. */
+/** Matches names with file extensions: `folder/model.bin` is a file relative to the page, not a repository. */
 const FILE = /\.(bin|ckpt|gauss|gguf|gz|h5|html?|json|keras|msgpack|npy|npz|onnx|pb|pickle|pkl|pth?|safetensors|tar|tflite|txt|z4dm|zip|zstn|zt)$/i;
 
-/** One or two components: with a third it is a path, and a hub must not learn the paths of others. */
+/**
+ * Matches repository names, which have one or two components. A text with a third one is a path, which must not be sent
+ * to a hub.
+ */
 const NAME = /^\w[\w.-]*(?:\/\w[\w.-]*)?(?:@(?:refs\/(?:pr|convert)\/[\w.-]+|\w[\w.-]*))?$/;
 
 /**
  * Parses `name`, `owner/name` and `owner/name@revision`, which are repositories of Hugging Face unless they end like a
- * file; `hf://…`; pages of Hugging Face, or of the hub at the address `hub`; and addresses. Everything else is an
- * address relative to the page, so that no hub learns a local path.
+ * file; `hf://…`; page URLs of Hugging Face, or of the hub at the address `hub`; and other addresses. Any other text is
+ * an address relative to the page, so that no hub receives a local path.
  */
 export function parseInput(text: string, hub?: string): Source {
   const trimmed = text.trim();
@@ -28,7 +31,7 @@ export function parseInput(text: string, hub?: string): Source {
 /** Returns whether `text` begins with `hf://`. */
 export const isHubUrl = (text: string): boolean => /^hf:\/\//i.test(text);
 
-/** Returns the URL of a bare repository name at `hub`; any other text unchanged. */
+/** Returns the URL of a bare repository name at `hub`, and any other text unchanged. */
 export function spelledOut(text: string, hub: string): string {
   const trimmed = text.trim();
   const found = isHubUrl(trimmed) ? undefined : parseInput(trimmed);
@@ -37,7 +40,7 @@ export function spelledOut(text: string, hub: string): string {
   return `${hub}/${repository}${revision === undefined || revision === "main" ? "" : `/tree/${encodeURIComponent(revision)}`}`;
 }
 
-/** Returns whether `text` is a URL below that of `hub`. */
+/** Returns whether `text` is a URL below the URL of `hub`. */
 export function isBelow(hub: string, text: string): boolean {
   const trimmed = text.trim();
   if (!URL.canParse(trimmed)) return false;
@@ -53,14 +56,14 @@ export function hubAt(text: string): string | undefined {
   return /^https?:$/.test(protocol) ? `${origin}${pathname.replace(/\/+$/, "")}` : undefined;
 }
 
-/** Returns `owner/name/file` as a file on Hugging Face, `hf://…`; `undefined` for other texts. */
+/** Returns the address `hf://owner/name/file` for a text `owner/name/file`; `undefined` for other texts. */
 export function asFileOfRepository(text: string): string | undefined {
   const trimmed = text.trim();
   if (isHubUrl(trimmed) || /^https?:|[?#]|\/$/i.test(trimmed)) return undefined;
   return repositoryOf(trimmed)?.file === undefined ? undefined : `hf://${trimmed}`;
 }
 
-/** Returns the last part of a URL, for display. */
+/** Returns the last path component of a URL, for display. */
 export function nameOf(address: string): string {
   if (!URL.canParse(address, document.baseURI)) return address;
   const { pathname } = new URL(address, document.baseURI);

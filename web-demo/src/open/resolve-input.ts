@@ -1,4 +1,4 @@
-/** Resolving the user's input to a source that the worker can open. */
+/** Resolves the user's input to a source that the worker can open. */
 
 import { HubError, HubFileError, hub, parseHubAddress } from "zstn/hub";
 import type { HubAddress } from "zstn/hub";
@@ -16,7 +16,7 @@ export interface ResolvedInput {
   readonly name: string;
 }
 
-/** A repository has several models, and none is an obvious choice. */
+/** The error for a repository that has several models, none of which is an obvious choice. */
 export class ChoiceNeeded extends Error {
   readonly files: readonly { path: string; address: string }[];
 
@@ -26,24 +26,24 @@ export class ChoiceNeeded extends Error {
   }
 }
 
-/** Resolves the input. `otherHub` is the URL of a hub besides Hugging Face. */
+/** Resolves the input. `otherHub` is the URL of a hub in addition to Hugging Face. */
 export async function resolveInput(input: UserInput, otherHub: string | undefined, tokens: Tokens, signal: AbortSignal): Promise<ResolvedInput> {
   if ("files" in input) return ofFiles(input.files);
   const parsed = parseInput(input.text, otherHub);
   if (parsed.kind === "repository") return ofRepository(parsed.repository, tokens, signal);
-  if (isHubUrl(parsed.address)) parseHubAddress(parsed.address); // throws, with the right spelling
-  // The worker would resolve a relative URL against its own.
+  if (isHubUrl(parsed.address)) parseHubAddress(parsed.address); // throws an error that explains the correct form
+  // The worker would resolve a relative URL against its own URL.
   const address = URL.canParse(parsed.address, document.baseURI) ? new URL(parsed.address, document.baseURI).href : parsed.address;
   return { source: { address }, name: nameOf(parsed.address) };
 }
 
-/** Finds the model of a repository. All its files will be read from one commit. */
+/** Finds the model of a repository. All its files are then read from the same commit. */
 async function ofRepository(address: HubAddress, tokens: Tokens, signal: AbortSignal): Promise<ResolvedInput> {
   const origin = webOrigin(address.endpoint)!;
   const token = tokens.at(origin);
   try {
     const { url, repository } = await hub(address, token === undefined ? {} : { token }).locate({ signal });
-    // A link may name any hub, which must not be mistaken for Hugging Face.
+    // A link may name any hub. Its name is shown, so that the hub is not mistaken for Hugging Face.
     const elsewhere = address.endpoint === HUGGING_FACE ? "" : `, at ${hostOf(origin)}`;
     return { source: { address: url.href }, name: `${repository} · ${nameOf(url.href)}${elsewhere}` };
   } catch (error) {
@@ -52,7 +52,7 @@ async function ofRepository(address: HubAddress, tokens: Tokens, signal: AbortSi
   }
 }
 
-/** Returns the refusal that a token may help against, in the words of this page; `undefined` for others. */
+/** Returns a refusal in the words of this page if a token may help; `undefined` otherwise. */
 function refusalOf({ reason, status }: HubError, { repository }: HubAddress, origin: string): Refusal | undefined {
   const host = hostOf(origin);
   switch (reason) {
@@ -69,7 +69,7 @@ function refusalOf({ reason, status }: HubError, { repository }: HubAddress, ori
   }
 }
 
-/** Returns the text that opens one file of a repository: short where it is Hugging Face's. */
+/** Returns the address that opens one file of a repository, in the short form for Hugging Face. */
 function linkTo(address: HubAddress, path: string): string {
   const { endpoint, kind, repository, revision } = address;
   const folder = kind === "models" ? "" : `${kind}/`;
@@ -77,7 +77,7 @@ function linkTo(address: HubAddress, path: string): string {
   return `${endpoint}/${folder}${repository}/blob/${encodeURIComponent(revision ?? "main")}/${path.split("/").map(encodeURIComponent).join("/")}`;
 }
 
-/** Picks the index of several files, or the first that is a model. */
+/** Picks the file to open: the shard index, otherwise the first model file. */
 function ofFiles(files: readonly File[]): ResolvedInput {
   const index = files.find(({ name }) => /\.index(\.[^./]+)?\.json$/.test(name));
   const file = index ?? files.find(({ name }) => !name.endsWith(".json")) ?? files[0]!;

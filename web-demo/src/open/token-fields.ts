@@ -1,4 +1,4 @@
-/** The token fields: one for each server of the models to be opened. */
+/** The token fields, one for each server of the models to be opened. */
 
 import { element } from "../page/element.js";
 import { hostOf } from "../page/origin.js";
@@ -18,7 +18,7 @@ export class TokenFields {
     this.#origins = origins;
   }
 
-  /** Shows a field for each of these servers. An existing field is kept in place: the user may be typing into it. */
+  /** Shows a field for each of these servers. Existing fields stay in place, because the user may be typing in one. */
   show(origins: readonly string[]): void {
     for (const [origin, field] of this.#fields) if (!origins.includes(origin)) field.remove();
     this.#fields = new Map(origins.map((origin) => [origin, this.#fields.get(origin) ?? this.#field(origin)]));
@@ -34,7 +34,8 @@ export class TokenFields {
 
   #field(origin: string): HTMLElement {
     const host = hostOf(origin);
-    // Password managers would file tokens under this page, whatever server they are for. "new-password" keeps them from filling one in.
+    // Password managers would store tokens for this page instead of the token's server. "new-password" keeps them from
+    // filling one in.
     const input = element("input", { type: "password", autocomplete: "new-password", spellcheck: false, placeholder: "for private or gated models", value: this.#tokens.at(origin) ?? "" });
     input.addEventListener("input", () => this.#tokens.set(origin, input.value));
     return element(

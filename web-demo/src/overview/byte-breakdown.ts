@@ -4,7 +4,7 @@ import type { ByteBreakdown } from "../engine/protocol.js";
 import { button, element, dataValue } from "../page/element.js";
 import { formatBytes, formatShare, plural } from "../page/format.js";
 
-/** Returns a table with a bar for every plane: its decoded length pale, its stored length full. */
+/** Returns a table with a bar for every plane. The pale bar is the decoded length, the full one the stored length. */
 export function byteBreakdownTable({ planes, otherBytes, tensors }: ByteBreakdown, restWords: string): HTMLElement {
   const most = Math.max(1, otherBytes, ...planes.map(({ byteLength }) => byteLength));
   const all = otherBytes + planes.reduce((sum, { storedLength }) => sum + storedLength, 0);
@@ -30,7 +30,10 @@ export function byteBreakdownTable({ planes, otherBytes, tensors }: ByteBreakdow
 
 const METHODS: Readonly<Record<string, string>> = { store: "raw", "zstd blocks": "zstd, in blocks" };
 
-/** Returns the card of the overview. It loads at once if the block tables came with the index, else on request, and removes itself if there are none. */
+/**
+ * Returns the card for the overview. It loads its data immediately if the block tables were fetched with the index,
+ * otherwise on request. It removes itself if the model has no block tables.
+ */
 export function byteBreakdownCard(load: () => Promise<ByteBreakdown>, atOnce: boolean): HTMLElement {
   const body = element("div", {});
   const card = element("section", { class: "card" }, element("h2", {}, "Bytes by bit plane"), body);

@@ -5,7 +5,7 @@ import type { ModelSummary } from "../engine/protocol.js";
 import { button, element } from "../page/element.js";
 import { formatBytes, plural } from "../page/format.js";
 
-/** The maximum number of items listed. The search finds the rest. */
+/** The maximum number of items in a list. The search finds the rest. */
 const MAX_LISTED = 50;
 
 export function tied({ tensors }: ModelSummary, onPick: (tensor: TensorInfo) => void): HTMLElement | undefined {

@@ -1,4 +1,4 @@
-/** The overview of a model, or of two. */
+/** The overview of one model, or of two. */
 
 import type { TensorInfo } from "zstn";
 import type { Engine } from "../engine/client.js";
@@ -24,13 +24,13 @@ export interface OverviewOptions {
   readonly onPick: (tensor: TensorInfo) => void;
   readonly onCompare: () => void;
   readonly onForgetSecond: () => void;
-  /** Called with what the user chose. */
+  /** Called with the part of the route that the user has changed. */
   readonly onRoute: (route: OverviewRoute) => void;
   /** Creates the button that copies the link. */
   readonly copyLink: () => HTMLElement;
 }
 
-/** The longest file whose block tables are fetched together with its index, in bytes, approximately. */
+/** The approximate length of the longest file whose block tables are fetched together with its index, in bytes. */
 const TABLES_ALONG_BYTES = 200e6;
 
 const PICTURES: Readonly<Record<Picture, string>> = { changes: "What changed", treemap: "Treemap", layers: "Layers" };
@@ -56,9 +56,9 @@ export class Overview {
     this.node.append(this.#head(), this.#tabs, this.#body);
   }
 
-  /** Shows the state that the URL holds. */
+  /** Shows the state that the URL describes. */
   show(route: OverviewRoute): void {
-    // Not the search and the order of the list, which change without this view.
+    // The search and the order of the list are left out, because they change independently of this view.
     const { picture: asked, colour, area } = route;
     this.#route = { picture: asked, colour, area };
     const shown = this.#shown;
@@ -74,7 +74,7 @@ export class Overview {
     }
   }
 
-  /** Stops everything that it reads. */
+  /** Stops all reads of the overview. */
   close(): void {
     this.#changes?.close();
     this.#picture.close();

@@ -10,7 +10,7 @@ import { dtypeChip } from "../tree/row.js";
 
 export const valuesOf = ({ shape }: Pick<TensorInfo, "shape">): number => shape.reduce((product, size) => product * size, 1);
 
-/** Size, original, ratio, parameters. */
+/** Returns the figures of a model: size, original size, ratio and parameters. */
 export function totals(model: ModelSummary): HTMLElement {
   const { sizeBytes, originalBytes, tensors, fileCount, kind } = model;
   const own = tensors.filter(({ aliasOf }) => aliasOf === undefined);
@@ -44,7 +44,7 @@ function entry(label: string, value: string, note: string): HTMLElement {
 
 function tiedNote(tensors: readonly TensorInfo[], isPlain: boolean): string {
   const tied = tensors.filter(({ aliasOf }) => aliasOf !== undefined).length;
-  // A plain file may hold the same weights twice.
+  // A plain file may contain the same weights twice.
   if (tied === 0) return isPlain ? "none marked as tied" : "no tied weights";
   return `${formatCount(tied)} tied`;
 }
@@ -56,7 +56,7 @@ export function byDtype({ tensors }: ModelSummary): HTMLElement {
   for (const tensor of tensors) {
     const sum = sums.get(tensor.dtype) ?? { tensors: 0, values: 0, originalBytes: 0, storedBytes: 0 };
     sum.tensors += 1;
-    // Tied tensors have no bytes of their own.
+    // Tied tensors have no stored bytes of their own.
     if (tensor.aliasOf === undefined) sum.values += valuesOf(tensor);
     sum.originalBytes += tensor.byteLength;
     sum.storedBytes += ownBytes(tensor);
@@ -80,7 +80,7 @@ export function byDtype({ tensors }: ModelSummary): HTMLElement {
   return element("section", { class: "card" }, element("h2", {}, "By dtype"), element("div", { class: "scroll", tabIndex: 0, role: "region", "aria-label": "Sizes by dtype" }, table));
 }
 
-/** Returns a bar: the original size pale, the stored size full. */
+/** Returns a bar: the pale part is the original size, the full part the stored size. */
 function twoBars(dtype: string, original: number, stored: number): HTMLElement {
   const fill = element("i");
   fill.style.width = `${(100 * stored) / Math.max(original, 1e-9)}%`;

@@ -1,8 +1,8 @@
-/** The choice of the base that a fine-tune is packed against. */
+/** The control that chooses the base that a fine-tune is packed against. */
 
 import { button, element } from "../page/element.js";
 
-/** Offers to choose a file, then shows it. */
+/** Lets the user choose a file, and shows the chosen one. */
 export class BasePicker {
   readonly node = element("div", { class: "choice base-picker", role: "group", "aria-label": "Base model" });
   readonly #input = element("input", { type: "file", id: "pack-base", class: "unseen", accept: ".safetensors,.zstn" });
@@ -17,7 +17,7 @@ export class BasePicker {
     this.#choose(undefined);
   }
 
-  /** The chosen file, if there is one. */
+  /** The chosen file; `undefined` if there is none. */
   get file(): File | undefined {
     return this.#file;
   }

@@ -1,4 +1,4 @@
-/** Packing a local file in the page, alone or as its difference from a base. */
+/** Packs a local file in the page, by itself or as a delta from a base. */
 
 import type { PackReport, PackedTensor } from "zstn";
 import { Engine } from "../engine/client.js";
@@ -10,7 +10,7 @@ import { isAbort } from "../page/error-text.js";
 import type { Activities } from "../network/activity.js";
 import { BasePicker } from "./base-picker.js";
 
-/** How many rows are shown at first. A button shows the rest. */
+/** The number of rows that are shown at first. A button shows the rest. */
 const FIRST_ROWS = 200;
 
 type Effort = "fast" | "balanced" | "max";
@@ -55,7 +55,7 @@ export class PackPanel {
     const bar = element("progress", { max: 1, value: 0, "aria-label": `Packing ${file.name}` });
     const note = element("p", { class: "reading", role: "status" }, `Packing ${what} (${formatBytes(file.size)}) …`);
     this.#result.replaceChildren(element("div", { class: "notice packing" }, note, bar, button("Cancel", () => packing.abort(), { "aria-label": "Cancel packing" })));
-    // A separate worker, so that viewing a model does not wait.
+    // Packing has a separate worker, so that viewing a model does not have to wait.
     const engine = new Engine();
     const start = performance.now();
     try {

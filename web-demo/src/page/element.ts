@@ -1,8 +1,8 @@
-/** Creating page elements. Text is always inserted as text, never as markup. */
+/** Creates page elements. Text is always inserted as text, never as markup. */
 
 type Child = Node | string | number | undefined | false;
 
-/** Properties by their DOM names; `class`, `aria-…`, `data-…` and `role` as attributes, `on…` as listeners. */
+/** Properties by their DOM names. `class`, `aria-…`, `data-…` and `role` are attributes, and `on…` are listeners. */
 export type Properties = Record<string, unknown>;
 
 /** Creates an element with properties and children. */
@@ -33,12 +33,12 @@ export function select(label: string, options: readonly (readonly [value: string
   return element("label", { class: "choice" }, element("span", {}, label), list);
 }
 
-/** Creates a data element: formatted text with the exact value. */
+/** Creates a data element: formatted text, with the exact value as an attribute. */
 export function dataValue(value: number, text: string, properties: Properties = {}): HTMLDataElement {
   return element("data", { value: String(value), ...properties }, text);
 }
 
-/** Returns the element with that id. Throws if there is none. */
+/** Returns the element with this id. Throws if there is none. */
 export function getById<T extends HTMLElement = HTMLElement>(id: string): T {
   const node = document.getElementById(id);
   if (!node) throw new Error(`The page has no element #${id}.`);
@@ -52,7 +52,10 @@ export function colour(name: string): string {
 
 export const darkScheme = matchMedia("(prefers-color-scheme: dark)");
 
-/** Resizes a canvas to the pixels of its box. The context draws in CSS pixels. */
+/**
+ * Resizes a canvas to the device pixels of its box. The returned context draws in CSS pixels; `undefined` if the box is
+ * empty.
+ */
 export function fitCanvas(canvas: HTMLCanvasElement): { ctx: CanvasRenderingContext2D; width: number; height: number } | undefined {
   const { clientWidth: width, clientHeight: height } = canvas;
   const ctx = canvas.getContext("2d");

@@ -1,14 +1,14 @@
-/** The text of errors: the page's own sentence, advice, and what the package said. */
+/** The texts of errors: the page's own sentence, advice, and the message of the package. */
 
 import { hostOf } from "./origin.js";
 import { refusalOf } from "./refusal.js";
 
-/** An error of the package, made here or in the worker. */
+/** An error of the package, created on the page or in the worker. */
 interface CodedError {
   readonly code: string;
   readonly message: string;
   readonly status?: number | undefined;
-  /** The URL of the request. */
+  /** The URL of the failed request. */
   readonly url?: string | undefined;
 }
 
@@ -24,12 +24,12 @@ export function errorText(error: unknown): string {
   return `Something went wrong: ${String(error)}.`;
 }
 
-/** Returns what the package said, where that is more than the page's own sentence. */
+/** Returns the message of the package, if the page shows its own sentence instead. */
 export function errorDetails(error: unknown): string | undefined {
   return isCoded(error) && !refusalOf(error) && ownText(error) !== undefined ? error.message : undefined;
 }
 
-/** Returns advice, where the sentence itself has none. */
+/** Returns advice; `undefined` if the sentence itself contains it. */
 export function suggestedAction(error: unknown): string | undefined {
   if (!isCoded(error)) return undefined;
   if (refusalOf(error)) return "If it is private or gated, add an access token and open it again.";
@@ -55,7 +55,7 @@ export function isAbort(error: unknown): boolean {
 
 const isCoded = (error: unknown): error is CodedError & Error => error instanceof Error && "code" in error && typeof error.code === "string";
 
-/** Returns the page's sentence for an error of the package; `undefined` where its message is one. */
+/** Returns the page's own sentence for an error of the package; `undefined` if the package's message is used. */
 function ownText(error: CodedError): string | undefined {
   if (isNoModel(error)) return "Not a model file this page can read.";
   const host = error.url === undefined || !URL.canParse(error.url) ? "The server" : hostOf(new URL(error.url).origin);
@@ -75,7 +75,8 @@ function ownText(error: CodedError): string | undefined {
     case "truncated":
       return "The file is incomplete.";
     case "changed":
-      return "The file has changed since it was opened. Open it again.";
+      // If several servers answer, the message names both versions and says what to do.
+      return error.message.includes(" instead of ") ? undefined : "The file has changed since it was opened. Open it again.";
     case "read":
       return "The file could not be read. If it was changed or moved, choose it again.";
     case "malformed":
@@ -100,9 +101,9 @@ function httpText({ status, url }: CodedError, host: string): string | undefined
   return undefined;
 }
 
-/** Returns whether the package recognised the file as something else, and says so. */
+/** Returns whether the package recognised the file as another format and its message names that format. */
 const isRecognised = ({ message }: CodedError): boolean => /\bThis (is|file is) an? |\bis (a web page|an XML|a Git LFS)/.test(message);
 
-/** Returns whether the file is not a model at all, as far as its first bytes say. */
+/** Returns whether the first bytes show that the file is not a model at all. */
 const isNoModel = (error: CodedError): boolean =>
   ["malformed", "unsupported", "limit"].includes(error.code) && !isRecognised(error) && /its first bytes are|header of (about )?\d+ bytes is over the cap/.test(error.message);

@@ -1,8 +1,8 @@
-/** Formatting numbers. */
+/** Formats numbers for display. */
 
 const UNITS = ["bytes", "kB", "MB", "GB", "TB"];
 
-/** 1536000 → "1.54 MB". Decimal units, as file managers and hubs show them. */
+/** Formats a length in bytes: 1536000 → "1.54 MB". The units are decimal, as in file managers and hubs. */
 export function formatBytes(bytes: number): string {
   let value = bytes;
   let unit = 0;
@@ -14,23 +14,23 @@ export function formatBytes(bytes: number): string {
   return `${value.toFixed(value < 9.995 ? 2 : value < 99.95 ? 1 : 0)} ${UNITS[unit]}`;
 }
 
-/** 12345678 → "12,345,678". */
+/** Formats a count: 12345678 → "12,345,678". */
 export function formatCount(count: number): string {
   return count.toLocaleString("en-US");
 }
 
-/** "1 request", "2 requests". */
+/** Formats a count with a noun: "1 request", "2 requests". */
 export function plural(count: number, noun: string): string {
   return `${formatCount(count)} ${noun}${count === 1 ? "" : "s"}`;
 }
 
-/** 1.5 → "1.50×". */
+/** Formats a ratio: 1.5 → "1.50×". */
 export function formatRatio(ratio: number): string {
   if (!Number.isFinite(ratio)) return "–";
   return `${ratio.toFixed(ratio < 10 ? 2 : ratio < 100 ? 1 : 0)}×`;
 }
 
-/** 0.00123 → "0.12 %"; 12.3 → "12×". Only what is exactly all is "100 %". */
+/** Formats a fraction: 0.00123 → "0.12 %"; 12.3 → "12×". Only exactly 1 becomes "100 %". */
 export function formatShare(share: number): string {
   const percent = share * 100;
   if (percent > 0 && percent < 0.01) return "< 0.01 %";
@@ -39,10 +39,10 @@ export function formatShare(share: number): string {
   return `${percent.toFixed(percent < 9.995 ? 2 : percent < 99.95 ? 1 : 0)} %`;
 }
 
-/** "1.50 %" → "≈ 1.50 %". A bound says already that it is not exact. */
+/** Marks a number as approximate: "1.50 %" → "≈ 1.50 %". A text that is already a bound is returned unchanged. */
 export const approximately = (text: string): string => (/^[<>]/.test(text) ? text : `≈ ${text}`);
 
-/** [4096, 11008] → "4096 × 11008"; [] → "scalar". */
+/** Formats a shape: [4096, 11008] → "4096 × 11008"; [] → "scalar". */
 export function formatShape(shape: readonly number[]): string {
   return shape.length === 0 ? "scalar" : shape.join(" × ");
 }
@@ -58,7 +58,7 @@ export function formatValue(value: number, digits = 4): string {
   return sign(String(Number(value.toPrecision(digits))));
 }
 
-/** 0.0384 s → "38 ms". */
+/** Formats a duration in milliseconds: 38.4 → "38 ms". */
 export function formatDuration(milliseconds: number): string {
   return milliseconds < 1000 ? `${Math.max(1, Math.round(milliseconds))} ms` : `${(milliseconds / 1000).toFixed(2)} s`;
 }
@@ -67,7 +67,7 @@ function sign(text: string): string {
   return text.replace(/^-/, "−");
 }
 
-/** 1234567 → "1.23 M". */
+/** Formats a large count: 1234567 → "1.23 M". */
 export function formatMagnitude(count: number): string {
   const units = ["", " k", " M", " B", " T"];
   let [value, unit] = [count, 0];

@@ -1,15 +1,15 @@
-/** The keys of the page, and the sheet that lists them. */
+/** Handles the keyboard shortcuts of the page, and the sheet that lists them. */
 
 import { button, element } from "./element.js";
 
 export interface Key {
   readonly key: string;
   readonly does: string;
-  /** Returns `false` if there is nothing to do, so that the browser may use the key. */
+  /** Runs the action. Returns `false` if there is nothing to do, so that the browser can handle the key. */
   readonly act: () => boolean | void;
 }
 
-/** Keys that a part of the page handles while it has the focus. */
+/** Shortcuts that single elements handle while they have the focus. */
 const ELSEWHERE: readonly (readonly [keys: string, does: string])[] = [
   ["Enter", "in the search: open the first match"],
   ["↑ ↓", "in the search and the list: move"],
@@ -18,7 +18,7 @@ const ELSEWHERE: readonly (readonly [keys: string, does: string])[] = [
   ["+ − 0", "in the heatmap: zoom in, zoom out, show all"],
 ];
 
-/** Handles keys that are pressed outside of fields, and shows all of them on "?". */
+/** Handles keys that are pressed outside of input fields, and shows all shortcuts on "?". */
 export function handleKeys(keys: readonly Key[]): void {
   const sheet = keySheet(keys);
   document.body.append(sheet);

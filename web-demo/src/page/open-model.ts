@@ -1,4 +1,4 @@
-/** An open model, as the page knows it. */
+/** The page's data about an open model. */
 
 import type { TensorInfo } from "zstn";
 import type { ModelSource, ModelSummary } from "../engine/protocol.js";
@@ -8,7 +8,7 @@ export interface OpenModel extends ModelSummary {
   readonly byName: ReadonlyMap<string, TensorInfo>;
 }
 
-/** Returns whether a model has a tensor of the same name and shape, so that both have a difference. */
+/** Returns whether a model has a tensor of the same name and shape, so that the difference of both can be shown. */
 export function hasLike(model: OpenModel | undefined, { name, shape }: TensorInfo): boolean {
   const other = model?.byName.get(name);
   return other !== undefined && other.shape.length === shape.length && other.shape.every((size, i) => size === shape[i]);

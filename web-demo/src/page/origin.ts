@@ -1,4 +1,4 @@
-/** Servers by their origin. */
+/** Functions on the origins of servers. */
 
 /** Returns the origin of an http(s) URL; `undefined` for others. */
 export function webOrigin(address: string, base?: string): string | undefined {
@@ -7,5 +7,5 @@ export function webOrigin(address: string, base?: string): string | undefined {
   return /^https?:$/.test(protocol) ? origin : undefined;
 }
 
-/** Returns an origin as people write it, without the scheme if that is https. */
+/** Returns an origin for display, without the scheme if that is https. */
 export const hostOf = (origin: string): string => origin.replace(/^https:\/\//, "");

@@ -1,4 +1,4 @@
-/** Preferences of the user that are kept in the browser. Without storage they last as long as the page. */
+/** User preferences that the browser stores. Without storage, they last as long as the page. */
 
 const PREFIX = "zstn.";
 
@@ -10,7 +10,7 @@ export function readPreference(name: string): string | undefined {
   }
 }
 
-/** Keeps a preference; `undefined` removes it. */
+/** Stores a preference; `undefined` removes it. */
 export function writePreference(name: string, value: string | undefined): void {
   try {
     if (value === undefined) localStorage.removeItem(PREFIX + name);

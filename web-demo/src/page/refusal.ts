@@ -1,4 +1,4 @@
-/** Refusals: servers that need a token, or another one. */
+/** Errors of servers that need a token, or another token. */
 
 import { EngineError } from "../engine/client.js";
 import { element } from "./element.js";
@@ -25,7 +25,7 @@ export function refusalOf(error: unknown): Refusal | undefined {
   return new Refusal(`${hostOf(origin)} did not let this page read ${pathname.slice(pathname.lastIndexOf("/") + 1)} (status ${error.status}).`, origin, error.status);
 }
 
-/** Returns a warning, so that a server named by a link is not mistaken for Hugging Face. */
+/** Returns a warning about a server that a link named, so that it is not mistaken for Hugging Face. */
 export function strangerWarning(host: string): HTMLElement {
   return element("p", { class: "warning" }, "This link reads from ", element("b", {}, host), ", not Hugging Face. Add a token only if you trust it.");
 }

@@ -1,4 +1,4 @@
-/** The handle that changes the width of the list of tensors. */
+/** The handle that changes the width of the tensor list. */
 
 import { getById } from "./element.js";
 import { readPreference, writePreference } from "./preference.js";
@@ -34,7 +34,7 @@ export function connectResizer(): void {
     event.preventDefault();
     set(sidebar.clientWidth + step);
   });
-  // Twice, to have the usual width again.
+  // A double click restores the default width.
   handle.addEventListener("dblclick", () => {
     viewer.style.removeProperty("--list-width");
     writePreference("list-width", undefined);

@@ -1,10 +1,10 @@
-/** The route: the state of the page that its URL holds, so that a view can be shared. */
+/** The route: the state of the page that its URL contains, so that a view can be shared. */
 
 /** The pictures of the overview. */
 export type Picture = "changes" | "treemap" | "layers";
 
 export interface Route {
-  /** The first model: a URL, or a repository of a hub. */
+  /** The first model: a URL, or a repository name. */
   readonly src?: string | undefined;
   /** The second model. */
   readonly with?: string | undefined;
@@ -12,11 +12,11 @@ export interface Route {
   /** The hub, if it is not Hugging Face. */
   readonly hub?: string | undefined;
   readonly view?: "pack" | undefined;
-  /** How two tensors are compared. */
+  /** The mode in which two tensors are compared. */
   readonly mode?: string | undefined;
   /** The tensor of the second model, if it has another name. */
   readonly against?: string | undefined;
-  /** The view of the tensor: the part in view, shading, cells and pinned cell (`tensor/view-state.ts`). */
+  /** The view of the tensor: the visible area, shading, cells and pinned cell (`tensor/view-state.ts`). */
   readonly at?: string | undefined;
   readonly shade?: string | undefined;
   readonly cells?: string | undefined;
@@ -24,7 +24,7 @@ export interface Route {
   /** The picture of the overview, and the metric that colours it. */
   readonly picture?: Picture | undefined;
   readonly colour?: string | undefined;
-  /** What the area of a tensor in the treemap means, if it is not the stored size. */
+  /** The meaning of the area of a tensor in the treemap, if it is not the stored size. */
   readonly area?: "original" | undefined;
   /** The list of tensors: its search, filter and order. */
   readonly q?: string | undefined;
@@ -32,7 +32,7 @@ export interface Route {
   readonly order?: string | undefined;
 }
 
-/** All parameters in the order in which they are written; those with a few values only, with these. */
+/** All parameters in the order in which they are written. A parameter with a fixed set of values has a list of these values. */
 const PARAMETERS: Readonly<Record<keyof Route, readonly string[] | undefined>> = {
   src: undefined,
   with: undefined,
@@ -54,10 +54,10 @@ const PARAMETERS: Readonly<Record<keyof Route, readonly string[] | undefined>> =
 };
 const NAMES = Object.keys(PARAMETERS) as (keyof Route)[];
 
-/** Returns the route without the tensor that is shown, and without how it is shown. */
+/** Returns the route without the tensor that is shown and the state of its view. */
 export const overviewOf = ({ tensor, mode, against, at, shade, cells, pin, ...rest }: Route): Route => rest;
 
-/** Returns the route of the URL. Values that mean nothing are left out. */
+/** Returns the route in the URL. Invalid values are left out. */
 export function readRoute(): Route {
   const asked = new URLSearchParams(location.search);
   const entries = NAMES.flatMap((name) => {
@@ -74,17 +74,20 @@ export function urlOf(route: Route): URL {
   return url;
 }
 
-/** How many writes of the URL go through at once within a time, in milliseconds. Safari throws after 100 in 30 seconds. */
+/** The maximum number of immediate writes of the URL within `WRITES_MS` milliseconds. Safari throws after 100 in 30 seconds. */
 const MAX_WRITES = 50;
 const WRITES_MS = 30_000;
-/** How long after the last of too many changes the URL follows, in milliseconds. */
+/** The delay after which the URL is updated if there are too many changes, in milliseconds. */
 const DELAY_MS = 250;
 
 let writeTimes: number[] = [];
 let pending: { url: URL; state: unknown } | undefined;
 let timer: ReturnType<typeof setTimeout> | undefined;
 
-/** Writes the route to the URL, as a new history entry unless `replace`. `state` is kept with the entry. Of many changes, only the last may be written, a little later. */
+/**
+ * Writes the route to the URL, as a new history entry unless `replace` is set. `state` is stored in the entry. If there
+ * are many changes, only the last one may be written, after a short delay.
+ */
 export function writeRoute(route: Route, replace = false, state: unknown = null): void {
   const url = urlOf(route);
   if (!pending && url.href === location.href && state === null) return;
@@ -100,7 +103,7 @@ export function writeRoute(route: Route, replace = false, state: unknown = null)
   }
 }
 
-/** Writes a change that waits, so that the URL is that of what is shown. */
+/** Writes a pending change, so that the URL matches the current view. */
 export function flushRoute(): void {
   clearTimeout(timer);
   if (!pending) return;
@@ -108,13 +111,13 @@ export function flushRoute(): void {
   else timer = setTimeout(flushRoute, 20 * DELAY_MS);
 }
 
-/** Forgets a change that waits, after navigation to another entry. */
+/** Discards a pending change after navigation to another history entry. */
 export function forgetPendingRoute(): void {
   clearTimeout(timer);
   pending = undefined;
 }
 
-/** Returns `false` if the browser refuses another write for now. */
+/** Writes a history entry. Returns `false` if the browser temporarily refuses another write. */
 function write(how: "pushState" | "replaceState", url: URL, state: unknown): boolean {
   try {
     history[how](state, "", url);

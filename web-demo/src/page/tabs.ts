@@ -1,10 +1,10 @@
-/** The tabs of narrow screens, where the model and the list of tensors have the screen in turn. */
+/** The tabs of narrow screens, which show either the model or the tensor list. */
 
 import { getById } from "./element.js";
 
 export type Tab = "model" | "list";
 
-/** Shows one of both. On wide screens both are shown anyway. */
+/** Selects a tab. Wide screens show both the model and the list. */
 export function showTab(tab: Tab): void {
   document.body.classList.toggle("show-list", tab === "list");
   for (const button of getById("tabs").querySelectorAll<HTMLElement>("[data-tab]")) button.setAttribute("aria-pressed", String(button.dataset["tab"] === tab));

@@ -1,8 +1,8 @@
-/** Short messages that go by themselves. */
+/** Short messages that disappear by themselves. */
 
 import { element, getById } from "./element.js";
 
-/** How long a message is shown, in milliseconds. */
+/** The time that a message is shown, in milliseconds. */
 const SHOWN_MS = 2600;
 
 /** Shows a short message at the bottom of the page. Screen readers announce it. */

@@ -1,14 +1,14 @@
-/** Axes of a plot: ticks at round numbers. */
+/** Draws the axes of a plot, with ticks at round numbers. */
 
 import { colour, fitCanvas } from "../page/element.js";
 import { formatCount } from "../page/format.js";
 
-/** The least distance of two ticks, in CSS pixels. */
+/** The minimum distance of two ticks, in CSS pixels. */
 const TICK_PIXELS = { across: 72, down: 44 };
 const TICK_LENGTH = 4;
 export const AXIS_FONT = '11px ui-sans-serif, system-ui, "DejaVu Sans", sans-serif';
 
-/** Returns round numbers from `begin` to `end`, at most `most` of them. Whole numbers only if `isWhole`. */
+/** Returns at most `most` round numbers from `begin` to `end`; only integers if `isWhole` is set. */
 export function ticks(begin: number, end: number, most: number, isWhole = true): number[] {
   const least = (end - begin) / Math.max(1, most);
   const power = 10 ** Math.floor(Math.log10(least));
@@ -17,7 +17,10 @@ export function ticks(begin: number, end: number, most: number, isWhole = true):
   return Array.from({ length: Math.max(0, Math.floor(end / step + 1e-9) - first + 1) }, (_, i) => (first + i) * step);
 }
 
-/** Draws the axis of rows or columns. Ticks point to the middle of a cell where cells are large. `size` is the number of cells. */
+/**
+ * Draws the axis of rows or columns. If cells are large, ticks point to the middle of a cell. `size` is the number of
+ * cells.
+ */
 export function drawAxis(canvas: HTMLCanvasElement, begin: number, end: number, size: number, direction: "across" | "down"): void {
   const fitted = fitCanvas(canvas);
   if (!fitted) return;

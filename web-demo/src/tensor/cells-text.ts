@@ -1,9 +1,12 @@
-/** The text of the read-out for some cells. */
+/** The text of the read-out for a range of cells. */
 
 import type { Area, Probe } from "../engine/protocol.js";
 import { formatCount, formatValue } from "../page/format.js";
 
-/** Returns where the cells are and what they hold: the value of one, or mean and root mean square of several. `found` is absent while that is not known. */
+/**
+ * Returns the position of the cells, and the value of a single cell or the mean and root mean square of several.
+ * `found` is undefined while the values are unknown.
+ */
 export function cellsText({ rowBegin, rowEnd, columnBegin, columnEnd }: Area, found: Probe | undefined): string {
   const all = (rowEnd - rowBegin) * (columnEnd - columnBegin);
   const place = [range("row", rowBegin, rowEnd), range("col", columnBegin, columnEnd)];

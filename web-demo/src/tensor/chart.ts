@@ -11,15 +11,15 @@ export interface ChartData {
 }
 
 export interface ChartOptions {
-  /** The accessible label. */
+  /** The label for assistive technology. */
   readonly label: string;
-  /** Destroys the chart. */
+  /** Destroys the chart when it aborts. */
   readonly signal: AbortSignal;
   readonly bars?: boolean;
   /** Whether the y axis is logarithmic. */
   readonly log?: boolean;
   readonly stroke?: string;
-  /** A second line with its own points, and its colour. */
+  /** A second line with its own points. `otherStroke` is its colour. */
   readonly other?: ChartData;
   readonly otherStroke?: string;
   readonly formatX?: (value: number) => string;
@@ -73,13 +73,13 @@ export class Chart {
     if (width === 0) return;
     const turn = (this.#turn += 1);
     const Plot = await loadPlot();
-    if (turn !== this.#turn || this.#options.signal.aborted) return; // drawn anew or destroyed meanwhile
+    if (turn !== this.#turn || this.#options.signal.aborted) return; // the chart was redrawn or destroyed in the meantime
     this.#plot?.destroy();
     const { bars, log, other, otherStroke = "double", stroke = "saved", formatX = short, formatY = short } = this.#options;
     const ink = colour(stroke);
     const axis = { stroke: colour("quiet"), font: FONT, grid: { stroke: colour("line-soft"), width: 1 }, ticks: { show: false } };
     const paths = bars ? Plot.paths.bars!({ size: [0.9, 40], gap: 0 }) : undefined;
-    // A logarithmic axis has no zero.
+    // A logarithmic axis cannot show zero.
     const y = log ? Array.from(this.#data.y, (value) => (value > 0 ? value : null)) : Array.from(this.#data.y);
     const line = { width: bars ? 0 : 1.25, points: { show: false }, spanGaps: other !== undefined };
     const own = [Array.from(this.#data.x), y] as uPlot.AlignedData;
@@ -109,12 +109,12 @@ export class Chart {
 
   #say({ cursor: { idx } }: uPlot): void {
     const { other, formatX = short, formatY = short } = this.#options;
-    // The points of two lines are not those of either.
+    // The joined points of two lines have other positions than the points of the first line.
     this.#readout.textContent = idx === null || idx === undefined || other ? "" : `${formatX(this.#data.x[idx]!)}: ${formatY(this.#data.y[idx]!)}`;
   }
 }
 
-/** 0.00012 → "1.2e−4", 45000 → "45 k". */
+/** Formats a number for an axis: 0.00012 → "1.2e−4", 45000 → "45 k". */
 export function short(value: number): string {
   const size = Math.abs(value);
   const text = size === 0 ? "0" : size < 1e-3 ? value.toExponential(1).replace(".0e", "e") : size < 1000 ? String(Number(value.toPrecision(3))) : size < 1e6 ? `${Number((value / 1e3).toPrecision(3))} k` : size < 1e9 ? `${Number((value / 1e6).toPrecision(3))} M` : value.toExponential(1).replace("e+", "e");

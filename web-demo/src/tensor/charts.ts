@@ -7,10 +7,10 @@ import { formatCount, formatShare, formatValue } from "../page/format.js";
 import { Chart } from "./chart.js";
 import { bitsLine, isComplete } from "./figures.js";
 
-/** From this fraction on, zeros would be one bar that squeezes all others, and are left out. */
+/** From this fraction on, zeros are left out: their bar would compress all others. */
 const MANY_ZEROS = 0.2;
 
-/** Returns the cards of all charts, without the histogram of the values if `isOverlaid`. */
+/** Returns the cards of all charts, without the histogram of the values if `isOverlaid` is set. */
 export function charts(description: Description, info: TensorInfo, signal: AbortSignal, isOverlaid = false): HTMLElement[] {
   const cards = isOverlaid ? [magnitudes(description, signal)] : [histogram(description, signal), magnitudes(description, signal)];
   if (description.exponents) cards.push(exponents(description, info, signal));
@@ -30,7 +30,7 @@ function tick(label: string, checked: boolean, onChange: (checked: boolean) => v
 /** Returns a checkbox for a logarithmic axis. */
 const logBox = (chart: Chart, log = false): HTMLElement => tick("log", log, (checked) => (chart.log = checked));
 
-/** "of the sampled values" where not all were read. */
+/** Returns a note that the counts are from a sample; empty if all values were read. */
 const sampleNote = (description: Description): string => (isComplete(description) ? "" : "Counts are of the sampled values.");
 
 function histogram(description: Description, signal: AbortSignal): HTMLElement {
@@ -70,7 +70,7 @@ function exponents(description: Description, info: TensorInfo, signal: AbortSign
   return card("Exponents", chart, sampleNote(description) || undefined, [logBox(chart)], bitsLine(description, info));
 }
 
-/** Returns one card with the values of two tensors, each as its share by value, without zeros. */
+/** Returns one card with the value distributions of two tensors, as densities without zeros. */
 export function overlay(first: Description, second: Description, names: readonly [string, string], signal: AbortSignal): HTMLElement {
   const density = ({ histogram: { edges, counts }, count, zeros }: Description) => {
     const width = edges.length > 1 ? edges[1]! - edges[0]! : 1;

@@ -1,4 +1,4 @@
-/** Code that reads a tensor. */
+/** Generates code that reads a tensor. */
 
 import type { ModelSource } from "../engine/protocol.js";
 
@@ -10,7 +10,7 @@ export const LANGUAGES: readonly (readonly [Language, string])[] = [
   ["python", "Python"],
 ];
 
-/** Returns a few lines that read the tensor, with its base if it has one. */
+/** Returns a few lines of code that read the tensor. They pass the base if there is one. */
 export function codeFor(language: Language, tensor: string, model: ModelSource, name: string, base?: ModelSource): string {
   const source = "address" in model ? model.address : name;
   const from = base && ("address" in base ? base.address : base.file.name);

@@ -1,4 +1,4 @@
-/** Exporting a tensor: code that reads it, and downloads. */
+/** The export of a tensor: code that reads it, and downloads. */
 
 import type { Engine } from "../engine/client.js";
 import type { ModelSource, Reference, SaveFormat } from "../engine/protocol.js";

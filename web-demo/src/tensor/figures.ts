@@ -1,4 +1,4 @@
-/** The statistics of a tensor. What a sample cannot say exactly is marked. */
+/** The statistics of a tensor. Figures that a sample cannot determine exactly are marked. */
 
 import type { TensorInfo } from "zstn";
 import type { Description } from "../engine/protocol.js";
@@ -22,9 +22,9 @@ interface Shown {
 export function figures(description: Description): HTMLElement {
   const { total, count, zeroRows, rowsRead, difference, stored, margins } = description;
   const exact = isComplete(description);
-  // Stored figures are those of the whole tensor.
+  // Stored figures cover the whole tensor.
   const known = exact || stored !== undefined;
-  // An estimate without a margin could be anything.
+  // An estimate without a margin is not shown, because its error is unknown.
   const estimate = (text: string, margin: number | undefined, format: (value: number) => string, isKnown = known): string => (isKnown ? text : margin === undefined ? "–" : `${approximately(text)} ± ${format(margin)}`);
   const short = (value: number): string => formatValue(value, 2);
   const { min, max, mean, standardDeviation, norm, zeroShare, nans, infinities } = stored ? storedFigures(stored) : sampledFigures(description);
@@ -34,7 +34,7 @@ export function figures(description: Description): HTMLElement {
     ["mean", mean, estimate(formatValue(mean), margins?.mean, short)],
     ["std. dev.", standardDeviation, estimate(formatValue(standardDeviation), margins?.standardDeviation, short)],
     ["norm", norm, estimate(formatValue(norm), margins?.norm, short)],
-    // Zeros come in whole rows, which a sample can miss or overstate.
+    // Zeros often fill whole rows, which a sample can miss or overrepresent.
     [known ? "zeros" : "zeros in the sample", zeroShare, formatShare(zeroShare)],
   ];
   if (difference) {
@@ -53,7 +53,10 @@ export function figures(description: Description): HTMLElement {
   return element("div", {}, list, odd.length > 0 && element("p", { class: "odd" }, `${odd.join("; ")}.`));
 }
 
-/** Returns the figures of what was read; the norm, which grows with the number of values, is scaled to the tensor. */
+/**
+ * Returns the figures of the values that were read. The norm, which grows with the number of values, is scaled to the
+ * whole tensor.
+ */
 function sampledFigures({ total, count, min, max, mean, standardDeviation, norm, zeros, nans, infinities }: Description): Shown {
   const values = Math.max(1, count);
   return { min, max, mean, standardDeviation, norm: norm * Math.sqrt(total / values), zeroShare: zeros / values, nans, infinities };
@@ -64,17 +67,17 @@ function storedFigures({ count, min, max, mean, rms, zeros, nans, infinities }: 
   return { min, max, mean, standardDeviation, norm: rms * Math.sqrt(count - nans - infinities), zeroShare: zeros / Math.max(1, count), nans, infinities };
 }
 
-/** A relative norm has no percentage where everything is subtracted from zeros. */
+/** Formats a relative norm, which is undefined if the subtracted tensor contains only zeros. */
 const formatRelative = (share: number) => (Number.isFinite(share) ? formatShare(share) : "–");
 
-/** Returns the entropy of an exponent, and the bits that the file spends on a whole value. */
+/** Returns the entropy of an exponent, and the number of bits that the file uses for a whole value. */
 export function bitsLine(description: Description, info: TensorInfo): HTMLElement | undefined {
   const { exponents } = description;
   const count = info.shape.reduce((product, size) => product * size, 1);
   if (!exponents || count === 0 || info.base === "copy") return undefined;
   const { entropyBits, exponentBits, otherBits } = exponents;
   const stored = (8 * info.storedLength) / count;
-  // Of a sample these are exact figures of the sample, and no estimates.
+  // For a sample, these are exact figures of the sample, not estimates for the tensor.
   const of = isComplete(description) ? "" : " of the sample";
   const part = (label: string, value: number, digits = 2) => element("div", {}, element("dt", {}, label), element("dd", {}, dataValue(value, value.toFixed(digits))));
   return element(

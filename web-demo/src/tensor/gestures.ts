@@ -1,25 +1,25 @@
-/** Panning and zooming a viewport with pointer, wheel, pinch and keys. */
+/** Pans and zooms a viewport with pointer, wheel, pinch and keys. */
 
 import type { Viewport } from "./viewport.js";
 
 /** The fraction of the view that an arrow key pans. */
 const KEY_STEP = 0.2;
 const KEY_ZOOM = 1.6;
-/** How far the wheel turns to zoom by a factor of e, in CSS pixels. */
+/** The wheel distance that zooms by a factor of e, in CSS pixels. */
 const WHEEL_PIXELS = 1200;
-/** The longest movement of a click, in CSS pixels. */
+/** The longest pointer movement that still counts as a click, in CSS pixels. */
 const CLICK_PIXELS = 4;
 
 export interface GestureHandlers {
-  /** Called with the fractions of the view, across and down. */
+  /** Called with the position of the click as fractions of the width and the height of the view. */
   readonly onClick: (across: number, down: number) => void;
-  /** Called when the wheel scrolls the page, since the plot has no focus. */
+  /** Called when the wheel scrolls the page instead of zooming because the plot has no focus. */
   readonly onIgnoredWheel: () => void;
-  /** Further keys. Returns whether the key was used. */
+  /** Handles other keys. Returns whether the key was used. */
   readonly onKey: (event: KeyboardEvent) => boolean;
 }
 
-/** Attaches gestures to a focusable element. Until it has focus, the wheel and fingers scroll the page. */
+/** Attaches gestures to a focusable element. Until the element has the focus, the wheel and touches scroll the page. */
 export function attachGestures(node: HTMLElement, viewport: Viewport, { onClick, onIgnoredWheel, onKey }: GestureHandlers): void {
   const pointers = new Map<number, { x: number; y: number; isIdle: boolean }>();
   let moved = 0;
@@ -29,7 +29,7 @@ export function attachGestures(node: HTMLElement, viewport: Viewport, { onClick,
   node.addEventListener("pointerdown", (event) => {
     if (event.button !== 0) return;
     node.setPointerCapture(event.pointerId);
-    // A finger pans once the plot has been tapped.
+    // Touches pan the plot only after it has been tapped.
     pointers.set(event.pointerId, { x: event.offsetX, y: event.offsetY, isIdle: event.pointerType === "touch" && !hasFocus() });
     moved = 0;
   });
@@ -90,7 +90,7 @@ export function attachGestures(node: HTMLElement, viewport: Viewport, { onClick,
       action();
     }
     event.preventDefault();
-    // Keys of the page, such as Escape, are not meant.
+    // The page's own shortcuts, such as Escape, must not run as well.
     event.stopPropagation();
   });
 }

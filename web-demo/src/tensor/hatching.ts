@@ -1,8 +1,8 @@
-/** The pattern for the parts of a tensor that have not been read. */
+/** The pattern for the areas of a tensor that have not been read. */
 
 import { colour } from "../page/element.js";
 
-/** The distance of its lines, in pixels. */
+/** The distance between the lines, in pixels. */
 const PERIOD = 7;
 
 /** Returns a pattern of fine diagonal lines in the colours of the page. */

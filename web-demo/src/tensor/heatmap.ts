@@ -1,4 +1,7 @@
-/** The heatmap: a matrix as an image that can be panned and zoomed. It shows the rows in memory at once, and fetches the others in view. */
+/**
+ * The heatmap: a matrix as an image that can be panned and zoomed. It shows the rows in memory immediately, and fetches
+ * the other visible rows.
+ */
 
 import type { Engine } from "../engine/client.js";
 import type { Area, Probe, Raster, Reference, Shading } from "../engine/protocol.js";
@@ -17,15 +20,15 @@ import { ReadOut } from "./read-out.js";
 import type { SharedScale } from "./shared-scale.js";
 import type { Viewport } from "./viewport.js";
 
-/** How far the image extends beyond the view on each side, as a fraction of it, so that panning shows no blanks. */
+/** The margin of the image beyond the view on each side, as a fraction of the view, so that panning shows no blanks. */
 const MARGIN = 0.25;
-/** How long the view must be still before rows are fetched, in milliseconds. */
+/** The time that the view must be still before rows are fetched, in milliseconds. */
 const STILL_MS = 140;
-/** From this many cells per pixel on, magnitudes show more than means, which are all near zero. */
+/** From this number of cells per pixel on, magnitudes show more than means, which are then all near zero. */
 const CROWDED = 1.5;
 const HINT_MS = 1800;
 
-/** How pixels are coloured: `auto` depends on the number of cells per pixel. */
+/** The shading of pixels; `auto` depends on the number of cells per pixel. */
 export type ShadingChoice = Shading | "auto";
 
 export interface HeatmapOptions {
@@ -34,15 +37,15 @@ export interface HeatmapOptions {
   readonly of: Reference;
   readonly minus?: Reference | undefined;
   readonly viewport: Viewport;
-  /** The maximum number of rows fetched for a view. */
+  /** The maximum number of rows that are fetched for one view. */
   readonly maxRows: number;
   readonly label: string;
   readonly signal: AbortSignal;
-  /** The colour scale that this heatmap shares with others. */
+  /** The colour scale that this heatmap shares with other heatmaps. */
   readonly scale?: SharedScale | undefined;
-  /** Called when a cell was pinned, or the pin was removed. */
+  /** Called when a cell has been pinned or the pin has been removed. */
   readonly onPin: (cell: readonly [number, number] | undefined) => void;
-  /** Called when the view has come to rest. */
+  /** Called when the view has stopped moving. */
   readonly onSettle: () => void;
 }
 
@@ -107,7 +110,7 @@ export class Heatmap {
     this.refresh();
   }
 
-  /** What the picture on display shows; undefined before the first one. */
+  /** The raster of the displayed picture; `undefined` before the first one. */
   get raster(): Raster | undefined {
     return this.#current?.raster;
   }
@@ -123,14 +126,14 @@ export class Heatmap {
     return this.#state.textContent ?? "";
   }
 
-  /** Renders again, since more rows are in memory. */
+  /** Renders again after more rows have been read. */
   refresh(): void {
     this.#whole = undefined;
     void this.#render();
     this.#moved();
   }
 
-  /** Pins a cell, the values around which are shown; `undefined` removes the pin. */
+  /** Pins a cell and shows the values around it; `undefined` removes the pin. */
   pin(cell: readonly [number, number] | undefined): void {
     this.#pin.set(cell);
   }
@@ -146,7 +149,7 @@ export class Heatmap {
     this.#readOut.hide();
   }
 
-  /** Shows what the pixel under the pointer stands for. */
+  /** Shows the cells that the pixel under the pointer represents. */
   async #hover(x: number, y: number): Promise<void> {
     const { engine, of, minus, viewport, signal } = this.#options;
     const { clientWidth: width, clientHeight: height } = this.map;
@@ -187,14 +190,14 @@ export class Heatmap {
     this.#announce();
   }
 
-  /** Announces the view, unless it is moving, or is the first one, which the panel announces. */
+  /** Announces the view to screen readers, unless it is moving or is the first view, which the panel announces. */
   #announce(): void {
     if (this.#timer !== undefined || this.caption === "" || this.caption === this.#announced) return;
     if (this.#announced !== undefined && !this.#options.signal.aborted) announce(this.caption);
     this.#announced = this.caption;
   }
 
-  /** Draws the current image, however coarse. */
+  /** Draws the current image, even if it is coarse. */
   #draw(): void {
     const canvas = fitCanvas(this.map);
     if (!canvas) return;
@@ -209,7 +212,7 @@ export class Heatmap {
       if (!picture) continue;
       const { raster: { area: of }, image } = picture;
       const place = [(of.columnBegin - area.columnBegin) * x, (of.rowBegin - area.rowBegin) * y, (of.columnEnd - of.columnBegin) * x, (of.rowEnd - of.rowBegin) * y] as const;
-      // The finer picture replaces the coarse one: where it has gaps, nothing was read.
+      // The finer picture replaces the coarse one. Its gaps are rows that have not been read.
       if (picture === this.#current && picture !== this.#whole) {
         ctx.fillStyle = colour("map-empty");
         ctx.fillRect(...place);
@@ -231,13 +234,13 @@ export class Heatmap {
     const limit = largest(rowRms, columnRms) || 1;
     drawMarginal(this.rowMarginal, { values: rowRms, marks: rowMarks, begin: of.rowBegin, end: of.rowEnd }, area.rowBegin, area.rowEnd, limit, "down");
     drawMarginal(this.columnMarginal, { values: columnRms, marks: columnMarks, begin: of.columnBegin, end: of.columnEnd }, area.columnBegin, area.columnEnd, limit, "across");
-    // Nothing finite has no scale.
+    // Without finite values there is no scale.
     this.#scale.replaceChildren(...(largest(rowRms, columnRms) > 0 ? ["RMS to", element("br"), formatValue(limit, 2)] : []));
     this.rowMarginal.setAttribute("aria-label", `RMS by row, of the cells in view, up to ${formatValue(largest(rowRms))}`);
     this.columnMarginal.setAttribute("aria-label", `RMS by column, of the cells in view, up to ${formatValue(largest(columnRms))}`);
   }
 
-  /** Renders the view from the rows in memory, and again if the view has moved meanwhile. */
+  /** Renders the view from the rows in memory, and renders again if the view has moved in the meantime. */
   async #render(): Promise<void> {
     if (this.#busy) {
       this.#again = true;
@@ -262,7 +265,7 @@ export class Heatmap {
     }
   }
 
-  /** Fetches the rows in view, unless there are too many. */
+  /** Fetches the visible rows, unless there are too many. */
   async #sharpen(): Promise<void> {
     const { viewport: { inside }, maxRows, activities, signal } = this.#options;
     this.#sharpening?.abort();
@@ -298,7 +301,10 @@ export class Heatmap {
 
   readonly #recolour = () => void this.#render();
 
-  /** Reports the limit of a picture of the view to the shared scale. The picture is rendered again if it has another limit than the others now. */
+  /**
+   * Reports the limit of the current view to the shared scale. The picture is rendered again if the shared limit has
+   * changed.
+   */
   #share({ limit, ownLimit }: Raster): void {
     const { scale } = this.#options;
     if (!scale) return;

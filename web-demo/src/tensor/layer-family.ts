@@ -1,15 +1,18 @@
-/** Tensors of the same name in other layers. */
+/** Finds the tensors of the same name in other layers. */
 
 import type { TensorInfo } from "zstn";
 
-/** Tensors whose names differ in one number, in its order. */
+/** Tensors whose names differ in one number, sorted by that number. */
 export interface LayerFamily {
-  /** The name with `*` for the number. */
+  /** The name with `*` in place of the number. */
   readonly pattern: string;
   readonly members: readonly { readonly number: number; readonly info: TensorInfo }[];
 }
 
-/** Returns the families of a tensor, one for each number in its name that other tensors vary: layers first, then experts. */
+/**
+ * Returns the families of a tensor: one for each number in its name that varies among other tensors, so layers come
+ * first, then experts.
+ */
 export function layerFamilies(info: TensorInfo, tensors: readonly TensorInfo[]): LayerFamily[] {
   const parts = info.name.split(".");
   const families: LayerFamily[] = [];

@@ -15,7 +15,7 @@ export function scaleEnds({ limit, isExceeded }: Pick<Raster, "limit" | "isExcee
 
 export const SHADING_NAMES: Readonly<Record<Shading, string>> = { mean: "Mean value", rms: "RMS magnitude" };
 
-/** Returns the colour scale with its numbers, and what the other marks mean. */
+/** Returns the colour scale with its numbers, and keys that explain the other marks. */
 export function legend(data: LegendData, shading: Shading): HTMLElement[] {
   const [low, high] = scaleEnds(data, shading);
   const scale = element("span", { class: "scale" }, element("span", { class: "shading-name" }, SHADING_NAMES[shading]), low, element("i", { class: shading, "aria-hidden": "true" }), high);

@@ -4,11 +4,11 @@ import type { Area, Values } from "../engine/protocol.js";
 import { button, element } from "../page/element.js";
 import { formatCount, formatValue } from "../page/format.js";
 
-/** How many cells it shows on each side of the pinned one. */
+/** The number of cells that the lens shows on each side of the pinned cell. */
 const REACH = 4;
 const NARROW_REACH = 1;
 const NARROW_PIXELS = 560;
-/** The distance of the lens from its cell, in CSS pixels. */
+/** The distance between the lens and its cell, in CSS pixels. */
 const DISTANCE = 16;
 
 export class Lens {
@@ -25,7 +25,7 @@ export class Lens {
     this.hide();
   }
 
-  /** Returns the cells that the lens shows in a heatmap of this width. */
+  /** Returns the cells that the lens shows in a heatmap of this width, in CSS pixels. */
   static areaAround(row: number, column: number, rows: number, columns: number, width: number): Area {
     const across = width < NARROW_PIXELS ? NARROW_REACH : REACH;
     const range = (at: number, reach: number, size: number): [number, number] => {
@@ -55,7 +55,7 @@ export class Lens {
     this.#table.replaceChildren(element("thead", {}, head), element("tbody", {}, ...rows));
   }
 
-  /** Places the lens next to its cell, the rectangle from (x, y) in a box of this size; all in CSS pixels. */
+  /** Places the lens next to its cell, the rectangle at (x, y), in a box of this size. All lengths are in CSS pixels. */
   place(x: number, y: number, cellWidth: number, cellHeight: number, width: number, height: number): void {
     const isVisible = x + cellWidth >= 0 && x <= width && y + cellHeight >= 0 && y <= height;
     for (const node of this.nodes) node.hidden = !isVisible;

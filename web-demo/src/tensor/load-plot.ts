@@ -1,11 +1,11 @@
-/** Loading uPlot, when the first chart is drawn. */
+/** Loads uPlot when the first chart is drawn. */
 
 import type uPlot from "uplot";
 
-/** Returns uPlot. */
+/** Returns uPlot, and imports it first if necessary. */
 export async function loadPlot(): Promise<typeof uPlot> {
-  // It makes a number format of the browser's language as it is loaded, and fails where that is the name of a POSIX
-  // locale: WebKitGTK says "C". The formats of these charts do not depend on it.
+  // uPlot creates a number format for the browser's language when it is loaded, which fails if the language is a POSIX
+  // locale: WebKitGTK reports "C". The formats of these charts do not depend on the language.
   if (!isLanguage(navigator.language)) Object.defineProperty(navigator, "language", { value: "en", configurable: true });
   return (await import("uplot")).default;
 }

@@ -1,11 +1,14 @@
-/** Marginal strips: the root mean square by row or by column, along the edge of a heatmap. */
+/** Marginal strips: the root mean square of each row or column, along the edge of a heatmap. */
 
 import { colour, fitCanvas } from "../page/element.js";
 
 export interface MarginalData {
-  /** One value per pixel of the image, NaN where nothing was read, and the range of rows or columns they cover. */
+  /**
+   * One value for each pixel of the image; NaN if no cell was read. `begin` and `end` are the rows or columns that the
+   * values cover.
+   */
   readonly values: Float32Array;
-  /** 1 for values of which a cell is not finite. They have a mark at the edge. */
+  /** 1 for values with a cell that is not finite. They have a mark at the edge. */
   readonly marks: Uint8Array;
   readonly begin: number;
   readonly end: number;
@@ -21,7 +24,7 @@ export function largest(...all: readonly Float32Array[]): number {
   return most;
 }
 
-/** Draws a strip. `begin` to `end` is the view, and a value of `limit` is as long as the strip is thick. */
+/** Draws a strip for the view from `begin` to `end`. A value of `limit` is drawn as long as the strip is thick. */
 export function drawMarginal(canvas: HTMLCanvasElement, { values, marks, ...data }: MarginalData, begin: number, end: number, limit: number, direction: "across" | "down"): void {
   const fitted = fitCanvas(canvas);
   if (!fitted) return;

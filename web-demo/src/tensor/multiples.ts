@@ -1,4 +1,4 @@
-/** Small multiples: one tensor in all layers, with one colour scale. One look shows the layer that is different. */
+/** Small multiples: the same tensor in all layers, with a common colour scale, so that an unusual layer stands out. */
 
 import type { TensorInfo } from "zstn";
 import type { Engine } from "../engine/client.js";
@@ -14,27 +14,27 @@ import { layerFamilies } from "./layer-family.js";
 import type { LayerFamily } from "./layer-family.js";
 import { legend } from "./legend.js";
 
-/** How much is fetched, in bytes: for all pictures, if that leaves each a share within these limits. */
+/** The number of bytes to fetch for all pictures, and the limits on the share of each picture. */
 const TOTAL_BYTES = 32 << 20;
 const PICTURE_BYTES = { least: 400 << 10, most: 1 << 20 };
-/** How many tensors are read at once. */
+/** The number of tensors that are read concurrently. */
 const CONCURRENT = 4;
 const SIZE = { width: 168, height: 96 };
-/** A layer whose RMS is further from the median than this factor is marked. */
+/** A layer is marked if its RMS differs from the median by more than this factor. */
 const UNUSUAL = 2;
 
 export interface MultiplesOptions {
   readonly engine: Engine;
   readonly activities: Activities;
   readonly info: TensorInfo;
-  /** That of the model's summary. */
+  /** The `generation` of the model's summary. */
   readonly generation: number;
   readonly tensors: readonly TensorInfo[];
   readonly signal: AbortSignal;
   readonly onPick: (info: TensorInfo) => void;
 }
 
-/** Returns the card; `undefined` if no other layer has such a tensor. */
+/** Returns the card; `undefined` if no other layer has a tensor of this name. */
 export function multiples(options: MultiplesOptions): HTMLElement | undefined {
   const families = layerFamilies(options.info, options.tensors);
   return families.length === 0 ? undefined : new Multiples(options, families).node;
@@ -46,7 +46,7 @@ class Multiples {
   readonly #body = element("div", { class: "multiples-body" });
   #family: LayerFamily;
   #stop: AbortController | undefined;
-  /** Pictures by index of the member. */
+  /** The pictures, by index of the family member. */
   #found = new Map<number, Thumbnail>();
   #cells: { canvas: HTMLCanvasElement; note: HTMLElement; cell: HTMLElement }[] = [];
   readonly #legend = element("p", { class: "legend" });
@@ -72,7 +72,7 @@ class Multiples {
     return Math.max(PICTURE_BYTES.least, Math.min(PICTURE_BYTES.most, Math.floor(TOTAL_BYTES / this.#family.members.length)));
   }
 
-  /** Says what the pictures cost before they are fetched. */
+  /** Shows the download size of the pictures before they are fetched. */
   #offer(): void {
     const { members, pattern } = this.#family;
     const bytes = members.reduce((sum, { info }) => sum + Math.min(info.storedLength, this.#bytesEach), 0);
@@ -114,7 +114,7 @@ class Multiples {
 
   #load: () => Promise<void> = async () => {};
 
-  /** Reads the pictures that are missing, a few at a time. */
+  /** Reads the missing pictures, a few at a time. */
   async #read(signal: AbortSignal, onStep: (step: { loadedBytes: number; totalBytes: number }) => void): Promise<void> {
     const { engine, generation } = this.#options;
     const { members } = this.#family;
@@ -130,7 +130,7 @@ class Multiples {
     await Promise.all(Array.from({ length: CONCURRENT }, next));
   }
 
-  /** Draws all pictures that are there, in the scale that they share. */
+  /** Draws all available pictures, in their common scale. */
   #paint(): void {
     const all = [...this.#found.values()];
     if (all.length === 0) return;

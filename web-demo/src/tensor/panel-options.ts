@@ -1,4 +1,4 @@
-/** What a panel of a tensor shows, and how it begins. */
+/** The options of a tensor panel: its contents and its initial state. */
 
 import type { TensorInfo } from "zstn";
 import type { Engine } from "../engine/client.js";
@@ -15,16 +15,16 @@ export interface PanelOptions {
   readonly minus?: Reference | undefined;
   readonly info: TensorInfo;
   readonly title: string;
-  /** The name of the model, for images. */
+  /** The name of the model, for the captions of saved images. */
   readonly model: string;
   readonly signal: AbortSignal;
-  /** Links the view to another panel of the same shape. */
+  /** Returns the viewport that this panel shares with another panel of the same shape. */
   readonly shareView?: (rows: number, columns: number) => Viewport;
-  /** The view to begin with. */
+  /** The initial view. */
   readonly state: ViewState;
-  /** The colour scale that the picture shares with that of another panel. */
+  /** The colour scale that the picture shares with the picture of another panel. */
   readonly scale?: SharedScale;
-  /** Whether the histogram of the values is shown elsewhere, with that of another tensor. */
+  /** Whether the histogram of the values is shown outside this panel, together with that of another tensor. */
   readonly isOverlaid?: boolean;
   /** A card to show after the picture. */
   readonly layers?: HTMLElement | undefined;

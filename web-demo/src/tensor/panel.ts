@@ -29,7 +29,10 @@ export class TensorPanel {
     this.node.append(this.#sampled, this.#figures, this.#plots, this.#charts, this.#values);
   }
 
-  /** Reads the tensor, or a sample of a large one, and shows it. Returns what was found. */
+  /**
+   * Reads the tensor, or a sample of a large one, and shows it. Resolves to its description; `undefined` for an empty
+   * tensor or after an error.
+   */
   async show(whole = false): Promise<Description | undefined> {
     const { engine, activities, of, minus, info, title, signal } = this.#options;
     if (info.byteLength === 0) {
@@ -59,7 +62,7 @@ export class TensorPanel {
     this.#sampled.replaceChildren(...this.#sampleNote(description));
     if (description.rowsRead === 0 && !description.stored) return;
     this.#figures.replaceChildren(figures(description));
-    // A picture would have to load all of it.
+    // A picture would require loading the whole tensor.
     if (description.rowsRead === 0) return;
     this.#charts.replaceChildren(...charts(description, info, this.#options.signal, this.#options.isOverlaid));
     if (!this.#options.minus) void this.#showShares();
@@ -80,7 +83,7 @@ export class TensorPanel {
     const { info } = this.#options;
     const { rowsRead, rows, columns, stored } = description;
     if (isComplete(description)) return [];
-    // Only the base knows the stored length of a copy.
+    // Only the base contains the stored length of a copy.
     const size = formatBytes(info.base === "copy" ? info.byteLength : info.storedLength);
     const all = button(`Load all (${size})`, () => void this.show(true));
     const unit = columns === 1 ? "value" : "row";

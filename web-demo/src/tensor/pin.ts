@@ -17,11 +17,11 @@ export interface PinOptions {
   readonly viewport: Viewport;
   readonly map: HTMLCanvasElement;
   readonly signal: AbortSignal;
-  /** Called when a cell was pinned, or the pin was removed. */
+  /** Called when a cell has been pinned or the pin has been removed. */
   readonly onPin: (cell: Cell | undefined) => void;
 }
 
-/** What an arrow key adds to row and column. */
+/** The change of row and column for each arrow key. */
 const STEPS: Readonly<Record<string, Cell>> = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
 
 export class Pin {
@@ -47,7 +47,7 @@ export class Pin {
     if (cell) void this.#fill(cell);
   }
 
-  /** Moves the lens to where its cell is in the view. */
+  /** Moves the lens to the position of its cell in the view. */
   place(): void {
     if (!this.#cell) return;
     const { viewport: { area }, map: { clientWidth: width, clientHeight: height } } = this.#options;
@@ -55,7 +55,10 @@ export class Pin {
     this.#lens.place((this.#cell[1] - area.columnBegin) * x, (this.#cell[0] - area.rowBegin) * y, x, y, width, height);
   }
 
-  /** Handles a key: Escape removes the pin, Shift and an arrow key move it, at first from `middle`. Returns whether it was used. */
+  /**
+   * Handles a key: Escape removes the pin; Shift with an arrow key moves it, starting from `middle` if no cell is
+   * pinned. Returns whether the key was used.
+   */
   onKey(event: KeyboardEvent, middle: Cell | undefined): boolean {
     if (event.key === "Escape" && this.#cell) {
       this.set(undefined);

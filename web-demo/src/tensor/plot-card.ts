@@ -1,4 +1,4 @@
-/** The card with the picture of a tensor: the heatmap of a matrix, or the line of a vector, with its controls. */
+/** The card with the picture of a tensor: a heatmap for a matrix or a line for a vector, with its controls. */
 
 import { button, colour, element, select } from "../page/element.js";
 import { formatBytes, formatCount, formatShape } from "../page/format.js";
@@ -17,15 +17,15 @@ import { VectorPlot } from "./vector-plot.js";
 import { areaText, parseArea, parsePin } from "./view-state.js";
 import type { Viewport } from "./viewport.js";
 
-/** How much may be fetched for one view, in bytes of the tensor. */
+/** The maximum number of tensor bytes that are fetched for one view. */
 const VIEW_BYTES = 16 << 20;
 const SHADINGS: readonly (readonly [ShadingChoice, string])[] = [["auto", "Auto"], ["mean", SHADING_NAMES.mean], ["rms", SHADING_NAMES.rms]];
 
 export interface PlotCard {
   readonly node: HTMLElement;
-  /** The cell that the table of values begins at. */
+  /** The first cell of the table of values. */
   readonly start: readonly [number, number];
-  /** Renders again, since more is in memory. */
+  /** Renders again after more values have been read. */
   refresh(): void;
 }
 
@@ -51,7 +51,7 @@ export function matrixCard(options: PlotCardOptions): PlotCard {
   });
   const square = button("Square cells", () => (viewport.isSquare = !viewport.isSquare), { class: "button small", "aria-pressed": String(viewport.isSquare) });
   let wasSquare = viewport.isSquare;
-  // Another card may share the viewport.
+  // Another card may share the viewport and change it.
   viewport.onChange(() => {
     if (viewport.isSquare === wasSquare) return;
     wasSquare = viewport.isSquare;
@@ -69,7 +69,7 @@ export function matrixCard(options: PlotCardOptions): PlotCard {
   const help = [fold, "Drag to pan. Click to pin values, then scroll to zoom. Press F to fit."].filter(Boolean).join(" ");
   const refresh = () => {
     heatmap.refresh();
-    // The lens fits the width that the heatmap has on the page.
+    // The lens depends on the width of the heatmap, which is available once it is on the page.
     if (isRestoring && pinned) heatmap.pin(pinned);
     isRestoring = false;
   };
@@ -93,7 +93,7 @@ function restore({ viewport, state }: PlotCardOptions): void {
   if (area) viewport.show(area);
 }
 
-/** Returns how many rows may be fetched for one view. */
+/** Returns the maximum number of rows that are fetched for one view. */
 function affordable({ info: { byteLength } }: PlotCardOptions, rows: number): number {
   return byteLength <= VIEW_BYTES ? rows : Math.max(1, Math.floor((VIEW_BYTES / byteLength) * rows));
 }
@@ -119,14 +119,14 @@ function saveButton(name: string, image: () => PlotImage): HTMLElement {
   return button("Save image", () => void save(), { class: "button small" });
 }
 
-/** A picture cannot be zoomed. */
+/** Removes the advice to zoom in, which does not apply to a saved image. */
 const withoutAdvice = (caption: string): string => caption.replace(/ – zoom in.*/, "");
 
 function factsOf({ info, model }: PlotCardOptions): string {
   return `${model} · ${formatShape(info.shape)} · ${info.dtype} · ${formatBytes(info.byteLength)}`;
 }
 
-/** Returns how a tensor is viewed as a matrix, as a sentence; nothing of a matrix of real numbers. */
+/** Returns a sentence that explains how a tensor is shown as a matrix; `undefined` for a real-valued matrix. */
 function foldText({ info: { shape, dtype } }: PlotCardOptions): string | undefined {
   if (dtype === "C64") return "Columns alternate real and imaginary parts.";
   const fold = foldOf(shape);

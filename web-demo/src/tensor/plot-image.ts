@@ -1,12 +1,12 @@
-/** A plot as an image file: title, facts, the plot with its axes, the colour scale, and the address of the page. */
+/** Renders a plot as an image file: title, facts, the plot with its axes, the colour scale, and the address of the page. */
 
 import { colour, element } from "../page/element.js";
 
 export interface PlotImage {
   readonly title: string;
-  /** Lines below the title, such as shape and dtype, and what is in view. */
+  /** Lines below the title, such as shape, dtype and visible area. */
   readonly facts: readonly string[];
-  /** The element whose canvases are drawn where they are on the page. */
+  /** The element whose canvases are drawn at the same positions as on the page. */
   readonly plot: HTMLElement;
   readonly scale?: { readonly name: string; readonly low: string; readonly high: string; readonly colours: readonly string[] } | undefined;
   /** The meaning of other marks, such as "hatched: not read". */
@@ -22,7 +22,7 @@ const SMALL_FONT = '12px ui-monospace, "DejaVu Sans Mono", monospace';
 const LINE = 20;
 const SCALE = { width: 150, height: 10 };
 
-/** Draws the image as it is to be saved. */
+/** Draws the image to be saved. */
 export function plotImage({ title, facts, plot, scale, notes, address }: PlotImage): HTMLCanvasElement {
   const box = plot.getBoundingClientRect();
   const width = Math.max(520, box.width) + 2 * MARGIN;
@@ -72,7 +72,7 @@ export function plotImage({ title, facts, plot, scale, notes, address }: PlotIma
   return canvas;
 }
 
-/** Shortens a text to a width, in its middle. */
+/** Shortens a text to a width by removing its middle. */
 function fitted(ctx: CanvasRenderingContext2D, text: string, width: number): string {
   if (ctx.measureText(text).width <= width) return text;
   let length = text.length;

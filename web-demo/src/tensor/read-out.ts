@@ -1,8 +1,8 @@
-/** The read-out of a plot: a crosshair, and a pill with what is under the pointer. */
+/** The read-out of a plot: a crosshair, and a label with the value under the pointer. */
 
 import { element } from "../page/element.js";
 
-/** The distance of the pill from the pointer, in CSS pixels. */
+/** The distance between the label and the pointer, in CSS pixels. */
 const DISTANCE = 14;
 
 export class ReadOut {

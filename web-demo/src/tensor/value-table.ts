@@ -22,7 +22,7 @@ export interface ValueTableOptions {
 export class ValueTable {
   readonly node: HTMLElement;
   readonly #options: ValueTableOptions;
-  /** A vector is listed in lines of consecutive values. */
+  /** Whether the tensor is a vector, which is listed in lines of consecutive values. */
   readonly #isVector: boolean;
   readonly #table = element("table", { class: "values" });
   readonly #row: HTMLInputElement;
@@ -51,7 +51,7 @@ export class ValueTable {
     this.node = element("section", { class: "card wide" }, element("div", { class: "card-head" }, element("h2", {}, "Values"), places), scroll);
   }
 
-  /** Shows the values from a row and a column on. */
+  /** Shows the values that start at a row and a column. */
   go(row: number, column: number): void {
     this.#row.value = String(clamp(row, this.#options.rows));
     this.#column.value = String(clamp(column, this.#options.columns));

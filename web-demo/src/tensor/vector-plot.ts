@@ -1,4 +1,4 @@
-/** A vector as points by index. It shows the values in memory at once, and fetches the others in view. */
+/** A plot of a vector by index. It shows the values in memory immediately, and fetches the other visible values. */
 
 import type { Engine } from "../engine/client.js";
 import type { Reference, VectorSeries } from "../engine/protocol.js";
@@ -14,9 +14,9 @@ import type { Viewport } from "./viewport.js";
 
 const STILL_MS = 140;
 const HINT_MS = 1800;
-/** Half the width of a single value, in CSS pixels. */
+/** The radius of the dot for a single value, in CSS pixels. */
 const DOT_RADIUS = 2;
-/** Up to this many values in view, each is a bar. */
+/** The maximum number of visible values that are drawn as bars. */
 const MAX_BARS = 128;
 
 export interface VectorPlotOptions {
@@ -24,9 +24,9 @@ export interface VectorPlotOptions {
   readonly activities: Activities;
   readonly of: Reference;
   readonly minus?: Reference | undefined;
-  /** One row, and a column for each value. */
+  /** The viewport, with one row and a column for each value. */
   readonly viewport: Viewport;
-  /** The maximum number of values fetched for a view. */
+  /** The maximum number of values that are fetched for one view. */
   readonly maxValues: number;
   readonly label: string;
   readonly signal: AbortSignal;
@@ -89,7 +89,7 @@ export class VectorPlot {
     this.#announce();
   }
 
-  /** Announces the view, unless it is moving, or is the first one, which the panel announces. */
+  /** Announces the view to screen readers, unless it is moving or is the first view, which the panel announces. */
   #announce(): void {
     if (this.#timer !== undefined || this.caption === "" || this.caption === this.#announced) return;
     if (this.#announced !== undefined && !this.#options.signal.aborted) announce(this.caption);
@@ -128,7 +128,7 @@ export class VectorPlot {
     const binWidth = x(1) - x(0);
     ctx.clearRect(0, 0, width, height);
     this.#drawGrid(ctx, width, height, low, high, y);
-    // A bar begins at zero.
+    // Bars start at zero, so zero must be visible.
     const isBars = end - begin <= MAX_BARS && low <= 0 && high >= 0;
     ctx.fillStyle = hatching(ctx);
     for (let bin = 0; bin < means.length; bin++) if (Number.isNaN(mins[bin])) ctx.fillRect(x(bin), 0, binWidth + 0.5, height);
@@ -136,7 +136,7 @@ export class VectorPlot {
     ctx.fillStyle = colour("accent");
     for (let bin = 0; bin < means.length; bin++) if (!Number.isNaN(mins[bin]) && !Number.isFinite(means[bin])) ctx.fillRect(x(bin), 0, Math.max(2, binWidth), height);
     ctx.fillStyle = colour("saved");
-    // Two values of a bin are its minimum and its maximum.
+    // If a bin has at most two values, they are its minimum and its maximum.
     const isDots = end - begin <= 2 * means.length;
     const gap = isBars ? Math.min(2, binWidth * 0.15) : 0;
     for (let bin = 0; bin < means.length; bin++) {
@@ -202,7 +202,10 @@ export class VectorPlot {
   }
 }
 
-/** Returns the range of the value axis: that of the finite values with a little room, and with zero where it is near. */
+/**
+ * Returns the range of the value axis: the range of the finite values with a small margin, extended to zero if zero is
+ * near.
+ */
 function valueRange({ mins, maxs }: VectorSeries): [number, number] {
   let [low, high] = [Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY];
   for (const value of mins) if (Number.isFinite(value)) low = Math.min(low, value);

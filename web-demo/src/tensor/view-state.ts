@@ -1,13 +1,13 @@
-/** The state of the view of a tensor, as the keys of the URL hold it. */
+/** The state of the view of a tensor, as the parameters of the URL contain it. */
 
 import type { Area } from "../engine/protocol.js";
 import type { Viewport } from "./viewport.js";
 
-/** Keys of the route. An absent key stands for the default. */
+/** The keys of the route for a tensor view. An absent key means the default. */
 export interface ViewState {
-  /** The part in view: `rows,columns`, or the indices of a vector; each as `begin-end`, with the end exclusive. */
+  /** The visible area: `rows,columns`, or the indices of a vector; each as `begin-end`, with the end exclusive. */
   readonly at?: string | undefined;
-  /** How pixels are coloured, if a person has chosen that. */
+  /** The shading of pixels, if the user has chosen one. */
   readonly shade?: string | undefined;
   readonly cells?: string | undefined;
   /** The pinned cell, `row,column`. */
@@ -19,14 +19,14 @@ export const NO_VIEW: ViewState = { at: undefined, shade: undefined, cells: unde
 
 const RANGE = /^(-?\d+(?:\.\d+)?)-(-?\d+(?:\.\d+)?)$/;
 
-/** Returns the view of a viewport as text; `undefined` if it shows everything. */
+/** Returns the visible area of a viewport as text; `undefined` if it shows everything. */
 export function areaText({ isAll, area, rows }: Viewport): string | undefined {
   if (isAll) return undefined;
   const columns = `${text(area.columnBegin)}-${text(area.columnEnd)}`;
   return rows === 1 ? columns : `${text(area.rowBegin)}-${text(area.rowEnd)},${columns}`;
 }
 
-/** Returns the area of such a text; `undefined` if it is not one, or empty. */
+/** Parses the text of an area; `undefined` if it is invalid or the area is empty. */
 export function parseArea(text: string | undefined, { rows }: Viewport): Area | undefined {
   const parts = text?.split(",") ?? [];
   const ranges = parts.map((part) => RANGE.exec(part)?.slice(1).map(Number));
@@ -35,7 +35,7 @@ export function parseArea(text: string | undefined, { rows }: Viewport): Area | 
   return { rowBegin: down[0]!, rowEnd: down[1]!, columnBegin: across[0]!, columnEnd: across[1]! };
 }
 
-/** Returns row and column of a pinned cell; `undefined` if the text is not one of the matrix. */
+/** Parses row and column of a pinned cell; `undefined` if the text is not a cell of the matrix. */
 export function parsePin(text: string | undefined, { rows, columns }: Viewport): readonly [number, number] | undefined {
   const [, row, column] = /^(\d+),(\d+)$/.exec(text ?? "") ?? [];
   const pin = [Number(row), Number(column)] as const;

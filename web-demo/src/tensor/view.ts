@@ -1,4 +1,4 @@
-/** The view of one tensor, alone or compared with another. */
+/** The view of one tensor, by itself or compared with another. */
 
 import type { TensorInfo } from "zstn";
 import type { Engine } from "../engine/client.js";
@@ -16,7 +16,7 @@ import { SharedScale } from "./shared-scale.js";
 import type { ViewState } from "./view-state.js";
 import { Viewport } from "./viewport.js";
 
-/** How the tensor is shown: alone, next to another one, or minus it. */
+/** The comparison mode: the tensor alone, side by side with another one, or the difference of the two. */
 export type Mode = "alone" | "side" | "difference";
 
 export const MODES: readonly (readonly [Mode, string])[] = [
@@ -32,7 +32,7 @@ export interface TensorViewOptions {
   readonly second: OpenModel | undefined;
   readonly info: TensorInfo;
   readonly mode: Mode;
-  /** The other tensor: of the second model if it has one of that name, else of the first. */
+  /** The name of the other tensor, in the second model if it has a tensor of that name, otherwise in the first model. */
   readonly against: string | undefined;
   readonly state: ViewState;
   /** Called with the changed keys of the view. */
@@ -88,7 +88,7 @@ export class TensorView {
     );
   }
 
-  /** Returns the controls that select another tensor and how both are shown. */
+  /** Returns the controls that select another tensor and the comparison mode. */
   #comparison(): HTMLElement {
     const { info, mode, against, first, second, onCompare } = this.#options;
     const other = this.#other();
@@ -103,7 +103,7 @@ export class TensorView {
     return element("div", { class: "comparison", role: "group", "aria-label": "Comparison" }, element("span", { class: "segments" }, ...buttons), element("label", {}, element("span", {}, "vs"), input), where ? element("span", { class: "quiet" }, where) : undefined, offered);
   }
 
-  /** Returns the tensor to compare with. */
+  /** Returns the tensor to compare with; `undefined` if there is none. */
   #other(): Reference | undefined {
     const { against, first, second, info } = this.#options;
     const name = against ?? info.name;

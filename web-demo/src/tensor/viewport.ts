@@ -1,20 +1,20 @@
-/** The viewport: the part of a matrix in view. Rows and columns have different scales, unless cells are square. */
+/** The viewport: the visible area of a matrix. Rows and columns have different scales, unless cells are square. */
 
 import type { Area } from "../engine/protocol.js";
 
-/** The fewest rows and columns in view: the maximum zoom. */
+/** The minimum number of visible rows and columns, which limits the zoom. */
 const MIN_ROWS = 6;
 const MIN_COLUMNS = 10;
-/** From this many rows or columns in view on, a settled view begins and ends with whole ones. */
+/** From this number of visible rows or columns on, a settled view begins and ends at whole ones. */
 const COARSE = 200;
 
 export class Viewport {
   readonly rows: number;
   readonly columns: number;
-  /** With square cells, it may extend beyond the matrix. */
+  /** The visible area. With square cells, it may extend beyond the matrix. */
   area: Area;
   #isSquare = false;
-  /** Width by height of the canvas. */
+  /** The width of the canvas divided by its height. */
   #aspect = 2;
   readonly #listeners = new Set<() => void>();
 
@@ -32,7 +32,7 @@ export class Viewport {
     return this.area.rowEnd - this.area.rowBegin >= this.rows && this.area.columnEnd - this.area.columnBegin >= this.columns;
   }
 
-  /** The part of the view inside the matrix. */
+  /** The visible area, clamped to the matrix. */
   get inside(): Area {
     const { rowBegin, rowEnd, columnBegin, columnEnd } = this.area;
     return { rowBegin: Math.max(0, rowBegin), rowEnd: Math.min(this.rows, rowEnd), columnBegin: Math.max(0, columnBegin), columnEnd: Math.min(this.columns, columnEnd) };
@@ -61,14 +61,14 @@ export class Viewport {
     this.#listeners.add(listener);
   }
 
-  /** Pans by fractions of the view. */
+  /** Pans by fractions of the visible area. */
   pan(across: number, down: number): void {
     const { rowBegin, rowEnd, columnBegin, columnEnd } = this.area;
     const [right, below] = [across * (columnEnd - columnBegin), down * (rowEnd - rowBegin)];
     this.#set({ rowBegin: rowBegin + below, rowEnd: rowEnd + below, columnBegin: columnBegin + right, columnEnd: columnEnd + right });
   }
 
-  /** Scales cells by `factor`. The point at these fractions of the view stays fixed. */
+  /** Scales cells by `factor`. The point at these fractions of the view keeps its position. */
   zoom(factor: number, across = 0.5, down = 0.5): void {
     const { rowBegin, rowEnd, columnBegin, columnEnd } = this.area;
     const [rows, columns] = [rowEnd - rowBegin, columnEnd - columnBegin];
@@ -84,12 +84,12 @@ export class Viewport {
     this.#set({ rowBegin: 0, rowEnd: rows, columnBegin: 0, columnEnd: columns });
   }
 
-  /** Shows this area, as far as it exists. */
+  /** Shows this area, clamped to the matrix. */
   show(area: Area): void {
     this.#set(area);
   }
 
-  /** Rounds the view, so that a short text describes it exactly. Returns whether it has changed. */
+  /** Rounds the view, so that a short text describes it exactly. Returns whether this has changed the view. */
   settle(): boolean {
     const round = (begin: number, end: number, size: number): [number, number] => {
       const unit = end - begin >= COARSE ? 1 : 10;
@@ -103,7 +103,7 @@ export class Viewport {
     return true;
   }
 
-  /** Returns the most rows and columns in view. With square cells, one of them extends beyond the matrix. */
+  /** Returns the maximum number of visible rows and columns. With square cells, one of them extends beyond the matrix. */
   #most(): [number, number] {
     if (!this.#isSquare) return [this.rows, this.columns];
     return this.rows * this.#aspect >= this.columns ? [this.rows, this.rows * this.#aspect] : [this.columns / this.#aspect, this.columns];
@@ -127,6 +127,6 @@ export class Viewport {
   }
 }
 
-/** Returns where a view of this length begins, in the middle if it is longer than the matrix. */
+/** Returns the beginning of a view of this length. A view that is longer than the matrix is centred. */
 const placed = (begin: number, length: number, size: number) => (length >= size ? (size - length) / 2 : clamp(begin, 0, size - length));
 const clamp = (value: number, least: number, most: number) => Math.max(least, Math.min(most, value));

@@ -1,8 +1,11 @@
-/** Which of the palette's colours stands for a dtype; the colours themselves are in style/color.css. */
+/** Maps dtypes to colours of the palette. The colours themselves are in style/color.css. */
 
 export type DtypeFamily = "half" | "single" | "double" | "eight" | "integer" | "other";
 
-/** Returns whether elements of a dtype are floating-point numbers: weights, and not masks, positions or packed integers. */
+/**
+ * Returns whether the elements of a dtype are floating-point numbers: weights, as opposed to masks, positions or packed
+ * integers.
+ */
 export const isFloat = (dtype: string): boolean => /^(BF16|F\d|C64)/.test(dtype);
 
 export function dtypeFamily(dtype: string): DtypeFamily {

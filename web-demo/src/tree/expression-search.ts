@@ -1,4 +1,4 @@
-/** Searching by regular expressions in a worker, so that an expression that takes too long cannot stop the page. */
+/** Searches by regular expression in a worker, so that a slow expression cannot block the page. */
 
 import type { TensorInfo } from "zstn";
 
@@ -7,17 +7,17 @@ export interface ExpressionRequest {
   readonly names: readonly string[];
 }
 
-/** First that matching has begun, then the positions of the names that match. */
+/** The replies of the worker: first that matching has begun, then the positions of the matching names. */
 export type ExpressionReply = "begun" | readonly number[];
 
-/** How long an expression may take, in milliseconds, once the worker runs. */
+/** The time limit of an expression, in milliseconds, once the worker is running. */
 const LIMIT_MS = 300;
 
 export interface ExpressionResult {
-  /** The tensors whose names match; none while the worker runs. */
+  /** The tensors whose names match; empty while the worker runs. */
   readonly found: ReadonlySet<TensorInfo>;
   readonly isRunning?: boolean;
-  /** Why there is no result. */
+  /** The reason for a missing result. */
   readonly problem?: string;
 }
 
@@ -29,19 +29,19 @@ export class ExpressionSearch {
   #worker: Worker | undefined;
   #timer: ReturnType<typeof setTimeout> | undefined;
 
-  /** `onResult` is called when the result of the last expression has come. */
+  /** `onResult` is called when the result of the latest expression is available. */
   constructor(tensors: readonly TensorInfo[], onResult: () => void) {
     this.#tensors = tensors;
     this.#onResult = onResult;
   }
 
-  /** Returns the result of an expression, which is searched for if it is another one than before. */
+  /** Returns the result of an expression. A new expression starts a search. */
   find(expression: string): ExpressionResult {
     if (expression !== this.#expression) this.#start(expression);
     return this.#result;
   }
 
-  /** Ends a search that is no longer wanted. */
+  /** Cancels a search that is no longer needed. */
   stop(): void {
     clearTimeout(this.#timer);
     this.#worker?.terminate();

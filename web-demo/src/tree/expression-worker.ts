@@ -1,4 +1,4 @@
-/** A worker that tests names with a regular expression, which can take any time: the page ends it then. */
+/** A worker that tests names with a regular expression. The page terminates it if that takes too long. */
 
 import type { ExpressionRequest, ExpressionReply } from "./expression-search.js";
 

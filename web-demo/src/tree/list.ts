@@ -1,4 +1,4 @@
-/** The list of tensors: its search, filter and order, and the tree. */
+/** The tensor list: its search, filter and order, and the tree. */
 
 import type { TensorInfo } from "zstn";
 import { button, element, select } from "../page/element.js";
@@ -19,7 +19,7 @@ export type ListRoute = Pick<Route, "q" | "dtype" | "order">;
 export interface TensorListOptions {
   readonly tensors: readonly TensorInfo[];
   readonly onPick: (tensor: TensorInfo) => void;
-  /** Called with what the user searched for. */
+  /** Called with the part of the route that the user has changed. */
   readonly onRoute: (route: ListRoute) => void;
 }
 
@@ -31,7 +31,7 @@ const ORDERS: readonly (readonly [Order, string])[] = [
   ["ratio", "Best ratio first"],
 ];
 
-/** How long nothing is typed before names like the text are looked for, in milliseconds. */
+/** The pause in typing after which similar names are suggested, in milliseconds. */
 const NEAREST_DELAY_MS = 200;
 
 export class TensorList {
@@ -53,7 +53,7 @@ export class TensorList {
   readonly #byOrder: HTMLElement;
   readonly #root: Branch;
   readonly #open: Set<string>;
-  /** Modules closed by the user while search results are shown, which are open by default. */
+  /** The modules that the user has closed while search results are shown. Modules in search results are open by default. */
   readonly #closed = new Set<string>();
   readonly #expressions: ExpressionSearch;
   #nearestTimer: ReturnType<typeof setTimeout> | undefined;
@@ -100,7 +100,7 @@ export class TensorList {
     this.#search.select();
   }
 
-  /** Shows the state that the URL holds. */
+  /** Shows the state that the URL describes. */
   show({ q = "", dtype = "", order = "tree" }: ListRoute): void {
     const known = ORDERS.some(([value]) => value === order) ? (order as Order) : "tree";
     if (this.#search.value === q && this.#dtype === dtype && this.#order === known) return;
@@ -110,7 +110,7 @@ export class TensorList {
     this.#arrange();
   }
 
-  /** Marks the selected tensor and opens its modules. */
+  /** Marks the selected tensor and opens the modules that contain it. */
   select(tensor: TensorInfo | undefined): void {
     this.#selected = tensor;
     if (tensor && this.#order === "tree") {
@@ -120,7 +120,10 @@ export class TensorList {
     if (tensor) this.#tree.reveal();
   }
 
-  /** Returns the tensor before or after the selected one in the list, also in closed modules; without a selection the first. */
+  /**
+   * Returns the tensor before or after the selected one in the list, including closed modules; without a selection, the
+   * first tensor.
+   */
   neighbour(by: 1 | -1): TensorInfo | undefined {
     const rows = this.#order === "tree" ? treeRows(treeOf(this.#found), () => true) : this.#rows;
     const tensors = rows.flatMap(({ node }) => (node.kind === "tensor" ? [node.tensor] : []));
@@ -132,7 +135,7 @@ export class TensorList {
     return this.#found.length !== this.#options.tensors.length;
   }
 
-  /** Follows a change that the user made. */
+  /** Applies a change that the user has made. */
   #changed(): void {
     this.#arrange();
     this.#options.onRoute({ q: this.#search.value || undefined, dtype: this.#dtype || undefined, order: this.#order === "tree" ? undefined : this.#order });
@@ -158,7 +161,7 @@ export class TensorList {
     this.#tree.show(this.#rows, this.#selected);
   }
 
-  /** Says why the list is empty, and a little later offers names that may have been meant. */
+  /** Shows the reason that the list is empty, and suggests similar names after a short delay. */
   #showNothing(problem: string | undefined): void {
     const { tensors, onPick } = this.#options;
     const words = problem ?? (tensors.length === 0 ? "This model has no tensors." : "No tensor matches. Try fewer words, or another type.");
@@ -196,7 +199,7 @@ export class TensorList {
   }
 }
 
-/** Selects an option. Returns its value, which is "" or the first one if there is no such option. */
+/** Selects an option. Returns its value; if there is no such option, selects the first one. */
 function choose(labelled: HTMLElement, value: string): string {
   const list = labelled.querySelector("select")!;
   list.value = value;

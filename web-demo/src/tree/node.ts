@@ -1,22 +1,22 @@
-/** Tensors folded by the parts of their names. */
+/** Arranges tensors in a tree by the components of their names. */
 
 import type { TensorInfo } from "zstn";
 
 export interface Leaf {
   readonly kind: "tensor";
-  /** The last parts of the name. */
+  /** The last components of the name. */
   readonly label: string;
   readonly tensor: TensorInfo;
 }
 
 export interface Branch {
   readonly kind: "module";
-  /** Parts of the name that all below it share, without those of the branch above. */
+  /** The name components that all nodes below share, without the components of the parent. */
   readonly label: string;
-  /** The whole beginning of the names below it. */
+  /** The common prefix of all names below. */
   readonly path: string;
   readonly children: Node[];
-  /** Of all tensors below. */
+  /** The number of tensors below, and their total lengths in bytes. */
   tensors: number;
   originalBytes: number;
   storedBytes: number;
@@ -24,10 +24,10 @@ export interface Branch {
 
 export type Node = Leaf | Branch;
 
-/** Bytes that a tensor takes by itself: none, where it shares those of another one. */
+/** Returns the length of a tensor's own stored bytes; 0 if it shares the bytes of another one. */
 export const ownBytes = ({ aliasOf, storedLength }: TensorInfo): number => (aliasOf === undefined ? storedLength : 0);
 
-/** The tree, in the order of the file; a module with a single thing in it is joined with that. */
+/** Returns the tree, in file order. A module with a single child is joined with it. */
 export function treeOf(tensors: Iterable<TensorInfo>): Branch {
   const root = branch("", "");
   const branches = new Map<string, Branch>([["", root]]);

@@ -33,10 +33,10 @@ export function rowContent({ node }: Row): HTMLElement[] {
   ];
 }
 
-/** Labels up to this length are rarely cut. */
+/** Labels up to this length, in characters, are rarely truncated. */
 const SHORT_CHARS = 22;
 
-/** Returns a label in two parts, of which the beginning is cut where there is no room: the end tells more. */
+/** Returns a label in two parts. If space is short, the first part is truncated, because the end is more informative. */
 function shortened(label: string): (string | HTMLElement)[] {
   if (label === "") return ["(no name)"];
   if (label.length <= SHORT_CHARS) return [label];

@@ -6,25 +6,25 @@ import type { Branch, Node } from "./node.js";
 
 export interface Row {
   readonly node: Node;
-  /** From 1; always 1 in a plain list. */
+  /** The depth in the tree, counted from 1; always 1 in a flat list. */
   readonly level: number;
-  /** Position among its siblings, from 1, and their number. */
+  /** The position among its siblings, counted from 1; `siblings` is their number. */
   readonly position: number;
   readonly siblings: number;
 }
 
 export type Order = "tree" | "file" | "name" | "largest" | "ratio";
 
-/** Returns the compression ratio of a tensor; Infinity where it takes no bytes of its own. */
+/** Returns the compression ratio of a tensor; infinity if it has no stored bytes of its own. */
 export function ratioOf(tensor: TensorInfo): number {
   if (tensor.byteLength === 0) return 1;
   const own = ownBytes(tensor);
   return own === 0 ? Number.POSITIVE_INFINITY : tensor.byteLength / own;
 }
 
-/** The largest tree that is shown with all its branches open, in rows. */
+/** The maximum number of rows of a tree that is shown with all branches open. */
 const OPEN_ROWS = 40;
-/** The fewest rows that are shown at first. */
+/** The minimum number of rows that are shown at first. */
 const FEW_ROWS = 8;
 
 /** Returns the branches to open at first. */
@@ -40,7 +40,7 @@ export function firstOpen(root: Branch): Set<string> {
   }
   let level: Branch[] = [root];
   let rows = 0;
-  // A single module that contains all layers is opened: its layers are of interest.
+  // A single module that contains all layers is opened, because its layers are the interesting part.
   while (level.length > 0) {
     const below = level.reduce((sum, { children }) => sum + children.length, 0);
     if (rows >= FEW_ROWS && rows + below > OPEN_ROWS) break;

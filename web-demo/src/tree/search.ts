@@ -1,11 +1,14 @@
-/** The language of the search: words, patterns with `*` and `?`, and `/regular expressions/`. */
+/** The search language: words, patterns with `*` and `?`, and `/regular expressions/`. */
 
 import type { TensorInfo } from "zstn";
 
-/** Words, which match at once; a regular expression, which can take any time; or a text that cannot be understood. */
+/**
+ * A parsed search: words, which are matched directly; a regular expression, which may take any amount of time; or an
+ * invalid text.
+ */
 export type Search = { readonly matches: (tensor: TensorInfo) => boolean } | { readonly expression: string } | { readonly problem: string };
 
-/** Returns the search that a text means; `undefined` for an empty one, which everything matches. */
+/** Parses the text of a search; `undefined` for an empty text, which matches everything. */
 export function searchFor(text: string): Search | undefined {
   const trimmed = text.trim();
   if (trimmed === "") return undefined;
@@ -30,9 +33,9 @@ function isExpression(text: string): boolean {
 }
 
 /**
- * Returns whether a text contains a word, in which `*` is any characters and `?` is one. A number at either end is a
- * whole one: layer 3 is not layer 33. The pieces between stars are found one after the other, each at the first place
- * possible, so that the time does not grow with their number.
+ * Returns a function that tests whether a text contains a word, in which `*` matches any characters and `?` matches
+ * one. A number at either end must be a whole number: layer 3 is not layer 33. The pieces between the stars are found
+ * sequentially, each at its first possible position, so that the time does not grow with their number.
  */
 function patternOf(word: string): (text: string) => boolean {
   const pieces = word.split(/\*+/);
@@ -53,7 +56,10 @@ function patternOf(word: string): (text: string) => boolean {
 
 const isDigit = (character: string | undefined): boolean => character !== undefined && character >= "0" && character <= "9";
 
-/** Returns the first position from `from` on at which a text has a piece with `?` for any character; -1 if there is none. */
+/**
+ * Returns the first position from `from` on at which a text contains a piece, in which `?` matches any character; -1 if
+ * there is none.
+ */
 function find(text: string, piece: string, from: number): number {
   if (!piece.includes("?")) return text.indexOf(piece, from);
   for (let at = from; at + piece.length <= text.length; at++) {
@@ -64,12 +70,12 @@ function find(text: string, piece: string, from: number): number {
   return -1;
 }
 
-/** Names offered where nothing matches. */
+/** The maximum number of names that are suggested if nothing matches. */
 const MAX_NEAREST = 3;
-/** Names that share less than this part of their letter triples are not alike. */
+/** Names that share a smaller fraction of their letter triples are not similar. */
 const MIN_LIKENESS = 0.25;
 
-/** Returns the tensors whose names are most like a text, by the triples of letters that they share. */
+/** Returns the tensors whose names are most similar to a text, by the number of letter triples that they share. */
 export function nearest(text: string, tensors: readonly TensorInfo[]): TensorInfo[] {
   const wanted = triples(text);
   return tensors

@@ -1,14 +1,14 @@
-/** The rows of the tree on the screen. Only those in view are in the DOM, so that ten thousand cost no more than thirty. */
+/** Renders the rows of the tree. Only visible rows are in the DOM, so that ten thousand rows take no longer than thirty. */
 
 import type { TensorInfo } from "zstn";
 import { element } from "../page/element.js";
 import { rowContent } from "./row.js";
 import type { Row } from "./rows.js";
 
-/** Rows kept above and below the view, so that scrolling shows no blanks. */
+/** The number of rows in the DOM above and below the visible ones, so that scrolling shows no blanks. */
 const SPARE_ROWS = 10;
 
-/** Rows kept in view above and below the active one. */
+/** The number of rows that stay visible above and below the active row. */
 const CONTEXT_ROWS = 3;
 
 export interface TreeViewOptions {
@@ -42,7 +42,7 @@ export class TreeView {
     new ResizeObserver(() => (this.#isRevealed ? this.reveal() : this.#draw())).observe(this.node);
   }
 
-  /** Shows rows; the one of `selected` becomes the active one. */
+  /** Shows rows. The row of `selected` becomes the active one. */
   show(rows: readonly Row[], selected: TensorInfo | undefined): void {
     this.#rows = rows;
     this.#selected = selected;
@@ -56,7 +56,7 @@ export class TreeView {
     this.#draw(true);
   }
 
-  /** Draws all rows again, after a change of their height. */
+  /** Redraws all rows after a change of their height. */
   redraw(): void {
     this.#draw(true);
   }
@@ -73,8 +73,8 @@ export class TreeView {
   }
 
   /**
-   * Renders the rows in view. Those that stay in view keep their nodes, unless the rows have `changed`: a browser makes
-   * no click of a press and a release if the pressed node has gone in between.
+   * Renders the visible rows. Rows that stay visible keep their nodes, unless the rows have `changed`: browsers report
+   * no click if the pressed node has been removed before the release.
    */
   #draw(changed = false): void {
     const height = this.#rowHeight;
@@ -117,15 +117,15 @@ export class TreeView {
     return made;
   }
 
-  /** Returns whether the rows after this one are inside it. */
+  /** Returns whether the row at this position is open, so that the next rows are inside it. */
   #isOpen(position: number): boolean {
     return (this.#rows[position + 1]?.level ?? 0) > this.#rows[position]!.level;
   }
 
   #onClick(event: MouseEvent): void {
     const row = (event.target as Element).closest('[role="treeitem"]');
-    // By position if there is none: the row that was pressed may have been rendered again before the release. Clicks of
-    // assistive technology have a row and no coordinates.
+    // If there is no row, the position determines it: the pressed row may have been rendered again before the release.
+    // Clicks of assistive technology have a row but no coordinates.
     this.#use(row ? Number(row.id.slice("row-".length)) : Math.floor((event.clientY - this.#rowsNode.getBoundingClientRect().top) / this.#rowHeight));
   }
 
@@ -161,7 +161,10 @@ export class TreeView {
     this.reveal();
   }
 
-  /** Scrolls as little as shows the active row and some rows around it, now and after the list is resized. */
+  /**
+   * Scrolls as little as possible to show the active row and some rows around it, immediately and after the list is
+   * resized.
+   */
   reveal(): void {
     this.#isRevealed = true;
     const height = this.#rowHeight;

@@ -1,4 +1,7 @@
-/** The strip of the welcome page: the sample, of which the page really reads the index and one tensor. */
+/**
+ * The animated strip of the welcome page. It shows the ranges that the page actually reads from the sample: its index
+ * and one tensor.
+ */
 
 import type { TensorInfo } from "zstn";
 import { Engine } from "../engine/client.js";
@@ -6,19 +9,22 @@ import type { NetworkStats } from "../engine/protocol.js";
 import { element } from "../page/element.js";
 import { formatBytes, formatCount, plural } from "../page/format.js";
 
-/** The tensor that is read: somewhere in the middle, long enough to be seen. */
+/** The tensor that is read. It is near the middle of the file and long enough to be visible. */
 const TENSOR = "transformer.h.2.mlp.c_fc.weight";
-/** How long the index is shown alone, in milliseconds. */
+/** The time before the tensor is read, in milliseconds. */
 const PAUSE_MS = 1300;
 
 export interface Demonstration {
-  /** Ends it, whether or not it is complete. */
+  /** Stops the demonstration, whether or not it is complete. */
   stop: () => void;
 }
 
-/** Reads from the sample at `address`, and shows in `figure` what that fetches. Where that fails, the figure stays as it is. */
+/**
+ * Reads from the sample at `address`, and shows the fetched ranges in `figure`. If reading fails, the figure stays
+ * unchanged.
+ */
 export function demonstrate(figure: HTMLElement, address: string, onPick: (tensor: string) => void): Demonstration {
-  // A worker of its own, so that models that are opened meanwhile have nothing to do with it.
+  // The demonstration has its own worker, so that models opened in the meantime are not affected.
   const engine = new Engine();
   let stopped = false;
   void run(engine, figure, address, onPick, () => stopped)
@@ -46,7 +52,7 @@ async function run(engine: Engine, figure: HTMLElement, address: string, onPick:
   strip = new Strip(first.tensors, first.sizeBytes, onPick);
   const caption = element("figcaption", {});
   figure.replaceChildren(strip.node, caption);
-  await pause(120); // for the last word about the index
+  await pause(120); // waits for the last network update about the index
   strip.mark(early);
   const said = (what: string) => caption.replaceChildren(element("b", {}, stats ? `${plural(stats.requests, "request")} · ${formatBytes(stats.bytesFetched)} of ${formatBytes(first.sizeBytes)}` : ""), ` ${what}`);
   said(`list all ${formatCount(first.tensors.length)} tensors of this sample.`);
@@ -59,7 +65,7 @@ async function run(engine: Engine, figure: HTMLElement, address: string, onPick:
 
 const pause = (milliseconds: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, milliseconds));
 
-/** A file, drawn: its tensors where they are, and what was fetched of it. */
+/** A drawing of a file: its tensors at their positions, and the ranges that were fetched. */
 class Strip {
   readonly node: HTMLElement;
   readonly #sizeBytes: number;

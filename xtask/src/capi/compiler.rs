@@ -1,4 +1,4 @@
-//! Compiling programs with the installed library.
+//! Compiles programs with the installed library.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -11,24 +11,24 @@ use crate::step::Step;
 
 const WARNINGS: [&str; 4] = ["-Wall", "-Wextra", "-pedantic", "-Werror"];
 
-/// The language that a program is compiled as.
+/// The language in which a program is compiled.
 #[derive(Clone, Copy)]
 pub enum Language {
     C,
     Cpp,
 }
 
-/// The library that a program is linked with.
+/// The library variant that a program is linked with.
 #[derive(Clone, Copy)]
 pub enum Link {
     Shared,
     Static,
 }
 
-/// A compiler of C and C++ for programs that use the library.
+/// A C and C++ compiler for programs that use the library.
 pub struct Compiler<'a> {
     pub installed: &'a Installed,
-    /// The folder for programs.
+    /// Folder for compiled programs.
     pub programs: PathBuf,
 }
 
@@ -49,7 +49,7 @@ impl Compiler<'_> {
         };
         match language {
             Language::C => compiler.args(["-std=c99", "-D_POSIX_C_SOURCE=200809L"]),
-            // The tests are C files.
+            // The test sources are C files, which are compiled as C++ here.
             Language::Cpp => compiler.args(["-std=c++11", "-x", "c++"]),
         };
         compiler
@@ -76,7 +76,7 @@ impl Compiler<'_> {
             .into_os_string();
         let all = self.installed.ask(&["--static", "--libs"])?;
         let choose = |argument: OsString| match argument == "-lzstn" {
-            // Otherwise the linker prefers the shared one.
+            // If both were found, the linker would prefer the shared library.
             true => fixed.clone(),
             false => argument,
         };
@@ -84,7 +84,7 @@ impl Compiler<'_> {
     }
 }
 
-/// Lets `command` find the shared library.
+/// Sets the search path for the shared library.
 pub fn with_library(command: &mut Command, libraries: &Path) {
     let name = match cfg!(target_os = "macos") {
         true => "DYLD_LIBRARY_PATH",

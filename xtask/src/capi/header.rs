@@ -1,4 +1,4 @@
-//! The header, which is generated and committed.
+//! The committed header, which is generated from the sources.
 
 use std::fs;
 
@@ -11,7 +11,7 @@ use crate::workspace::Workspace;
 
 const HEADER: &str = "include/zstn.h";
 
-/// Compares the committed header with what its sources say now; with `write`,
+/// Compares the committed header with one generated from its sources; with `write`,
 /// replaces it.
 pub fn ready(workspace: &Workspace, step: &mut Step, write: bool) -> Result<()> {
     let path = workspace.path(CRATE).join(HEADER);

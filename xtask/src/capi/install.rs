@@ -1,5 +1,5 @@
-//! The library as programs find it: a header, a shared and a static library, and
-//! a file for pkg-config.
+//! Installation of the library: a header, a shared and a static library, and a file for
+//! pkg-config.
 
 use std::ffi::OsString;
 use std::fs;
@@ -21,12 +21,12 @@ const MAJOR: &str = env!("CARGO_PKG_VERSION_MAJOR");
 /// The installed library.
 pub struct Installed {
     prefix: PathBuf,
-    /// Programs can be linked with the static library.
+    /// Whether programs can be linked with the static library.
     is_static: bool,
 }
 
 impl Installed {
-    /// Installs `library` below `prefix`, in place of an earlier one.
+    /// Installs `library` below `prefix`, replacing an earlier installation.
     pub fn new(workspace: &Workspace, library: &Library, prefix: &Path) -> Result<Self> {
         let installed = Self {
             prefix: std::path::absolute(prefix)?,
@@ -92,7 +92,7 @@ impl Installed {
         self.libraries().join("pkgconfig")
     }
 
-    /// Asks pkg-config for arguments of a compiler.
+    /// Queries pkg-config for compiler arguments.
     pub fn ask(&self, arguments: &[&str]) -> Result<Vec<OsString>> {
         let mut command = Command::new("pkg-config");
         command
@@ -104,7 +104,7 @@ impl Installed {
     }
 }
 
-/// Copies a file to the place of another, which programs may be using.
+/// Replaces a file atomically, since programs may be using it.
 fn replace(from: &Path, to: &Path) -> io::Result<()> {
     let beginning = to.with_extension("new");
     fs::copy(from, &beginning)?;

@@ -1,4 +1,4 @@
-//! Building the shared and the static library.
+//! Builds the shared and the static library.
 
 use std::fs;
 use std::path::PathBuf;
@@ -12,24 +12,24 @@ use crate::process;
 use crate::step::Step;
 use crate::workspace::Workspace;
 
-/// The profile of cargo.
+/// The cargo profile.
 #[derive(Clone, Copy)]
 pub enum Profile {
     Dev,
     Release,
 }
 
-/// The libraries as cargo has built them.
+/// The built libraries.
 pub struct Library {
     pub shared: PathBuf,
     pub fixed: PathBuf,
-    /// The libraries that programs with the static library are linked with as well.
-    /// Only rustc knows them, and reports them when it builds this library alone.
+    /// Libraries that programs must also link with the static library. Only rustc knows
+    /// them, and reports them when it builds this library alone.
     pub private: Option<String>,
 }
 
-/// Builds both libraries, and compares the symbols of the shared one with the
-/// committed list; with `write`, replaces that.
+/// Builds both libraries, and compares the exported symbols of the shared one with the
+/// committed list; with `write`, replaces the list.
 pub fn build(
     workspace: &Workspace,
     step: &mut Step,
@@ -62,13 +62,14 @@ pub fn build(
 /// `zstn_` symbols they export differ from the committed list.
 pub fn built(workspace: &Workspace) -> Result<Library> {
     let library = Library::in_folder(workspace, "debug")?;
-    // A dependency exports others with features that the library alone does not have.
+    // With the workspace's features, a dependency exports additional symbols.
     symbols(workspace, &library, |name| name.starts_with("zstn_"), false)?;
     Ok(library)
 }
 
 impl Library {
-    /// Returns the libraries in `folder`, a profile's folder of the target directory.
+    /// Returns the libraries in `folder`, a profile's subfolder of the target
+    /// directory.
     fn in_folder(workspace: &Workspace, folder: &str) -> Result<Self> {
         let (start, end) =
             env_suffix().context("the C library is built on Linux and macOS only")?;
@@ -80,7 +81,7 @@ impl Library {
     }
 }
 
-/// Returns the name of a shared library without its ending, and that.
+/// Returns prefix and extension of shared libraries on this system.
 fn env_suffix() -> Option<(&'static str, &'static str)> {
     match std::env::consts::OS {
         "linux" => Some(("libzstn_capi", ".so")),
@@ -89,8 +90,8 @@ fn env_suffix() -> Option<(&'static str, &'static str)> {
     }
 }
 
-/// Compares the symbols exported by the shared library, those for which `is_ours`
-/// holds, with the list.
+/// Compares the exported symbols of the shared library for which `is_ours` holds with
+/// the committed list.
 fn symbols(
     workspace: &Workspace,
     library: &Library,

@@ -1,4 +1,4 @@
-//! The C library: its header, what it is installed as, and its tests.
+//! The C library: its header, its installation and its tests.
 
 mod compiler;
 mod header;
@@ -16,13 +16,13 @@ pub use install::Installed;
 use library::Profile;
 pub use tests::Tools;
 
-/// Where the tests have the library installed.
+/// Where the library is installed for the tests.
 const TEST_PREFIX: &str = "capi-test/prefix";
 
 /// The folder of the crate.
 const CRATE: &str = "native/capi";
 
-/// The verb `capi`: builds the library and installs it, or runs its tests.
+/// Runs the verb `capi`, which builds and installs the library, or runs its tests.
 pub fn run(workspace: &Workspace, report: &Report, options: &Capi) -> Result<()> {
     report.step("header of the C library", |step| {
         header::ready(workspace, step, options.write)
@@ -50,8 +50,8 @@ pub fn run(workspace: &Workspace, report: &Report, options: &Capi) -> Result<()>
     })
 }
 
-/// Builds the library alone, with its dev profile and its own features, and
-/// installs it below the target directory.
+/// Builds the library alone, with its dev profile and its own features, and installs it
+/// below the target directory.
 pub fn install_dev(workspace: &Workspace, report: &Report) -> Result<Installed> {
     report.step("C library, dev build", |step| {
         let library = library::build(workspace, step, Profile::Dev, false)?;
@@ -59,7 +59,7 @@ pub fn install_dev(workspace: &Workspace, report: &Report) -> Result<Installed> 
     })
 }
 
-/// Installs the library that was built with the whole workspace.
+/// Installs the library that was built together with the workspace.
 pub fn install_built(workspace: &Workspace, report: &Report) -> Result<Installed> {
     report.step("C library, installed", |_| {
         let library = library::built(workspace)?;
@@ -67,7 +67,7 @@ pub fn install_built(workspace: &Workspace, report: &Report) -> Result<Installed
     })
 }
 
-/// Checks the header and runs the tests of the installed library.
+/// Checks the header, and runs the tests of the installed library.
 pub fn test(
     workspace: &Workspace,
     report: &Report,

@@ -1,5 +1,5 @@
-//! The tests of the C library: programs in C99 and C++, under valgrind and with
-//! sanitizers; the examples in C, C++ and Go; and Python by ctypes.
+//! Tests of the C library: programs in C99 and C++11, under valgrind and with
+//! sanitizers; the examples in C, C++ and Go; and Python with ctypes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,24 +18,24 @@ use crate::valgrind::{self, Valgrind};
 use crate::workspace::Workspace;
 use crate::{apt, process, programs};
 
-/// The programs that the tests need in addition to a C compiler, which Rust needs
-/// too, with the packages of Debian.
+/// Programs that the tests need in addition to a C compiler, each with its Debian
+/// package. Rust needs a C compiler, too.
 const PROGRAMS: [(&str, &str); 3] = [
     ("c++", "g++"),
     ("pkg-config", "pkg-config"),
     ("python3", "python3"),
 ];
 
-/// The installed tools.
+/// The tools of the tests.
 pub struct Tools {
-    /// Only in [`Tier::All`].
+    /// `None` unless in [`Tier::All`].
     valgrind: Option<Valgrind>,
-    /// Only in [`Tier::All`].
+    /// `None` unless in [`Tier::All`].
     go: Option<Environment>,
 }
 
 impl Tools {
-    /// Installs them. The Go toolchain takes 280 MB below `target/`.
+    /// Installs the tools. The Go toolchain takes 280 MB below `target/`.
     pub fn ready(workspace: &Workspace, step: &mut Step, tier: Tier) -> Result<Self> {
         for (program, package) in PROGRAMS {
             if process::find(program).is_none() {
@@ -103,7 +103,7 @@ struct Tests<'a> {
 }
 
 impl Tests<'_> {
-    /// The test program, in every way that it is built and run.
+    /// Builds the test program in every variant, and runs it.
     fn programs(&self, step: &mut Step) -> Result<()> {
         let sources = self.sources("tests", "c")?;
         let sanitizers = [
@@ -132,8 +132,8 @@ impl Tests<'_> {
         };
         let mut run = valgrind.command();
         let suppressions = self.path("tests/valgrind.supp");
-        // Threads of an engine may still be ending: what they hold is only
-        // possibly lost.
+        // Threads of an engine may still be ending. Memory that they own is reported as
+        // possibly lost, which is not an error here.
         run.args(["--quiet", "--error-exitcode=9", "--leak-check=full"])
             .args(["--show-leak-kinds=definite,indirect"])
             .args(["--errors-for-leak-kinds=definite,indirect"])
@@ -161,8 +161,8 @@ impl Tests<'_> {
         self.run(step, run.arg(libraries.join(name)).arg(self.model()))
     }
 
-    /// Builds the server in Go, which takes one processor half a minute the
-    /// first time.
+    /// Starts to build the Go server in the background, which takes half a minute on
+    /// one core the first time.
     fn begin_go(&self, go: &Environment) -> Result<Background> {
         let mut build = Command::new(go.program("go"));
         build
@@ -173,7 +173,7 @@ impl Tests<'_> {
             .arg(".")
             .env("PKG_CONFIG_PATH", self.compiler.installed.pkgconfig())
             .env("CGO_ENABLED", "1")
-            // Nothing is downloaded, and nothing written outside of `target/`.
+            // Nothing is downloaded or written outside of `target/`.
             .env("GOPROXY", "off")
             .env("GOTOOLCHAIN", "local")
             .env("GOENV", "off")
@@ -183,7 +183,7 @@ impl Tests<'_> {
         Background::start(self.workspace, "go-build", &mut build)
     }
 
-    /// Compares the server in Go with that of the command line.
+    /// Compares the Go server with the command line's server.
     fn served(&self, step: &mut Step) -> Result<()> {
         programs::build(self.workspace, step)?;
         let mut run = self.python("served.py");
@@ -216,12 +216,12 @@ impl Tests<'_> {
         self.workspace.path("tests/vectors")
     }
 
-    /// Returns the folder in which the test program has left its model.
+    /// Returns the folder in which the test program leaves its model.
     fn model(&self) -> PathBuf {
         self.workspace.target("capi-test/scratch")
     }
 
-    /// Returns that folder, empty.
+    /// Returns the same folder after emptying it.
     fn scratch(&self) -> Result<PathBuf> {
         let folder = self.model();
         if folder.is_dir() {
@@ -233,7 +233,7 @@ impl Tests<'_> {
         Ok(folder)
     }
 
-    /// Returns the files of a folder with an ending, in order.
+    /// Returns the files of a folder with this extension, in order.
     fn sources(&self, folder: &str, ending: &str) -> Result<Vec<PathBuf>> {
         let folder = self.path(folder);
         let found = files(&folder, ending)

@@ -1,26 +1,26 @@
-//! What users receive, and of which crates it consists.
+//! The shipped artifacts, and the crates and packages that they contain.
 
-/// Something that is shipped as a whole.
+/// An artifact that is shipped as a whole.
 pub struct Artifact {
-    /// Its name in an SBOM.
+    /// Name of the artifact in its SBOM.
     pub name: &'static str,
     pub description: &'static str,
-    /// The name of the file with its SBOM.
+    /// File name of its SBOM.
     pub sbom: &'static str,
-    /// The kind of component in CycloneDX.
+    /// Component type in CycloneDX.
     pub kind: &'static str,
-    /// The start of its package URL.
+    /// Beginning of its package URL.
     pub purl: &'static str,
-    /// The folder of its notices.
+    /// Folder that contains its notices.
     pub folder: &'static str,
-    /// The arguments of cargo that select what it is built of; one list for each
+    /// Arguments of cargo that select the crates it is built from; one list for each
     /// build.
     pub builds: &'static [&'static [&'static str]],
-    /// The targets that it is built for.
+    /// Targets for which it is built.
     pub targets: &'static [&'static str],
-    /// Packages of npm that are part of it.
+    /// npm packages that are part of it.
     pub npm: &'static [&'static str],
-    /// What is part of it without being a package.
+    /// Libraries in it that are not packages.
     pub runtimes: &'static [Runtime],
 }
 
@@ -55,15 +55,15 @@ const NATIVE_TARGETS: &[&str] = &[
     "x86_64-pc-windows-msvc",
 ];
 
-/// The command line, with the viewer in it.
+/// The command line, which contains the viewer.
 const COMMAND_LINE: Artifact = Artifact {
     name: "zstn",
     description: "The command line zstn",
     sbom: "zstn.cdx.json",
     kind: "application",
-    purl: "pkg:cargo/zstn",
+    purl: "pkg:cargo/zstn-cli",
     folder: "",
-    builds: &[&["--package", "zstn"]],
+    builds: &[&["--package", "zstn-cli"]],
     targets: NATIVE_TARGETS,
     npm: &["uplot"],
     runtimes: &[STANDARD_LIBRARY, MUSL],
@@ -125,7 +125,7 @@ const NPM_PACKAGE: Artifact = Artifact {
 
 pub const ALL: [&Artifact; 4] = [&COMMAND_LINE, &C_LIBRARY, &WHEEL, &NPM_PACKAGE];
 
-/// Returns the folders of the notices, each once.
+/// Returns the folders of the notices without duplicates.
 pub fn folders() -> Vec<&'static str> {
     let mut folders: Vec<_> = ALL.iter().map(|artifact| artifact.folder).collect();
     folders.dedup();

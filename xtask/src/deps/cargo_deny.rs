@@ -1,4 +1,4 @@
-//! cargo-deny, which checks the crates by `deny.toml`.
+//! cargo-deny, which checks the crates against `deny.toml`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,14 +12,15 @@ use crate::workspace::Workspace;
 
 const VERSION: &str = "0.20.2";
 
-/// Checks licences, origins and banned crates of the workspace. Those of
-/// `tests/fuzz` and `tests/bench/decoders` are for measurements by hand.
+/// Checks licences, origins and banned crates of the workspace. The crates of
+/// `tests/fuzz` and `tests/bench/decoders` are not checked, as they are only used for
+/// manual measurements.
 pub fn check(workspace: &Workspace, step: &mut Step) -> Result<()> {
     let program = ready(workspace, step)?;
     let mut deny = Command::new(&program);
     deny.args(["--locked", "--config"])
         .arg(workspace.path("deny.toml"))
-        // Advisories need a database from GitHub.
+        // Advisories are not checked, because they need a database from GitHub.
         .args(["check", "licenses", "bans", "sources"])
         .current_dir(workspace.root());
     step.run(&mut deny)?;
@@ -27,7 +28,7 @@ pub fn check(workspace: &Workspace, step: &mut Step) -> Result<()> {
     Ok(())
 }
 
-/// Returns the installed cargo-deny; builds it, in two minutes, if there is none.
+/// Returns the installed cargo-deny; if there is none, builds it in two minutes.
 fn ready(workspace: &Workspace, step: &mut Step) -> Result<PathBuf> {
     let folder = workspace.cache("cargo-deny");
     let built = folder.join(format!("bin/cargo-deny{}", std::env::consts::EXE_SUFFIX));
@@ -42,7 +43,7 @@ fn ready(workspace: &Workspace, step: &mut Step) -> Result<PathBuf> {
         let mut install = cargo_at(&program, &workspace.target("cargo-deny"));
         install
             .args(["install", "cargo-deny", "--version", VERSION])
-            // It runs for a second: optimising it would take longer.
+            // The program runs for a second, and optimising it would take longer.
             .args(["--locked", "--debug", "--force", "--root"])
             .arg(&folder)
             .env("CARGO_PROFILE_DEV_DEBUG", "0");
@@ -51,7 +52,7 @@ fn ready(workspace: &Workspace, step: &mut Step) -> Result<PathBuf> {
     .context(
         "cargo-deny could not be installed; `cargo install cargo-deny` elsewhere and PATH work too",
     )?;
-    // Builds are larger than everything else here, and of no further use.
+    // The build files are large and have no further use.
     let _ = std::fs::remove_dir_all(workspace.target("cargo-deny"));
     Ok(built)
 }

@@ -1,4 +1,4 @@
-//! Which of the licences that a package offers is used, and its texts.
+//! Selection of a package's licences, and their texts.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use spdx::{Expression, Licensee, ParseMode};
 
 use super::package::Package;
 
-/// In the order in which they are chosen where a package offers several.
+/// Order of preference if a package offers several licences.
 const PREFERRED: [&str; 9] = [
     "Apache-2.0",
     "MIT",
@@ -21,7 +21,7 @@ const PREFERRED: [&str; 9] = [
     "Apache-2.0 WITH LLVM-exception",
 ];
 
-/// The beginnings of the names of files with licences and notices.
+/// Beginnings of the names of files that contain licences and notices.
 const FILES: [&str; 6] = [
     "license",
     "licence",
@@ -31,7 +31,7 @@ const FILES: [&str; 6] = [
     "unlicense",
 ];
 
-/// Returns the licences of an SPDX expression that are made use of.
+/// Returns the licences that are chosen from an SPDX expression.
 pub fn chosen(expression: &str) -> Result<Vec<String>> {
     let parsed = Expression::parse_mode(expression, ParseMode::LAX)
         .map_err(|error| anyhow!("`{expression}` is no SPDX expression: {}", error.reason))?;
@@ -46,23 +46,23 @@ pub fn chosen(expression: &str) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Returns the text of a licence as SPDX has it.
+/// Returns the standard text of a licence from SPDX.
 pub fn standard_text(name: &str) -> Result<&'static str> {
     let id = name.split(" WITH ").next().unwrap_or(name);
     let licence = spdx::license_id(id).with_context(|| format!("SPDX does not know {id}"))?;
     Ok(licence.text())
 }
 
-/// A file of a package.
+/// A licence or notice file of a package.
 pub struct LicenceFile {
-    /// Its path in the package.
+    /// Path of the file in the package.
     pub path: String,
     pub text: String,
 }
 
-/// Returns the files of `package` that have to be kept: notices, licences of what
-/// it includes, and its own unless Apache-2.0 alone is made use of, whose text
-/// is the same for all.
+/// Returns the files of `package` that must be kept: notices, licences of included
+/// code, and its own licence. If only Apache-2.0 is chosen, the own licence is omitted,
+/// because its text is the same for all packages.
 pub fn files(package: &Package, chosen: &[String]) -> Result<Vec<LicenceFile>> {
     let mut paths = Vec::new();
     find(&package.folder, 0, &mut paths)
@@ -88,8 +88,8 @@ pub fn files(package: &Package, chosen: &[String]) -> Result<Vec<LicenceFile>> {
     Ok(files)
 }
 
-/// Returns whether `text` is that of a licence which is not made use of: the GPL,
-/// which only zstd offers, besides BSD; or for the package's own files Apache-2.0.
+/// Returns whether `text` is a licence that is not chosen: the GPL, which only zstd
+/// offers as an alternative to BSD; or Apache-2.0 among the package's own files.
 fn is_another(text: &str, is_own: bool, chosen: &[String]) -> bool {
     let text = text.trim_start();
     let uses_apache = chosen.iter().any(|name| name.starts_with("Apache-2.0"));

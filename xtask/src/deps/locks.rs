@@ -1,4 +1,4 @@
-//! The lock files: everything that is downloaded has a digest and comes from the
+//! Checks of the lock files: every download has a digest and comes from the official
 //! registry of its language.
 
 use std::fs;
@@ -40,7 +40,7 @@ pub fn check(workspace: &Workspace, step: &mut Step) -> Result<()> {
     Ok(())
 }
 
-/// Asks the registry for advisories that concern the npm packages.
+/// Requests the advisories for the npm packages from the registry.
 pub fn audit(workspace: &Workspace, step: &mut Step) -> Result<()> {
     let mut npm = node::npm();
     npm.args(["audit", "--json"]).current_dir(workspace.root());
@@ -61,7 +61,7 @@ pub fn audit(workspace: &Workspace, step: &mut Step) -> Result<()> {
     Ok(())
 }
 
-/// Returns the number of crates by others in a lock file of cargo.
+/// Returns the number of third-party crates in a cargo lock file.
 fn crates(lock: &str) -> Result<usize> {
     let mut count = 0;
     for block in lock.split("[[package]]").skip(1) {
@@ -85,7 +85,7 @@ fn crates(lock: &str) -> Result<usize> {
     Ok(count)
 }
 
-/// Returns the number of packages in a lock file of npm.
+/// Returns the number of packages in an npm lock file.
 fn packages(lock: &Value) -> Result<usize> {
     let listed = lock["packages"]
         .as_object()
@@ -95,7 +95,8 @@ fn packages(lock: &Value) -> Result<usize> {
         let Some((_, name)) = path.rsplit_once("node_modules/") else {
             continue;
         };
-        // A package of this repository, or one inside the archive of another.
+        // The entry is a package of this repository, or bundled in the archive of
+        // another one.
         if entry["link"] == true || entry["inBundle"] == true {
             continue;
         }

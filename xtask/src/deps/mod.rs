@@ -1,4 +1,4 @@
-//! The verb `deps`: what the project depends on, and what is shipped of it.
+//! The verb `deps`: the project's dependencies, and the ones that are shipped.
 
 mod artifact;
 mod cargo_deny;
@@ -21,13 +21,13 @@ use crate::{node, process};
 use artifact::ALL;
 use package::Shipped;
 
-/// The folders of the crates that are published, whose archives have a licence too.
+/// Folders of the published crates, whose archives also contain a licence.
 const CRATES: [&str; 4] = ["core", "native", "native/net", "native/store"];
 
-/// The name of the files with the licences of what is shipped.
+/// Name of the files that contain the licences of shipped packages.
 pub const NOTICES: &str = "THIRD-PARTY-LICENSES.txt";
 
-/// Checks everything, or with `--write` writes the notices.
+/// Checks everything, or writes the notices with `--write`.
 pub fn run(workspace: &Workspace, report: &Report, options: &Deps) -> Result<()> {
     report.step("npm packages", |step| node::install(workspace, step))?;
     check(workspace, report, options.write)?;
@@ -41,7 +41,7 @@ pub fn run(workspace: &Workspace, report: &Report, options: &Deps) -> Result<()>
     })
 }
 
-/// Checks everything that needs no database of advisories.
+/// Runs all checks that need no database of advisories.
 pub fn check(workspace: &Workspace, report: &Report, write: bool) -> Result<()> {
     deny(workspace, report)?;
     notices(workspace, report, write)
@@ -62,7 +62,7 @@ pub fn notices(workspace: &Workspace, report: &Report, write: bool) -> Result<()
     })
 }
 
-/// Returns the target that the active compiler builds for by default.
+/// Returns the default target of the active compiler.
 pub fn host(workspace: &Workspace) -> Result<String> {
     let mut rustc = active_rustc(workspace);
     let said = process::ask(rustc.arg("-vV"))?;
@@ -71,7 +71,7 @@ pub fn host(workspace: &Workspace) -> Result<String> {
     Ok(host.context("rustc does not name its host")?.to_owned())
 }
 
-/// Compares the committed notices with what is shipped now.
+/// Compares the committed notices with the packages that are shipped.
 fn compare(workspace: &Workspace, step: &mut Step, write: bool) -> Result<()> {
     let metadata = package::Metadata::read(workspace)?;
     let mut counts = Vec::new();
@@ -102,8 +102,8 @@ fn compare(workspace: &Workspace, step: &mut Step, write: bool) -> Result<()> {
     Ok(())
 }
 
-/// Writes an SBOM of each artifact for `target` to `folder`, or for the only
-/// target that it is built for.
+/// Writes an SBOM of each artifact to `folder`, for `target` or for the only target of
+/// the artifact.
 pub fn sboms(workspace: &Workspace, step: &mut Step, folder: &Path, target: &str) -> Result<()> {
     fs::create_dir_all(folder)
         .with_context(|| format!("{} cannot be created", folder.display()))?;

@@ -1,5 +1,5 @@
-//! `THIRD-PARTY-LICENSES.txt`: the packages in an artifact, with the texts that
-//! their licences want kept.
+//! `THIRD-PARTY-LICENSES.txt`, which lists the packages in an artifact with the texts
+//! that their licences require to be kept.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -21,10 +21,10 @@ offers several licences, the one in brackets is made use of.
 Written by `cargo xtask deps --write`.
 ";
 
-/// Returns the whole file.
+/// Returns the content of the file.
 pub fn text(shipped: &Shipped) -> Result<String> {
     let mut out = format!("{HEAD}\n{RULE}\n\n");
-    // The text of a file to the packages that have it.
+    // Maps the text of a file to the packages that contain it.
     let mut texts: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let mut has_apache = false;
     for (key, package) in shipped.packages() {
@@ -73,13 +73,13 @@ pub fn text(shipped: &Shipped) -> Result<String> {
         let users = users.join("\n");
         writeln!(out, "\n{RULE}\n{users}\n{RULE}\n\n{text}")?;
     }
-    // Trailing blanks in texts would not survive an editor.
+    // Editors would remove trailing spaces, so they are removed here.
     let lines: Vec<&str> = out.lines().map(str::trim_end).collect();
     Ok(lines.join("\n") + "\n")
 }
 
-/// Returns the texts of licences for a package that comes without, except for
-/// that of Apache-2.0.
+/// Returns the standard texts of licences for a package that contains none, except for
+/// the text of Apache-2.0.
 fn standard(package: &Package, chosen: &[String]) -> Result<Vec<LicenceFile>> {
     let authors = match package.authors.is_empty() {
         true => format!("The authors of {}", package.name),
@@ -100,7 +100,7 @@ fn standard(package: &Package, chosen: &[String]) -> Result<Vec<LicenceFile>> {
         .collect()
 }
 
-/// Replaces the line for the holder of the copyright in the text of a licence.
+/// Inserts the copyright holder into the text of a licence.
 fn with_copyright(text: &str, copyright: &str) -> String {
     let is_blank = |line: &&str| line.trim_start().starts_with("Copyright (c) <");
     let lines = text.lines().map(|line| match is_blank(&line) {

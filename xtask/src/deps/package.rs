@@ -1,5 +1,5 @@
-//! The packages that are part of an artifact. Notices, licence texts and SBOM are
-//! all made from this one list.
+//! The packages that are part of an artifact. Notices, licence texts and SBOM are all
+//! generated from this list.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -13,37 +13,37 @@ use crate::cargo::cargo;
 use crate::process;
 use crate::workspace::Workspace;
 
-/// A package by another project.
+/// A third-party package.
 #[derive(Clone)]
 pub struct Package {
     pub name: String,
     pub version: String,
-    /// Its licence as an SPDX expression, as the package states it.
+    /// Licence as an SPDX expression, as stated by the package.
     pub licence: String,
     pub authors: Vec<String>,
     pub origin: String,
-    /// The folder with its source.
+    /// Folder that contains its source.
     pub folder: PathBuf,
-    /// "cargo" or "npm", the type of its package URL.
+    /// Type of its package URL: "cargo" or "npm".
     pub registry: &'static str,
-    /// The digest in the lock file: its algorithm and hexadecimal digits.
+    /// Algorithm and hexadecimal digits of the digest in the lock file.
     pub digest: Option<(&'static str, String)>,
-    /// The packages of the list that it depends on, by their keys.
+    /// Keys of the packages in the list that it depends on.
     pub depends: BTreeSet<String>,
 }
 
 impl Package {
-    /// Returns its package URL.
+    /// Returns the package URL.
     pub fn purl(&self) -> String {
         format!("pkg:{}/{}@{}", self.registry, self.name, self.version)
     }
 }
 
-/// What `cargo metadata` says of all crates in the lock file.
+/// The crates in the lock file, as reported by `cargo metadata`.
 pub struct Metadata {
-    /// By name and version.
+    /// Third-party packages by key, which is made of name and version.
     packages: BTreeMap<String, Package>,
-    /// What each crate of this workspace depends on.
+    /// The dependencies of each crate of this workspace.
     own: BTreeMap<String, BTreeSet<String>>,
 }
 
@@ -69,7 +69,7 @@ impl Metadata {
         }
         let (mut packages, mut own) = (BTreeMap::new(), BTreeMap::new());
         for package in list(&answer["packages"]) {
-            // Those of this workspace are what is shipped, not a part of it.
+            // Crates of this workspace are the artifact itself, not a part of it.
             let key = key_of(&package);
             let depends = depends.remove(&text(&package, "id")).unwrap_or_default();
             if package["source"].is_null() {
@@ -98,16 +98,16 @@ impl Metadata {
     }
 }
 
-/// The packages in one or several artifacts.
+/// The packages in one or more artifacts.
 pub struct Shipped {
     packages: BTreeMap<String, Package>,
-    /// The keys of those that our own crates name.
+    /// Keys of the packages that our own crates depend on directly.
     pub direct: BTreeSet<String>,
     pub runtimes: Vec<&'static Runtime>,
 }
 
 impl Shipped {
-    /// Returns what is part of `artifact` on any of `targets`.
+    /// Returns the packages in `artifact` for any of `targets`.
     pub fn of(
         workspace: &Workspace,
         metadata: &Metadata,
@@ -147,7 +147,7 @@ impl Shipped {
         })
     }
 
-    /// Returns what is part of any of `artifacts`, on all their targets.
+    /// Returns the packages in any of `artifacts`, for all of their targets.
     pub fn of_all<'a>(
         workspace: &Workspace,
         metadata: &Metadata,
@@ -171,7 +171,7 @@ impl Shipped {
         Ok(all)
     }
 
-    /// Returns the packages by name and version.
+    /// Returns the packages with their keys.
     pub fn packages(&self) -> impl Iterator<Item = (&String, &Package)> {
         self.packages.iter()
     }
@@ -181,8 +181,8 @@ impl Shipped {
     }
 }
 
-/// Returns the names and versions of the crates that are linked into a build:
-/// neither build scripts nor procedural macros, which only run while it is built.
+/// Returns names and versions of the crates that are linked into a build. Build scripts
+/// and procedural macros are excluded, since they only run while it is built.
 fn tree(workspace: &Workspace, build: &[&str], target: &str) -> Result<BTreeSet<String>> {
     let mut command = cargo(workspace);
     command
@@ -192,7 +192,7 @@ fn tree(workspace: &Workspace, build: &[&str], target: &str) -> Result<BTreeSet<
         .current_dir(workspace.root());
     let lines = process::ask(&mut command)?;
     let keys = lines.lines().filter_map(|line| {
-        // "name v1.2.3", followed by a path or a mark of repetition.
+        // A line has the form "name v1.2.3", followed by a path or a repetition mark.
         let mut words = line.split_whitespace();
         let name = words.next()?;
         let version = words.next()?.strip_prefix('v')?;
@@ -201,7 +201,7 @@ fn tree(workspace: &Workspace, build: &[&str], target: &str) -> Result<BTreeSet<
     Ok(keys.collect())
 }
 
-/// Reads a package of npm that is installed.
+/// Reads an installed npm package.
 fn npm(workspace: &Workspace, name: &str) -> Result<Package> {
     let folder = workspace.path("node_modules").join(name);
     let manifest = read_json(&folder.join("package.json"))?;
@@ -222,7 +222,7 @@ fn npm(workspace: &Workspace, name: &str) -> Result<Package> {
     })
 }
 
-/// Returns the digests in Cargo.lock by name and version.
+/// Returns the digests in Cargo.lock by key.
 fn digests(workspace: &Workspace) -> Result<BTreeMap<String, String>> {
     let path = workspace.path("Cargo.lock");
     let lock =

@@ -1,5 +1,5 @@
-//! The bill of materials of an artifact as CycloneDX 1.6 JSON. It has neither a
-//! time nor a random number, so that building an artifact again gives the same.
+//! The bill of materials of an artifact as CycloneDX 1.6 JSON. It contains neither a
+//! time nor a random number, so that repeated builds give the same file.
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
@@ -23,7 +23,7 @@ pub fn json(artifact: &Artifact, shipped: &Shipped) -> Result<String> {
             "name": package.name,
             "version": package.version,
             "purl": purl,
-            // The old way of writing OR.
+            // A slash is an outdated notation for OR.
             "licenses": [{ "expression": package.licence.replace(" / ", " OR ").replace('/', " OR ") }],
         });
         if let Some((algorithm, content)) = &package.digest {

@@ -1,4 +1,4 @@
-//! Compares counts with those of the repository.
+//! Compares instruction counts with the recorded ones.
 
 use std::fmt;
 
@@ -7,10 +7,10 @@ use anyhow::{Result, bail};
 use super::Counts;
 use super::record::Record;
 
-/// The largest increase that is accepted, in percent.
+/// Largest accepted increase in percent.
 const ALLOWED: f64 = 5.0;
 
-/// The counts of one stage, recorded and new.
+/// The recorded and the new count of a stage.
 #[derive(Debug)]
 struct Line {
     name: String,
@@ -19,7 +19,7 @@ struct Line {
 }
 
 impl Line {
-    /// Returns the change in percent, or `None` if there is nothing to compare.
+    /// Returns the change in percent, or `None` if either count is missing.
     fn change(&self) -> Option<f64> {
         Some((self.is? / self.was? - 1.0) * 100.0)
     }
@@ -29,17 +29,17 @@ impl Line {
     }
 }
 
-/// The counts of all stages, recorded and new.
+/// The recorded and the new counts of all stages.
 #[derive(Debug)]
 pub struct Comparison {
     lines: Vec<Line>,
-    /// The conditions that differ from those of the recorded counts.
+    /// Names of the conditions that differ from the recorded ones.
     differences: Vec<String>,
 }
 
 impl Comparison {
     /// Compares the stages in `order`. Unless `is_all`, stages of `old` that are
-    /// not in it were not asked for.
+    /// missing from `order` were not selected and are ignored.
     pub fn new(old: &Record, now: &Record, order: &Counts, is_all: bool) -> Self {
         let mut lines: Vec<Line> = order
             .iter()
@@ -62,8 +62,8 @@ impl Comparison {
         }
     }
 
-    /// Fails if a stage executes too much and the counts were made under the
-    /// same conditions as the recorded ones.
+    /// Fails if a stage executes too many instructions, and the counts were made under
+    /// the same conditions as the recorded ones.
     pub fn judge(&self) -> Result<()> {
         let over: Vec<&str> = self
             .lines
@@ -82,7 +82,7 @@ impl Comparison {
         )
     }
 
-    /// Returns a summary in a few words.
+    /// Returns a short summary.
     pub fn summary(&self) -> String {
         let changes = self.lines.iter().filter_map(Line::change);
         let (least, most) = changes.fold((0f64, 0f64), |(least, most), change| {

@@ -1,6 +1,6 @@
-//! The verb `instructions`: what each stage of packing and reading executes,
-//! compared with what it did before. Clocks on shared machines hide a
-//! regression of a tenth; counts of instructions do not move.
+//! The verb `instructions`, which counts the instructions of each stage of packing and
+//! reading and compares them with recorded counts. Clocks on shared machines hide a
+//! regression of 10 %, while instruction counts are stable.
 
 use std::path::Path;
 use std::process::Command;
@@ -25,11 +25,11 @@ use record::{Conditions, Record};
 
 const FILE: &str = "tests/instructions.json";
 
-/// The function of `tests/bench/src/stage.rs` whose instructions are counted,
-/// including those of its callees.
+/// The function in `tests/bench/src/stage.rs` whose instructions are counted, including
+/// its callees.
 const COUNTED: &str = "stage::counted*";
 
-/// Instructions per byte by stage, in the order of packing.
+/// Stages with their instructions per byte, in the order of packing.
 type Counts = Vec<(String, f64)>;
 
 /// Runs the verb.
@@ -75,7 +75,7 @@ pub fn check(workspace: &Workspace, step: &mut Step, valgrind: Option<&Valgrind>
         .with_context(|| format!("too many instructions\n\n{comparison}"))
 }
 
-/// Runs every stage whose name contains `only` under valgrind.
+/// Counts every stage whose name contains `only`, under valgrind.
 fn count(
     workspace: &Workspace,
     step: &mut Step,

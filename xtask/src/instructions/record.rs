@@ -1,4 +1,4 @@
-//! The recorded counts, `tests/instructions.json`.
+//! The recorded counts in `tests/instructions.json`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,10 +12,10 @@ use crate::process;
 use crate::rust_target;
 use crate::workspace::Workspace;
 
-/// The conditions that counts depend on besides the source.
+/// The conditions that influence the counts, in addition to the source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Conditions {
-    /// Compilers, and the features of the processor that valgrind emulates.
+    /// Versions of compilers, and the processor features that valgrind emulates.
     pub known: BTreeMap<String, String>,
 }
 
@@ -57,16 +57,16 @@ fn vectors() -> &'static str {
     "of the target"
 }
 
-/// Counts and their conditions.
+/// Counts, and the conditions under which they were made.
 #[derive(Debug, Clone)]
 pub struct Record {
     pub conditions: Conditions,
-    /// Instructions per byte, by stage.
+    /// Instructions per byte by stage.
     pub counts: BTreeMap<String, f64>,
 }
 
 impl Record {
-    /// Rounds counts as they are written, to three decimals.
+    /// Creates a record, with counts rounded to three decimals as in the file.
     pub fn new(conditions: Conditions, counts: &[(String, f64)]) -> Self {
         let round = |count: f64| (count * 1000.0).round() / 1000.0;
         let counts = counts.iter();

@@ -1,4 +1,4 @@
-//! The program in an archive, with its man pages, completions and licences.
+//! The archive of the program, with man pages, completions and licences.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::process;
 use crate::step::Step;
 use crate::workspace::Workspace;
 
-/// The shells, and where each looks for completions.
+/// The supported shells, and where each expects completions.
 const COMPLETIONS: [(&str, &str); 4] = [
     ("bash", "share/bash-completion/completions/zstn"),
     ("zsh", "share/zsh/site-functions/_zstn"),
@@ -20,7 +20,7 @@ const COMPLETIONS: [(&str, &str); 4] = [
     ("powershell", "share/powershell/zstn.ps1"),
 ];
 
-/// Writes the archive to `folder`. The same program gives the same archive.
+/// Writes the archive to `folder`. The same program always gives the same archive.
 pub fn pack(workspace: &Workspace, step: &mut Step, program: &Path, folder: &Path) -> Result<()> {
     let name = format!("zstn-{}-{TARGET}", env!("CARGO_PKG_VERSION"));
     let parent = workspace.target("archive");

@@ -1,4 +1,4 @@
-//! The crates, packed and built as crates.io would receive them.
+//! The published crates, packed and built as for crates.io.
 
 use std::fs;
 use std::path::Path;
@@ -9,13 +9,22 @@ use crate::cargo::cargo;
 use crate::step::Step;
 use crate::workspace::Workspace;
 
-/// Those that are published, each after what it depends on.
-const CRATES: [&str; 4] = ["zstn-core", "zstn-net", "zstn-store", "zstn"];
+/// The published crates, in the order of their dependencies.
+const CRATES: [&str; 7] = [
+    "zstn-core",
+    "zstn-net",
+    "zstn-store",
+    "zstn",
+    "zstn-serve",
+    "zstn-hub",
+    "zstn-cli",
+];
 
-/// Packs them into `folder`. Cargo builds each from its archive, and takes those
-/// that are not on crates.io yet from the archives before it.
+/// Packs the crates into `folder`. Cargo builds each from its archive, and uses the
+/// archives of crates that are not on crates.io yet.
 pub fn package(workspace: &Workspace, step: &mut Step, folder: &Path) -> Result<()> {
-    // Its own: cargo would take an archive of an earlier run for current.
+    // A separate target directory, because cargo would reuse an archive of an earlier
+    // run.
     let target = workspace.target("publish");
     let packed = target.join("package");
     if packed.exists() {
@@ -23,7 +32,7 @@ pub fn package(workspace: &Workspace, step: &mut Step, folder: &Path) -> Result<
     }
     let mut publish = cargo(workspace);
     publish
-        // The built page counts as a change, since git ignores it.
+        // The built viewer page counts as a change, because git ignores it.
         .args(["publish", "--dry-run", "--locked", "--allow-dirty"])
         .env("CARGO_TARGET_DIR", &target)
         .env("CARGO_INCREMENTAL", "0");
@@ -33,7 +42,7 @@ pub fn package(workspace: &Workspace, step: &mut Step, folder: &Path) -> Result<
     step.run(&mut publish)?;
     for name in CRATES {
         let file = format!("{name}-{}.crate", env!("CARGO_PKG_VERSION"));
-        // Where it is depends on the version of cargo.
+        // The location depends on the version of cargo.
         let places = [packed.join(&file), packed.join("tmp-crate").join(&file)];
         let Some(archive) = places.iter().find(|path| path.is_file()) else {
             bail!("cargo did not write {file}");

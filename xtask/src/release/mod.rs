@@ -1,5 +1,5 @@
-//! The verb `release`: everything that is published, in one folder. Publishing
-//! itself is the task of `.github/workflows/release.yml`.
+//! The verb `release`, which builds all published artifacts into one folder.
+//! `.github/workflows/release.yml` publishes them.
 
 mod archive;
 mod crates;
@@ -21,7 +21,7 @@ pub use program::build as static_program;
 const FOLDER: &str = "release-dry-run";
 const SUMS: &str = "SHA256SUMS";
 
-/// Builds all artifacts and lists them, without publishing any.
+/// Builds and lists all artifacts, without publishing any.
 pub fn run(workspace: &Workspace, report: &Report, options: &Release) -> Result<()> {
     if options.only_program {
         return report.step("static program", |step| {
@@ -43,14 +43,14 @@ pub fn run(workspace: &Workspace, report: &Report, options: &Release) -> Result<
     report.step("Node and npm", node::check)?;
     report.step("npm packages", |step| node::install(workspace, step))?;
     deps::check(workspace, report, false)?;
-    // The crate of the command line includes the page.
+    // The command line's crate contains the viewer page.
     wasm::build(workspace, report)?;
     report.step("page", |step| wasm::page(workspace, step))?;
     report.step("crates (cargo publish --dry-run)", |step| {
         crates::package(workspace, step, &folder)
     })?;
     report.step("npm package (npm publish --dry-run)", |step| {
-        // The tarball, which the workflow publishes as it is.
+        // The workflow publishes this tarball unchanged.
         let tarball = npm_tarball(step, workspace.root(), &folder)?;
         let mut publish = node::npm();
         publish
@@ -73,8 +73,8 @@ pub fn run(workspace: &Workspace, report: &Report, options: &Release) -> Result<
     report.step("SHA256SUMS", |step| sums(step, &folder))
 }
 
-/// Packs the npm package of the repository `root` into `folder`. Returns the
-/// path of the tarball.
+/// Packs the npm package of the repository `root` into `folder`, and returns the path
+/// of the tarball.
 pub fn npm_tarball(step: &mut Step, root: &Path, folder: &Path) -> Result<PathBuf> {
     fs::create_dir_all(folder)
         .with_context(|| format!("{} cannot be created", folder.display()))?;
@@ -90,7 +90,7 @@ pub fn npm_tarball(step: &mut Step, root: &Path, folder: &Path) -> Result<PathBu
     Ok(tarball)
 }
 
-/// Returns `bytes` as hexadecimal digits.
+/// Formats `bytes` as hexadecimal digits.
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -102,7 +102,7 @@ fn copy(file: &Path, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Writes the digests of all artifacts, and prints a table of them.
+/// Writes the digests of all artifacts, and prints them as a table.
 fn sums(step: &mut Step, folder: &Path) -> Result<()> {
     let mut artifacts = Vec::new();
     for entry in fs::read_dir(folder).context("the artifacts cannot be listed")? {
@@ -124,7 +124,7 @@ fn sums(step: &mut Step, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Returns the lines of a table: names to the left, sizes to the right.
+/// Returns the lines of a table, with names aligned left and sizes aligned right.
 fn table(artifacts: &[(String, usize, String)]) -> Vec<String> {
     let name_width = artifacts.iter().map(|row| row.0.chars().count()).max();
     let name_width = name_width.unwrap_or(0).max("artifact".len());

@@ -1,4 +1,4 @@
-//! The command line as a program without libraries of the system, for any Linux.
+//! The statically linked command line, which runs on any Linux.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -12,11 +12,11 @@ use crate::workspace::Workspace;
 use crate::{apt, build_paths, process, rust_target};
 
 pub const TARGET: &str = "x86_64-unknown-linux-musl";
-/// Compiles the C of zstd and ring for musl.
+/// Compiler for the C code of zstd and ring, for musl.
 const COMPILER: &str = "musl-gcc";
 const PACKAGE: &str = "musl-tools";
 
-/// Builds it and returns its path.
+/// Builds the program and returns its path.
 pub fn build(workspace: &Workspace, step: &mut Step) -> Result<PathBuf> {
     if process::find(COMPILER).is_none() {
         apt::install(step, &[PACKAGE], "it compiles C for static programs")
@@ -26,12 +26,12 @@ pub fn build(workspace: &Workspace, step: &mut Step) -> Result<PathBuf> {
     let target = workspace.target("static");
     let mut build = cargo(workspace);
     build
-        .args(["build", "--release", "--locked", "--package", "zstn"])
+        .args(["build", "--release", "--locked", "--package", "zstn-cli"])
         .args(["--target", TARGET])
         .env("CARGO_TARGET_DIR", &target)
         .env("CARGO_INCREMENTAL", "0")
         .env("CC_x86_64_unknown_linux_musl", COMPILER)
-        // Names and lines of functions are most of a static program.
+        // Symbols and line tables make up most of a static program.
         .env("CARGO_PROFILE_RELEASE_STRIP", "symbols");
     build_paths::set_flags(
         &mut build,

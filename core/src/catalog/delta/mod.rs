@@ -1,5 +1,5 @@
-//! The catalog of a delta, whose tensors are in the file, in the base, or
-//! partly in both.
+//! The catalog of a delta, whose tensors are stored in the file, taken from the
+//! base, or decoded from both.
 #![cfg_attr(not(feature = "deltas"), allow(dead_code, unused_imports))]
 
 use alloc::borrow::Cow;
@@ -26,17 +26,17 @@ use crate::{Error, Result, Rule};
 #[cfg(feature = "deltas")]
 pub(super) mod rows;
 
-/// What the base's tensor with the same name is needed for.
+/// How a tensor depends on the base's tensor of the same name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum BaseUse {
-    /// The base's tensor is the tensor.
+    /// The tensor equals the base's tensor.
     Copy,
-    /// The stored bytes are the difference from the base's tensor.
+    /// The stored bytes are a delta against the base's tensor.
     Difference,
 }
 
 impl BaseUse {
-    /// Returns the spelling in JSON output and in JavaScript.
+    /// Returns the name of the variant in JSON output and in JavaScript.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -49,15 +49,16 @@ impl BaseUse {
 #[cfg(feature = "deltas")]
 pub(super) use super::delta_opener::FormatOpener;
 
-/// What the catalog of a delta holds in addition to its tensors.
+/// The part of a delta's catalog that other formats do not have.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct FormatContents {
     pub edition: Edition,
     base_table: Option<[u8; 32]>,
-    /// One entry per tensor; a file without a trailer has no digests.
+    /// The record of each tensor. Files without a trailer have no
+    /// [`RecordInfo`].
     records: Vec<(Record, Option<RecordInfo>)>,
-    /// Of each record, what the base holds as the digest of its tensor; empty
-    /// where that is not known.
+    /// For each record, the digest that the base's file stores for its tensor,
+    /// if any. Empty until a base is attached.
     base_digests: Vec<Option<ShortDigest>>,
 }
 
@@ -70,8 +71,8 @@ impl FormatContents {
 }
 
 impl Contents for FormatContents {
-    /// Decodes tensor `number` from its whole record. The head of the record is
-    /// compared with what the catalog says.
+    /// Decodes a tensor from its whole record. The head of the record must
+    /// agree with the catalog.
     fn decode<'a, E: Engine>(
         &self,
         engine: &E,
@@ -109,8 +110,9 @@ impl Contents for FormatContents {
             }
             Ok(bytes)
         };
-        // Bytes that have the tensor's own digest need no other; without one, or
-        // if anything is wrong, the base is looked at as well.
+        // If the restored tensor matches its own digest, the base's tensor was
+        // the right one, so its cached digest is good enough. If anything
+        // fails, the digest is computed from the base's bytes.
         let known = match (record.kind, info) {
             (RecordKind::Difference, Some(_)) => self.base_digests.get(stored.number),
             _ => None,
@@ -148,8 +150,8 @@ impl Contents for FormatContents {
     }
 }
 
-/// Returns the payload of a record, or its beginning, if the record's head agrees
-/// with the catalog.
+/// Checks the head of a record against the catalog and returns the bytes after
+/// it: the payload, or its beginning.
 fn payload<'s>(
     tensor: &FileTensor,
     record: &Record,
@@ -237,10 +239,10 @@ impl FileCatalog {
         }
     }
 
-    /// Keeps the digests that the base, which [`FileCatalog::check_base`] has not
-    /// refused, holds of its tensors, by name. Those of tensors that differences are
-    /// decoded from are then not computed where the digest of the result shows
-    /// that they are right.
+    /// Stores the digests that the base's file has for its tensors, by name.
+    /// The base must have passed [`FileCatalog::check_base`]. Decoding a
+    /// difference then uses the stored digest of the base's tensor instead of
+    /// computing it, as long as the digest of the restored tensor matches.
     pub(crate) fn keep_base_digests(&mut self, digest: impl Fn(&str) -> Option<ShortDigest>) {
         let digests = self.tensors.iter().map(|tensor| digest(&tensor.name));
         let digests: Vec<_> = digests.collect();
@@ -251,14 +253,15 @@ impl FileCatalog {
         }
     }
 
-    /// Returns whether the file has to be opened together with a base.
+    /// Returns whether the file is a delta, which can only be opened together
+    /// with a base.
     #[must_use]
     pub fn needs_base(&self) -> bool {
         self.as_delta().is_some()
     }
 
     /// Returns whether every tensor of this delta has a digest; files written
-    /// by z4ai have none. Always true for other files, which need no base.
+    /// by z4ai have none. Always true for files of other formats.
     #[must_use]
     pub fn has_tensor_digests(&self) -> bool {
         let records = self.as_delta().into_iter().flat_map(|delta| &delta.records);
@@ -271,11 +274,17 @@ impl FileCatalog {
         info.as_ref().map(|info| info.digest)
     }
 
-    /// Refuses a base that this delta was not made against, as far as that
-    /// shows without the base's data: the names and offsets of its tensors, of
-    /// which a trailer has a digest, and the length and dtype of every tensor
-    /// that is needed (docs/formats/zstn-delta.md 4). A tensor with other bytes
-    /// is found when it is read.
+    /// Checks that `base` is the checkpoint that this delta was made against,
+    /// as far as possible without reading the base's data: the names and
+    /// offsets of its tensors, if the delta has a trailer with their digest,
+    /// and the length and dtype of every required tensor
+    /// (docs/formats/zstn-delta.md 4). A base tensor with other bytes is
+    /// detected when it is read.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) if this file is not a
+    /// delta, [`Rule::DeltaBaseTensor`] and [`Rule::DeltaReference`] for
+    /// another base.
     pub fn check_base(&self, base: &Self) -> Result<()> {
         let Some(delta) = self.as_delta() else {
             return Err(Error::invalid_input("the file is no delta and has no base"));

@@ -1,10 +1,11 @@
-//! Parts of a delta's tensors, from parts of its records and of the base's tensors
-//! (docs/formats/zxd1.md 11).
+//! Reads parts of a delta's tensors from parts of its records and of the base's
+//! tensors (docs/formats/zxd1.md 11).
 //!
-//! Nothing of a part says whether the base is the right one, as the digest of a whole
-//! tensor does. So a tensor is cut only if the base's file holds the digest of its
-//! tensor, and that is the one that the delta names. Otherwise the tensor is read as
-//! a whole, which also says what is wrong.
+//! Whether the base is the right one cannot be checked on a part of a tensor,
+//! because the digests cover whole tensors. A part is therefore read by itself
+//! only if the base's file stores a digest of its tensor and the delta names
+//! the same digest. Otherwise the whole tensor is read, and decoding it reports
+//! what is wrong.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -22,20 +23,21 @@ use crate::frame::difference::{
 };
 use crate::{Error, ErrorKind, Result};
 
-/// Bytes that are fetched first of a head, whose length is unknown, besides a byte for
-/// each group and the entries of its blocks: contexts and tables are shorter.
+/// The number of bytes fetched first of a record's head, whose length is
+/// unknown, in addition to one byte per group and the entries of the blocks.
+/// The contexts and tables take fewer.
 const HEAD_GUESS_BYTES: u64 = 4 << 10;
 
-/// A part of a tensor that takes a part of the base's tensor.
+/// How to decode a part of a tensor that depends on the base's tensor.
 #[derive(Debug, Clone)]
 pub enum DeltaPart {
-    /// The base's bytes are the tensor's.
+    /// The bytes of the base's tensor are the bytes of this one.
     Copy,
-    /// The file holds the difference from them.
+    /// The file stores a difference from the bytes of the base's tensor.
     Difference(Box<DifferencePart>),
 }
 
-/// A part of a `ZXD1` frame.
+/// The blocks of a `ZXD1` frame that a part of a tensor requires.
 #[derive(Debug, Clone)]
 pub struct DifferencePart {
     /// Offset of the frame in the file.
@@ -45,7 +47,8 @@ pub struct DifferencePart {
 }
 
 impl DeltaPart {
-    /// Decodes the part from the planned bytes of the file and of the base's tensor.
+    /// Decodes the part from the planned bytes of the file and of the base's
+    /// tensor.
     pub fn decode<E: Engine>(&self, engine: &E, fetched: &[&[u8]], base: &[u8]) -> Result<Vec<u8>> {
         match self {
             Self::Copy => Ok(base.to_vec()),
@@ -59,18 +62,19 @@ impl DeltaPart {
 }
 
 impl FormatContents {
-    /// Returns the digest that the base holds of its tensor, if the tensor can be cut
-    /// as far as that is known without its head.
+    /// Returns the digest that the base's file stores for its tensor, unless
+    /// the tensor is too short or too long for reading parts of it.
     fn digest_of_base(&self, tensor: &FileTensor, number: usize) -> Option<ShortDigest> {
         let digest = self.base_digests.get(number).copied().flatten()?;
-        // Low-rank products are counted in numbers of the platform.
+        // Low-rank products are indexed with `usize`.
         let is_long = tensor.len_bytes() > MIN_FRAME_BYTES;
         (is_long && usize::try_from(tensor.len_bytes()).is_ok()).then_some(digest)
     }
 
-    /// Returns the range of the file that [`Self::plan_part`] needs of a difference: the
-    /// record up to its first block, whose length is in the bytes that are fetched
-    /// first. `None` if `fetched` is enough.
+    /// Returns the range of the file that [`Self::plan_part`] requires as
+    /// `head` for a difference: the record up to its first block. The length of
+    /// the head is one of its own first fields, so the first answer is a guess
+    /// and the second one exact. Returns `None` once `fetched` is enough.
     pub(super) fn head_range(
         &self,
         tensor: &FileTensor,
@@ -100,8 +104,8 @@ impl FormatContents {
         ((fetched.len() as u64) < head.end - head.start).then_some(head)
     }
 
-    /// Plans for the bytes `span` of a tensor from the `head` of its record; `None`
-    /// if it has to be read as a whole.
+    /// Plans how to read the bytes `span` of a tensor, given the `head` of its
+    /// record. Returns `None` if the whole tensor has to be read.
     pub(super) fn plan_part(
         &self,
         tensor: &FileTensor,

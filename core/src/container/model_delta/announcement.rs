@@ -1,14 +1,16 @@
-//! The announcement of the trailer (docs/formats/zstn-delta.md 5): a bit that z4ai
-//! and older readers ignore, in a byte of flags that most payloads have. A delta that
-//! lost its whole trailer is then not mistaken for one that never had any.
+//! The announcement of the trailer (docs/formats/zstn-delta.md 5): a bit,
+//! ignored by z4ai and by older readers, in the flags byte that most payloads
+//! have. A delta that has lost its whole trailer is then not mistaken for one
+//! that never had any.
 
 use super::record::Kind;
 
-/// The bit. Bit 0 of the flags of a frame means that NumPy's fields are valid.
+/// The bit of the announcement. Bit 0 of a frame's flags marks the NumPy fields
+/// as valid.
 const TRAILER_FOLLOWS: u8 = 0x80;
 
-/// Returns the offset of the flags that z4ai ignores; `None` for a payload that has
-/// none.
+/// Returns the offset of the flags byte that z4ai ignores, or `None` for a
+/// payload without one.
 fn flags_offset(kind: Kind, payload: &[u8]) -> Option<usize> {
     match (kind, payload.get(..4)?) {
         (Kind::Delta, b"Z4DL") | (Kind::Full, b"Z4AI") => Some(5),
@@ -17,8 +19,8 @@ fn flags_offset(kind: Kind, payload: &[u8]) -> Option<usize> {
     }
 }
 
-/// Announces in the payload of a record, or in its first bytes, that the file ends
-/// with a trailer.
+/// Sets the announcement of the trailer in the payload of a record, or in the
+/// first bytes of it.
 pub fn announce(kind: Kind, payload: &mut [u8]) {
     let offset = flags_offset(kind, payload);
     if let Some(flags) = offset.and_then(|offset| payload.get_mut(offset)) {

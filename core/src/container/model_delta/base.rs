@@ -1,4 +1,4 @@
-//! The checkpoint a delta is made against.
+//! The checkpoint that a delta is made against.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -13,8 +13,8 @@ use crate::container::safetensors::{self, LenientTensor, Tensor};
 use crate::container::zstn;
 use crate::{Error, Result, Rule, sort};
 
-/// The tensors of a base, as its header lists them. The header may break the
-/// official rules; only names, dtypes and spans inside the data count.
+/// The tensors of a base, as listed in its header. The header may break the
+/// official rules: only names, dtypes and spans inside the data are used.
 #[derive(Debug)]
 pub struct BaseHeader {
     data: Range<u64>,
@@ -22,8 +22,8 @@ pub struct BaseHeader {
 }
 
 impl BaseHeader {
-    /// Reads the header of a safetensors file of `file_len_bytes` from its first
-    /// bytes, up to the data at least.
+    /// Reads the header of a safetensors file of `file_len_bytes`. `head`
+    /// contains the file at least up to its data.
     pub fn parse(head: &[u8], file_len_bytes: u64) -> Result<Self> {
         refuse_packed(head)?;
         let len = safetensors::header_len_bytes(head, file_len_bytes)?;
@@ -40,15 +40,16 @@ impl BaseHeader {
         self.data.clone()
     }
 
-    /// Returns the range of the file that holds the tensor called `name`.
+    /// Returns the range of the tensor called `name` in the file, if there is
+    /// one.
     #[must_use]
     pub fn range(&self, name: &str) -> Option<Range<u64>> {
         let span = &self.tensors.get(name)?.span;
         Some(self.data.start + span.start..self.data.start + span.end)
     }
 
-    /// Returns the range of the file that `tensor` of the target may be a copy
-    /// of or a difference from: that of the tensor with its name, dtype and
+    /// Returns the range in the file of the tensor that `tensor` of the target
+    /// may be copied or decoded from: the one with the same name, dtype and
     /// length.
     #[must_use]
     pub fn reference(&self, tensor: &Tensor) -> Option<Range<u64>> {
@@ -59,11 +60,11 @@ impl BaseHeader {
         usable.then(|| self.range(&tensor.name)).flatten()
     }
 
-    /// Returns the range of the file that holds the tensor called `name`, which must
-    /// be `len_bytes` long.
+    /// Returns the range of the tensor called `name` in the file.
     ///
     /// # Errors
-    /// [`Rule::DeltaBaseTensor`].
+    /// [`Rule::DeltaBaseTensor`] if there is no such tensor or it is not
+    /// `len_bytes` long.
     pub fn tensor(&self, name: &str, len_bytes: u64) -> Result<Range<u64>> {
         let range = self.range(name);
         let found = range.as_ref().map(|range| range.end - range.start);
@@ -82,7 +83,7 @@ impl BaseHeader {
     }
 }
 
-/// Refuses files that begin like packed ones.
+/// Fails if the file begins like a packed one.
 pub(super) fn refuse_packed(head: &[u8]) -> Result<()> {
     if head.starts_with(&zstn::MAGIC) || head.starts_with(&super::MAGIC) {
         return Err(Error::unsupported(
@@ -92,25 +93,25 @@ pub(super) fn refuse_packed(head: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// BLAKE2b with an output of 8 bytes over the data buffer of a base, which comes
-/// in pieces.
+/// The digest of a base's data buffer that z4ai's format prescribes: BLAKE2b
+/// with an output of 8 bytes, computed piece by piece.
 #[derive(Debug, Default)]
 pub struct DataDigest(Blake2b<U8>);
 
 impl DataDigest {
-    /// Adds the next bytes.
+    /// Adds the next bytes of the data buffer.
     pub fn update(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
     }
 
-    /// Returns the digest of all bytes.
+    /// Returns the digest of the bytes added so far.
     #[must_use]
     pub fn finish(self) -> [u8; 8] {
         self.0.finalize().into()
     }
 }
 
-/// A base held as a whole.
+/// A base whose whole file is in memory.
 #[derive(Debug)]
 pub struct Base<'a> {
     file: &'a [u8],
@@ -118,20 +119,20 @@ pub struct Base<'a> {
 }
 
 impl<'a> Base<'a> {
-    /// Reads the safetensors file `file`.
+    /// Parses the header of the safetensors file `file`.
     pub fn parse(file: &'a [u8]) -> Result<Self> {
         let header = BaseHeader::parse(file, file.len() as u64)?;
         Ok(Self { file, header })
     }
 
-    /// Returns what the header says.
+    /// Returns the parsed header.
     #[must_use]
     pub fn header(&self) -> &BaseHeader {
         &self.header
     }
 
-    /// Returns the range of the base's file that holds the tensor called
-    /// `name`.
+    /// Returns the range of the tensor called `name` in the base's file, if
+    /// there is one.
     #[must_use]
     pub fn range(&self, name: &str) -> Option<Range<u64>> {
         self.header.range(name)
@@ -142,7 +143,7 @@ impl<'a> Base<'a> {
         part(self.file, range)
     }
 
-    /// Returns BLAKE2b with an output of 8 bytes over the data buffer.
+    /// Returns the [`DataDigest`] of the base.
     #[must_use]
     pub fn digest(&self) -> [u8; 8] {
         let mut digest = DataDigest::default();
@@ -157,9 +158,9 @@ impl<'a> Base<'a> {
     }
 }
 
-/// Returns BLAKE3 of what z4ai's digest of a base leaves out: the names of the
-/// tensors and their spans. Without it a base with exchanged names would pass.
-/// The tensors come in ascending order of their names
+/// Returns the BLAKE3 of the tensors' names and spans, which z4ai's digest of a
+/// base does not cover: without it, a base with exchanged names would be
+/// accepted. `tensors` must be in ascending order of the names
 /// (docs/formats/zstn-delta.md 2).
 pub fn table_digest<'n>(tensors: impl Iterator<Item = (&'n str, &'n Range<u64>)>) -> [u8; 32] {
     let mut hasher = blake3::Hasher::new();
@@ -172,7 +173,8 @@ pub fn table_digest<'n>(tensors: impl Iterator<Item = (&'n str, &'n Range<u64>)>
     *hasher.finalize().as_bytes()
 }
 
-/// Refuses a tensor of the base that is missing or not `len_bytes` long.
+/// Fails if the tensor is missing from the base or is not `len_bytes` long
+/// there.
 pub fn check_tensor(name: &str, len_bytes: u64, in_base: Option<u64>) -> Result<()> {
     let detail = match in_base {
         Some(len) if len == len_bytes => return Ok(()),

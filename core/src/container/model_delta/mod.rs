@@ -1,12 +1,12 @@
-//! `Z4DM`: a checkpoint as its difference from another one
-//! (docs/formats/z4ai-containers.md 4), followed by a trailer of ours
-//! (docs/formats/zstn-delta.md). Version 2 has one more kind of record
+//! `Z4DM`: a checkpoint stored as a delta against another one
+//! (docs/formats/z4ai-containers.md 4), followed by zstn's own trailer
+//! (docs/formats/zstn-delta.md). Version 2 adds a kind of record
 //! (docs/formats/extensions.md 3).
 //!
 //! ```text
 //! prefix    magic, version, header of the target, data length, digest of the base
 //! records   one per tensor: a frame, a difference, or a copy of the base's bytes
-//! trailer      digests, and where the payloads are; ignored by z4ai
+//! trailer   digests and the lengths of the payloads; ignored by z4ai
 //! ```
 
 mod announcement;
@@ -32,9 +32,9 @@ pub use write::{Coded, DeltaPacker, code, pack, record_head};
 
 use crate::frame::Edition;
 
-/// First bytes of the file.
+/// The first bytes of the file.
 pub const MAGIC: [u8; 4] = *b"Z4DM";
-/// The numbers of the editions.
+/// The version number of each edition.
 const VERSIONS: [u8; 2] = [1, 2];
 
 /// Returns the version of a file of this `edition`.

@@ -9,29 +9,29 @@ use crate::bytes::Cursor;
 use crate::frame::Edition;
 use crate::{Error, Result, Rule};
 
-/// Bytes before the header.
+/// The number of bytes before the header.
 const HEADER_START: u64 = 13;
-/// Bytes of data length, digest of the base and record count, which follow the
-/// header.
+/// The number of bytes after the header: data length, digest of the base and
+/// record count.
 const AFTER_HEADER_BYTES: u64 = 20;
 
 /// The fields before the records.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Prefix {
-    /// What the records may be.
+    /// The edition, which determines the kinds of records allowed.
     pub edition: Edition,
-    /// Range of the target's header in the file.
+    /// The range of the target's header in the file.
     pub header: Range<u64>,
-    /// Length of the target's data buffer.
+    /// The length of the target's data buffer in bytes.
     pub data_len_bytes: u64,
-    /// BLAKE2b with an output of 8 bytes over the data of the base.
+    /// The digest of the base's data: BLAKE2b with an output of 8 bytes.
     pub base_digest: [u8; 8],
-    /// Number of records.
+    /// The number of records.
     pub record_count: u32,
 }
 
 impl Prefix {
-    /// Returns the length of the prefix, from the first bytes of a file of
+    /// Returns the length of the prefix, given the first bytes of a file of
     /// `file_len_bytes`.
     pub fn len_bytes(head: &[u8], file_len_bytes: u64) -> Result<u64> {
         let mut cursor = Cursor::new(head);
@@ -53,7 +53,7 @@ impl Prefix {
             })
     }
 
-    /// Reads the prefix from the first bytes of a file, at least
+    /// Parses the prefix from the first bytes of a file, at least
     /// [`Prefix::len_bytes`] of them.
     pub fn parse(head: &[u8], file_len_bytes: u64) -> Result<Self> {
         let end = Self::len_bytes(head, file_len_bytes)?;
@@ -87,14 +87,14 @@ impl Prefix {
         self.header.end + AFTER_HEADER_BYTES
     }
 
-    /// Returns the length of the restored file.
+    /// Returns the length of the restored file in bytes.
     #[must_use]
     pub fn original_len_bytes(&self) -> u64 {
         (8 + self.header.end - self.header.start).saturating_add(self.data_len_bytes)
     }
 }
 
-/// Returns the bytes before the records.
+/// Returns the prefix of a new file.
 #[must_use]
 pub fn write(
     edition: Edition,

@@ -18,30 +18,30 @@ use crate::frame::difference::Difference;
 use crate::frame::{Edition, Stored};
 use crate::{Error, Result, Rule, sort};
 
-/// Everything in a delta file but the payloads of its records, which cover the
-/// target's data.
+/// The content of a delta file except for the payloads of its records. The
+/// records cover the target's data.
 #[derive(Debug)]
 pub struct DeltaTable {
-    /// The bytes before the records.
+    /// The bytes of the prefix.
     head: Vec<u8>,
     prefix: Prefix,
     records: Vec<Record>,
     trailer: Option<Trailer>,
 }
 
-/// The first bytes that are fetched of a delta file: enough for
+/// The number of bytes that are fetched first, enough for
 /// [`Prefix::len_bytes`].
 const START_BYTES: u64 = 64;
 
-/// The first bytes of a payload, which hold its flags.
+/// The number of bytes at the start of a payload that contain its flags.
 const FLAGS_BYTES: u64 = 16;
 
 impl DeltaTable {
-    /// Reads prefix, records and trailer of a file of `len_bytes`, of which `fetch`
-    /// returns ranges, and checks that they agree.
+    /// Reads the prefix, the records and the trailer of a file of `len_bytes`,
+    /// and checks that they agree. `fetch` returns the bytes of a range.
     ///
     /// # Errors
-    /// The errors of `fetch`, and a file that breaks a rule.
+    /// The errors of `fetch`, and the rule that the file breaks.
     pub fn read<'f, E: From<Error>>(
         len_bytes: u64,
         fetch: &mut dyn FnMut(Range<u64>) -> Result<Cow<'f, [u8]>, E>,
@@ -125,33 +125,36 @@ impl DeltaTable {
         part(&self.head, self.prefix.header.clone())
     }
 
-    /// Returns the length of the target's data buffer.
+    /// Returns the length of the target's data buffer in bytes.
     #[must_use]
     pub fn data_len_bytes(&self) -> u64 {
         self.prefix.data_len_bytes
     }
 
-    /// Returns the length of the restored file.
+    /// Returns the length of the restored file in bytes.
     #[must_use]
     pub fn original_len_bytes(&self) -> u64 {
         self.prefix.original_len_bytes()
     }
 
-    /// Returns whether the file has a trailer, with digests of its base's names
-    /// and of the restored file; those made by z4ai do not.
+    /// Returns whether the file has a trailer, which contains digests of the
+    /// base's table and of the restored file. Files written by z4ai have none.
     #[must_use]
     pub fn has_trailer(&self) -> bool {
         self.trailer.is_some()
     }
 
-    /// Returns whether every tensor has a digest in the trailer.
+    /// Returns whether the trailer has a digest for every tensor.
     #[must_use]
     pub fn has_tensor_digests(&self) -> bool {
         self.contents().is_some()
     }
 
-    /// Refuses a base that this delta was not made against, given the digest of its
-    /// data ([`DataDigest`](super::DataDigest)).
+    /// Checks that `base` is the checkpoint that this delta was made against,
+    /// given the digest of the base's data ([`DataDigest`](super::DataDigest)).
+    ///
+    /// # Errors
+    /// [`Rule::DeltaReference`] if it is another one.
     pub fn check_base(&self, base: &BaseHeader, data_digest: [u8; 8]) -> Result<()> {
         let wrong = |detail| Error::malformed(Rule::DeltaReference, detail);
         if data_digest != self.prefix.base_digest {
@@ -173,9 +176,9 @@ impl DeltaTable {
         record.ok_or_else(|| Error::no_such("record", number, self.records.len()))
     }
 
-    /// Checks everything in record `number`, with this payload, that can be checked
-    /// without decoding. After this, file and base have justified the length of the
-    /// tensor.
+    /// Checks record `number` as far as that is possible without decoding its
+    /// `payload`. If this succeeds, the sizes of the file and of the base
+    /// justify the length of the tensor.
     pub fn check(&self, number: usize, payload: &[u8], base: &BaseHeader) -> Result<()> {
         let record = self.record(number)?;
         let len = record.len_bytes();
@@ -193,8 +196,8 @@ impl DeltaTable {
         checked.map_err(|error| error.within(record.payload.start).tensor(&record.name))
     }
 
-    /// Returns the range of the base's file that the tensor of record `number` is
-    /// made from; `None` for a tensor that needs no base.
+    /// Returns the range of the base's file that record `number` is decoded
+    /// from, or `None` if the record does not depend on the base.
     pub fn reference(&self, number: usize, base: &BaseHeader) -> Result<Option<Range<u64>>> {
         let record = self.record(number)?;
         match record.kind {
@@ -203,7 +206,7 @@ impl DeltaTable {
         }
     }
 
-    /// Decodes the tensor of record `number` from its payload and from the bytes of
+    /// Decodes the tensor of record `number` from its payload and the bytes of
     /// its [`DeltaTable::reference`].
     pub fn decode<'b, E: Engine>(
         &self,
@@ -224,16 +227,17 @@ impl DeltaTable {
         Ok(tensor)
     }
 
-    /// Returns the numbers of the records whose spans overlap those of others.
-    /// Their tensors have to be compared with the result by
-    /// [`DeltaTable::check_shared`].
+    /// Returns the numbers of the records whose spans overlap with another
+    /// record. After all tensors have been written,
+    /// [`DeltaTable::check_shared`] must compare these with the result.
     #[must_use]
     pub fn overlapping(&self) -> Vec<usize> {
         let starts = self.records.iter().map(|record| (record.span.start, 0));
         let mut order = sort::by_key(starts);
         order.retain(|&number| !self.records[number].span.is_empty());
         let mut shared = Vec::new();
-        // The record that reaches furthest so far, and whether it is listed.
+        // The record with the largest end so far, and whether it is in the
+        // list.
         let mut furthest: Option<(usize, bool)> = None;
         for number in order {
             let Range { start, end } = self.records[number].span;
@@ -253,8 +257,8 @@ impl DeltaTable {
         shared
     }
 
-    /// Refuses tensors that overlap and disagree: `written` is what the result
-    /// has at the span of `tensor`.
+    /// Fails if overlapping tensors disagree: `written` contains the bytes of
+    /// the result in the span of `record`, and `tensor` the decoded bytes.
     pub fn check_shared(&self, record: &Record, written: &[u8], tensor: &[u8]) -> Result<()> {
         if written == tensor {
             return Ok(());
@@ -266,8 +270,8 @@ impl DeltaTable {
         .tensor(&record.name))
     }
 
-    /// Starts comparing the restored file with the BLAKE3 in the trailer; `None`
-    /// if the file has no trailer.
+    /// Starts the comparison of the restored file with the BLAKE3 in the
+    /// trailer; `None` if the file has no trailer.
     #[must_use]
     pub fn restored_check(&self) -> Option<RestoredCheck> {
         self.trailer.as_ref().map(|trailer| RestoredCheck {
@@ -277,7 +281,7 @@ impl DeltaTable {
     }
 }
 
-/// Hashes a restored file from its first byte to its last.
+/// Hashes a restored file and compares the digest with the trailer.
 #[derive(Debug)]
 pub struct RestoredCheck {
     hasher: blake3::Hasher,
@@ -285,7 +289,7 @@ pub struct RestoredCheck {
 }
 
 impl RestoredCheck {
-    /// Adds the next bytes.
+    /// Adds the next bytes of the file, starting with its first.
     #[must_use]
     pub fn with(mut self, bytes: &[u8]) -> Self {
         self.hasher.update(bytes);
@@ -295,7 +299,7 @@ impl RestoredCheck {
     /// Compares the digest.
     ///
     /// # Errors
-    /// [`Rule::DeltaRestored`] if the file is another one.
+    /// [`Rule::DeltaRestored`] if the digests differ.
     pub fn finish(self) -> Result<()> {
         if *self.hasher.finalize().as_bytes() == self.expected {
             return Ok(());
@@ -307,7 +311,7 @@ impl RestoredCheck {
     }
 }
 
-/// Refuses a file that announces a trailer and has none.
+/// Creates the error for a file that announces a trailer but has none.
 pub fn lost_trailer() -> Error {
     Error::malformed(
         Rule::DeltaSeal,
@@ -315,7 +319,7 @@ pub fn lost_trailer() -> Error {
     )
 }
 
-/// A delta file in memory.
+/// A delta whose whole file is in memory.
 #[derive(Debug)]
 pub struct ModelDelta<'a> {
     file: &'a [u8],
@@ -331,7 +335,8 @@ impl Deref for ModelDelta<'_> {
 }
 
 impl<'a> ModelDelta<'a> {
-    /// Parses prefix, records and trailer, and checks that they agree.
+    /// Parses the prefix, the records and the trailer, and checks that they
+    /// agree.
     pub fn parse(file: &'a [u8]) -> Result<Self> {
         let mut fetch = |range| Ok::<_, Error>(Cow::Borrowed(part(file, range)));
         let table = DeltaTable::read(file.len() as u64, &mut fetch)?;
@@ -351,9 +356,8 @@ impl<'a> ModelDelta<'a> {
         self.table.decode(engine, number, payload, reference)
     }
 
-    /// Restores the whole target. Everything that can be checked is checked:
-    /// lengths, the base, overlapping tensors, and the digest of the result if
-    /// there is one.
+    /// Restores the whole target. All checks are made: the lengths, the base,
+    /// overlapping tensors, and the digest of the result if there is one.
     pub fn unpack<E: Engine>(&self, engine: &E, base: &Base) -> Result<Vec<u8>> {
         self.check_base(base.header(), base.digest())?;
         let numbers: Vec<usize> = (0..self.records.len()).collect();
@@ -361,7 +365,7 @@ impl<'a> ModelDelta<'a> {
             .map(numbers, |number| self.decode(engine, number, base))
             .into_iter()
             .collect::<Result<Vec<_>>>()?;
-        // The tensors together have proved that the data are this long.
+        // Decoding all tensors has shown that the data have this length.
         let mut out = Vec::new();
         let header = self.header();
         out.extend_from_slice(&(header.len() as u64).to_le_bytes());
@@ -384,7 +388,7 @@ impl<'a> ModelDelta<'a> {
     }
 }
 
-/// Refuses a payload that decodes to another length than that of its tensor.
+/// Fails if a payload does not decode to the length of its tensor.
 fn check_len(found_bytes: u64, len_bytes: u64) -> Result<()> {
     if found_bytes == len_bytes {
         return Ok(());
@@ -396,18 +400,20 @@ fn check_len(found_bytes: u64, len_bytes: u64) -> Result<()> {
     .at(0))
 }
 
-/// The base's tensor of the same name as one that is decoded.
+/// The base's tensor that another tensor is decoded from.
 #[derive(Debug, Clone, Copy)]
 pub struct Reference<'a> {
-    /// The tensor; its length has been checked.
+    /// The bytes of the tensor, whose length has been checked.
     pub bytes: &'a [u8],
-    /// The digest that the base holds of it, if it need not be computed: callers
-    /// compare the digest of what is decoded.
+    /// The digest that the base's file stores for the tensor. If it is set, it
+    /// is used instead of a computed one, and the caller must compare the
+    /// digest of the result.
     pub digest: Option<ShortDigest>,
 }
 
-/// Decodes the tensor of `record`, in a file of this `edition`, from its payload and, unless that is a frame
-/// of its own, from the base's tensor with the same name.
+/// Decodes the tensor of `record`, in a file of this `edition`, from its
+/// payload and, if the record depends on it, from the base's tensor of the same
+/// name.
 pub fn decode_payload<'b, E: Engine>(
     engine: &E,
     record: &Record,
@@ -440,7 +446,7 @@ pub fn decode_payload<'b, E: Engine>(
 }
 
 impl Contents {
-    /// Refuses a header that is not the one that was packed.
+    /// Fails if `header` is not the header that was packed.
     pub fn check_header(&self, header: &[u8]) -> Result<()> {
         if short_digest([header]) == self.header {
             return Ok(());
@@ -453,7 +459,7 @@ impl Contents {
 }
 
 impl super::RecordInfo {
-    /// Refuses a tensor that is not the one that was packed.
+    /// Fails if `tensor` does not have the bytes that were packed.
     pub fn check_tensor(&self, name: &str, tensor: &[u8]) -> Result<()> {
         if short_digest([tensor]) == self.digest {
             return Ok(());

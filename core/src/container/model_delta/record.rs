@@ -1,4 +1,4 @@
-//! The records (docs/formats/z4ai-containers.md 4.1).
+//! The records of a delta (docs/formats/z4ai-containers.md 4.1).
 
 use alloc::borrow::Cow;
 use alloc::collections::BTreeSet;
@@ -14,32 +14,36 @@ use crate::bytes::Cursor;
 use crate::frame::Edition;
 use crate::{Error, Result, Rule, sort};
 
-/// A copy with an empty name.
+/// The length of the shortest record: a copy with an empty name.
 const MIN_RECORD_BYTES: u64 = 19;
 
-/// Returns the longest possible head of a record whose name takes
+/// Returns the length of the longest record head with a name of
 /// `name_len_bytes`.
 #[must_use]
 pub fn max_head_bytes(name_len_bytes: u64) -> u64 {
     Kind::Full.head_bytes(name_len_bytes)
 }
 
-/// How a record stores its tensor. The numbers are those of the file.
+/// How a record stores its tensor. The discriminants are the numbers in the
+/// file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Kind {
-    /// A frame.
+    /// The payload is a frame of the tensor.
     Full = 0,
-    /// A `Z4DL` delta against the base's tensor.
+    /// The payload is a `Z4DL` delta against the base's tensor.
     Delta = 1,
-    /// The base's tensor, unchanged.
+    /// There is no payload: the tensor equals the base's tensor.
     Copy = 2,
-    /// A `ZXD1` difference from the base's tensor; only in extended files
-    /// (docs/formats/extensions.md 3).
+    /// The payload is a `ZXD1` difference from the base's tensor, which only
+    /// extended files contain (docs/formats/extensions.md 3).
     Difference = 3,
 }
 
 impl Kind {
     /// Returns the kind with number `id`.
+    ///
+    /// # Errors
+    /// [`Rule::DeltaKind`] if files of this `edition` do not have such a kind.
     pub fn from_id(id: u8, edition: Edition) -> Result<Self> {
         let kinds = [Self::Full, Self::Delta, Self::Copy, Self::Difference];
         let kind = kinds.into_iter().find(|kind| *kind as u8 == id);
@@ -59,7 +63,7 @@ impl Kind {
         }
     }
 
-    /// Returns the edition that a file with a record of this kind has to be.
+    /// Returns the edition that a record of this kind requires of its file.
     #[must_use]
     pub fn edition(self) -> Edition {
         match self {
@@ -68,8 +72,8 @@ impl Kind {
         }
     }
 
-    /// Returns the length of the head of a record of this kind, before its
-    /// payload.
+    /// Returns the length of the head of a record of this kind: the bytes
+    /// before its payload.
     #[must_use]
     pub fn head_bytes(self, name_len_bytes: u64) -> u64 {
         let payload_len_field = if self == Self::Copy { 0 } else { 8 };
@@ -77,16 +81,16 @@ impl Kind {
     }
 }
 
-/// A record up to its payload.
+/// The head of a record: the fields before its payload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Head {
-    /// Name.
+    /// The name of the tensor.
     pub name: String,
-    /// Bytes of the target's data buffer.
+    /// The range of the tensor in the target's data buffer.
     pub span: Range<u64>,
     /// How the tensor is stored.
     pub kind: Kind,
-    /// Length of the payload, 0 for a copy.
+    /// The length of the payload in bytes, 0 for a copy.
     pub payload_len_bytes: u64,
 }
 
@@ -142,36 +146,37 @@ impl Head {
     }
 }
 
-/// One tensor of the target.
+/// A record, which stores one tensor of the target.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
-    /// Name.
+    /// The name of the tensor.
     pub name: String,
-    /// Bytes of the target's data buffer.
+    /// The range of the tensor in the target's data buffer.
     pub span: Range<u64>,
-    /// Where they come from.
+    /// How the tensor is stored.
     pub kind: Kind,
-    /// Range of the payload in the file; empty for a copy.
+    /// The range of the payload in the file; empty for a copy.
     pub payload: Range<u64>,
 }
 
 impl Record {
-    /// Returns the length of the tensor.
+    /// Returns the length of the tensor in bytes.
     #[must_use]
     pub fn len_bytes(&self) -> u64 {
         self.span.end - self.span.start
     }
 }
 
-/// The bytes of a record that are fetched first. Names are seldom longer.
+/// The number of bytes of a record that are fetched first. Names are seldom
+/// longer.
 const USUAL_HEAD_BYTES: u64 = 512;
 
-/// Reads the records after `prefix` in a file of `file_len_bytes`, of which `fetch`
-/// returns ranges; payloads are not fetched. Returns them, and the offset at which
-/// the last one ends.
+/// Reads the records after `prefix` in a file of `file_len_bytes`. `fetch`
+/// returns the bytes of a range; payloads are not fetched. Returns the records,
+/// and the offset at which the last one ends.
 ///
 /// # Errors
-/// The errors of `fetch`, and records that break a rule.
+/// The errors of `fetch`, and the rule that a record breaks.
 pub fn read<'f, E: From<Error>>(
     prefix: &Prefix,
     file_len_bytes: u64,
@@ -197,7 +202,8 @@ pub fn read<'f, E: From<Error>>(
         };
         let head = match head_at(USUAL_HEAD_BYTES)? {
             Ok(head) => Ok(head),
-            // The name may be longer than usual.
+            // The name may be longer than usual, so the longest possible head
+            // is fetched.
             Err(_) => head_at(max_head_bytes(u16::MAX.into()))?,
         };
         let (head, head_len) = head.map_err(|error| error.within(position))?;
@@ -224,8 +230,8 @@ pub fn read<'f, E: From<Error>>(
     Ok((records, position))
 }
 
-/// Names differ, so that a few bytes cannot ask for the same tensor of the
-/// base over and over.
+/// Fails if two records have the same name: a few bytes must not make a reader
+/// decode the same tensor of the base repeatedly.
 fn check_names(records: &[Record]) -> Result<()> {
     let mut seen = BTreeSet::new();
     match records.iter().find(|record| !seen.insert(&record.name)) {
@@ -236,7 +242,8 @@ fn check_names(records: &[Record]) -> Result<()> {
     }
 }
 
-/// Refuses gaps, and spans beyond the end. Overlaps are legal here.
+/// Fails if the records leave gaps or reach past the end of the data. Overlaps
+/// are legal.
 fn check_coverage(records: &[Record], data_len_bytes: u64) -> Result<()> {
     let spans = records.iter().map(|record| &record.span);
     let mut end = 0;

@@ -1,4 +1,4 @@
-//! The trailer, which adds what z4ai's format leaves out
+//! The trailer, which adds digests and an index to z4ai's format
 //! (docs/formats/zstn-delta.md). z4ai ignores bytes after the last record.
 
 use alloc::format;
@@ -15,24 +15,26 @@ use crate::{Error, Result, Rule};
 
 /// The last bytes of a file with a trailer.
 const MAGIC: [u8; 8] = *b"ZSTNSEAL";
-/// Bytes of the field length and the magic, which end the file.
+/// The number of bytes that end the trailer: the length of the fields and the
+/// magic.
 pub const TRAILER_END_BYTES: u64 = 16;
 const TAG_BASE: Tag = *b"BASE";
 const TAG_TARGET: Tag = *b"TRGT";
 const TAG_HEADER: Tag = *b"HEAD";
 const TAG_RECORDS: Tag = *b"RECS";
 
-/// The first 16 bytes of a BLAKE3 output. They withstand the search for another
-/// input with the same digest, which is all they are for.
+/// The first 16 bytes of a BLAKE3 digest. They are enough to resist the search
+/// for another input with the same digest, and nothing else is required of
+/// them.
 pub type ShortDigest = [u8; 16];
 
-/// Returns the short digest of bytes given in pieces.
+/// Returns the short digest of the concatenated `pieces`.
 #[must_use]
 pub fn short_digest<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> ShortDigest {
     shortened(&digest::of_pieces(pieces))
 }
 
-/// Returns the short digest of bytes with this digest.
+/// Shortens a full digest.
 #[must_use]
 pub fn shortened(digest: &Digest) -> ShortDigest {
     let mut short = ShortDigest::default();
@@ -40,52 +42,55 @@ pub fn shortened(digest: &Digest) -> ShortDigest {
     short
 }
 
-/// The entry of one record in the trailer.
+/// The entry of a record in the trailer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordInfo {
     /// How the tensor is stored.
     pub kind: Kind,
-    /// Length of the payload, 0 for a copy.
+    /// The length of the payload in bytes, 0 for a copy.
     pub payload_len_bytes: u64,
-    /// Digest of the restored tensor.
+    /// The digest of the restored tensor.
     pub digest: ShortDigest,
 }
 
-/// The part of the trailer that makes single tensors readable.
+/// The section of the trailer that makes single tensors readable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Contents {
-    /// Digest of the target's header.
+    /// The digest of the target's header.
     pub header: ShortDigest,
-    /// One for every record, in record order, which is the order of the data.
+    /// The entry of every record. They are in record order, which is data
+    /// order.
     pub records: Vec<RecordInfo>,
 }
 
-/// Digests of a delta, and the lengths of its payloads.
+/// The digests of a delta and the lengths of its payloads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trailer {
-    /// BLAKE3 of the base's names and spans.
+    /// The BLAKE3 of the base's names and spans
+    /// ([`table_digest`](super::table_digest)).
     pub base_table: [u8; 32],
-    /// BLAKE3 of the whole restored file.
+    /// The BLAKE3 of the whole restored file.
     pub target: [u8; 32],
-    /// Missing in trailers of the first kind.
+    /// The entries of the records; `None` for trailers that contain only the
+    /// two digests above.
     pub contents: Option<Contents>,
 }
 
-/// Returns the number of bytes, counted from the end of the file, that hold the
-/// whole trailer of most files with a header of `header_len_bytes`: a record
-/// takes at most half as much in the trailer as in the header.
+/// Returns the number of bytes at the end of a file that contain the whole
+/// trailer of most files with a header of `header_len_bytes`. A record takes at
+/// most half as many bytes in the trailer as in the header.
 #[must_use]
 pub fn usual_bytes(header_len_bytes: u64) -> u64 {
     header_len_bytes / 2 + 256
 }
 
-/// Returns the length of the fields, from the last bytes of a file; `None` if
-/// they do not end with a trailer. `available_bytes` are between the header and
-/// these last bytes.
+/// Returns the length of the trailer's fields, or `None` if there is no
+/// trailer. `trailer` contains the last bytes of the file, and
+/// `available_bytes` is the number of bytes between the header and them.
 ///
 /// # Errors
-/// [`Rule::DeltaSeal`] for a trailer that is longer than trailers are, or than the
-/// bytes available.
+/// [`Rule::DeltaSeal`] if the fields are longer than the available bytes or
+/// than any trailer.
 pub fn fields_len_bytes(
     trailer: &[u8],
     header_len_bytes: u64,
@@ -108,12 +113,12 @@ pub fn fields_len_bytes(
 }
 
 impl Trailer {
-    /// Reads the trailer that fills the bytes after the last record; `None` if there
-    /// are none.
+    /// Parses the trailer from all bytes after the last record, or returns
+    /// `None` if there are no bytes.
     ///
     /// # Errors
-    /// [`Rule::DeltaSeal`] for bytes that are not a trailer. z4ai writes none, so they
-    /// are a damaged trailer.
+    /// [`Rule::DeltaSeal`] if the bytes are not a trailer. z4ai writes nothing
+    /// there, so they must be a damaged trailer.
     pub fn parse(
         after_records: &[u8],
         header_len_bytes: u64,
@@ -131,7 +136,8 @@ impl Trailer {
         }
     }
 
-    /// Reads the fields, which fill `fields`, of a file of this `edition`.
+    /// Parses the fields of the trailer, which fill `fields`, in a file of this
+    /// `edition`.
     pub fn from_fields(fields: &[u8], edition: Edition) -> Result<Self> {
         let bad = |detail| Error::malformed(Rule::DeltaSeal, detail);
         let known = [TAG_BASE, TAG_TARGET, TAG_HEADER, TAG_RECORDS];
@@ -173,7 +179,7 @@ impl Trailer {
     }
 }
 
-/// Refuses the bytes after the last record of a file.
+/// Creates the error for bytes after the last record that are not a trailer.
 pub fn not_a_trailer(len_bytes: u64) -> Error {
     Error::malformed(
         Rule::DeltaSeal,

@@ -1,4 +1,4 @@
-//! A checkpoint as its difference from a base
+//! Packs a checkpoint as a delta against a base
 //! (docs/formats/z4ai-containers.md 4.2).
 
 use alloc::vec::Vec;
@@ -18,9 +18,11 @@ use crate::frame::select::{self, EncodeOptions};
 use crate::frame::{Edition, delta, difference};
 use crate::{Error, Result, TensorRef};
 
-/// Packs the safetensors file `target` against `base`. A target that breaks the
-/// official rules is refused: the format cannot hold bytes that belong to no
-/// tensor.
+/// Packs the safetensors file `target` against `base`.
+///
+/// # Errors
+/// A target that breaks the official rules, since the format cannot store bytes
+/// that belong to no tensor.
 pub fn pack<E: PackEngine>(
     engine: &E,
     target: &[u8],
@@ -51,21 +53,22 @@ pub fn pack<E: PackEngine>(
     Ok(out)
 }
 
-/// A record to write, and its entry in the trailer.
+/// An encoded record and its entry in the trailer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Coded {
-    /// Head and payload.
+    /// The head and the payload of the record.
     pub record: Vec<u8>,
-    /// For [`DeltaPacker::trailer`].
+    /// The entry for [`DeltaPacker::trailer`].
     pub info: RecordInfo,
-    /// The edition that a file with this record has to be.
+    /// The edition that the record requires of its file.
     pub edition: Edition,
 }
 
-/// A checkpoint being packed, for callers that read and write the parts as they
-/// come: the prefix, a record for every tensor in order, and the trailer. If the
-/// options allow extension frames, the byte at [`VERSION_OFFSET_BYTES`] of the prefix
-/// is that of the latest edition of all records ([`version`]).
+/// A checkpoint being packed, for callers that do their own reads and writes.
+/// They write the prefix, a record for every tensor in order, and the trailer.
+/// If the options allow extension frames, they must then set the byte at
+/// [`VERSION_OFFSET_BYTES`] of the file to the [`version`] of the latest
+/// edition that the records require.
 #[derive(Debug)]
 pub struct DeltaPacker {
     json: Vec<u8>,
@@ -74,7 +77,7 @@ pub struct DeltaPacker {
 }
 
 impl DeltaPacker {
-    /// Reads the header `json` of a safetensors file of `file_len_bytes`.
+    /// Parses the header `json` of a safetensors file of `file_len_bytes`.
     pub fn new(json: Vec<u8>, file_len_bytes: u64) -> Result<Self> {
         let data = safetensors::PREFIX_BYTES + json.len() as u64..file_len_bytes;
         let data_len = data.end.saturating_sub(data.start);
@@ -86,7 +89,7 @@ impl DeltaPacker {
         })
     }
 
-    /// Reads the header of the safetensors file `target`.
+    /// Parses the header of the safetensors file `target`.
     pub fn of_file(target: &[u8]) -> Result<Self> {
         let header_len = safetensors::header_len_bytes(target, target.len() as u64)?;
         let data_start = safetensors::PREFIX_BYTES + header_len;
@@ -100,7 +103,7 @@ impl DeltaPacker {
         &self.tensors
     }
 
-    /// Returns the bytes of the file before its data.
+    /// Returns the bytes of the target's file before its data.
     pub(super) fn file_head(&self) -> Vec<u8> {
         let len = (self.json.len() as u64).to_le_bytes();
         [&len, &*self.json].concat()
@@ -112,8 +115,8 @@ impl DeltaPacker {
         self.data.start + tensor.span.start..self.data.start + tensor.span.end
     }
 
-    /// Returns the bytes before the records; the digest is that of the base's data
-    /// ([`DataDigest`](super::DataDigest)).
+    /// Returns the prefix of the delta. `base_digest` is the
+    /// [`DataDigest`](super::DataDigest) of the base.
     pub fn prefix(&self, edition: Edition, base_digest: [u8; 8]) -> Result<Vec<u8>> {
         let count = u32::try_from(self.tensors.len())
             .map_err(|_| Error::invalid_input("a delta holds at most 2^32 tensors"))?;
@@ -122,8 +125,8 @@ impl DeltaPacker {
         Ok(prefix::write(edition, json, data_len, base_digest, count))
     }
 
-    /// Returns the bytes after the records, from the entries of all records and the
-    /// BLAKE3 of the target's file.
+    /// Returns the bytes after the records. `records` contains the entries of
+    /// all records, and `target_digest` is the BLAKE3 of the target's file.
     #[must_use]
     pub fn trailer(
         &self,
@@ -143,13 +146,13 @@ impl DeltaPacker {
     }
 }
 
-/// Returns the record of `tensor`: the smallest of a copy of `reference`, the
-/// differences from it, and a frame. Of equally long ones the frame is taken
-/// before a difference, and `Z4DL` before `ZXD1`.
+/// Encodes the record of `tensor`: the smallest of a copy of `reference`, a
+/// difference from it, and a frame. Of payloads of equal length, a frame is
+/// preferred to a difference, and `Z4DL` to `ZXD1`.
 ///
 /// # Errors
 /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for a name that the format
-/// cannot hold.
+/// cannot store.
 pub fn code<E: PackEngine>(
     engine: &E,
     tensor: &Tensor,
@@ -196,8 +199,8 @@ pub fn code<E: PackEngine>(
     })
 }
 
-/// Returns the `ZXD1` difference from `reference`, if the options allow it and
-/// the tensor has one.
+/// Returns the `ZXD1` difference from `reference`, if the options allow one and
+/// the tensor's dtype has one.
 fn difference<E: PackEngine>(
     engine: &E,
     current: TensorRef,
@@ -210,8 +213,8 @@ fn difference<E: PackEngine>(
         .flatten()
 }
 
-/// Returns the head of the record of `tensor`, for callers that make the payload
-/// themselves, by the rules of [`code`].
+/// Returns the head of the record of `tensor`, for callers that encode the
+/// payload themselves, in the same way as [`code`].
 pub fn record_head(tensor: &Tensor, kind: Kind, payload_len_bytes: u64) -> Result<Vec<u8>> {
     let head = Head {
         name: tensor.name.clone(),

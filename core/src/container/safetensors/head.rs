@@ -1,5 +1,5 @@
-//! Heads of new files (docs/formats/z4ai-containers.md 1), as the official
-//! writer spells them.
+//! Headers of new files (docs/formats/z4ai-containers.md 1), in the spelling of
+//! the official writer.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -10,18 +10,20 @@ use super::{PREFIX_BYTES, Tensor, check_tensor};
 use crate::limits::HEADER_LEN_BYTES;
 use crate::{Error, Result};
 
-/// Returns the first bytes of a file: length, header, and padding so that the
-/// data begin at a multiple of eight. `tensors` are in data order, without gaps
-/// between their spans; `metadata` comes first, if there is any.
+/// Returns the first bytes of a file: the length of the header, and the header
+/// with padding, so that the data begin at a multiple of eight. `tensors` must
+/// be in data order, without gaps between their spans. The `metadata` come
+/// first, unless they are empty.
 ///
-/// Refuses tensors that the format cannot hold: with elements that do not
-/// fill whole bytes, or called `__metadata__`.
+/// # Errors Tensors that the format cannot store, because their elements do not
+/// fill whole bytes or because they are called `__metadata__`, and a header
+/// over the cap.
 pub fn head(metadata: &BTreeMap<String, String>, tensors: &[Tensor]) -> Result<Vec<u8>> {
     head_of((!metadata.is_empty()).then_some(metadata), tensors)
 }
 
-/// Returns the first bytes of a file like [`head`]. Metadata that are given are an entry
-/// of the header even if they are empty, as the official package writes them.
+/// Returns the first bytes of a file like [`head`]. With `Some`, even empty
+/// metadata become an entry of the header, as the official package writes it.
 pub fn head_of(metadata: Option<&BTreeMap<String, String>>, tensors: &[Tensor]) -> Result<Vec<u8>> {
     let mut head = Vec::from([0; 8]);
     head.push(b'{');
@@ -70,14 +72,14 @@ pub fn head_of(metadata: Option<&BTreeMap<String, String>>, tensors: &[Tensor]) 
     Ok(head)
 }
 
-/// Returns a text as JSON. Making a [`serde_json::Value`] of it would link the code for
-/// all kinds of values, with sorting and floating-point numbers, into the WebAssembly
-/// module for readers.
+/// Returns a string as JSON. Serializing a [`serde_json::Value`] instead would
+/// link the code for all kinds of values, including sorting and floating-point
+/// numbers, into the WebAssembly module for readers.
 fn quoted(text: &str) -> String {
     serde_json::to_string(text).expect("a text in memory can be written")
 }
 
-/// Returns the items with commas between them.
+/// Joins the items with commas.
 fn joined(items: impl Iterator<Item = String>) -> String {
     items.collect::<Vec<_>>().join(",")
 }

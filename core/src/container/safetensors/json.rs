@@ -15,8 +15,8 @@ use crate::dtype::Dtype;
 use crate::limits::DIMENSIONS;
 use crate::{Error, Result, Rule, sort};
 
-/// A tensor entry. An object or, as the derived reader allows, an array of
-/// the fields in this order.
+/// The entry of a tensor: an object or, as the official reader's derived
+/// deserializer allows, an array of the fields in this order.
 #[derive(Debug, serde::Deserialize)]
 pub struct Entry {
     pub dtype: WrittenDtype,
@@ -24,16 +24,16 @@ pub struct Entry {
     pub data_offsets: (u64, u64),
 }
 
-/// A dtype as written: its name or, as the derived reader allows, an object of
-/// that name and `null`.
+/// A dtype as spelled in the header: its name or, as the derived deserializer
+/// allows, an object that maps its name to `null`.
 #[derive(Debug)]
 pub enum WrittenDtype {
     Known(Dtype),
-    /// A name that is not in the list of dtypes. Only its first characters.
+    /// The first characters of a name that is not in the list of dtypes.
     Unknown(String),
 }
 
-/// How much of an unknown name is kept for the message about it, in characters.
+/// The number of characters of an unknown name that an error message repeats.
 const UNKNOWN_DTYPE_CHARS: usize = 40;
 
 impl From<&str> for WrittenDtype {
@@ -67,15 +67,15 @@ impl<'de> Deserialize<'de> for WrittenDtype {
     }
 }
 
-/// A shape. It keeps no more dimensions than it takes to report that there are
-/// too many: a header can hold 45 million.
+/// A shape. It stores only the dimensions necessary to report that there are
+/// too many, since a header has room for 45 million.
 #[derive(Debug)]
 pub struct Shape {
     /// The first dimensions, at most one more than [`DIMENSIONS`].
     pub dimensions: Vec<u64>,
-    /// Product of all dimensions, unless it exceeds 64 bits on the way. Left to
-    /// right, so that a leading zero saves a product that would overflow
-    /// otherwise, as in the official reader.
+    /// The product of all dimensions, or `None` if it exceeds 64 bits. It is
+    /// computed from left to right, as in the official reader, so that a
+    /// leading zero prevents an overflow by later dimensions.
     pub elements: Option<u64>,
 }
 
@@ -110,13 +110,14 @@ impl<'de> Deserialize<'de> for Shape {
     }
 }
 
-/// A header as written.
+/// The content of a header, before it is checked.
 #[derive(Debug)]
 pub struct Document {
     pub metadata: BTreeMap<String, String>,
-    /// In the order of first appearance; of a repeated name the last entry.
+    /// The entries in the order in which their names first appear. A repeated
+    /// name has its last entry.
     pub entries: Vec<(String, Entry)>,
-    /// A name that has several entries, if there is one.
+    /// One of the names that have several entries, if there are any.
     pub repeated: Option<String>,
 }
 
@@ -127,9 +128,9 @@ pub fn parse(json: &[u8]) -> Result<Document> {
                 .at(8 + error.valid_up_to() as u64),
         );
     }
-    // The derived reader below skips unknown fields without looking inside;
-    // the official one reads them, with a limit on nesting. Two passes keep
-    // both behaviours.
+    // The derived deserializer below skips unknown fields without looking
+    // inside. The official reader parses them, with a limit on nesting. Two
+    // passes reproduce both behaviours.
     let malformed = |error: serde_json::Error| {
         Error::malformed(
             Rule::SafetensorsJson,
@@ -176,8 +177,8 @@ impl<'de> Deserialize<'de> for Document {
     }
 }
 
-/// Removes duplicate names: the last entry counts, at the position of the
-/// first. Returns one of the duplicate names with the entries.
+/// Removes duplicate names: the last entry of a name replaces the first one in
+/// its position. Also returns one of the duplicate names.
 fn distinct(entries: Vec<(String, Entry)>) -> (Vec<(String, Entry)>, Option<String>) {
     let mut kept: Vec<usize> = Vec::with_capacity(entries.len());
     let mut places: BTreeMap<&str, usize> = BTreeMap::new();
@@ -200,7 +201,7 @@ fn distinct(entries: Vec<(String, Entry)>) -> (Vec<(String, Entry)>, Option<Stri
     (sort::picked(entries, kept), repeated)
 }
 
-/// Any value, read completely and forgotten.
+/// A JSON value that is parsed completely and discarded.
 struct Any;
 
 impl<'de> Deserialize<'de> for Any {

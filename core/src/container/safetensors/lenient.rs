@@ -1,6 +1,7 @@
-//! Headers as z4ai reads them (docs/formats/z4ai-containers.md 1.6): enough
-//! to find tensors by name in a file that breaks the official rules, such as
-//! the base of a delta. Never used to restore a file.
+//! A lenient header parser that accepts what z4ai accepts
+//! (docs/formats/z4ai-containers.md 1.6). It is enough to find tensors by name
+//! in a file that breaks the official rules, such as the base of a delta, and
+//! it is never used to restore a file.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -12,20 +13,21 @@ use serde_json::Value;
 
 use crate::{Error, Result, Rule};
 
-/// A tensor whose span is inside the data; nothing else about it has been
+/// A tensor whose span lies inside the data. Nothing else about it has been
 /// checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LenientTensor {
-    /// Name.
+    /// The name, unique within the header.
     pub name: String,
-    /// The dtype as spelled in the header; `U8` if it is missing.
+    /// The dtype as spelled in the header; `U8` if it is missing, `None` if it
+    /// is not a string.
     pub dtype: Option<String>,
-    /// Bytes of the data buffer.
+    /// The range of the tensor in the data buffer.
     pub span: Range<u64>,
 }
 
-/// Parses the tensors of the header `json`; of a repeated name the last one
-/// counts.
+/// Parses the tensors of the header `json`. Of a repeated name, the last entry
+/// is used.
 pub fn parse(json: &[u8], data_len_bytes: u64) -> Result<Vec<LenientTensor>> {
     let entries: BTreeMap<String, Value> = serde_json::from_slice(json).map_err(|error| {
         Error::malformed(

@@ -1,8 +1,8 @@
-//! safetensors headers by the official rules
+//! safetensors headers, checked by the official rules
 //! (docs/formats/z4ai-containers.md 1).
 //!
-//! Only the header is needed: a checkpoint of any size is described by its
-//! first bytes. Tensor data are never read.
+//! Only the header is parsed: the first bytes of a checkpoint describe all of
+//! its tensors, and their data are never read.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -26,34 +26,35 @@ pub use head::{head, head_of};
 pub use lenient::{LenientTensor, parse as parse_lenient};
 pub use shards::{SHARD_INDEX_SUFFIX, ShardIndex};
 
-/// Bytes before the header: its length.
+/// The number of bytes before the header, which contain its length.
 pub const PREFIX_BYTES: u64 = 8;
 
-/// One tensor of a header.
+/// A tensor listed in a header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tensor {
-    /// Name, with JSON escapes resolved.
+    /// The name, with JSON escapes resolved.
     pub name: String,
-    /// Element type.
+    /// The element type.
     pub dtype: Dtype,
-    /// Shape, outermost dimension first; empty for a scalar. Of a longer one
-    /// than [`crate::limits::DIMENSIONS`], which no catalog accepts, only the
-    /// start.
+    /// The shape, outermost dimension first. Empty for a scalar. A shape with
+    /// more than [`crate::limits::DIMENSIONS`] dimensions, which no catalog
+    /// accepts, is truncated.
     pub shape: Vec<u64>,
-    /// Bytes of the data buffer.
+    /// The range of the tensor in the data buffer.
     pub span: Range<u64>,
 }
 
-/// A header that keeps all official rules.
+/// A header that follows all official rules.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Header {
-    /// In data order; tensors of the same span (empty ones) in header order.
+    /// The tensors in data order. Empty tensors with the same span are in
+    /// header order.
     pub tensors: Vec<Tensor>,
-    /// `__metadata__`, empty if there is none.
+    /// The entries of `__metadata__`; empty if the header has none.
     pub metadata: BTreeMap<String, String>,
 }
 
-/// Returns the length of the header, from the first bytes of a file of
+/// Returns the length of the header, given the first bytes of a file of
 /// `file_len_bytes`.
 pub fn header_len_bytes(head: &[u8], file_len_bytes: u64) -> Result<u64> {
     if file_len_bytes < PREFIX_BYTES {
@@ -73,9 +74,9 @@ pub fn header_len_bytes(head: &[u8], file_len_bytes: u64) -> Result<u64> {
     check_header_len(len, file_len_bytes)
 }
 
-/// Returns the length of the header like [`header_len_bytes`], also of a header
-/// that no reader accepts, because it is longer than the cap or begins with a byte
-/// order mark. Such a file can be packed as a whole.
+/// Returns the length of a header that no reader accepts, because it exceeds
+/// the cap or begins with a byte order mark; `None` for other headers. A file
+/// with such a header can still be packed as a whole.
 #[must_use]
 pub fn unreadable_header_len_bytes(head: &[u8], file_len_bytes: u64) -> Option<u64> {
     let len = Cursor::new(head).u64("header length").ok()?;
@@ -98,9 +99,9 @@ fn check_header_len(len: u64, file_len_bytes: u64) -> Result<u64> {
 }
 
 impl Header {
-    /// Reads the header `json` of a file whose data buffer is `data_len_bytes`
-    /// long. Refuses a header with a dtype that this version does not know, as
-    /// the official reader does.
+    /// Parses the header `json` of a file whose data buffer is `data_len_bytes`
+    /// long. Like the official reader, it refuses a header with an unknown
+    /// dtype.
     pub fn parse(json: &[u8], data_len_bytes: u64) -> Result<Self> {
         let (header, unknown) = Self::parse_known(json, data_len_bytes)?;
         match unknown.into_iter().next() {
@@ -109,9 +110,9 @@ impl Header {
         }
     }
 
-    /// Reads a header like [`Header::parse`]. Tensors whose dtype this version does
-    /// not know are left out of the header and returned with the reason: their
-    /// spans are checked, but not their lengths.
+    /// Parses a header like [`Header::parse`], but accepts unknown dtypes.
+    /// Tensors of an unknown dtype are left out of the header and returned with
+    /// the reason. Their spans are checked, but not their lengths.
     pub fn parse_known(json: &[u8], data_len_bytes: u64) -> Result<(Self, Vec<(String, Error)>)> {
         if json.len() as u64 > HEADER_LEN_BYTES {
             return Err(Error::malformed(
@@ -124,8 +125,8 @@ impl Header {
             entries,
             repeated,
         } = json::parse(json)?;
-        // Of a repeated name the last entry counts, so the bytes of the others are a
-        // gap, which is then only a consequence.
+        // Only the last entry of a repeated name is used, so the bytes of the
+        // others look like a gap. The repetition is the cause to report.
         let explained = |error: Error| match &repeated {
             Some(name) => Error::malformed(
                 error.rule().unwrap_or(Rule::SafetensorsOffsets),
@@ -180,7 +181,7 @@ impl Header {
 }
 
 /// Checks a tensor of `elements` elements (`None` if they exceed 64 bits),
-/// whose bytes should begin where those of the previous tensor end.
+/// whose bytes must begin at `expected_begin`, where the previous tensor ends.
 fn check_tensor(tensor: &Tensor, elements: Option<u64>, expected_begin: u64) -> Result<()> {
     check_span(&tensor.span, expected_begin)?;
     check_len(tensor, elements)
@@ -196,8 +197,8 @@ fn check_span(&Range { start, end }: &Range<u64>, expected_begin: u64) -> Result
     Ok(())
 }
 
-/// Compares the length of a tensor's span with its dtype and its number of
-/// elements.
+/// Checks that the tensor's span has the length that its dtype and its number
+/// of elements imply.
 fn check_len(tensor: &Tensor, elements: Option<u64>) -> Result<()> {
     let Range { start, end } = tensor.span;
     let overflow = || {

@@ -1,5 +1,5 @@
-//! The index of a checkpoint in several files,
-//! `model.safetensors.index.json` (docs/formats/sharded.md).
+//! The index of a checkpoint in several files, `model.safetensors.index.json`
+//! (docs/formats/sharded.md).
 
 use alloc::collections::btree_map::{BTreeMap, Entry};
 use alloc::format;
@@ -15,7 +15,7 @@ use crate::{Error, Result, Rule};
 /// The suffix of the names of shard indices.
 pub const SHARD_INDEX_SUFFIX: &str = ".index.json";
 
-/// The index of a sharded checkpoint: the file of each tensor.
+/// The index of a sharded checkpoint, which assigns each tensor to a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShardIndex {
     files: Vec<String>,
@@ -27,7 +27,7 @@ struct Document {
     weight_map: Pairs,
 }
 
-/// The members of an object, in order and as often as they occur.
+/// The members of a JSON object, in order and including duplicates.
 struct Pairs(Vec<(String, String)>);
 
 impl<'de> Deserialize<'de> for Pairs {
@@ -53,12 +53,12 @@ impl<'de> Deserialize<'de> for Pairs {
 }
 
 impl ShardIndex {
-    /// Returns whether a file with these first bytes is JSON text, which a
-    /// shard index is and no model file.
+    /// Returns whether a file that begins with `head` is JSON text. A shard
+    /// index is; no model file is.
     #[must_use]
     pub fn recognise(head: &[u8]) -> bool {
-        // The length that safetensors files begin with may look like a brace,
-        // but its upper bytes are zero.
+        // A safetensors file begins with the length of its header. The length
+        // may look like a brace, but its upper bytes are zero.
         let text = head.trim_ascii_start();
         let is_text = !head[..head.len().min(8)].contains(&0);
         is_text
@@ -67,8 +67,9 @@ impl ShardIndex {
                 .is_some_and(|rest| matches!(rest.trim_ascii_start().first(), Some(b'"' | b'}')))
     }
 
-    /// Parses the text of an index (sharded 1). A file name is only accepted if
-    /// the file is next to the index: a plain name without a path.
+    /// Parses the text of an index (docs/formats/sharded.md 1). A file name
+    /// must be plain, without a path, so that the file is in the folder of the
+    /// index.
     pub fn parse(json: &[u8]) -> Result<Self> {
         if json.len() as u64 > HEADER_LEN_BYTES {
             return Err(Error::limit(format!(
@@ -130,14 +131,14 @@ impl ShardIndex {
         &self.files
     }
 
-    /// Returns the number of the file that holds the tensor, if the index lists
-    /// it.
+    /// Returns the number of the file that the index assigns the tensor to, if
+    /// the index lists it.
     #[must_use]
     pub fn file_of(&self, tensor: &str) -> Option<usize> {
         self.weights.get(tensor).copied()
     }
 
-    /// Returns all tensors with the number of their file, by name.
+    /// Returns all tensors, sorted by name, with the numbers of their files.
     pub fn weights(&self) -> impl Iterator<Item = (&str, usize)> {
         self.weights
             .iter()
@@ -175,7 +176,7 @@ mod tests {
         for json in ["{\"weight_map\":{}}", " \n{ \t\"metadata\":", "{}"] {
             assert!(ShardIndex::recognise(json.as_bytes()), "{json}");
         }
-        // A header of 8827 bytes, whose length reads `{"`.
+        // The length field of a header of 8827 bytes is spelled `{"`.
         let mut file = 8827u64.to_le_bytes().to_vec();
         file.extend(b"{\"w\":");
         for other in [&file[..], b"", b"{", b"ZSTN", b"[{\"a\"", b"<html>"] {

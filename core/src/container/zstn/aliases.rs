@@ -1,4 +1,4 @@
-//! Finds tensors with equal bytes, which are stored once
+//! Finds tensors with equal bytes, so that they are stored only once
 //! (docs/formats/z4ai-containers.md 2.3 rule 2).
 
 use alloc::collections::BTreeMap;
@@ -9,17 +9,17 @@ use core::ops::Range;
 use crate::digest::Digest;
 use crate::sort;
 
-/// The number of bytes that are compared first, at the start, in the middle and
-/// at the end of a tensor.
+/// The number of bytes that are compared first at each of three places of a
+/// tensor: its start, its middle and its end.
 const PROBE_BYTES: u64 = 512;
 
-/// Returns, for every tensor, the number of an earlier tensor with the same
-/// bytes, if there is one: always the first such tensor.
+/// Returns, for every tensor, the number of the first tensor with the same
+/// bytes, if there is an earlier one.
 ///
-/// `probe` returns the [`checksum`](crate::checksum::checksum) of the parts of a
-/// tensor in [`probed_ranges`]; it is called for tensors that share their length
-/// with another one. `digest` is called once for each of the few tensors that may
-/// be equal.
+/// `probe` returns the [`checksum`](crate::checksum::checksum) of the tensor's
+/// [`probed_ranges`] and is called for tensors that share their length with
+/// another one. `digest` is called once for each of the few tensors that may be
+/// equal.
 ///
 /// # Errors
 /// The errors of `probe` and `digest`, such as a failed read.
@@ -48,7 +48,7 @@ pub fn find<E>(
         }
         let mut first: BTreeMap<Digest, usize> = BTreeMap::new();
         for &number in alike {
-            // Equality of 256-bit digests is taken for equality of bytes.
+            // Equal 256-bit digests are taken to mean equal bytes.
             let earliest = *first.entry(digest(number)?).or_insert(number);
             if earliest != number {
                 aliases[number] = Some(earliest);
@@ -59,7 +59,7 @@ pub fn find<E>(
 }
 
 /// Returns the ranges of a tensor of `len_bytes` that are compared first: its
-/// start, its middle and its end, or all of a short one.
+/// start, its middle and its end, or the whole of a short tensor.
 #[must_use]
 pub fn probed_ranges(len_bytes: u64) -> Vec<Range<u64>> {
     if len_bytes <= 3 * PROBE_BYTES {
@@ -85,7 +85,7 @@ mod tests {
     #[test]
     fn the_first_of_equal_tensors_is_named() {
         let mut odd = vec![7u8; 5000];
-        odd[700] = 8; // not where a probe looks
+        odd[700] = 8; // outside the probed ranges
         let tensors: Vec<Vec<u8>> = vec![
             vec![],
             vec![7; 5000],

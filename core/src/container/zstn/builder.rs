@@ -1,6 +1,6 @@
-//! Builds a container: the one place that knows which layout a file gets, and
-//! that keeps records, checksums and offsets in step. The bytes of the frames go
-//! from the caller to the file directly.
+//! Builds a container: decides its layout, and keeps records, checksums and
+//! offsets consistent. The bytes of the frames go from the caller directly to
+//! the file.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -20,49 +20,49 @@ use crate::frame::{Edition, select};
 use crate::limits::{HEAD_LEN_BYTES, NAME_LEN_BYTES};
 use crate::{Error, Result, Rule, TensorRef};
 
-/// Headers are repetitive: a tenth remains, and a higher level hardly gains
-/// more.
+/// The compression of the header. Headers are repetitive and shrink to a tenth;
+/// higher levels gain hardly anything.
 const HEADER_CODING: ZstdCoding = ZstdCoding::Search(9);
 
-/// The layout that a file gets.
+/// The layout chosen for a file, from [`ContainerBuilder::start`].
 #[derive(Debug)]
-#[allow(clippy::large_enum_variant)] // one for a file
+#[allow(clippy::large_enum_variant)] // there is only one per file
 pub enum Start {
-    /// A frame for every tensor.
+    /// Each distinct tensor gets a frame.
     Indexed {
-        /// Takes the frames.
+        /// The builder, which takes the frames.
         builder: ContainerBuilder,
         /// The bytes to write first.
         prefix: Vec<u8>,
         /// The tensors, in the order in which the builder takes them.
         tensors: Vec<Tensor>,
     },
-    /// One frame for all data ([`single_frame`]): the file breaks a rule of
-    /// safetensors, or an index cannot hold its names.
+    /// All data become one frame ([`single_frame`]), because the file breaks a
+    /// rule of safetensors or because an index cannot store its names.
     SingleFrame,
 }
 
-/// What a builder has to know of a frame.
+/// The properties of a frame that the builder requires.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct StoredFrame {
-    /// Length of the frame.
+    /// The length of the frame in bytes.
     pub len_bytes: u64,
-    /// The edition that a file with this frame has to be
-    /// ([`Edition::of_frame`]).
+    /// The edition that the frame requires of its file ([`Edition::of_frame`]).
     pub edition: Edition,
-    /// The digests of
-    /// [`ContainerOptions::code`](super::ContainerOptions::code), if the container
-    /// has an integrity section.
+    /// The digests that
+    /// [`ContainerOptions::code`](super::ContainerOptions::code) has computed,
+    /// if the container has an integrity section.
     pub digests: Option<FrameDigests>,
 }
 
-/// The end of a container, and what its frames turned out to need.
+/// The end of a container, and the version that its frames require.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ContainerEnd {
     /// The bytes to write after the last frame.
     pub bytes: Vec<u8>,
-    /// The version to write at [`VERSION_OFFSET_BYTES`] of the file. It differs from that in the
-    /// prefix only if the options allow extension frames
+    /// The version to write at [`VERSION_OFFSET_BYTES`] of the file. It differs
+    /// from the version in the prefix only if the options allow extension
+    /// frames
     /// ([`EncodeOptions::extended`](crate::frame::select::EncodeOptions::extended))
     /// and there is one.
     pub version: u8,
@@ -71,19 +71,19 @@ pub struct ContainerEnd {
 /// A container being built.
 ///
 /// The caller writes the prefix that [`ContainerBuilder::start`] returns, then
-/// the frames in the order in which it announces them, then what
+/// the frames in the order in which it announces them, then the bytes that
 /// [`ContainerBuilder::finish`] returns. Only then is the version of the file
 /// known, which is a byte of the prefix.
 #[derive(Debug)]
 pub struct ContainerBuilder {
     original_len_bytes: u64,
-    /// Of the prefix as it is for each edition.
+    /// The checksums of the prefix, as it is for each edition.
     prefix_checksums: [u64; 2],
     edition: Edition,
     header_copy: Option<Vec<u8>>,
     position: u64,
     records: Vec<Record>,
-    /// Collects the integrity section, if there is to be one.
+    /// Collects the integrity section, if the options request one.
     sums: Option<ChecksumBuilder>,
 }
 
@@ -157,21 +157,22 @@ impl ContainerBuilder {
         &self.records
     }
 
-    /// Returns whether [`ContainerBuilder::original`] has to be called: if the
-    /// builder computes the SHA-256 of the original.
+    /// Returns whether [`ContainerBuilder::original`] has to be called, because
+    /// the builder computes the SHA-256 of the original file.
     #[must_use]
     pub fn needs_original(&self) -> bool {
         self.sums.as_ref().is_some_and(ChecksumBuilder::needs_data)
     }
 
-    /// Takes the next bytes of the original's data, those of aliases included.
+    /// Adds the next bytes of the original's data, including the bytes of
+    /// aliases.
     pub fn original(&mut self, bytes: &[u8]) {
         if let Some(sums) = &mut self.sums {
             sums.data(bytes);
         }
     }
 
-    /// Returns the version that the frames announced so far need.
+    /// Returns the version that the frames announced so far require.
     #[must_use]
     pub fn version(&self) -> u8 {
         self.edition.number(VERSIONS)
@@ -211,12 +212,13 @@ impl ContainerBuilder {
         Ok(())
     }
 
-    /// Returns the last bytes of the file: statistics of bands, block tables, index, integrity
-    /// section and footer; and its version.
+    /// Returns the last bytes of the file (the statistics of bands, the block
+    /// tables, the index, the integrity section and the footer) and the version
+    /// of the file.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidInput`](crate::ErrorKind) if the digests of a frame,
-    /// or bytes of the original, are missing.
+    /// [`ErrorKind::InvalidInput`](crate::ErrorKind) if the digests of a frame
+    /// or bytes of the original are missing.
     pub fn finish(self) -> Result<ContainerEnd> {
         let count = u32::try_from(self.records.len())
             .map_err(|_| Error::invalid_input("a ZSTN index holds at most 2^32 records"))?;
@@ -254,7 +256,8 @@ impl ContainerBuilder {
                 "the builder did not get all of the original file, or the digests of all frames",
             ));
         }
-        // An entry can state a table of 4 GiB: no plane has that many blocks.
+        // The length fits in 32 bits: no plane has enough blocks for a table of
+        // 4 GiB.
         let table_len = |frame: &FrameDigests| u32::try_from(frame.table.len()).unwrap_or(u32::MAX);
         let tables: Vec<u32> = sums.frames.iter().map(table_len).collect();
         let has_statistics = sums.frames.iter().any(|frame| frame.statistics.is_some());
@@ -277,8 +280,8 @@ impl ContainerBuilder {
     }
 }
 
-/// Returns the checksums of a prefix for each edition; both are the same where
-/// the options allow only one.
+/// Returns the checksum of the prefix for each edition. Both are the same if
+/// the options allow only one edition.
 fn prefix_checksums(prefix: &[u8], options: &ContainerOptions) -> [u64; 2] {
     let plain = checksum([prefix]);
     if !options.encode.is_extended() {
@@ -289,18 +292,19 @@ fn prefix_checksums(prefix: &[u8], options: &ContainerOptions) -> [u64; 2] {
     [plain, checksum([start, &version, &rest[1..]])]
 }
 
-/// Returns whether an index can hold the name.
+/// Returns whether an index can store the tensor's name.
 fn name_fits(tensor: &Tensor) -> bool {
     tensor.name.len() <= NAME_LEN_BYTES
 }
 
-/// Returns a container in the single-frame layout, in two parts: what precedes
-/// the frame, and the frame, with which the file ends
+/// Returns a container in the single-frame layout, in two pieces: the bytes
+/// before the frame, and the frame, with which the file ends
 /// (docs/formats/z4ai-containers.md 2.4).
 ///
 /// # Errors
 /// [`ErrorKind::InvalidInput`](crate::ErrorKind) if the file does not have the
-/// SHA-256 that the options claim, which this layout has no place for.
+/// SHA-256 that the options claim. This layout cannot store the claim, so it is
+/// checked at once.
 pub fn single_frame<E: PackEngine>(
     engine: &E,
     header: &[u8],

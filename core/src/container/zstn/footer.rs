@@ -1,4 +1,4 @@
-//! The last 20 bytes (docs/formats/z4ai-containers.md 2.2).
+//! The last 20 bytes of the file (docs/formats/z4ai-containers.md 2.2).
 
 use alloc::format;
 use core::ops::Range;
@@ -7,19 +7,19 @@ use super::MAGIC;
 use crate::bytes::Cursor;
 use crate::{Error, Result, Rule};
 
-/// Length of the footer.
+/// The length of the footer in bytes.
 pub const FOOTER_BYTES: u64 = 20;
 
-/// The location of the index.
+/// The footer, which contains the location of the index.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Footer {
-    /// Range of the index in the file.
+    /// The range of the index in the file.
     pub index: Range<u64>,
 }
 
 impl Footer {
-    /// Reads the footer `bytes` of a file of `file_len_bytes` whose frames
-    /// begin at `frames_start` at the earliest.
+    /// Parses the footer `bytes` of a file of `file_len_bytes`. `frames_start`
+    /// is the smallest possible offset of a frame.
     pub fn parse(bytes: &[u8], frames_start: u64, file_len_bytes: u64) -> Result<Self> {
         let footer_start = file_len_bytes - FOOTER_BYTES;
         let mut cursor = Cursor::new(bytes);

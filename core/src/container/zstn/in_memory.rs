@@ -1,5 +1,5 @@
-//! Packs and unpacks whole containers in memory, for callers without files:
-//! tests, benchmarks and WebAssembly.
+//! Packs and unpacks whole containers in memory, for callers without files,
+//! such as tests, benchmarks and WebAssembly.
 
 use alloc::borrow::Cow;
 use alloc::format;
@@ -22,13 +22,12 @@ use crate::{Error, Result, Rule, TensorRef, sort};
 
 /// Packs the safetensors file `file`, by default with an integrity section.
 ///
-/// A file that breaks an official rule but has a header length within its
-/// bounds is stored as a single frame; only what cannot be expressed at all
-/// is refused.
+/// A file that breaks an official rule, but whose header length is within
+/// bounds, is stored as a single frame.
 ///
 /// # Errors
-/// A file that has no safetensors header, or ends before its tensors do unless
-/// the options allow it.
+/// A file without a safetensors header, and, unless the options allow it, a
+/// file that ends before its tensors do.
 pub fn pack<E: PackEngine>(
     engine: &E,
     file: &[u8],
@@ -39,8 +38,8 @@ pub fn pack<E: PackEngine>(
     Ok(out)
 }
 
-/// Packs like [`pack`] into a buffer that is overwritten. A buffer that is
-/// reused needs no new memory. After an error its content is unspecified.
+/// Packs like [`pack`] and overwrites `out`, whose memory is reused. The
+/// content of `out` is unspecified after an error.
 pub fn pack_into<E: PackEngine>(
     engine: &E,
     file: &[u8],
@@ -74,8 +73,8 @@ pub fn pack_into<E: PackEngine>(
         .filter(|&i| aliases[i].is_none())
         .collect();
 
-    // The digest of the file is one sequential chain: it is started first,
-    // while other threads encode.
+    // The digest of the file is one sequential chain, so it is started first,
+    // and other threads encode meanwhile.
     let ((), frames) = engine.join(
         || builder.original(data),
         || {
@@ -83,7 +82,7 @@ pub fn pack_into<E: PackEngine>(
                 let bytes = tensor(i);
                 let tensor = TensorRef::new(bytes, tensors[i].dtype, &tensors[i].shape);
                 let frame = EncodedTensor::new(engine, tensor, options.encode);
-                // While the tensor is in the cache.
+                // The tensor is still in the cache.
                 let digest = options.has_integrity.then(|| digest::of(engine, bytes));
                 let statistics = options.has_integrity && options.has_statistics;
                 let statistics = statistics.then(|| EncodedStatistics::of(engine, tensor));
@@ -127,16 +126,16 @@ pub fn pack_into<E: PackEngine>(
     Ok(())
 }
 
-/// Restores the file that `file` was packed from, byte for byte. Everything is
-/// compared with the integrity section, if there is one.
+/// Restores the file that `file` was packed from, byte for byte. If there is an
+/// integrity section, everything is compared with it.
 pub fn unpack<E: Engine>(engine: &E, file: &[u8]) -> Result<Vec<u8>> {
     let mut out = Vec::new();
     unpack_into(engine, file, &mut out)?;
     Ok(out)
 }
 
-/// Unpacks like [`unpack`] into a buffer that is overwritten. A buffer that is
-/// reused needs no new memory. After an error its content is unspecified.
+/// Unpacks like [`unpack`] and overwrites `out`, whose memory is reused. The
+/// content of `out` is unspecified after an error.
 pub fn unpack_into<E: Engine>(engine: &E, file: &[u8], out: &mut Vec<u8>) -> Result<()> {
     let file_len = file.len() as u64;
     let prefix = Prefix::parse(file, file_len)?;
@@ -146,8 +145,8 @@ pub fn unpack_into<E: Engine>(engine: &E, file: &[u8], out: &mut Vec<u8>) -> Res
     }
 }
 
-/// Resizes `out` to the length of the original, writes its header, and returns
-/// the rest, whose content is unspecified.
+/// Resizes `out` to the length of the original file, writes the header, and
+/// returns the space for the data, whose content is unspecified.
 fn start_output<'a>(file: &[u8], prefix: &Prefix, out: &'a mut Vec<u8>) -> Result<&'a mut [u8]> {
     let header = part(file, prefix.header.clone());
     bytes::resize(out, prefix.original_len_bytes())?;
@@ -213,8 +212,8 @@ fn unpack_indexed<E: Engine>(
     let statistics = StatisticsCheck::new(header, prefix, &tail, read)?;
     let Tail { index, integrity } = &tail;
     let integrity = integrity.as_ref();
-    // Every frame is checked to be able to hold its span before the output
-    // is allocated: a forged data length costs nothing.
+    // Every frame is checked to be long enough for its span before the output
+    // is allocated, so a forged data length cannot cause a large allocation.
     let mut frames = Vec::with_capacity(index.records().len());
     for (number, record) in index.records().iter().enumerate() {
         let range = index.frame(number).1;

@@ -1,13 +1,13 @@
 //! Packs a safetensors file tensor by tensor, for callers that do their own
-//! reads and writes: a page, a stream, a server.
+//! reads and writes, such as a web page, a stream or a server.
 //!
-//! The result is identical to that of [`super::pack`]. Aliases are found
-//! without reading the file twice: a tensor whose length occurs more than once
-//! is hashed while it is in memory, and tensors come in file order, so an equal
-//! tensor has been seen before.
+//! The result is identical to that of [`super::pack`]. Finding aliases does not
+//! require a second read of the file: a tensor whose length occurs more than
+//! once is hashed while it is in memory, and tensors come in file order, so an
+//! equal tensor has been seen before.
 //!
-//! With extension frames allowed, the version of the file is known only at the
-//! end: see [`IncrementalPacker::prefix`].
+//! If extension frames are allowed, the version of the file is only known at
+//! the end: see [`IncrementalPacker::prefix`].
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -28,7 +28,7 @@ use crate::engine::PackEngine;
 use crate::frame::{Edition, select};
 use crate::{Error, Result, TensorRef};
 
-/// A file being packed. It alternates between requesting bytes of the file and
+/// Packs a file. The packer alternates between requesting bytes of the file and
 /// returning bytes of the container:
 ///
 /// ```text
@@ -48,7 +48,7 @@ enum Stage {
     Start,
     Header,
     Tensors(Box<Tensors>),
-    /// The data of a file that is not safetensors by the rules.
+    /// The data of a file that breaks the safetensors rules.
     Whole,
     Done {
         records: Vec<Record>,
@@ -62,10 +62,10 @@ struct Tensors {
     data_start: u64,
     left: alloc::vec::IntoIter<Tensor>,
     builder: ContainerBuilder,
-    /// What has not been returned, since its version is not known yet.
+    /// The prefix, if it waits for its version to be known.
     prefix: Vec<u8>,
     options: ContainerOptions,
-    /// Lengths of several tensors, which may be equal.
+    /// The lengths that several tensors have, which may therefore be equal.
     repeated: BTreeSet<u64>,
     seen: BTreeMap<(u64, [u8; 32]), usize>,
 }
@@ -74,19 +74,20 @@ struct Tensors {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PackedTensor<'a> {
-    /// Name.
+    /// The name of the tensor.
     pub name: &'a str,
-    /// Length of the tensor.
+    /// The length of the tensor in bytes.
     pub len_bytes: u64,
-    /// Length of its frame, or of the frame of the tensor that it is an alias
-    /// of.
+    /// The length in bytes of the tensor's frame, or of the frame that it
+    /// shares as an alias.
     pub stored_len_bytes: u64,
-    /// Name of the earlier tensor with the same bytes, whose frame it shares.
+    /// The name of the earlier tensor with the same bytes, whose frame this one
+    /// shares.
     pub alias_of: Option<&'a str>,
 }
 
 impl IncrementalPacker {
-    /// Starts on a file of `len_bytes`.
+    /// Starts to pack a file of `len_bytes`.
     #[must_use]
     pub fn new(len_bytes: u64, options: impl Into<ContainerOptions>) -> Self {
         Self {
@@ -96,14 +97,15 @@ impl IncrementalPacker {
         }
     }
 
-    /// Returns the range of the file that is needed next; an empty range if its
-    /// bytes are in memory already. `None` when the container is complete.
+    /// Returns the range of the file that is required next, or `None` when the
+    /// container is complete. The range is empty if its bytes are already in
+    /// memory.
     #[must_use]
     pub fn needs(&self) -> Option<Range<u64>> {
         Some(self.head.missing(&self.wanted()?))
     }
 
-    /// Returns the name of the tensor those bytes belong to.
+    /// Returns the name of the tensor to which the required bytes belong.
     #[must_use]
     pub fn tensor(&self) -> Option<&str> {
         match &self.stage {
@@ -112,9 +114,9 @@ impl IncrementalPacker {
         }
     }
 
-    /// Takes the bytes of the range returned by [`IncrementalPacker::needs`]
-    /// and returns the next bytes of the container, which may be none. After an
-    /// error the packer cannot continue.
+    /// Takes the bytes of the range that [`IncrementalPacker::needs`] has
+    /// returned, and returns the next bytes of the container, which may be
+    /// none. After an error the packer cannot continue.
     pub fn supply<E: PackEngine>(&mut self, engine: &E, bytes: &[u8]) -> Result<Vec<u8>> {
         let Some(wanted) = self.wanted() else {
             return Err(Error::invalid_input("the file is packed already"));
@@ -146,16 +148,17 @@ impl IncrementalPacker {
     }
 
     /// Returns whether single tensors can be read from the container, that is,
-    /// whether the file follows the safetensors rules. Only valid at the end.
+    /// whether the file follows the safetensors rules. Valid once the container
+    /// is complete.
     #[must_use]
     pub fn is_indexed(&self) -> bool {
         matches!(self.stage, Stage::Done { indexed: true, .. })
     }
 
-    /// Returns the first bytes of the container if the options allow extension
-    /// frames: they go in front of everything that
-    /// [`IncrementalPacker::supply`] has returned. Only valid at the end; empty
-    /// if they have been returned with the other bytes.
+    /// Returns the first bytes of the container, if the options allow extension
+    /// frames. The caller must write them in front of everything that
+    /// [`IncrementalPacker::supply`] has returned. Empty until the container is
+    /// complete, and if `supply` has returned them already.
     #[must_use]
     pub fn prefix(&self) -> &[u8] {
         match &self.stage {
@@ -164,8 +167,8 @@ impl IncrementalPacker {
         }
     }
 
-    /// Returns all tensors in data order. Only valid at the end; empty for a
-    /// file that is kept as one frame.
+    /// Returns all tensors in data order. Empty until the container is
+    /// complete, and for a file that is stored as one frame.
     #[must_use]
     pub fn packed<'a>(&'a self) -> Vec<PackedTensor<'a>> {
         let Stage::Done { records, .. } = &self.stage else {
@@ -176,7 +179,7 @@ impl IncrementalPacker {
                 Content::Frame(_) => record,
                 Content::Alias(target) => &records[target],
             };
-            // The builder has refused aliases of aliases.
+            // The builder refuses aliases of aliases.
             let Content::Frame(frame) = &target.content else {
                 return None;
             };
@@ -203,7 +206,7 @@ impl IncrementalPacker {
         }
     }
 
-    /// Returns the start of the data, once the head has been read and its
+    /// Returns the offset of the data. The head must have been read and its
     /// length checked.
     fn data_start(&self) -> u64 {
         let len = safetensors::header_len_bytes(self.head.known(), self.head.len_bytes());

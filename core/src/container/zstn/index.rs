@@ -11,40 +11,41 @@ use crate::{Error, Result, Rule, sort};
 
 const KIND_FRAME: u8 = 0;
 const KIND_REF: u8 = 1;
-/// The length of an alias record with an empty name.
+/// The length of the shortest record: an alias with an empty name.
 const MIN_RECORD_BYTES: u64 = 23;
 
-/// Where the bytes of a record come from.
+/// The source of a record's bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Content {
-    /// They are decoded from these bytes of the file.
+    /// The bytes are decoded from a frame in this range of the file.
     Frame(Range<u64>),
-    /// They equal those of the record with this number, which has a frame.
+    /// The bytes are shared with the record of this number, which has a frame.
     Alias(usize),
 }
 
-/// One tensor.
+/// A record of the index, which describes one tensor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
-    /// Name, as in the header with JSON escapes resolved.
+    /// The name, as in the header with JSON escapes resolved.
     pub name: String,
-    /// Bytes of the original data buffer.
+    /// The range of the tensor in the original data buffer.
     pub span: Range<u64>,
-    /// Where they come from.
+    /// The source of the tensor's bytes.
     pub content: Content,
 }
 
 /// A checked index: the spans tile the data buffer, aliases refer to frames,
-/// and frames are where frames may be.
+/// and the frames lie where frames are allowed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Index {
     records: Vec<Record>,
 }
 
 impl Index {
-    /// Reads the index `bytes`, which begin at `frames.end` of the file. Frames
-    /// may be in `frames`; the data buffer is `data_len_bytes` long.
+    /// Parses the index `bytes`. It begins at offset `frames.end` of the file,
+    /// and the frames must lie in `frames`. The data buffer is `data_len_bytes`
+    /// long.
     pub fn parse(bytes: &[u8], frames: Range<u64>, data_len_bytes: u64) -> Result<Self> {
         let base = frames.end;
         let (records, rest) = read_records(bytes, &frames).map_err(|e| e.within(base))?;
@@ -55,7 +56,8 @@ impl Index {
             check_ref(record, records.get(target)).map_err(|e| e.tensor(&record.name))?;
         }
         check_tiling(&records, data_len_bytes)?;
-        // Records that are missing explain more than the bytes that are left of them.
+        // An error in the records explains more than the number of bytes after
+        // them, so this check comes last.
         if rest > 0 {
             return Err(Error::malformed(
                 Rule::ZstnIndexCount,
@@ -72,8 +74,8 @@ impl Index {
         &self.records
     }
 
-    /// Returns the range of the file that holds the frame of `record`, and the
-    /// number of the record that has the frame, which is another one for an
+    /// Returns the number of the record whose frame `record` uses, and the
+    /// range of that frame in the file. The number differs from `record` for an
     /// alias.
     #[must_use]
     pub fn frame(&self, record: usize) -> (usize, Range<u64>) {
@@ -83,13 +85,13 @@ impl Index {
         };
         match &self.records[target].content {
             Content::Frame(range) => (target, range.clone()),
-            // `parse` has refused aliases of aliases.
+            // `parse` refuses aliases of aliases.
             Content::Alias(_) => (target, 0..0),
         }
     }
 
-    /// Refuses bytes in `frames` that belong to no frame: the frames fill the file
-    /// from its prefix to `end`. Returns where the last frame ends.
+    /// Checks that the frames leave no gap from offset `start` on. Returns the
+    /// offset at which the last frame ends.
     pub(super) fn check_frames(&self, start: u64) -> Result<u64> {
         let contents = self.records.iter().map(|record| &record.content);
         let ranges: Vec<_> = contents
@@ -109,9 +111,8 @@ impl Index {
         Ok(end)
     }
 
-    /// Compares with the JSON header. Reading by name is only allowed where
-    /// both name the same tensors; returns the header's tensor for every
-    /// record.
+    /// Checks that the index and the JSON header list the same tensors, which
+    /// reading by name requires. Returns the header's tensor for every record.
     pub fn agree<'h>(
         &self,
         header: &'h safetensors::Header,
@@ -149,7 +150,7 @@ impl Index {
     }
 }
 
-/// Refuses bytes that nothing in the file accounts for.
+/// Creates the error for bytes that belong to no section of the file.
 pub(super) fn unexplained(bytes: Range<u64>) -> Error {
     Error::malformed(
         Rule::ZstnFramePlace,
@@ -161,7 +162,7 @@ pub(super) fn unexplained(bytes: Range<u64>) -> Error {
     .at(bytes.start)
 }
 
-/// Returns the records, and the number of bytes that follow them.
+/// Returns the records, and the number of bytes after them.
 fn read_records(bytes: &[u8], frames: &Range<u64>) -> Result<(Vec<Record>, u64)> {
     let mut cursor = Cursor::new(bytes);
     let count = u64::from(cursor.u32("record count")?);
@@ -237,7 +238,8 @@ fn check_ref(record: &Record, target: Option<&Record>) -> Result<()> {
             "the tensor refers to a record that holds no frame",
         ));
     };
-    // Wrapping is harmless: the tiling check refuses spans that end early.
+    // Wrapping is harmless: the tiling check refuses spans that end before they
+    // start.
     let len = |span: &Range<u64>| span.end.wrapping_sub(span.start);
     if len(&record.span) != len(&target.span) {
         return Err(Error::malformed(
@@ -251,8 +253,8 @@ fn check_ref(record: &Record, target: Option<&Record>) -> Result<()> {
     Ok(())
 }
 
-/// Refuses gaps and overlaps, which bounds all output by the length of the
-/// data.
+/// Fails for gaps and overlaps. This bounds the total output by the length of
+/// the data.
 fn check_tiling(records: &[Record], data_len_bytes: u64) -> Result<()> {
     let spans = records.iter().map(|record| &record.span);
     let mut end = 0;

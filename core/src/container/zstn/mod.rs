@@ -1,12 +1,12 @@
-//! ZSTN version 3 (docs/formats/z4ai-containers.md 2) and 4 (docs/formats/extensions.md
-//! 2): the header of a safetensors file, one frame per distinct tensor, and an
-//! index at the end.
+//! ZSTN version 3 (docs/formats/z4ai-containers.md 2) and version 4
+//! (docs/formats/extensions.md 2): the header of a safetensors file, one frame
+//! per distinct tensor, and an index at the end.
 //!
 //! ```text
 //! prefix   magic, version, flag, header length, header, data length
 //! frames   back to back
 //! index    one record per tensor: name, span, frame or alias
-//! section  checksums and digests, ours (zstn-integrity.md), optional
+//! section  checksums and digests (zstn-integrity.md); optional
 //! footer   offset of the index
 //! ```
 
@@ -39,9 +39,9 @@ pub use tail::Tail;
 
 use crate::frame::Edition;
 
-/// First and last bytes of the file.
+/// The first and the last bytes of the file.
 pub const MAGIC: [u8; 4] = *b"ZSTN";
-/// The numbers of the editions.
+/// The version number of each edition.
 const VERSIONS: [u8; 2] = [3, 4];
 
 /// Returns the version of a file of this `edition`.
@@ -50,5 +50,5 @@ pub fn version(edition: Edition) -> u8 {
     edition.number(VERSIONS)
 }
 
-/// Prefix without the header.
+/// The length of the prefix without the header, in bytes.
 pub(crate) const PREFIX_FIXED_BYTES: u64 = 22;

@@ -1,4 +1,4 @@
-//! How a container is written.
+//! The options for writing a container.
 
 use alloc::vec::Vec;
 
@@ -8,28 +8,28 @@ use crate::TensorRef;
 use crate::engine::PackEngine;
 use crate::frame::select::{self, Effort, EncodeOptions};
 
-/// How a container is written. By default it has an integrity section, and a
-/// file that ends before its tensors do is refused.
+/// The options for writing a container. By default it gets an integrity
+/// section, and a file that ends before its tensors do is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ContainerOptions {
-    /// How tensors are encoded.
+    /// The options for encoding tensors.
     pub encode: EncodeOptions,
     /// Whether the container gets an integrity section
-    /// (docs/formats/zstn-integrity.md); z4ai writes none.
+    /// (docs/formats/zstn-integrity.md). z4ai writes none.
     pub has_integrity: bool,
-    /// Whether the integrity section gets statistics of the tensors
+    /// Whether the integrity section contains statistics of the tensors
     /// (docs/formats/zstn-integrity.md 7).
     pub has_statistics: bool,
-    /// Where the SHA-256 in the integrity section comes from.
+    /// The source of the SHA-256 in the integrity section.
     pub original_sha256: OriginalSha256,
-    /// Whether a file that ends before its tensors do is packed, whole, as one
-    /// frame. Almost always such a file is a download or a copy that failed.
+    /// True if a file that ends before its tensors do is packed as one frame.
+    /// Such a file is almost always the result of a failed download or copy.
     pub allow_truncated: bool,
 }
 
 impl ContainerOptions {
-    /// Creates the default options for an effort.
+    /// Creates the default options for the given effort.
     #[must_use]
     pub fn new(effort: Effort) -> Self {
         Self {
@@ -42,46 +42,47 @@ impl ContainerOptions {
     }
 
     /// Sets whether extension frames are written where they are smaller
-    /// (docs/formats/extensions.md). A container with one is of a version that
-    /// z4ai refuses.
+    /// (docs/formats/extensions.md). z4ai refuses containers with such a frame
+    /// because of their version.
     #[must_use]
     pub fn extended(mut self, extended: bool) -> Self {
         self.encode = self.encode.extended(extended);
         self
     }
 
-    /// Adds the integrity section, or leaves it out.
+    /// Sets whether the container gets an integrity section.
     #[must_use]
     pub fn integrity(mut self, has_integrity: bool) -> Self {
         self.has_integrity = has_integrity;
         self
     }
 
-    /// Adds statistics of the tensors to the integrity section, or leaves them
-    /// out. A file without the section has none.
+    /// Sets whether the integrity section contains statistics of the tensors.
+    /// It has no effect without an integrity section.
     #[must_use]
     pub fn statistics(mut self, has_statistics: bool) -> Self {
         self.has_statistics = has_statistics;
         self
     }
 
-    /// Sets where the SHA-256 in the integrity section comes from. A file without the
-    /// section has none.
+    /// Sets the source of the SHA-256 in the integrity section. It has no
+    /// effect without an integrity section.
     #[must_use]
     pub fn original_sha256(mut self, original_sha256: OriginalSha256) -> Self {
         self.original_sha256 = original_sha256;
         self
     }
 
-    /// Packs files that end before their tensors do, or refuses them.
+    /// Sets whether files that end before their tensors do are packed instead
+    /// of refused.
     #[must_use]
     pub fn allow_truncated(mut self, allow: bool) -> Self {
         self.allow_truncated = allow;
         self
     }
 
-    /// Encodes one tensor, and digests it if the container has an integrity
-    /// section.
+    /// Encodes one tensor, and computes its digests if the container has an
+    /// integrity section.
     #[must_use]
     pub fn code<E: PackEngine>(&self, engine: &E, tensor: TensorRef) -> CodedTensor {
         let frame = select::encode(engine, tensor, self.encode);
@@ -94,7 +95,8 @@ impl ContainerOptions {
         }
     }
 
-    /// Adds the statistics of a tensor to its digests, if the container has them.
+    /// Adds the statistics of a tensor to its digests, if the options request
+    /// statistics.
     pub(super) fn described<E: PackEngine>(
         &self,
         engine: &E,
@@ -120,12 +122,13 @@ impl From<Effort> for ContainerOptions {
     }
 }
 
-/// A frame to be written, and its digests if the container has an integrity
+/// An encoded frame, with its digests if the container has an integrity
 /// section.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CodedTensor {
-    /// The frame.
+    /// The bytes of the frame.
     pub frame: Vec<u8>,
-    /// Its digests, for [`ContainerBuilder::frame`](super::ContainerBuilder::frame).
+    /// The digests, for
+    /// [`ContainerBuilder::frame`](super::ContainerBuilder::frame).
     pub digests: Option<FrameDigests>,
 }

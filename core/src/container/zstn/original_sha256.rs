@@ -1,4 +1,4 @@
-//! The SHA-256 of the file that is packed, and where it comes from
+//! The SHA-256 of the original file and its source
 //! (docs/formats/zstn-integrity.md 3).
 
 use alloc::format;
@@ -8,27 +8,30 @@ use sha2::{Digest as _, Sha256};
 
 use crate::{Error, Result};
 
-/// Where the SHA-256 of the packed file comes from, which the integrity section
+/// The source of the SHA-256 of the original file, which the integrity section
 /// stores.
 ///
-/// Computing it is one chain over all bytes. A caller that knows it, such as from
-/// the name of the file in Git LFS, can spare the packer that.
+/// Computing a SHA-256 is one sequential chain over all bytes. A caller that
+/// knows it, for example because Git LFS names the file by it, can save the
+/// packer that work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OriginalSha256 {
     /// The packer computes it.
     #[default]
     Computed,
-    /// The caller claims it. Nobody has compared it with the file, and the
-    /// container says so: it is compared whenever the whole file is restored. A file
-    /// that becomes a single frame, which has no place for it, is compared at once.
+    /// The caller claims it and has not compared it with the file. The
+    /// container states that, and the claim is checked whenever the whole file
+    /// is restored. A container with a single frame cannot store a claim, so
+    /// the packer checks it at once.
     Claimed([u8; 32]),
-    /// The caller compares what the container restores with it before anybody else
-    /// reads the container, which is then the one of [`OriginalSha256::Computed`].
+    /// The caller promises to compare it with the restored file before anyone
+    /// reads the container. The container is then the same as with
+    /// [`OriginalSha256::Computed`].
     Checked([u8; 32]),
 }
 
 impl OriginalSha256 {
-    /// Returns the digest if the packer does not compute it.
+    /// Returns the digest, unless the packer computes it.
     #[must_use]
     pub fn known(&self) -> Option<&[u8; 32]> {
         match self {
@@ -37,7 +40,7 @@ impl OriginalSha256 {
         }
     }
 
-    /// Compares a claim with the file, given in pieces.
+    /// Compares a claim with the file, given as consecutive pieces.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidInput`](crate::ErrorKind) for a wrong claim.
@@ -85,7 +88,7 @@ pub fn parse_sha256(text: &str) -> Result<[u8; 32]> {
     }
 }
 
-/// Returns the digits of a digest, in lower case.
+/// Returns the digest as lower-case hexadecimal digits.
 pub(super) fn hex(digest: &[u8; 32]) -> String {
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }

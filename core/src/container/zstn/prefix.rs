@@ -9,34 +9,34 @@ use crate::bytes::Cursor;
 use crate::frame::Edition;
 use crate::{Error, Result, Rule};
 
-/// How the tensor data are stored.
+/// The layout of the tensor data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Layout {
-    /// One frame per tensor and an index.
+    /// Each distinct tensor has a frame, and an index lists them.
     Indexed,
-    /// The whole data buffer as a single frame; single tensors cannot be read.
+    /// The whole data buffer is a single frame; single tensors cannot be read.
     SingleFrame,
 }
 
-/// The bytes before the frames, without the text of the header.
+/// The fields before the frames, without the text of the header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Prefix {
-    /// What the frames may be.
+    /// The edition, which determines the frame families allowed.
     pub edition: Edition,
-    /// How the data are stored.
+    /// The layout of the tensor data.
     pub layout: Layout,
-    /// Range of the safetensors header in the file.
+    /// The range of the safetensors header in the file.
     pub header: Range<u64>,
-    /// Length of the original data buffer.
+    /// The length of the original data buffer in bytes.
     pub data_len_bytes: u64,
-    /// Whether the file announces an integrity section. Files of z4ai, and of zstn
-    /// before the announcement, do not.
+    /// Whether the file announces an integrity section. A file without the
+    /// announcement may have a section as well.
     pub has_integrity: bool,
 }
 
 impl Prefix {
-    /// Returns the length of the prefix including the header, from the first 14
-    /// bytes of a file of `file_len_bytes`.
+    /// Returns the length of the prefix including the header, given at least
+    /// the first 14 bytes of a file of `file_len_bytes`.
     pub fn len_bytes(head: &[u8], file_len_bytes: u64) -> Result<u64> {
         let Start {
             layout, header_len, ..
@@ -58,7 +58,7 @@ impl Prefix {
         }
     }
 
-    /// Reads the prefix from the first [`Prefix::len_bytes`] bytes.
+    /// Parses the prefix from the first [`Prefix::len_bytes`] bytes.
     pub fn parse(head: &[u8], file_len_bytes: u64) -> Result<Self> {
         Self::len_bytes(head, file_len_bytes)?;
         let mut cursor = Cursor::new(head);
@@ -80,13 +80,13 @@ impl Prefix {
         self.edition.number(VERSIONS)
     }
 
-    /// Returns the offset at which frames may begin.
+    /// Returns the smallest possible offset of a frame.
     #[must_use]
     pub fn end(&self) -> u64 {
         self.header.end + 8
     }
 
-    /// Returns the length of the file that this container restores.
+    /// Returns the length in bytes of the file that this container restores.
     #[must_use]
     pub fn original_len_bytes(&self) -> u64 {
         (self.header.end - self.header.start + 8).saturating_add(self.data_len_bytes)
@@ -117,28 +117,28 @@ fn read_start(cursor: &mut Cursor) -> Result<Start> {
     })
 }
 
-/// Bit of the layout flag: the integrity section holds a copy of the header.
-/// z4ai reads any flag but 0 as that of an index.
+/// The bit of the layout flag that announces a copy of the header in the
+/// integrity section. z4ai takes any flag but 0 for the indexed layout.
 const HAS_HEADER_COPY: u8 = 2;
-/// Bit of the layout flag: the file has an integrity section. Without the
-/// announcement, a file that lost its section would look like one of z4ai.
+/// The bit of the layout flag that announces an integrity section. Without it,
+/// a file that lost its section would look like a file of z4ai.
 const HAS_INTEGRITY: u8 = 4;
 
-/// Returns whether a file with this head says that its integrity section holds
-/// a copy of the header (docs/formats/zstn-integrity.md 6).
+/// Returns whether the first bytes of a file announce a copy of the header in
+/// the integrity section (docs/formats/zstn-integrity.md 6).
 #[must_use]
 pub fn promises_header_copy(head: &[u8]) -> bool {
     head.get(5).is_some_and(|flag| flag & HAS_HEADER_COPY != 0)
 }
 
-/// What the prefix of a new file announces.
+/// The announcements in the prefix of a new file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Announced {
-    /// Nothing.
+    /// There is no integrity section.
     Nothing,
-    /// An integrity section.
+    /// There is an integrity section.
     Integrity,
-    /// An integrity section with a copy of the header.
+    /// There is an integrity section with a copy of the header.
     HeaderCopy,
 }
 

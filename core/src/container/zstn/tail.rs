@@ -1,4 +1,4 @@
-//! Index and integrity section, which follow the frames of a file.
+//! The index and the integrity section, which follow the frames of a file.
 
 use alloc::borrow::Cow;
 use core::ops::Range;
@@ -9,24 +9,24 @@ use super::{Index, Prefix};
 use crate::bytes::part;
 use crate::{Error, Result, Rule};
 
-/// A checked index, and what the file says about itself.
+/// A checked index and, if the file has one, its integrity section.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tail {
     /// The index.
     pub index: Index,
-    /// Missing in files of z4ai.
+    /// The integrity section. Files written by z4ai have none.
     pub integrity: Option<Integrity>,
 }
 
 impl Tail {
-    /// Parses the bytes between `index.start` and the footer; the index itself
-    /// is at `index`. `prefix_bytes` is the file up to its frames. Offsets in
-    /// errors are relative to the start of the file.
+    /// Parses `bytes`, the bytes between `index.start` and the footer. `index`
+    /// is the range of the index, and `prefix_bytes` contains the file before
+    /// its frames. Offsets in errors are relative to the start of the file.
     ///
     /// # Errors
-    /// Every byte of the file must belong to the prefix, a frame, the statistics,
-    /// a block table, the index, the integrity section or the footer. A section that
-    /// the prefix announces must be there.
+    /// A file with bytes that belong to no prefix, frame, statistics, block
+    /// table, index, integrity section or footer, and a file that lacks the
+    /// section that its prefix announces.
     pub fn parse(
         prefix: &Prefix,
         prefix_bytes: &[u8],
@@ -46,7 +46,8 @@ impl Tail {
         };
         let section = match Section::parse(after) {
             Ok(section) => section,
-            // An index that is cut short leaves bytes behind that are no section.
+            // If the index itself is cut short, its error explains the bytes
+            // after it.
             Err(error) => {
                 return Err(parse_index().err().unwrap_or(error.within(index.end)));
             }
@@ -73,18 +74,19 @@ impl Tail {
         Ok(Self { index, integrity })
     }
 
-    /// Parses like [`Tail::parse`], from the whole file.
+    /// Parses the index and the section like [`Tail::parse`], from the whole
+    /// file.
     pub fn of_file(prefix: &Prefix, file: &[u8]) -> Result<Self> {
         let mut fetch = |range| Ok::<_, Error>(Cow::Borrowed(part(file, range)));
         let prefix_bytes = part(file, 0..prefix.end());
         Self::read(prefix, prefix_bytes, file.len() as u64, &mut fetch)
     }
 
-    /// Parses like [`Tail::parse`], from a file of `len_bytes` of which `fetch`
-    /// returns ranges.
+    /// Parses the index and the section like [`Tail::parse`], from a file of
+    /// `len_bytes`. `fetch` returns the bytes of a range.
     ///
     /// # Errors
-    /// The errors of `fetch`, and a file that breaks a rule.
+    /// The errors of `fetch`, and the rule that the file breaks.
     pub fn read<'f, E: From<Error>>(
         prefix: &Prefix,
         prefix_bytes: &[u8],

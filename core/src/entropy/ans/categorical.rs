@@ -1,4 +1,5 @@
-//! Codes the component that a value belongs to (docs/formats/gauss.md 8.1).
+//! The model of the component that a value belongs to (docs/formats/gauss.md
+//! 8.1).
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -6,21 +7,24 @@ use alloc::vec::Vec;
 use super::{BITS, Interval, TOTAL};
 use crate::bytes::index;
 
-/// The decoder's first guess comes from the upper bits of the quantile.
+/// The number of upper bits of the quantile from which the decoder makes its
+/// first guess.
 const GUIDE_BITS: u32 = 10;
 
-/// Symbols 0 to K-1 by their probabilities.
+/// The intervals of symbols 0 to K-1, in proportion to their probabilities.
 #[derive(Debug, Clone)]
 pub struct Categorical {
-    /// The left end of each interval, and the right end of the last.
+    /// The start of each interval, and the end of the last one.
     lefts: Vec<u32>,
-    /// Per value of the quantile's upper bits, the symbol its range begins in.
+    /// For each value of the quantile's upper bits, the symbol whose interval
+    /// contains the lowest quantile with these bits.
     guide: Vec<u8>,
 }
 
 impl Categorical {
-    /// Returns the model of 2 to 255 probabilities that sum to about 1, in
-    /// single precision and in this order of operations.
+    /// Returns the model of 2 to 255 probabilities that sum to about 1. It is
+    /// computed in single precision, in the order of operations that the format
+    /// prescribes.
     ///
     /// # Panics
     /// If there are fewer than 2 or more than 255.
@@ -34,8 +38,9 @@ impl Categorical {
         let mut below = 0f32;
         let mut lefts = Vec::with_capacity(probabilities.len() + 1);
         for (symbol, probability) in (0u32..).zip(probabilities) {
-            // Saturating truncation is what the format asks for; rounding
-            // may lead one past the end, where trailing symbols vanish.
+            // The format prescribes saturating truncation. Rounding errors may
+            // push an interval past the end, which leaves trailing symbols
+            // without one.
             #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
             let left = ((below * factor) as u32).saturating_add(symbol).min(TOTAL);
             lefts.push(left);
@@ -53,7 +58,8 @@ impl Categorical {
         Self { lefts, guide }
     }
 
-    /// Returns the interval of `symbol`; of length 0 if it cannot be coded.
+    /// Returns the interval of `symbol`; its length is 0 if the symbol cannot
+    /// be coded.
     ///
     /// # Panics
     /// If there is no such symbol.
@@ -67,7 +73,8 @@ impl Categorical {
         }
     }
 
-    /// Returns the symbol whose interval holds `quantile`, which is below 2^24.
+    /// Returns the symbol whose interval contains `quantile`, which must be
+    /// below 2^24.
     #[must_use]
     #[inline]
     pub fn find(&self, quantile: u32) -> (u8, Interval) {

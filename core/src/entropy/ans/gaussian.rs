@@ -1,5 +1,5 @@
-//! Codes the distance of a value from its component's mean, in steps
-//! (docs/formats/gauss.md 8.2).
+//! The model of the distance of a value from its component's mean, in
+//! quantisation steps (docs/formats/gauss.md 8.2).
 
 use alloc::vec::Vec;
 use core::f64::consts::SQRT_2;
@@ -10,61 +10,65 @@ use crate::bytes::index;
 /// The largest residual; the smallest is its negative.
 pub const MAX_RESIDUAL: i32 = 32767;
 
-/// Deviations below this would leave nothing to the neighbours of 0.
+/// The least deviation. With a smaller one, the neighbours of 0 would get
+/// hardly any probability.
 const MIN_DEVIATION: f64 = 0.5;
 
-/// What is left for the Gaussian to distribute after every symbol has received
-/// one.
+/// The total that the Gaussian distributes, after every symbol has received a
+/// length of one.
 const FREE: f64 = 16_711_681.0;
 
-/// Residuals beyond that many deviations are too rare for the table.
+/// Residuals beyond this many deviations are too rare to be in the table.
 const TABLE_DEVIATIONS: f64 = 6.5;
 
-/// Residuals -32767 to 32767 around 0.
+/// The intervals of residuals from -32767 to 32767.
 #[derive(Debug, Clone)]
 pub struct Gaussian {
-    /// Deviation times the square root of 2.
+    /// The deviation times the square root of 2.
     spread: f64,
-    /// Residuals up to this one are in the table once there is one.
+    /// Residuals up to this magnitude are in the table, once it exists.
     half: i32,
-    /// Look-ups until the table pays.
+    /// The number of lookups that remain until the table is worth building.
     lookups_left: i32,
     table: Table,
 }
 
-/// The model's formula, evaluated once for the residuals that occur; empty
-/// until then.
+/// The model's formula, evaluated for the residuals that usually occur. The
+/// table is empty until it is built.
 #[derive(Debug, Clone, Default)]
 struct Table {
-    /// The intervals of `-half` to `half`, and the left end of the next one.
+    /// The intervals of `-half` to `half`, followed by an empty one at their
+    /// end.
     intervals: Vec<Interval>,
-    /// The left end of the first interval, and the total length of all of them.
+    /// The start of the first interval, and the total length of all intervals.
     left: u32,
     len: u32,
-    /// Per value of the quantile's upper bits, the entry its range begins in.
+    /// For each value of the quantile's upper bits, the entry whose interval
+    /// contains the lowest quantile with these bits.
     guide: Vec<u16>,
     /// The number of low bits of a quantile that the guide ignores.
     shift: u32,
 }
 
 impl Gaussian {
-    /// Returns the model of a component with that deviation, in steps.
+    /// Returns the model of a component with the given deviation in steps.
     #[must_use]
     pub fn new(deviation: f64) -> Self {
         let deviation = deviation.max(MIN_DEVIATION);
-        #[allow(clippy::cast_possible_truncation)] // saturates, then cut
+        #[allow(clippy::cast_possible_truncation)] // saturates, and is clamped below
         let half = ((deviation * TABLE_DEVIATIONS) as i32).saturating_add(2);
         let half = half.min(MAX_RESIDUAL);
         Self {
             spread: deviation * SQRT_2,
             half,
-            // A search takes 16 evaluations, the table two a residual.
+            // A search takes 16 evaluations of the formula; the table takes two
+            // for each residual up to `half`.
             lookups_left: half / 8,
             table: Table::default(),
         }
     }
 
-    /// Returns where the interval of `residual` begins, from the formula.
+    /// Computes the start of the interval of `residual` from the formula.
     fn formula(&self, residual: i32) -> u32 {
         if residual <= -MAX_RESIDUAL {
             return 0;
@@ -85,11 +89,11 @@ impl Gaussian {
         }
     }
 
-    /// Returns the interval of `residual`, which is from -32767 to 32767.
+    /// Returns the interval of `residual`, which must be from -32767 to 32767.
     #[must_use]
     #[inline]
     pub fn interval(&mut self, residual: i32) -> Interval {
-        // Negative ones beyond the table wrap to large numbers.
+        // Negative residuals beyond the table wrap to large numbers.
         #[allow(clippy::cast_sign_loss)]
         let entry = index(u64::from((residual + self.half) as u32));
         match self.table.intervals.get(entry) {
@@ -104,8 +108,8 @@ impl Gaussian {
         Self::between(self.formula(residual), self.formula(residual + 1))
     }
 
-    /// Returns the residual whose interval holds `quantile`, which is below
-    /// 2^24.
+    /// Returns the residual whose interval contains `quantile`, which must be
+    /// below 2^24.
     #[must_use]
     #[inline]
     pub fn find(&mut self, quantile: u32) -> (i32, Interval) {
@@ -115,7 +119,8 @@ impl Gaussian {
         }
     }
 
-    /// Returns the largest residual that does not begin after the quantile.
+    /// Returns the largest residual whose interval does not begin after the
+    /// quantile.
     #[cold]
     fn search(&mut self, quantile: u32) -> (i32, Interval) {
         self.count();
@@ -132,7 +137,7 @@ impl Gaussian {
         (found, interval)
     }
 
-    /// Makes the table once it pays.
+    /// Counts a lookup, and builds the table when it is worthwhile.
     fn count(&mut self) {
         if self.table.intervals.is_empty() {
             self.lookups_left -= 1;
@@ -154,8 +159,9 @@ impl Table {
             .map(|pair| Gaussian::between(pair[0], pair[1]))
             .collect();
         intervals.push(Interval { left: end, len: 0 });
-        // There are as many ranges as residuals: in the middle, where nearly
-        // all quantiles are, a range is much shorter than an interval.
+        // The guide and the table have about the same length. In the middle,
+        // where nearly all quantiles lie, a range of the guide is much shorter
+        // than an interval.
         let guide_bits = lefts.len().next_power_of_two().ilog2();
         let shift = BITS - guide_bits;
         let mut entry = 0u16;
@@ -180,7 +186,8 @@ impl Table {
         }
     }
 
-    /// Returns the number of the entry that holds `quantile`, if one does.
+    /// Returns the index and the interval of the entry that contains
+    /// `quantile`, if there is one.
     #[inline]
     fn find(&self, quantile: u32) -> Option<(i32, Interval)> {
         if quantile.wrapping_sub(self.left) >= self.len {

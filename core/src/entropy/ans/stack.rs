@@ -1,4 +1,5 @@
-//! The coder: a state and a stack of words (docs/formats/gauss.md 8.3).
+//! The coder, which consists of a state and a stack of words
+//! (docs/formats/gauss.md 8.3).
 
 use alloc::vec::Vec;
 
@@ -7,7 +8,7 @@ use crate::{Error, Result, Rule};
 
 const WORD_BITS: u32 = 32;
 
-/// Takes symbols from the last to the first.
+/// An encoder, to which symbols are pushed from the last to the first.
 #[derive(Debug, Clone, Default)]
 pub struct Encoder {
     state: u64,
@@ -21,7 +22,8 @@ impl Encoder {
         Self::default()
     }
 
-    /// Pushes a symbol, which is decoded before those pushed earlier.
+    /// Pushes a symbol, which will be decoded before all symbols pushed
+    /// earlier.
     ///
     /// # Panics
     /// If the interval is empty.
@@ -36,7 +38,8 @@ impl Encoder {
         self.state = (quotient << BITS) + u64::from(interval.left) + rest;
     }
 
-    /// Returns the stream, its bottom first; the last word is not zero.
+    /// Returns the words of the stream, starting with the bottom of the stack.
+    /// The last word is not zero.
     #[must_use]
     pub fn finish(mut self) -> Vec<u32> {
         while self.state != 0 {
@@ -47,11 +50,11 @@ impl Encoder {
     }
 }
 
-/// Returns quotient and remainder, for quotients up to 2^40. Processors divide
+/// Returns quotient and remainder for quotients up to 2^40. Processors divide
 /// floats several times faster than 64-bit integers.
 #[inline]
 fn divide(state: u64, len: u64) -> (u64, u64) {
-    // Wrong by one at most, which the remainder shows.
+    // The quotient is wrong by at most one, which the remainder reveals.
     #[allow(
         clippy::cast_precision_loss,
         clippy::cast_possible_truncation,
@@ -68,7 +71,7 @@ fn divide(state: u64, len: u64) -> (u64, u64) {
     }
 }
 
-#[allow(clippy::cast_possible_truncation)] // the low half is what is wanted
+#[allow(clippy::cast_possible_truncation)] // keeps the low half
 fn low_word(state: u64) -> u32 {
     state as u32
 }
@@ -83,7 +86,7 @@ pub struct Decoder<'a> {
 }
 
 impl<'a> Decoder<'a> {
-    /// Opens the words of a stream, little-endian.
+    /// Opens a stream of little-endian words.
     pub fn open(stream: &'a [u8]) -> Result<Self> {
         let (words, rest) = stream.as_chunks();
         if !rest.is_empty() {
@@ -119,36 +122,36 @@ impl<'a> Decoder<'a> {
         Some(u32::from_le_bytes(*word).into())
     }
 
-    /// Returns the quantile, which is in the interval of the next symbol.
+    /// Returns the quantile, which lies in the interval of the next symbol.
     #[must_use]
     #[inline]
     pub fn quantile(&self) -> u32 {
         low_word(self.state) & (TOTAL - 1)
     }
 
-    /// Removes the next symbol, the one whose interval holds
+    /// Removes the next symbol. `interval` must be the one that contains
     /// [`Decoder::quantile`].
     #[inline]
     pub fn pop(&mut self, interval: Interval) {
         let above = u64::from(self.quantile() - interval.left);
         self.state = (self.state >> BITS) * u64::from(interval.len) + above;
         if let Some(word) = self.top() {
-            // Nothing to branch on: no processor foresees when a word is due.
+            // Branchless, because no processor can predict when a word is due.
             let due = u64::from(self.state >> WORD_BITS == 0);
             self.state = self.state << (due * u64::from(WORD_BITS)) | word & due.wrapping_neg();
             self.left -= usize::from(due != 0);
         }
     }
 
-    /// Returns whether nothing is left. The symbol whose interval begins at 0
-    /// follows forever then.
+    /// Returns whether the stream is exhausted. An exhausted decoder would keep
+    /// returning the symbol whose interval begins at 0.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.state == 0 && self.left == 0
     }
 
-    /// Checks that nothing is left, as after the last symbol of a sound
-    /// stream.
+    /// Checks that the stream is exhausted, as a valid one is after its last
+    /// symbol.
     pub fn finish(self) -> Result<()> {
         if self.is_empty() {
             return Ok(());
@@ -168,7 +171,8 @@ mod tests {
     proptest! {
         #[test]
         fn division_is_exact(len in 1u64..=1 << 24, quotient in 0u64..1 << 40, at in 0u64..6) {
-            // Close to multiples, where an estimate goes wrong.
+            // Remainders near the ends of their range, where an estimate may be
+            // wrong.
             let rest = [0, 1, len / 2, len - 1, len.saturating_sub(2), at * len / 6];
             for rest in rest {
                 let rest = rest % len;

@@ -1,11 +1,12 @@
-//! Brotli streams, which only `ZARA` frames hold
+//! Brotli streams, which only `ZARA` frames contain
 //! (docs/formats/z4ai-frames.md 11.3).
 //!
-//! A stream says nowhere what it decodes to, and a few bytes may decode to
-//! any number: output grows with what has really been produced.
+//! A stream does not state its decoded length, and a few bytes can decode to
+//! any number. The output buffer therefore grows only as data is actually
+//! produced.
 //!
-//! The decoder brings a dictionary of 120 kB and more code than all other
-//! decoders together, so it is gated by the feature `brotli`.
+//! The decoder includes a dictionary of 120 kB and more code than all other
+//! decoders together, so it is only built with the feature `brotli`.
 
 use alloc::vec::Vec;
 
@@ -19,7 +20,7 @@ mod stream;
 #[cfg(feature = "brotli")]
 pub use stream::decode;
 
-/// Refuses: this build has no brotli decoder.
+/// Returns an error, because this build has no brotli decoder.
 #[cfg(not(feature = "brotli"))]
 pub fn decode(_: &[u8], _: u64) -> Result<Vec<u8>> {
     Err(crate::Error::unsupported(
@@ -27,12 +28,12 @@ pub fn decode(_: &[u8], _: u64) -> Result<Vec<u8>> {
     ))
 }
 
-/// Independent brotli blocks, stream method 4.
+/// Independent brotli blocks (stream method 4).
 #[derive(Debug, Clone)]
 pub struct Blocks<'a>(Vec<Piece<'a>>);
 
 impl<'a> Blocks<'a> {
-    /// Reads the table.
+    /// Parses the table of blocks.
     pub fn parse(payload: &'a [u8], len_bytes: u64) -> Result<Self> {
         Ok(Self(blocks::cut(payload, len_bytes)?.1))
     }
@@ -54,8 +55,8 @@ impl<'a> Blocks<'a> {
     }
 }
 
-/// Encodes `input` as one stream at `quality`, 0 to 11: generic mode, a window
-/// of at most 4 MiB, as z4ai writes them.
+/// Encodes `input` as one stream with `quality` from 0 to 11, in generic mode
+/// and with a window of at most 4 MiB, like z4ai.
 #[cfg(feature = "brotli-encoder")]
 #[must_use]
 pub fn encode(input: &[u8], quality: u8) -> Vec<u8> {
@@ -71,7 +72,8 @@ pub fn encode(input: &[u8], quality: u8) -> Vec<u8> {
     out
 }
 
-/// Returns the payload of stream method 4 with blocks of `block_bytes` bytes.
+/// Encodes `input` as a payload of stream method 4 with blocks of `block_bytes`
+/// bytes.
 #[cfg(feature = "brotli-encoder")]
 #[must_use]
 pub fn encode_blocks<E: Engine>(

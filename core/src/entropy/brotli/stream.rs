@@ -1,4 +1,4 @@
-//! One stream, decoded.
+//! Decoder of one brotli stream.
 
 use alloc::boxed::Box;
 use alloc::format;
@@ -11,15 +11,17 @@ use brotli_decompressor::{
 
 use crate::{Error, Result, Rule};
 
-/// Output is made in pieces that grow from this to [`MAX_PIECE_BYTES`].
+/// The output buffer doubles, in steps of at least this length and at most
+/// [`MAX_PIECE_BYTES`].
 const MIN_PIECE_BYTES: u64 = 16 << 10;
 const MAX_PIECE_BYTES: u64 = 16 << 20;
-/// The decoder counts its input in 32 bits.
+/// The decoder counts its input with 32 bits.
 const INPUT_PIECE_BYTES: usize = 1 << 30;
 
-/// Decodes the one stream that fills `payload` to exactly `len_bytes` bytes.
+/// Decodes `payload`, which must be exactly one stream, to exactly `len_bytes`
+/// bytes.
 pub fn decode(payload: &[u8], len_bytes: u64) -> Result<Vec<u8>> {
-    // "Strict": the window is at most 16 MiB.
+    // In strict mode, the window is at most 16 MiB.
     let mut state = BrotliState::new_strict(Heap, Heap, Heap);
     let mut out: Vec<u8> = Vec::new();
     let (mut read, mut written) = (0, 0);
@@ -76,7 +78,7 @@ fn damaged(what: &str) -> Error {
     )
 }
 
-/// Doubles the output buffer, within limits.
+/// Doubles the output buffer, within the limits above.
 fn grow(out: &mut Vec<u8>, len_bytes: u64) -> Result<()> {
     let produced = out.len() as u64;
     let piece = produced.clamp(MIN_PIECE_BYTES, MAX_PIECE_BYTES);
@@ -88,7 +90,7 @@ fn grow(out: &mut Vec<u8>, len_bytes: u64) -> Result<()> {
     Ok(())
 }
 
-/// Memory for the decoder, from the allocator of the program.
+/// Memory for the decoder, from the global allocator.
 struct Heap;
 
 impl<T: Clone + Default> Allocator<T> for Heap {
@@ -125,7 +127,7 @@ impl<T> SliceWrapperMut<T> for Memory<T> {
 mod tests {
     use super::*;
 
-    // An empty stream, and one that holds three bytes uncompressed.
+    // An empty stream.
     const EMPTY: &[u8] = &[0x06];
 
     #[test]

@@ -1,5 +1,5 @@
-//! Eight symbols at once, where the processor has AVX2. Symbols of one state
-//! wait for each other, so streams with few states are decoded several at once.
+//! Decodes eight symbols at once with AVX2. Each symbol of a state depends on
+//! the previous one, so streams with few states are decoded several at a time.
 
 use core::arch::x86_64::{
     __m256i, _mm_and_si128, _mm_cvtsi64_si128, _mm_cvtsi128_si64, _mm_extract_epi64, _mm_or_si128,
@@ -13,14 +13,14 @@ use core::arch::x86_64::{
 
 use super::{DecodeTables, MAX_STATES, MIN_STATES, SLOT_BITS, SLOTS, StreamPart};
 
-/// Vectors that are worked on at once: the processor waits for one that is
-/// alone.
+/// Number of vectors that are processed together. A single one would leave the
+/// processor waiting.
 const MAX_VECTORS: usize = MAX_STATES / MIN_STATES;
 
-/// Decodes symbols of several streams as [`Decoder::decode`] does, until the
-/// words of one come to their end. Returns the number of symbols that have been
-/// decoded of each stream, and the number of streams that have been looked at:
-/// at least one, if there is one.
+/// Decodes symbols of several streams like [`Decoder::decode`], until the words
+/// of one are nearly used up. Returns the number of symbols decoded from each
+/// stream, and the number of streams processed, which is at least one if there
+/// are any.
 #[target_feature(enable = "avx2,popcnt")]
 pub(super) fn decode(tables: &DecodeTables, streams: &mut [StreamPart]) -> (usize, usize) {
     let vectors = streams
@@ -37,8 +37,8 @@ pub(super) fn decode(tables: &DecodeTables, streams: &mut [StreamPart]) -> (usiz
     }
 }
 
-/// For each set of states that take a word, the number of the word for each:
-/// how many states before it take one.
+/// For each set of states that take a word, the index of the word for each
+/// state, which is the number of states before it that take one.
 const PLACES: [u64; 256] = {
     let mut places = [0; 256];
     let mut set = 0;
@@ -114,7 +114,7 @@ fn steps<const VECTORS: usize, const STREAMS: usize>(
     done * VECTORS * MIN_STATES
 }
 
-/// Looks up the entries of the slots that the states are in.
+/// Looks up the entries of the slots of all states.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn entries_of(tables: &DecodeTables, states: __m256i, choices: &[u16; MIN_STATES]) -> __m256i {
@@ -127,11 +127,12 @@ fn entries_of(tables: &DecodeTables, states: __m256i, choices: &[u16; MIN_STATES
     let choices = _mm_setr_epi16(a, b, c, d, e, f, g, h);
     let table_mask = _mm_set1_epi16(-1 << SLOT_BITS);
     let indices = _mm_or_si128(slots, _mm_and_si128(choices, table_mask));
-    // Eight loads are as fast as a gather, and are checked. Indices leave the
-    // vector in two words, as every element that leaves it takes time.
+    // Eight loads are as fast as a gather instruction, and they are
+    // bounds-checked. The indices are extracted from the vector as two words,
+    // because every extraction takes time.
     let low = _mm_cvtsi128_si64(indices).cast_unsigned();
     let high = _mm_extract_epi64::<1>(indices).cast_unsigned();
-    #[allow(clippy::cast_possible_truncation)] // 16 bits of a word
+    #[allow(clippy::cast_possible_truncation)] // keeps 16 bits of the word
     let entry = |word: u64, number: u32| {
         tables.entries[usize::from((word >> (16 * number)) as u16)].cast_signed()
     };
@@ -147,7 +148,8 @@ fn entries_of(tables: &DecodeTables, states: __m256i, choices: &[u16; MIN_STATES
     )
 }
 
-/// Returns the states after a symbol of each, and the number of words taken.
+/// Advances each state by one symbol. Returns the new states and the number of
+/// words taken.
 #[inline]
 #[target_feature(enable = "avx2,popcnt")]
 fn step(states: __m256i, entries: __m256i, window: &[[u8; 2]; MIN_STATES]) -> (__m256i, usize) {
@@ -163,7 +165,7 @@ fn step(states: __m256i, entries: __m256i, window: &[[u8; 2]; MIN_STATES]) -> (_
     );
     let is_low = _mm256_cmpeq_epi32(_mm256_srli_epi32::<16>(next), _mm256_setzero_si256());
     let set = _mm256_movemask_ps(_mm256_castsi256_ps(is_low));
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // a bit for each lane
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // one bit per lane
     let places = PLACES[usize::from(set as u8)];
     let places = _mm256_cvtepu8_epi32(_mm_cvtsi64_si128(places.cast_signed()));
     let window = words(window.map(i16::from_le_bytes));
@@ -179,7 +181,7 @@ fn vector(numbers: &[u32; MIN_STATES]) -> __m256i {
     _mm256_setr_epi32(a, b, c, d, e, f, g, h)
 }
 
-/// Widens words to lanes.
+/// Widens words to 32-bit lanes.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn words([a, b, c, d, e, f, g, h]: [i16; MIN_STATES]) -> __m256i {

@@ -1,12 +1,13 @@
-//! Lengths of codes in fixed point. Encoders decide by them, so they are exact
-//! integers, the same on every platform.
+//! Code lengths in fixed point. Encoders base decisions on them, so they are
+//! exact integers that are the same on every platform.
 
 use super::{Frequencies, SLOT_BITS};
 
 /// Costs are in units of `2^-FRACTION_BITS` bits.
 pub const FRACTION_BITS: u32 = 16;
 
-/// Steps of an octave in the table of logarithms.
+/// Binary logarithm of the number of steps per octave in the table of
+/// logarithms.
 const STEP_BITS: u32 = 8;
 
 /// Base-2 logarithms of `1 + i / 256`, in units of `2^-24`.
@@ -14,8 +15,8 @@ const LOGARITHMS: [u32; (1 << STEP_BITS) + 1] = {
     let mut table = [0; (1 << STEP_BITS) + 1];
     let mut i = 0;
     while i < 1 << STEP_BITS {
-        // Squaring doubles the logarithm: each bit of it appears as a carry
-        // into the integer part. The argument has 30 bits after the point.
+        // Squaring doubles the logarithm, so each of its bits appears as a
+        // carry into the integer part. The argument has 30 fractional bits.
         let mut x = ((1 << STEP_BITS) + i as u64) << (30 - STEP_BITS);
         let mut bits = 0;
         let mut n = 0;
@@ -36,11 +37,11 @@ const LOGARITHMS: [u32; (1 << STEP_BITS) + 1] = {
 };
 
 /// Returns the base-2 logarithm of `n >= 1` in units of `2^-FRACTION_BITS`
-/// bits, too small by at most one unit.
+/// bits. The result is too small by at most one unit.
 #[must_use]
 pub fn log2(n: u64) -> u64 {
     let lead = n.max(1).ilog2();
-    // The bits after the leading one, from the top.
+    // The bits after the leading one, left-aligned.
     let rest = if lead == 0 { 0 } else { n << (64 - lead) };
     let step = crate::bytes::index(rest >> (64 - STEP_BITS));
     let between = rest << STEP_BITS >> 40;
@@ -49,8 +50,8 @@ pub fn log2(n: u64) -> u64 {
     (u64::from(lead) << FRACTION_BITS) + (fraction >> (24 - FRACTION_BITS))
 }
 
-/// Returns the entropy of symbols with these counts, of fewer than `2^40` in
-/// all, in units of `2^-FRACTION_BITS` bits.
+/// Returns the entropy of symbols with these counts in units of
+/// `2^-FRACTION_BITS` bits. The counts must sum to less than `2^40`.
 #[must_use]
 pub fn entropy_cost(counts: &[u32]) -> u64 {
     let weighted = |n: u64| n * log2(n);
@@ -63,8 +64,9 @@ pub fn entropy_cost(counts: &[u32]) -> u64 {
     weighted(total).saturating_sub(parts)
 }
 
-/// Returns what symbols with these counts cost with the table `frequencies`,
-/// which has all of them, in units of `2^-FRACTION_BITS` bits.
+/// Returns the cost of coding symbols with these counts using the table
+/// `frequencies`, in units of `2^-FRACTION_BITS` bits. Every symbol that occurs
+/// must have a frequency.
 #[must_use]
 pub fn table_cost(counts: &[u32], frequencies: &Frequencies) -> u64 {
     let full = u64::from(SLOT_BITS) << FRACTION_BITS;

@@ -1,4 +1,4 @@
-//! A stream to its symbols (docs/formats/zxd1.md 8).
+//! Decoder of a stream (docs/formats/zxd1.md 8).
 
 use alloc::format;
 use core::hint::select_unpredictable;
@@ -13,14 +13,15 @@ use crate::{Error, Result, Rule};
 #[derive(Debug, Clone)]
 pub struct Decoder<'a> {
     pub(super) states: [u32; MAX_STATES],
-    /// The number of states.
+    /// Number of states.
     pub(super) count: usize,
     pub(super) words: &'a [[u8; 2]],
     pub(super) position: usize,
 }
 
 impl<'a> Decoder<'a> {
-    /// Reads the `count` states before the words, 8, 16 or 32.
+    /// Reads the `count` states that precede the words. `count` must be 8, 16
+    /// or 32.
     pub fn new(stream: &'a [u8], count: usize) -> Result<Self> {
         let mut cursor = Cursor::new(stream);
         let mut states = [LOWER; MAX_STATES];
@@ -45,9 +46,9 @@ impl<'a> Decoder<'a> {
         })
     }
 
-    /// Decodes as many symbols as there are `choices`, each with the table whose
-    /// number is in the top four bits of its choice. Only the last call may be
-    /// for a number that is not a multiple of the states.
+    /// Decodes one symbol for each entry of `choices`, whose top four bits
+    /// select the table. The number of symbols must be a multiple of the number
+    /// of states, except in the last call.
     ///
     /// # Panics
     /// If `symbols` is shorter than `choices`.
@@ -62,7 +63,7 @@ impl<'a> Decoder<'a> {
         );
     }
 
-    /// Decodes symbols one after the other.
+    /// Decodes symbols without vector instructions.
     pub(super) fn decode_scalar(
         &mut self,
         tables: &DecodeTables,
@@ -92,7 +93,8 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// Decodes the symbols of eight states, of which the first `live` exist.
+    /// Decodes the symbols of eight states. The stream has symbols for only the
+    /// first `live` of them.
     #[inline(always)]
     fn step(
         &mut self,
@@ -125,8 +127,8 @@ impl<'a> Decoder<'a> {
             let next = frequency * (state >> SLOT_BITS) + (entry >> 20);
             let word = u32::from(u16::from_le_bytes(window[used % MIN_STATES]));
             let refills = next < LOWER;
-            // Half of all symbols refill their state: no branch could be
-            // predicted.
+            // About half of all symbols refill their state, so a branch could
+            // not be predicted.
             states[lane] = select_unpredictable(refills, next << 16 | word, next);
             used += usize::from(refills);
         }
@@ -148,8 +150,8 @@ impl<'a> Decoder<'a> {
     }
 }
 
-/// Returns the last words and zeros after them; `finish` sees whether those were
-/// used.
+/// Returns the last words, followed by zeros. `finish` detects whether words of
+/// the padding were used.
 #[cold]
 fn with_zeros(left: &[[u8; 2]]) -> [[u8; 2]; MIN_STATES] {
     let mut padded = [[0; 2]; MIN_STATES];
@@ -173,7 +175,7 @@ mod tests {
     use crate::entropy::bits::{BitReader, BitWriter};
     use crate::entropy::interleaved::{EncodeTables, Frequencies, encode};
 
-    /// Decodes as docs/formats/zxd1.md 8 says it, one symbol after the other.
+    /// Decodes symbol by symbol, following docs/formats/zxd1.md 8 literally.
     fn one_by_one(
         tables: &[Frequencies],
         stream: &[u8],
@@ -211,7 +213,8 @@ mod tests {
         is_end.then_some(symbols)
     }
 
-    /// Symbols, each with its table: few or all, even or skewed.
+    /// Returns symbols with their tables: few or many distinct ones, even or
+    /// skewed.
     fn content() -> impl Strategy<Value = (Vec<(u8, u16)>, usize)> {
         let symbol = prop_oneof![
             8 => Just(0u8),
@@ -265,7 +268,8 @@ mod tests {
                 if is_scalar {
                     decoder.decode_scalar(&lookup, &choices, &mut out);
                 } else {
-                    // Parts of a multiple of the states, as blocks are decoded.
+                    // The length of each part is a multiple of the number of
+                    // states, as in the decoder of blocks.
                     for (choices, out) in choices.chunks(128).zip(out.chunks_mut(128)) {
                         decoder.decode(&lookup, choices, out);
                     }
@@ -277,7 +281,8 @@ mod tests {
                 prop_assert_eq!(&out, &symbols);
                 prop_assert!(end.is_ok());
             }
-            // Damage: all ways agree, and none reads beyond the stream.
+            // On damaged streams, all decoders agree, and none reads beyond the
+            // end.
             let at = 4 * states + damage % (stream.len() - 4 * states + 1);
             if let Some(byte) = stream.get_mut(at) {
                 *byte ^= 0x55;

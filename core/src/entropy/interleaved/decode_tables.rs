@@ -1,26 +1,29 @@
-//! What a decoder looks up: the symbols of slots (docs/formats/zxd1.md 7).
+//! Lookup tables of the decoder, which map slots to symbols
+//! (docs/formats/zxd1.md 7).
 
 use alloc::boxed::Box;
 use alloc::vec;
 
 use super::{Frequencies, MAX_TABLES, SLOT_BITS, SLOTS};
 
-/// Entries of all tables: a choice of table and a slot make 16 bits.
+/// Number of entries of all tables. The index of a table and a slot together
+/// have 16 bits.
 const ENTRIES: usize = MAX_TABLES << SLOT_BITS;
 
 /// Maps the slots of up to 16 tables to symbols.
 #[derive(Debug, Clone)]
 pub struct DecodeTables {
-    /// For each slot of each table the symbol, its frequency less one, and the
-    /// slot's number among those of the symbol: 8, 12 and 12 bits.
+    /// For each slot of each table: the symbol (8 bits), its frequency minus
+    /// one (12 bits), and the index of the slot among the slots of this symbol
+    /// (12 bits).
     pub(super) entries: Box<[u32; ENTRIES]>,
 }
 
 impl DecodeTables {
-    /// Prepares tables.
+    /// Prepares the lookup tables.
     ///
     /// # Panics
-    /// If there are more than 16.
+    /// If there are more than 16 tables.
     #[must_use]
     pub fn new(tables: &[Frequencies]) -> Self {
         let mut entries = vec![0; ENTRIES].into_boxed_slice();

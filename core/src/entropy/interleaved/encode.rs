@@ -1,4 +1,5 @@
-//! Symbols to a stream (docs/formats/zxd1.md 8), last symbol first.
+//! Encoder of a stream, which proceeds from the last symbol to the first
+//! (docs/formats/zxd1.md 8).
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -7,33 +8,35 @@ use core::hint::select_unpredictable;
 
 use super::{Frequencies, LOWER, MAX_STATES, MAX_TABLES, SLOT_BITS, SLOTS};
 
-/// What an encoder needs of the symbols of up to 16 tables.
+/// The symbols of up to 16 tables, prepared for encoding.
 #[derive(Debug, Clone)]
 pub struct EncodeTables(Box<[Code; MAX_TABLES << SYMBOL_BITS]>);
 
 const SYMBOL_BITS: u32 = 8;
 
-/// A symbol whose frequency is divided by with a multiplication.
+/// A symbol, prepared so that the division by its frequency becomes a
+/// multiplication.
 #[derive(Debug, Clone, Copy, Default)]
 struct Code {
-    /// `2^44` over the frequency `f`, rounded up. States are below `f * 2^20`
-    /// when they are divided, so that the product is below `2^64`, and its
-    /// error below `f * f * 2^20 <= 2^44` never reaches the quotient.
+    /// `2^44` divided by the frequency `f`, rounded up. Dividends are below `f * 2^20`,
+    /// so the product is below `2^64`. It exceeds the exact quotient times `2^44` by less
+    /// than `f * 2^20 <= 2^44 / f`, which is too little to change the integer quotient.
     factor: u64,
-    /// The last state that needs to emit no word first.
+    /// The largest state that does not have to emit a word first.
     last: u32,
     start: u16,
-    /// The slots of all other symbols, which each quotient adds to a state.
+    /// Number of slots of all other symbols. Encoding adds this number times
+    /// the quotient to the state.
     others: u16,
 }
 
 const FACTOR_BITS: u32 = 44;
 
 impl EncodeTables {
-    /// Prepares tables.
+    /// Prepares the tables for encoding.
     ///
     /// # Panics
-    /// If there are more than 16.
+    /// If there are more than 16 tables.
     #[must_use]
     pub fn new(tables: &[Frequencies]) -> Self {
         assert!(tables.len() <= MAX_TABLES, "at most 16 tables");
@@ -50,8 +53,8 @@ impl EncodeTables {
         Self(all.try_into().unwrap_or_else(|_| unreachable!()))
     }
 
-    /// Returns the code of a symbol in the table that `choice` has in its top
-    /// four bits.
+    /// Returns the code of a symbol in the table that the top four bits of
+    /// `choice` select.
     #[inline(always)]
     fn code(&self, choice: u16, symbol: u8) -> &Code {
         let table = usize::from(choice >> SLOT_BITS);
@@ -73,9 +76,9 @@ impl Code {
     }
 }
 
-/// Encodes `symbols` with `states` states, each symbol with the table whose
-/// number is in the top four bits of its entry in `choices`. All symbols have a
-/// frequency in their table.
+/// Encodes `symbols` with `states` states. The top four bits of the entry in
+/// `choices` select the table of each symbol. Every symbol must have a
+/// frequency in its table.
 ///
 /// # Panics
 /// If `states` is not a power of two up to 32.
@@ -102,10 +105,10 @@ pub fn encode_one_table(table: Frequencies, symbols: &[u8], states: usize) -> Ve
     stream.finish()
 }
 
-/// A stream whose last word is known first.
+/// A stream that is written from its end to its start.
 struct Reversed {
     states: [u32; MAX_STATES],
-    /// The number of states, a power of two.
+    /// Number of states, a power of two.
     count: usize,
     words: Vec<u16>,
     len: usize,
@@ -117,7 +120,7 @@ impl Reversed {
         Self {
             states: [LOWER; MAX_STATES],
             count,
-            // A word at most for each symbol, and one that is overwritten.
+            // At most one word for each symbol, and one that is overwritten.
             words: vec![0; symbols + 1],
             len: 0,
         }
@@ -133,7 +136,7 @@ impl Reversed {
         }
         self.len += usize::from(emits);
         let rest = select_unpredictable(emits, *state >> 16, *state);
-        #[allow(clippy::cast_possible_truncation)] // below the dividend
+        #[allow(clippy::cast_possible_truncation)] // the quotient is at most the dividend
         let quotient = (u64::from(rest).wrapping_mul(code.factor) >> FACTOR_BITS) as u32;
         *state = rest + quotient * u32::from(code.others) + u32::from(code.start);
     }

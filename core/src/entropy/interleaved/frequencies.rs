@@ -1,5 +1,5 @@
-//! Frequencies of symbols (docs/formats/zxd1.md 7): how they are written, and
-//! how a writer rounds counts to them.
+//! Frequencies of symbols (docs/formats/zxd1.md 7): their serialised form, and
+//! the rounding of counts to frequencies.
 
 use alloc::format;
 use alloc::vec;
@@ -10,19 +10,20 @@ use super::{SLOT_BITS, SLOTS};
 use crate::entropy::bits::{BitReader, BitWriter};
 use crate::{Error, Result, Rule};
 
-/// Bits that say how long a frequency is.
+/// Number of bits of the field that gives the length of a frequency.
 const LENGTH_BITS: u32 = 4;
 
-/// The frequencies of the symbols from the first to the last that occur.
+/// The frequencies of a contiguous range of symbols.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Frequencies {
     first: u8,
-    /// Of `first` and the symbols after it. They sum to [`SLOTS`].
+    /// The frequencies of `first` and the symbols after it, which sum to
+    /// [`SLOTS`].
     frequencies: Vec<u16>,
 }
 
 impl Frequencies {
-    /// Returns the table of one symbol, which costs nothing to code.
+    /// Returns the table of a single symbol, which takes no bits to code.
     #[must_use]
     pub fn single(symbol: u8) -> Self {
         Self {
@@ -31,7 +32,7 @@ impl Frequencies {
         }
     }
 
-    /// Reads a table.
+    /// Reads a serialised table.
     pub fn read(bits: &mut BitReader) -> Result<Self> {
         let wrong = |detail| Error::malformed(Rule::InterleavedTable, detail);
         let first = bits.take(8, "first symbol of a table")?;
@@ -49,7 +50,7 @@ impl Frequencies {
                 length => 1 << (length - 1) | bits.take(length - 1, "frequency")?,
             };
             sum += frequency;
-            // One that does not fit cannot lead to the right sum.
+            // A frequency that does not fit cannot give the right sum.
             frequencies.push(u16::try_from(frequency).unwrap_or(u16::MAX));
         }
         if sum != SLOTS {
@@ -62,7 +63,7 @@ impl Frequencies {
         Ok(Self { first, frequencies })
     }
 
-    /// Appends the table.
+    /// Appends the serialised table.
     pub fn write(&self, out: &mut BitWriter) {
         out.put(self.first.into(), 8);
         out.put(self.last().into(), 8);
@@ -75,7 +76,7 @@ impl Frequencies {
         }
     }
 
-    /// Returns the bits that [`Frequencies::write`] takes.
+    /// Returns the number of bits that [`Frequencies::write`] appends.
     #[must_use]
     pub fn len_bits(&self) -> u64 {
         let lens = self.frequencies.iter().map(|&frequency| {
@@ -98,7 +99,7 @@ impl Frequencies {
         more.map_or(u8::MAX, |more| self.first.saturating_add(more))
     }
 
-    /// Returns the only symbol that occurs, if there is just one.
+    /// Returns the only symbol that occurs, if there is exactly one.
     #[must_use]
     pub fn only(&self) -> Option<u8> {
         let (symbol, _) = self.iter().find(|(_, f)| u32::from(*f) == SLOTS)?;
@@ -116,9 +117,9 @@ impl Frequencies {
         (self.first..=u8::MAX).zip(self.frequencies.iter().copied())
     }
 
-    /// Rounds counts of symbols, of which one at least occurs, to frequencies.
-    /// Whatever occurs keeps a frequency. The distance from the sum goes where
-    /// it costs the fewest bits.
+    /// Rounds counts to frequencies. At least one count must be positive. Every
+    /// symbol that occurs keeps a frequency. The difference from the required
+    /// sum is assigned to the symbols where it costs the fewest bits.
     ///
     /// # Panics
     /// If there are counts of more than 256 symbols.
@@ -174,8 +175,8 @@ fn log(frequency: u32) -> u64 {
     cost::log2(frequency.into())
 }
 
-/// Returns the index of the largest or smallest value among those `allowed`;
-/// of equals, the first.
+/// Returns the index of the largest or smallest value among the `allowed` ones;
+/// the first one if values are equal.
 fn best(
     counts: &[u32],
     frequencies: &[u32],

@@ -1,9 +1,10 @@
 //! Range ANS with many interleaved states and a choice of tables for each
 //! symbol (docs/formats/zxd1.md 7 and 8).
 //!
-//! Symbol `i` belongs to state `i mod N` of 8, 16 or 32 states. A state has 32
-//! bits, is at least `2^16` between symbols, and takes in one 16-bit word at
-//! most after each symbol. All states share one stream of words.
+//! Symbol `i` belongs to state `i mod N` of 8, 16 or 32 states. Between
+//! symbols, a state is a 32-bit number of at least `2^16`, and it consumes at
+//! most one 16-bit word after each symbol. All states share one stream of
+//! words.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -25,16 +26,18 @@ pub use frequencies::Frequencies;
 pub use side_stream::{SideStream, encode as encode_side_stream};
 pub use together::{StreamPart, decode_together};
 
-/// Bits of a slot: frequencies sum to `1 << SLOT_BITS`.
+/// Number of bits of a slot. Frequencies sum to `1 << SLOT_BITS`.
 pub const SLOT_BITS: u32 = 12;
-/// Sum of the frequencies of a table.
+/// The sum of the frequencies of a table.
 pub const SLOTS: u32 = 1 << SLOT_BITS;
-/// The most tables that the symbols of a stream choose from.
+/// The maximum number of tables that the symbols of a stream choose from.
 pub const MAX_TABLES: usize = 16;
-/// The most states of a stream.
+/// The maximum number of states of a stream.
 pub const MAX_STATES: usize = 32;
-/// The states of a side stream, and the symbols that a decoder handles at once.
+/// The number of states of a side stream, and the number of symbols that a
+/// decoder processes at once.
 pub const MIN_STATES: usize = 8;
 
-/// Lower bound of a state, and its value before the first symbol is encoded.
+/// The lower bound of a state, and its value before the first symbol is
+/// encoded.
 const LOWER: u32 = 1 << 16;

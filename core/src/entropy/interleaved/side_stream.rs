@@ -1,4 +1,4 @@
-//! A few bytes, coded with one table or as they are
+//! A short sequence of bytes, stored or coded with one table
 //! (docs/formats/zxd1.md 9).
 
 use alloc::format;
@@ -13,7 +13,7 @@ use crate::{Error, Result, Rule};
 const STORED: u8 = 0;
 const CODED: u8 = 1;
 
-/// A side stream whose fields are consistent.
+/// A parsed side stream whose fields are consistent.
 #[derive(Debug, Clone)]
 pub struct SideStream<'a> {
     len_bytes: u64,
@@ -27,8 +27,8 @@ enum Content<'a> {
 }
 
 impl<'a> SideStream<'a> {
-    /// Reads a side stream of `len_bytes` bytes, and checks that what is stored
-    /// can hold so many.
+    /// Parses a side stream that decodes to `len_bytes` bytes, and checks that
+    /// the stored data can hold that many.
     pub fn parse(cursor: &mut Cursor<'a>, len_bytes: u64) -> Result<Self> {
         let at = cursor.position() as u64;
         let content = match cursor.u8("kind of a side stream")? {
@@ -55,8 +55,9 @@ impl<'a> SideStream<'a> {
         Ok(Self { len_bytes, content })
     }
 
-    /// Returns the bytes. Callers have bounded their number: a coded stream of
-    /// a single symbol holds any number of them.
+    /// Returns the decoded bytes. Callers must have bounded their number,
+    /// because a coded stream of a single symbol can hold any number of
+    /// symbols.
     pub fn decode(&self) -> Result<Vec<u8>> {
         let (table, stream) = match &self.content {
             Content::Stored(stored) => return Ok(stored.to_vec()),
@@ -74,13 +75,14 @@ impl<'a> SideStream<'a> {
     }
 }
 
-/// Refuses streams that cannot hold so many symbols.
+/// Rejects streams that cannot hold `symbols` symbols.
 ///
-/// A state brings 16 bits beyond those of the words. A symbol of frequency `f`
-/// out of 4096 takes `log2(4096 / f) > 1.4427 * (4096 - f) / 4096` bits, of
-/// which rounding in a state of at least `2^16` saves less than one part in 16:
-/// more than 21/16 for each part that is not its own remain. A symbol of the
-/// full frequency takes none; what bounds the number of those is the tensor.
+/// A state carries 16 bits in addition to the bits of the words. A symbol of
+/// frequency `f` out of 4096 takes `log2(4096 / f) > 1.4427 * (4096 - f) /
+/// 4096` bits. Rounding in a state of at least `2^16` saves less than 1/16 of
+/// that, so it still takes more than `21/16 * (4096 - f) / 4096` bits. A symbol
+/// with the full frequency takes none; the number of such symbols is bounded by
+/// the length of the tensor.
 fn check_capacity(symbols: u64, stream: &[u8], most: u32) -> Result<()> {
     let states_bits = 16 * MIN_STATES as u128;
     let words_bytes = stream.len().saturating_sub(4 * MIN_STATES) as u128;
@@ -95,7 +97,7 @@ fn check_capacity(symbols: u64, stream: &[u8], most: u32) -> Result<()> {
     Err(Error::malformed(Rule::InterleavedSide, detail))
 }
 
-/// Returns the shorter side stream of `content`.
+/// Encodes `content`, choosing the shorter of the two kinds.
 #[must_use]
 pub fn encode(content: &[u8]) -> Vec<u8> {
     let mut out = vec![STORED];

@@ -1,6 +1,6 @@
-//! Eight symbols at once by the vectors of WebAssembly, two for eight states.
-//! Symbols of one state wait for each other, so streams with few states are
-//! decoded several at once.
+//! Decodes eight symbols at once with pairs of WebAssembly vectors. Each symbol
+//! of a state depends on the previous one, so streams with few states are
+//! decoded several at a time.
 
 use core::arch::wasm32::{
     i8x16_shuffle, i8x16_swizzle, i16x8_bitmask, i16x8_narrow_i32x4, i32x4_add, i32x4_eq,
@@ -11,17 +11,17 @@ use core::arch::wasm32::{
 
 use super::{DecodeTables, LOWER, MAX_STATES, MIN_STATES, SLOT_BITS, SLOTS, StreamPart};
 
-/// Eight states, symbols or words of 32 bits.
+/// Eight states, symbols or words of 32 bits each.
 type Eight = [v128; 2];
 
-/// Vectors that are worked on at once: the processor waits for one that is
-/// alone.
+/// Number of vector pairs that are processed together. A single one would leave
+/// the processor waiting.
 const MAX_VECTORS: usize = MAX_STATES / MIN_STATES;
 
-/// Decodes symbols of several streams as [`Decoder::decode`] does, until the
-/// words of one come to their end. Returns the number of symbols that have been
-/// decoded of each stream, and the number of streams that have been looked at:
-/// at least one, if there is one.
+/// Decodes symbols of several streams like [`Decoder::decode`], until the words
+/// of one are nearly used up. Returns the number of symbols decoded from each
+/// stream, and the number of streams processed, which is at least one if there
+/// are any.
 ///
 /// [`Decoder::decode`]: super::Decoder::decode
 pub(super) fn decode(tables: &DecodeTables, streams: &mut [StreamPart]) -> (usize, usize) {
@@ -39,9 +39,9 @@ pub(super) fn decode(tables: &DecodeTables, streams: &mut [StreamPart]) -> (usiz
     }
 }
 
-/// For each set of states that take a word, the bytes of the word for each: as
-/// many words are before it as states before this one take one. A byte that does
-/// not exist is 0.
+/// For each set of states that take a word, the byte indices of the word for
+/// each state: the number of earlier words equals the number of earlier states
+/// that take one. States that take no word have indices that select 0.
 const PLACES: [[u64; 2]; 256] = {
     let mut places = [[0; 2]; 256];
     let mut set = 0;
@@ -118,7 +118,7 @@ fn steps<const VECTORS: usize, const STREAMS: usize>(
     done * VECTORS * MIN_STATES
 }
 
-/// Looks up the entries of the slots that the states are in.
+/// Looks up the entries of the slots of all states.
 #[inline(always)]
 fn entries_of(tables: &DecodeTables, [low, high]: Eight, choices: &[u16; MIN_STATES]) -> Eight {
     let slot_mask = u32x4_splat(SLOTS - 1);
@@ -143,7 +143,8 @@ fn entries_of(tables: &DecodeTables, [low, high]: Eight, choices: &[u16; MIN_STA
     ]
 }
 
-/// Returns the states after a symbol of each, and the number of words taken.
+/// Advances each state by one symbol. Returns the new states and the number of
+/// words taken.
 #[inline(always)]
 fn step(states: Eight, entries: Eight, window: &[[u8; 2]; MIN_STATES]) -> (Eight, usize) {
     let next = |state: v128, entry: v128| {
@@ -159,7 +160,7 @@ fn step(states: Eight, entries: Eight, window: &[[u8; 2]; MIN_STATES]) -> (Eight
     let set = i16x8_bitmask(i16x8_narrow_i32x4(low_takes, high_takes));
     let [first, second] = PLACES[usize::from(set)];
     let words = i8x16_swizzle(vector(window), u64x2(first, second));
-    // A state that takes no word gets a zero.
+    // A state that takes no word gets a word of zero.
     let refilled = |next: v128, takes: v128, word: v128| {
         let moved = v128_and(i32x4_shl(next, 16), takes);
         v128_or(v128_or(moved, v128_andnot(next, takes)), word)

@@ -1,24 +1,25 @@
-//! Several streams to their symbols at once.
+//! Decodes several streams together.
 
 use super::{DecodeTables, Decoder};
 
-/// Symbols of a stream that are to be decoded.
+/// The symbols of a stream that are to be decoded.
 #[derive(Debug)]
 pub struct StreamPart<'a, 'b> {
-    /// The stream, before the first of these symbols.
+    /// The decoder of the stream, positioned before the first of these symbols.
     pub decoder: &'a mut Decoder<'b>,
-    /// Of each symbol, the number of its table in the top four bits.
+    /// The choice for each symbol, whose top four bits are the index of its
+    /// table.
     pub choices: &'a [u16],
-    /// Where the symbols go: as many as there are choices.
+    /// The decoded symbols, one for each choice.
     pub symbols: &'a mut [u8],
 }
 
-/// Decodes parts of several streams that have the same number of states, with
-/// the demands of [`Decoder::decode`]. Together they take less time than one
-/// after the other if they have few states.
+/// Decodes parts of several streams that have the same number of states. The
+/// requirements of [`Decoder::decode`] apply to each. If streams have few
+/// states, this is faster than decoding them one by one.
 ///
 /// # Panics
-/// If there are fewer symbols than choices.
+/// If a part has fewer symbols than choices.
 pub fn decode_together(tables: &DecodeTables, streams: &mut [StreamPart]) {
     let mut rest = streams;
     while !rest.is_empty() {

@@ -1,4 +1,4 @@
-//! rANS of order 0 with a table for every chunk, plane method 4 (7).
+//! rANS of order 0 with a table for every chunk, plane method 4 (section 7).
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -16,10 +16,10 @@ use crate::{Error, Result, Rule};
 
 const FLAG: u64 = 1 << 62;
 
-/// Tables are mostly noise to zstd; a longer search gains nothing.
+/// Tables are mostly noise to zstd, so a longer search gains nothing.
 const TABLE_CODING: ZstdCoding = ZstdCoding::Search(3);
 
-/// A payload of method 4, checked but for its packed tables.
+/// A parsed payload of method 4. Its packed tables have not been checked.
 #[derive(Debug, Clone)]
 pub struct Adaptive<'a> {
     tables: &'a [u8],
@@ -27,8 +27,8 @@ pub struct Adaptive<'a> {
 }
 
 impl<'a> Adaptive<'a> {
-    /// Reads the head and the chunk lengths, and checks that the chunks could
-    /// hold a plane of `len_bytes`.
+    /// Parses the head and the chunk lengths, and checks that the chunks can
+    /// hold a plane of `len_bytes` bytes with the cheapest tables.
     pub fn parse(payload: &'a [u8], len_bytes: u64) -> Result<Self> {
         let mut cursor = Cursor::new(payload);
         let count = cursor.u64("rANS symbol count")?;
@@ -50,15 +50,15 @@ impl<'a> Adaptive<'a> {
         let base = cursor.position() as u64;
         let tables = cursor.take(tables_len.into(), "rANS tables")?;
         let chunks = take_chunks(&mut cursor, lens, stream::HEAD_BYTES)?;
-        // The chunks are there: this justifies their tables.
+        // The chunks exist, which justifies the allocation of their tables.
         zstd::check(tables, tables_bytes(chunks.len())).map_err(|e| e.within(base))?;
         let parsed = Self { tables, chunks };
         parsed.check_capacity(len_bytes, |_| 1 << BITS)?;
         Ok(parsed)
     }
 
-    /// Checks that the chunks can hold a plane of `len_bytes`. `most` returns
-    /// the largest frequency of a chunk.
+    /// Checks that the chunks can hold a plane of `len_bytes` bytes. `most`
+    /// returns the largest frequency in the table of a chunk.
     fn check_capacity(&self, len_bytes: u64, most: impl Fn(usize) -> u32) -> Result<()> {
         let mut allowance = Allowance::new();
         let lens = part_lens(len_bytes, self.chunks.len() as u64);
@@ -80,7 +80,7 @@ impl<'a> Adaptive<'a> {
             .collect()
     }
 
-    /// Decodes into `out`, which is as long as the plane.
+    /// Decodes into `out`, which must be as long as the plane.
     pub fn decode<E: Engine>(&self, engine: &E, out: &mut [u8]) -> Result<()> {
         if self.chunks.is_empty() {
             return Ok(());
@@ -109,9 +109,9 @@ fn tables_bytes(chunk_count: usize) -> u64 {
     (chunk_count * TABLE_BYTES) as u64
 }
 
-/// Counts the byte values in each of the chunks, of at most `chunk_bytes`, that
-/// a plane is divided into. The shorter the chunks, the better their tables fit
-/// and the more space the tables take.
+/// Divides a plane into chunks of at most `chunk_bytes` bytes and counts the
+/// byte values in each. Shorter chunks have tables that fit better, but the
+/// tables take more space.
 ///
 /// # Panics
 /// If `chunk_bytes` is 0.
@@ -120,20 +120,20 @@ pub fn chunk_counts<E: Engine>(engine: &E, plane: &[u8], chunk_bytes: usize) -> 
     engine.map(split(plane, plane.len().div_ceil(chunk_bytes)), count)
 }
 
-/// Returns the length of the result of [`encode`] for a plane with these counts
-/// in its chunks, except for rounding: it may be off by one part in a few
+/// Estimates the length of the result of [`encode`] for a plane whose chunks
+/// have these counts. Rounding may make it differ by one part in a few
 /// thousand.
 #[must_use]
 pub fn expected_len_bytes(chunk_counts: &[[u64; 256]]) -> usize {
     let chunks = chunk_counts.iter().map(|counts| {
         let symbols = values(counts);
-        // A length, the states, and a packed table of 16-bit numbers.
+        // A chunk length, the states, and a packed table of 16-bit numbers.
         4 + stream::expected_len_bytes(counts) + 2 * symbols
     });
     16 + chunks.sum::<usize>()
 }
 
-/// Codes a plane that is not empty, in chunks of at most `chunk_bytes`.
+/// Encodes a plane that is not empty, in chunks of at most `chunk_bytes` bytes.
 ///
 /// # Panics
 /// If the plane is empty, or `chunk_bytes` is 0.
@@ -142,10 +142,11 @@ pub fn encode<E: PackEngine>(engine: &E, plane: &[u8], chunk_bytes: usize) -> Ve
     encode_counted(engine, plane, &chunk_counts(engine, plane, chunk_bytes))
 }
 
-/// Encodes the same in the chunks for which [`chunk_counts`] made these counts.
+/// Encodes like [`encode`]. `chunk_counts` must be the result of
+/// [`chunk_counts`] for this plane.
 ///
 /// # Panics
-/// If the plane is empty, or its counts are not there.
+/// If the plane is empty, or a count of a symbol in it is missing.
 #[must_use]
 pub fn encode_counted<E: PackEngine>(
     engine: &E,

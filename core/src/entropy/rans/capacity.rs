@@ -1,35 +1,36 @@
-//! The most symbols that a stream can hold.
+//! An upper bound on the number of symbols that a stream can hold.
 //!
-//! The state of a coder is at least 2^23 and less than 2^31, so a state brings
-//! 8 bits beyond those of the bytes after it. A symbol of frequency `f` out of
+//! The state of a coder is at least 2^23 and less than 2^31, so a state holds 8
+//! bits in addition to the bytes after it. A symbol of frequency `f` out of
 //! `2^R` divides the state by `2^R / f`, which takes `log2(2^R / f) > 1.4427 *
-//! (2^R - f) / 2^R` bits; integer rounding in the state takes away less than
-//! one part in 512 of that. What is left is more than 23/16, whatever the order
-//! of symbols.
+//! (2^R - f) / 2^R` bits. Integer rounding of the state reduces that by less
+//! than one part in 512. In any order of symbols, more than `23/16 * (2^R - f)
+//! / 2^R` bits per symbol remain.
 //!
-//! A symbol of the full frequency takes no bits at all. Such tables are treated
-//! as if the frequency were `2^R - 1`; symbols beyond that are not justified by
-//! any bits and are counted against [`UNEARNED_PLANE_BYTES`].
+//! A symbol with the full frequency takes no bits at all. Such tables are
+//! treated as if the frequency were `2^R - 1`. Symbols beyond the resulting
+//! capacity are not justified by any input and are counted against
+//! [`UNEARNED_PLANE_BYTES`].
 
 use alloc::format;
 
 use crate::limits::UNEARNED_PLANE_BYTES;
 use crate::{Error, Result, Rule};
 
-/// Bits a state holds beyond its lower bound.
+/// Number of bits that a state holds beyond its lower bound.
 const STATE_BITS: u128 = 8;
 
-/// The number of symbols of a plane that may still be decoded without bits to
-/// pay for them.
+/// The number of symbols of a plane that may still be decoded without taking
+/// any bits of input.
 #[derive(Debug)]
 pub(super) struct Allowance {
     left: u64,
 }
 
-/// A stream as far as its capacity goes.
+/// The size of a stream, which determines its capacity.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Supply {
-    /// Bytes after the states.
+    /// Number of bytes after the states.
     pub bytes: u64,
     /// Number of states.
     pub states: u32,
@@ -43,9 +44,9 @@ impl Allowance {
         }
     }
 
-    /// Checks that a stream can hold `symbols` symbols of which none is more
-    /// frequent than `most` of `1 << bits`; a `most` of `1 << bits` also
-    /// stands for tables not yet known.
+    /// Checks that a stream can hold `symbols` symbols, if no frequency exceeds
+    /// `most` out of `1 << bits`. A `most` of `1 << bits` also covers tables
+    /// that have not been read yet.
     pub fn check(&mut self, symbols: u64, supply: Supply, most: u32, bits: u32) -> Result<()> {
         let total = 1u32 << bits;
         let spare = u128::from((total - most).max(1));
@@ -87,7 +88,7 @@ mod tests {
             states: 4,
         };
         let check = |n, most| Allowance::new().check(n, supply, most, 14);
-        // 832 bits, at least 0.71875 bits a symbol.
+        // The stream has 832 bits, and a symbol takes at least 0.71875 bits.
         assert!(check(1157, 8192).is_ok());
         let error = check(1158, 8192).unwrap_err();
         assert_eq!(error.rule(), Some(Rule::RansCapacity));
@@ -104,7 +105,8 @@ mod tests {
         let half = UNEARNED_PLANE_BYTES / 2;
         assert!(allowance.check(half, supply, 1 << 14, 14).is_ok());
         assert!(allowance.check(half, supply, 1 << 14, 14).is_ok());
-        // Symbols that a stream can nearly pay for are not counted.
+        // Symbols that the stream can nearly hold do not count against the
+        // allowance.
         assert!(allowance.check(65536, supply, 1 << 14, 14).is_ok());
         let error = allowance.check(half, supply, 1 << 14, 14).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Limit);

@@ -1,25 +1,25 @@
-//! What rANS costs, estimated from a sample of a plane by the entropy of its
-//! bytes. [`adaptive_len_bytes`](super::adaptive_len_bytes) and
-//! [`shared_len_bytes`](super::shared_len_bytes) take the counts of a whole
-//! plane and are exact to a thousandth.
+//! Estimates the cost of rANS from a sample of a plane, using the entropy of
+//! its bytes. [`adaptive_len_bytes`](super::adaptive_len_bytes) and
+//! [`shared_len_bytes`](super::shared_len_bytes) use the counts of a whole
+//! plane and are exact to about 0.1 %.
 
 use alloc::vec;
 
 use crate::entropy::histogram::{self, entropy_bits};
 
-/// Symbols that share a table: few enough for the table to fit them, and enough
-/// to pay for it.
+/// Number of symbols that share a table: few enough for the table to fit them
+/// well, and enough to justify its size.
 pub const CHUNK_BYTES: usize = 1 << 16;
-/// Average bytes of the head of a chunk, and of its table for each symbol that
-/// occurs.
+/// Average size of the head of a chunk in bytes, and of its table per symbol
+/// that occurs.
 const CHUNK_HEAD_BYTES: f64 = 20.0;
 const TABLE_SYMBOL_BYTES: f64 = 1.5;
-/// Bytes of the head and the table of a plane with a single table.
+/// Size of the head and the table of a plane with a single table, in bytes.
 const SHARED_HEAD_BYTES: f64 = 540.0;
 
-/// Returns the size of chunks with these counts, in bytes, as part of a plane
-/// `scale` times as long: with a table for each chunk or one for the plane,
-/// whichever is smaller.
+/// Returns the size in bytes of chunks with these counts, as part of a plane
+/// `scale` times as long. It is the smaller of the sizes with a table per chunk
+/// and with a single table for the plane.
 pub fn rans_bytes(chunks: &[[u64; 256]], scale: f64) -> f64 {
     adaptive_bytes(chunks, scale).min(shared_bytes(&histogram::sum(chunks), scale))
 }
@@ -41,12 +41,12 @@ fn shared_bytes(counts: &[u64; 256], scale: f64) -> f64 {
     (entropy_bits(counts) + chance) / 8.0 + SHARED_HEAD_BYTES / scale
 }
 
-/// Returns the entropy of the bytes given the byte before each, in bytes,
-/// including the table of all pairs that occur, which is written once for the
-/// whole plane.
+/// Returns the size in bytes of `bytes` at their entropy given the preceding
+/// byte, including the table of all pairs that occur, which is written once for
+/// the whole plane.
 pub fn order1_bytes(bytes: &[u8], counts: &[u64; 256], scale: f64) -> f64 {
-    // Numbers the values that occur, for rows and columns. The context of the
-    // first byte is a zero.
+    // Assigns consecutive indices to the values that occur, for rows and
+    // columns. The context of the first byte is zero.
     let mut numbers = [0; 256];
     let mut values = 0;
     for (value, number) in numbers.iter_mut().enumerate() {

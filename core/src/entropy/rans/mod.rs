@@ -1,12 +1,14 @@
 //! Range ANS, plane methods 3 to 5 (docs/formats/z4ai-frames.md 5 to 8).
 //!
 //! Each method has a payload type (`parse`, then `decode`) and an `encode`.
-//! `parse` needs no engine and decodes nothing: it checks every field, and
-//! that the payload can hold as many symbols as the frame around it promises
-//! (see `capacity`). A caller may then allocate the plane. The packed tables
-//! of methods 4 and 5 are first seen by `decode`, which checks them, and the
-//! promise against them, before it decodes a symbol; whatever they turn out
-//! to hold, `parse` has allowed no more than the cheapest tables would have.
+//!
+//! `parse` needs no engine and decodes nothing. It checks every field, and that
+//! the payload can hold the number of symbols that the enclosing frame states
+//! (see `capacity`), so a caller may then allocate the plane. The packed tables
+//! of methods 4 and 5 are read only by `decode`, which checks them, and the
+//! number of symbols against them, before it decodes a symbol. Until then,
+//! `parse` assumes the cheapest possible tables, so the length that it accepts
+//! is bounded whatever the tables contain.
 
 mod adaptive;
 #[cfg(target_arch = "x86_64")]
@@ -35,13 +37,13 @@ use alloc::vec::Vec;
 use crate::bytes::Cursor;
 use crate::{Error, Result, Rule};
 
-/// Returns the first symbol of part `i` when `n` symbols are split into `k`
-/// parts: `floor(i*n/k)`, for `i <= k < 2^32`.
+/// Returns the index of the first symbol of part `i` when `n` symbols are split
+/// into `k` parts: `floor(i*n/k)`, for `i <= k < 2^32`.
 fn bound(i: u64, n: u64, k: u64) -> u64 {
     i * (n / k) + i * (n % k) / k
 }
 
-/// Returns the number of symbols in each of `k` parts.
+/// Returns the number of symbols in each of `k` parts of `n` symbols.
 fn part_lens(n: u64, k: u64) -> impl Iterator<Item = u64> {
     (0..k).map(move |i| bound(i + 1, n, k) - bound(i, n, k))
 }
@@ -58,7 +60,7 @@ fn split(mut plane: &[u8], k: usize) -> Vec<&[u8]> {
     parts
 }
 
-/// Splits the output of a plane into `k` parts.
+/// Splits the output buffer of a plane into `k` parts.
 fn split_mut(mut plane: &mut [u8], k: usize) -> Vec<&mut [u8]> {
     let n = plane.len();
     let mut parts = Vec::with_capacity(k);
@@ -71,7 +73,7 @@ fn split_mut(mut plane: &mut [u8], k: usize) -> Vec<&mut [u8]> {
 }
 
 /// Checks a symbol count and a chunk count against the plane's length, which
-/// is not 0.
+/// must not be 0.
 fn check_counts(symbols: u64, chunks: u64, len_bytes: u64) -> Result<()> {
     if symbols != len_bytes {
         return Err(Error::malformed(
@@ -88,8 +90,8 @@ fn check_counts(symbols: u64, chunks: u64, len_bytes: u64) -> Result<()> {
     Ok(())
 }
 
-/// Returns the chunks that fill what is left of the payload; `lens` is their
-/// table.
+/// Reads the chunks that fill the rest of the payload. `lens` is the table of
+/// their lengths. A length below `least_bytes` is an error.
 fn take_chunks<'a>(
     cursor: &mut Cursor<'a>,
     lens: &[u8],
@@ -119,15 +121,15 @@ fn take_chunks<'a>(
     Ok(chunks)
 }
 
-/// Writes the lengths of `chunks` as their table stores them.
+/// Appends the lengths of `chunks` in the format of their table.
 fn write_lens(out: &mut Vec<u8>, chunks: &[Vec<u8>]) {
     for chunk in chunks {
         out.extend_from_slice(&len_u32(chunk).to_le_bytes());
     }
 }
 
-/// Returns the length of something an encoder has made, which has 32 bits in
-/// the format.
+/// Returns the length of encoded data as the 32-bit number that the format
+/// stores.
 fn len_u32(coded: &[u8]) -> u32 {
     u32::try_from(coded.len()).expect("a coded part of less than 4 GiB")
 }

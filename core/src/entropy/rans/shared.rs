@@ -1,4 +1,4 @@
-//! rANS of order 0 with one table, plane method 3 (6).
+//! rANS of order 0 with one table, plane method 3 (section 6).
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -14,27 +14,27 @@ use crate::{Error, Result, Rule};
 
 const CHUNKED: u64 = 1 << 63;
 
-/// Symbols a chunk of ours has at least, where there are [`FEWEST_CHUNKS`] or more:
-/// each takes 20 bytes, under a thousandth.
+/// The minimum length of a chunk, if the encoder makes [`FEWEST_CHUNKS`] or
+/// more. Each chunk costs 20 bytes, less than a thousandth of its length.
 const SHORT_CHUNK_SYMBOLS: usize = 1 << 17;
-/// Fewer streams are not decoded faster than one.
+/// Decoding fewer streams side by side is not faster than decoding one.
 const FEWEST_CHUNKS: usize = 4;
-/// Symbols a chunk of ours has at least, where more than [`GROUP_STREAMS`] are
-/// decoded on several threads.
+/// The minimum length of a chunk, if the encoder makes more than
+/// [`GROUP_STREAMS`], which are decoded on several threads.
 const CHUNK_SYMBOLS: usize = 1 << 19;
 const MAX_CHUNKS: usize = 64;
 
-/// A checked payload of method 3.
+/// A parsed payload of method 3.
 #[derive(Debug, Clone)]
 pub struct Shared<'a> {
-    /// None for an empty plane.
+    /// `None` for an empty plane.
     table: Option<Frequencies>,
     chunks: Vec<&'a [u8]>,
 }
 
 impl<'a> Shared<'a> {
-    /// Reads the table and the chunk lengths, and checks that the chunks can
-    /// hold a plane of `len_bytes`.
+    /// Parses the table and the chunk lengths, and checks that the chunks can
+    /// hold a plane of `len_bytes` bytes.
     pub fn parse(payload: &'a [u8], len_bytes: u64) -> Result<Self> {
         let mut cursor = Cursor::new(payload);
         let count = cursor.u64("rANS symbol count")?;
@@ -67,7 +67,7 @@ impl<'a> Shared<'a> {
         })
     }
 
-    /// Decodes into `out`, which is as long as the plane.
+    /// Decodes into `out`, which must be as long as the plane.
     pub fn decode<E: Engine>(&self, engine: &E, out: &mut [u8]) -> Result<()> {
         let Some(table) = &self.table else {
             return Ok(());
@@ -87,8 +87,8 @@ impl<'a> Shared<'a> {
     }
 }
 
-/// Checks the rest of an empty plane, which methods 3 and 4 code as eight zero
-/// bytes.
+/// Checks the rest of the payload of an empty plane, which methods 3 and 4 code
+/// as eight zero bytes.
 pub(super) fn empty(count: u64, cursor: &Cursor) -> Result<()> {
     if count == 0 && cursor.remaining() == 0 {
         Ok(())
@@ -101,15 +101,16 @@ pub(super) fn empty(count: u64, cursor: &Cursor) -> Result<()> {
     }
 }
 
-/// Returns the length of the result of [`encode`] for a plane with these
-/// counts, except for rounding: it may be off by one part in a few thousand.
+/// Estimates the length of the result of [`encode`] for a plane with these
+/// counts. Rounding may make it differ by one part in a few thousand.
 #[must_use]
 pub fn expected_len_bytes(counts: &[u64; 256]) -> usize {
     8 + TABLE_BYTES + stream::expected_len_bytes(counts)
 }
 
-/// Returns the number of chunks for a plane of `len_bytes`: as many as are decoded
-/// side by side, or whole groups of them, and an even number.
+/// Returns the number of chunks of a plane of `len_bytes` bytes: 1, an even
+/// number up to [`GROUP_STREAMS`], or a multiple of it, so that chunks can be
+/// decoded side by side.
 fn chunk_count(len_bytes: usize) -> usize {
     let short = (len_bytes / SHORT_CHUNK_SYMBOLS).min(GROUP_STREAMS);
     if short < FEWEST_CHUNKS {
@@ -119,7 +120,7 @@ fn chunk_count(len_bytes: usize) -> usize {
     (groups * GROUP_STREAMS).clamp(short / 2 * 2, MAX_CHUNKS)
 }
 
-/// Codes a plane that is not empty.
+/// Encodes a plane that is not empty.
 ///
 /// # Panics
 /// If the plane is empty.
@@ -128,7 +129,7 @@ pub fn encode<E: PackEngine>(engine: &E, plane: &[u8]) -> Vec<u8> {
     encode_counted(engine, plane, &count(plane))
 }
 
-/// Encodes a plane that has these counts.
+/// Encodes like [`encode`]; `counts` are the byte counts of the plane.
 ///
 /// # Panics
 /// If the plane is empty.

@@ -1,4 +1,5 @@
-//! One state: symbols out (5.2), symbols in (5.3), and the bounds it keeps.
+//! Decoding (5.2) and encoding (5.3) of symbols with one state, and the bounds of
+//! its value.
 
 use alloc::format;
 use alloc::vec;
@@ -8,15 +9,17 @@ use super::table::{Code, Lookup};
 use crate::bytes::Cursor;
 use crate::{Error, Result, Rule};
 
-/// Lower bound of a state, and its value before the first and after the last
+/// The lower bound of a state, and its value before the first and after the last
 /// symbol.
 pub(super) const LOWER: u32 = 1 << 23;
 const UPPER: u32 = 1 << 31;
 
-/// Symbols one [`Window`] lasts for: each takes at most two bytes.
+/// Number of symbols that one [`Window`] suffices for, since each takes at most
+/// two bytes.
 pub(super) const WINDOW_SYMBOLS: usize = 4;
 
-/// Reads an initial state (5.4). All arithmetic below relies on its range.
+/// Reads an initial state (5.4). All arithmetic in this module relies on its
+/// range.
 pub(super) fn read(cursor: &mut Cursor) -> Result<u32> {
     let at = cursor.position() as u64;
     let state = cursor.u32("rANS state")?;
@@ -31,12 +34,12 @@ pub(super) fn read(cursor: &mut Cursor) -> Result<u32> {
     }
 }
 
-/// The bytes a decoder has not consumed.
+/// The bytes that a decoder has not consumed.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Input<'a>(pub &'a [u8]);
 
 impl Input<'_> {
-    /// Returns the next eight bytes, zeros beyond the end.
+    /// Returns the next eight bytes, with zeros beyond the end.
     #[inline]
     pub fn window(&self) -> Window {
         let word = match self.0.first_chunk() {
@@ -53,7 +56,7 @@ impl Input<'_> {
         }
     }
 
-    /// Moves past what was taken from `window`.
+    /// Skips the bytes that were taken from `window`.
     #[inline]
     pub fn consume(&mut self, window: Window) -> Result<()> {
         match self.0.get(window.taken_bits as usize / 8..) {
@@ -83,7 +86,7 @@ fn end(detail: &'static str) -> Error {
     Error::malformed(Rule::RansEnd, detail)
 }
 
-/// Up to eight bytes of input in a register, the next one on top.
+/// Up to eight bytes of input in a register, with the next one on top.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Window {
     word: u64,
@@ -99,7 +102,7 @@ impl Window {
         let symbol = lookup.symbol(slot);
         let code = lookup.code(symbol);
         let next = code.frequency() * (*state >> bits) + slot - code.start();
-        // None, one or two bytes bring any state back over the lower bound.
+        // Zero, one or two bytes bring any state back above the lower bound.
         let shift = (LOWER.ilog2() + 7).wrapping_sub((next | 1).ilog2()) & 0x18;
         let both = u64::from(next) << 32 | self.word >> 32;
         *state = ((both << shift) >> 32) as u32;
@@ -109,32 +112,34 @@ impl Window {
     }
 }
 
-/// A code whose frequency is divided by with a multiplication.
+/// A code, prepared so that the division by its frequency becomes a
+/// multiplication.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Divided {
-    /// A state that has reached this limit has to emit bytes first.
+    /// A state at or above this limit must emit bytes first.
     limit: u32,
-    /// `2^shift` over the frequency, rounded up: since states are below
-    /// `2^31`, the error of a product never reaches a quotient.
+    /// `2^shift` divided by the frequency, rounded up. States are below `2^31`, so
+    /// the rounding error never changes a quotient.
     factor: u32,
     shift: u32,
     start: u16,
-    /// The amount that each quotient adds to a state: all slots except those of
-    /// the symbol.
+    /// Number of slots of all other symbols. Encoding adds this number times the
+    /// quotient to the state.
     others: u16,
 }
 
 impl Divided {
-    /// Prepares a symbol with a frequency above 0; for other symbols the result
-    /// is never used.
-    #[allow(clippy::cast_possible_truncation)] // numbers of slots, at most 2^14
+    /// Prepares a code with a frequency above 0. For any other code the result is
+    /// never used.
+    #[allow(clippy::cast_possible_truncation)] // numbers of slots are at most 2^14
     pub fn new(code: Code, bits: u32) -> Self {
         let frequency = code.frequency().max(1);
         let shift = 31 + frequency.next_power_of_two().trailing_zeros();
         let factor = (1u64 << shift).div_ceil(frequency.into());
         Self {
             limit: frequency << (31 - bits),
-            // A frequency is over half of the power of two not below it.
+            // The frequency is more than half of the next power of two, so the
+            // factor fits.
             factor: u32::try_from(factor).unwrap_or(u32::MAX),
             shift,
             start: code.start() as u16,
@@ -143,26 +148,27 @@ impl Divided {
     }
 }
 
-/// The fields of a [`Divided`] of order 0 in a word: its factor in the lower half,
-/// from which products with states can be made at once, above it the start, what
-/// each quotient adds, and the shift.
+/// The fields of a [`Divided`] of order 0 in one word. The lower half holds the
+/// factor, so that the word can be multiplied with a state directly. The upper
+/// half holds the start, the number of other slots and the shift.
 #[cfg(target_arch = "x86_64")]
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct PackedCode(pub u64);
 
 #[cfg(target_arch = "x86_64")]
 impl PackedCode {
-    /// Start and the amount of a quotient have 14 bits each.
+    /// Mask of the start and of the number of other slots, which have 14 bits
+    /// each.
     pub const FIELD_MASK: i32 = 0x3FFF;
-    /// Places of the fields in the upper half.
+    /// Positions of the other fields in the upper half.
     pub const OTHERS_SHIFT: i32 = 14;
     pub const SHIFT_SHIFT: i32 = 28;
-    /// The least shift; the field holds what exceeds it, at most 14.
+    /// The minimum shift. The field holds the excess over it, which is at most 14.
     pub const MIN_SHIFT: i32 = 31;
 
     pub fn new(code: Divided) -> Self {
-        // The start of a value after the last one that occurs may be 2^14; such a
-        // value is never encoded.
+        // The start of a value after the last one that occurs may be 2^14, which
+        // does not fit, but such a value is never encoded.
         let field = |number: u16| u64::from(number & 0x3FFF);
         let shift = u64::from(code.shift - Self::MIN_SHIFT.unsigned_abs());
         let upper = field(code.start)
@@ -172,7 +178,8 @@ impl PackedCode {
     }
 }
 
-/// The bytes that states emit, last byte first: the buffer fills from its end.
+/// The bytes that states emit. The last byte of the stream is emitted first, so
+/// the buffer is filled from its end.
 #[derive(Debug)]
 pub(super) struct Emitted {
     buf: Vec<u8>,
@@ -181,8 +188,8 @@ pub(super) struct Emitted {
 }
 
 impl Emitted {
-    /// Uses a buffer for `symbols` symbols, each of which emits at most two
-    /// bytes. One that is too short is replaced.
+    /// Uses `buf` for encoding `symbols` symbols, with at most two emitted bytes
+    /// per symbol. A buffer that is too short is replaced.
     pub fn in_buffer(mut buf: Vec<u8>, symbols: usize) -> Self {
         let end = 2 * symbols + size_of::<u64>();
         if buf.len() < end {
@@ -195,10 +202,10 @@ impl Emitted {
         }
     }
 
-    /// Encodes up to four symbols in turn, each with a state of its own.
+    /// Encodes up to four symbols in order, each with its own state.
     #[inline(always)]
     pub fn push<'s, 'c>(&mut self, symbols: impl Iterator<Item = (&'s mut u32, &'c Divided)>) {
-        // The bytes of all, the last one lowest.
+        // The bytes of all symbols; the last one emitted is the lowest.
         let (mut word, mut word_bits) = (0u64, 0);
         for (state, divided) in symbols {
             let shift =
@@ -208,24 +215,24 @@ impl Emitted {
             word = word << shift | u64::from(bytes);
             word_bits += shift;
             let rest = *state >> shift;
-            #[allow(clippy::cast_possible_truncation)] // below the dividend
+            #[allow(clippy::cast_possible_truncation)] // the quotient is at most the dividend
             let quotient = ((u64::from(rest) * u64::from(divided.factor)) >> divided.shift) as u32;
             *state = rest + quotient * u32::from(divided.others) + u32::from(divided.start);
         }
         self.push_word(word.wrapping_shl(64 - word_bits), word_bits / 8);
     }
 
-    /// Adds the last `count` bytes of a word, at most eight.
+    /// Adds the highest `count` bytes of `word`, at most eight.
     #[inline(always)]
     pub fn push_word(&mut self, word: u64, count: u32) {
-        // Bytes of the word that do not count are overwritten by the next one.
+        // The other bytes of the word are overwritten by the next call.
         if let Some(dest) = self.buf[..self.start].last_chunk_mut() {
             *dest = word.to_le_bytes();
         }
         self.start -= count as usize;
     }
 
-    /// Returns the stream: the states, then the emitted bytes.
+    /// Returns the stream, which consists of the states and the emitted bytes.
     pub fn stream(&self, states: &[u32]) -> Vec<u8> {
         let mut out = Vec::with_capacity(4 * states.len() + self.end - self.start);
         for state in states {
@@ -235,7 +242,7 @@ impl Emitted {
         out
     }
 
-    /// Returns the buffer.
+    /// Returns the buffer for reuse.
     pub fn into_buffer(self) -> Vec<u8> {
         self.buf
     }

@@ -1,5 +1,5 @@
-//! Frequencies of the 256 byte values (5.1), how a writer rounds them (5.5),
-//! and the lookup a decoder makes of them.
+//! Frequencies of the 256 byte values (5.1), their rounding by an encoder
+//! (5.5), and the lookup tables of a decoder.
 
 use alloc::boxed::Box;
 use alloc::format;
@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use crate::bytes::Cursor;
 use crate::{Error, Result, Rule};
 
-/// Bytes of a table as methods 3 and 4 write it.
+/// Length of a serialised table in methods 3 and 4.
 pub(super) const TABLE_BYTES: usize = 512;
 
 /// A frequency for every byte value.
@@ -16,7 +16,7 @@ pub(super) const TABLE_BYTES: usize = 512;
 pub(super) struct Frequencies(pub Box<[u16; 256]>);
 
 impl Frequencies {
-    /// Reads 256 numbers of 16 bits that sum to `1 << bits`.
+    /// Reads 256 numbers of 16 bits, which must sum to `1 << bits`.
     pub fn read(cursor: &mut Cursor, bits: u32) -> Result<Self> {
         let at = cursor.position() as u64;
         let mut bytes = Cursor::new(cursor.take(TABLE_BYTES as u64, "rANS table")?);
@@ -37,14 +37,14 @@ impl Frequencies {
         }
     }
 
-    /// Rounds counts, of which one at least is not 0, to frequencies that sum
-    /// to `1 << bits`. Whatever occurs keeps a frequency.
+    /// Rounds counts to frequencies that sum to `1 << bits`. At least one count
+    /// must be positive. Every value that occurs keeps a frequency.
     pub fn round(counts: &[u64; 256], bits: u32) -> Self {
         let total: u64 = counts.iter().sum();
         let target = 1u32 << bits;
         let mut table = [0u16; 256];
         for (frequency, &count) in table.iter_mut().zip(counts) {
-            // Planes are shorter than 2^50 bytes.
+            // This cannot overflow, because planes are shorter than 2^50 bytes.
             let scaled = count * u64::from(target) / total.max(1);
             let floor = u16::try_from(scaled).unwrap_or(u16::MAX);
             *frequency = floor.max(u16::from(count > 0));
@@ -69,14 +69,14 @@ impl Frequencies {
         self.0.iter().copied().max().unwrap_or(0).into()
     }
 
-    /// Appends the table as methods 3 and 4 write it.
+    /// Appends the table in the format of methods 3 and 4.
     pub fn write(&self, out: &mut Vec<u8>) {
         for frequency in self.0.iter() {
             out.extend_from_slice(&frequency.to_le_bytes());
         }
     }
 
-    /// Returns what the coders need of every byte value.
+    /// Returns the frequency and the start of every byte value.
     pub fn codes(&self) -> [Code; 256] {
         let mut start = 0;
         self.0.map(|frequency| {
@@ -87,7 +87,8 @@ impl Frequencies {
     }
 }
 
-/// Returns the largest frequency, of equals the one of the smallest byte value.
+/// Returns the largest frequency. If several are equal, it is the one with the
+/// smallest byte value.
 fn largest(table: &mut [u16; 256]) -> &mut u16 {
     let mut best = 0;
     for (i, &frequency) in table.iter().enumerate() {
@@ -98,12 +99,13 @@ fn largest(table: &mut [u16; 256]) -> &mut u16 {
     &mut table[best]
 }
 
-/// Frequency and start of one symbol, 16 bits each: both reach `2^14`.
+/// Frequency and start of one symbol, with 16 bits each because both can be
+/// `2^14`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Code(u32);
 
 impl Code {
-    /// Returns the frequency in the lower half, the start in the upper one.
+    /// Returns the frequency in the lower half and the start in the upper half.
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     pub fn bits(self) -> u32 {
@@ -121,8 +123,9 @@ impl Code {
     }
 }
 
-/// Maps slots to symbols. Separate tables of symbols and codes take 17 KiB at
-/// order 0, where a packed entry per slot would overflow the first-level cache.
+/// Maps slots to symbols, and symbols to codes. The two tables take 17 KiB at
+/// order 0, whereas a combined entry per slot would overflow the first-level
+/// cache.
 #[derive(Debug, Clone)]
 pub(super) struct Lookup<const SLOTS: usize> {
     symbols: [u8; SLOTS],
@@ -130,7 +133,8 @@ pub(super) struct Lookup<const SLOTS: usize> {
 }
 
 impl<const SLOTS: usize> Lookup<SLOTS> {
-    /// Returns the lookup of frequencies that sum to `SLOTS`, a power of two.
+    /// Creates the lookup for frequencies that sum to `SLOTS`, which is a power
+    /// of two.
     pub fn new(frequencies: &Frequencies) -> Self {
         let mut symbols = [0; SLOTS];
         let mut rest = &mut symbols[..];
@@ -145,7 +149,7 @@ impl<const SLOTS: usize> Lookup<SLOTS> {
         }
     }
 
-    /// Returns the symbol of a slot below `SLOTS`.
+    /// Returns the symbol of a slot, which must be below `SLOTS`.
     #[inline(always)]
     pub fn symbol(&self, slot: u32) -> u8 {
         self.symbols[slot as usize & (SLOTS - 1)]

@@ -1,5 +1,6 @@
-//! Flat codes of seven bits, those of the mantissas of bfloat16 and of the
-//! upper bytes of float32: 32 symbols at once, where the processor has AVX2.
+//! Packs and unpacks flat codes of seven bits, 32 symbols at once, with AVX2.
+//! Such codes occur in the mantissas of bfloat16 and the upper mantissa bytes of
+//! float32.
 
 use core::arch::x86_64::{
     __m256i, _mm256_and_si256, _mm256_extract_epi64, _mm256_madd_epi16, _mm256_maddubs_epi16,
@@ -9,30 +10,34 @@ use core::arch::x86_64::{
 
 use crate::avx2::call;
 
-/// Symbols that are coded at once, in groups of eight that fill seven bytes.
+/// Number of symbols that are coded at once, in groups of eight that fill seven
+/// bytes.
 pub(super) const SYMBOLS: usize = 32;
-/// Bytes of their codes.
+/// Length of their codes in bytes.
 pub(super) const CODED_BYTES: usize = 28;
-/// Bytes that are read or written for them, of which the last do not count.
+/// Number of bytes that are read or written for them. The last ones are not
+/// used.
 pub(super) const WINDOW_BYTES: usize = 30;
 
-/// Packs symbols below 128 to seven bits each, the last symbol first, until
-/// `out` has no room for a window. Returns the number of `symbols` packed, from
-/// the last on, or `None` if the processor does not have AVX2.
+/// Packs symbols below 128 into seven bits each, starting with the last symbol,
+/// until `out` has no room for another window. Returns the number of packed
+/// items of `symbols`, counted from the last one, or `None` if the processor
+/// does not support AVX2.
 pub(super) fn pack(symbols: &[[u8; SYMBOLS]], out: &mut [u8]) -> Option<usize> {
     Some(call!(pack_all, symbols, out; else return None))
 }
 
-/// Unpacks what [`pack`] packed, until `bytes` have no more windows. Returns the
-/// number of `symbols` unpacked, from the last on, or `None` if the processor
-/// does not have AVX2.
+/// Unpacks the result of [`pack`] until `bytes` has no further window. Returns
+/// the number of unpacked items of `symbols`, counted from the last one, or
+/// `None` if the processor does not support AVX2.
 pub(super) fn unpack(bytes: &[u8], symbols: &mut [[u8; SYMBOLS]]) -> Option<usize> {
     Some(call!(unpack_all, bytes, symbols; else return None))
 }
 
 #[target_feature(enable = "avx2")]
 fn pack_all(symbols: &[[u8; SYMBOLS]], out: &mut [u8]) -> usize {
-    // Of each half, seven bytes of the second word, then seven of the first.
+    // Selects seven bytes of the second word of each half, then seven of the
+    // first.
     let places = halves(&[8, 9, 10, 11, 12, 13, 14, 0, 1, 2, 3, 4, 5, 6, 255, 255]);
     let mut done = 0;
     for symbols in symbols.iter().rev() {
@@ -42,7 +47,7 @@ fn pack_all(symbols: &[[u8; SYMBOLS]], out: &mut [u8]) -> usize {
         else {
             break;
         };
-        // The first of two symbols, pairs and fours goes above the second.
+        // At each step, the first of two neighbours goes above the second.
         let pairs = _mm256_maddubs_epi16(_mm256_set1_epi16(0x0180), vector(symbols));
         let fours = _mm256_madd_epi16(pairs, _mm256_set1_epi32(0x0001_4000));
         let eights = _mm256_or_si256(
@@ -61,8 +66,8 @@ fn pack_all(symbols: &[[u8; SYMBOLS]], out: &mut [u8]) -> usize {
 
 #[target_feature(enable = "avx2")]
 fn unpack_all(bytes: &[u8], symbols: &mut [[u8; SYMBOLS]]) -> usize {
-    // The two bytes that hold each symbol: of even places and of odd ones, and
-    // what moves the symbol to the top of both.
+    // The two bytes that contain each symbol, for even and for odd positions,
+    // and the factors that move the symbol to the top of them.
     let even = halves(&[13, 14, 11, 12, 9, 10, 7, 8, 6, 7, 4, 5, 2, 3, 0, 1]);
     let odd = halves(&[12, 13, 10, 11, 8, 9, 7, 8, 5, 6, 3, 4, 1, 2, 0, 1]);
     let even_factors = factors([8, 6, 4, 2]);
@@ -97,7 +102,7 @@ fn unpack_all(bytes: &[u8], symbols: &mut [[u8; SYMBOLS]]) -> usize {
     done
 }
 
-/// Returns a vector of which both halves are these bytes.
+/// Returns a vector that has these bytes in both halves.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn halves(half: &[u8; 16]) -> __m256i {
@@ -107,7 +112,8 @@ fn halves(half: &[u8; 16]) -> __m256i {
     vector(&bytes)
 }
 
-/// Returns powers of two of 16 bits, the same in every word.
+/// Returns a vector of 16-bit powers of two, with the same four in every 64-bit
+/// word.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn factors(shifts: [u32; 4]) -> __m256i {
@@ -148,7 +154,8 @@ mod tests {
 
     use super::*;
 
-    /// Seven bits of each symbol, the last symbol first, lowest bit first.
+    /// Packs seven bits of each symbol, starting with the last symbol and with
+    /// the lowest bit.
     fn bit_by_bit(symbols: &[u8]) -> Vec<u8> {
         let bits = symbols
             .iter()
@@ -168,7 +175,7 @@ mod tests {
             .collect();
         let (runs, _) = symbols.as_chunks();
         let expected = bit_by_bit(&symbols);
-        // Room for the windows of all four runs, and of three.
+        // `packed` has room for the windows of all four runs, then of three.
         for (len, count) in [(3 * 28 + 30, 4), (3 * 28 + 29, 3)] {
             let mut packed = vec![0; len];
             let Some(done) = pack(runs, &mut packed) else {

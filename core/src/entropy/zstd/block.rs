@@ -1,4 +1,4 @@
-//! Blocks of a zstd frame (RFC 8878, 3.1.1), as headers delimit them.
+//! The blocks of a zstd frame (RFC 8878, 3.1.1), as delimited by their headers.
 
 use alloc::format;
 
@@ -9,9 +9,9 @@ use crate::{Error, Result, Rule};
 /// One block of a frame (RFC 8878, 3.1.1.2).
 #[derive(Debug, Clone, Copy)]
 pub struct Block<'a> {
-    /// Whether it is the last block.
+    /// Whether this is the last block of the frame.
     pub is_last: bool,
-    /// Its content.
+    /// The content of the block.
     pub content: Content<'a>,
 }
 
@@ -20,7 +20,7 @@ pub struct Block<'a> {
 pub enum Content<'a> {
     /// Uncompressed bytes.
     Raw(&'a [u8]),
-    /// One byte, and how often it repeats.
+    /// One byte and the number of its repetitions.
     Run(u8, u64),
     /// Literals and sequences.
     Compressed(&'a [u8]),
@@ -57,20 +57,20 @@ impl<'a> Block<'a> {
     }
 }
 
-/// Iterates over the blocks of a frame and reads the checksum after them, for
-/// engines that decode blocks themselves.
+/// Reads the blocks of a frame and the checksum after them, for engines that
+/// decode blocks themselves.
 #[derive(Debug, Clone)]
 pub struct Blocks<'a> {
     cursor: Cursor<'a>,
     has_checksum: bool,
-    /// The most bytes that a block may decode to.
+    /// The maximum decoded length of a block, in bytes.
     pub cap_bytes: u64,
-    /// The content size that the frame declares.
+    /// The content size that the frame declares, in bytes.
     pub content_bytes: Option<u64>,
 }
 
 impl<'a> Blocks<'a> {
-    /// Reads the header of `frame`.
+    /// Parses the header of `frame`.
     pub fn of(frame: &'a [u8]) -> Result<Self> {
         let mut cursor = Cursor::new(frame);
         let header = read_header(&mut cursor)?;
@@ -82,7 +82,7 @@ impl<'a> Blocks<'a> {
         })
     }
 
-    /// Returns the next block. The caller stops after the last.
+    /// Returns the next block. The caller must stop after the last one.
     pub fn read(&mut self) -> Result<Block<'a>> {
         Block::read(&mut self.cursor, self.cap_bytes)
     }
@@ -93,7 +93,7 @@ impl<'a> Blocks<'a> {
         read.then(|| self.cursor.u32("zstd checksum")).transpose()
     }
 
-    /// Returns whether the frame ends here.
+    /// Returns whether all bytes of the frame have been read.
     #[must_use]
     pub fn is_at_end(&self) -> bool {
         self.cursor.remaining() == 0

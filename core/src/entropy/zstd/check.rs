@@ -1,7 +1,7 @@
-//! The checks before any decoding: a walk over the block headers costs a few
-//! instructions per 128 KiB and answers, before anything is allocated, whether
-//! the payload is one whole frame and whether it can hold as many bytes as it
-//! promises.
+//! The checks that precede decoding. They visit the block headers, which takes
+//! a few instructions per 128 KiB, and determine before any allocation whether
+//! the payload is exactly one frame and whether it can hold the declared number
+//! of bytes.
 
 use alloc::format;
 
@@ -11,20 +11,20 @@ use crate::bytes::Cursor;
 use crate::{Error, Result, Rule};
 
 /// Checks that `payload` is exactly one frame that may decode to `len_bytes`
-/// bytes. Offsets in errors are relative to the start of the payload.
+/// bytes. Offsets in errors count from the start of the payload.
 pub fn check(payload: &[u8], len_bytes: u64) -> Result<()> {
     let (frame, _) = walk(payload, len_bytes)?;
     whole(payload, frame)
 }
 
-/// Checks like [`check`], for the bitmaps, codebooks and indices that z4ai only
-/// reads if they declare their content size.
+/// Checks like [`check`], and requires that the frame declares its content
+/// size. z4ai reads bitmaps, codebooks and indices only if it does.
 pub fn check_sized(payload: &[u8], len_bytes: u64) -> Result<()> {
     whole(payload, sized_prefix(payload, len_bytes)?)
 }
 
-/// Returns the frame that `bytes` begin with, which declares that it decodes to
-/// `len_bytes` bytes and may do so; anything may follow it.
+/// Returns the frame at the start of `bytes`. It must declare a content size of
+/// `len_bytes` bytes and may decode to that length. Other data may follow it.
 pub fn sized_prefix(bytes: &[u8], len_bytes: u64) -> Result<&[u8]> {
     match walk(bytes, len_bytes)? {
         (frame, true) => Ok(frame),
@@ -48,8 +48,8 @@ fn whole(payload: &[u8], frame: &[u8]) -> Result<()> {
     .at(frame.len() as u64))
 }
 
-/// Returns the frame at the start of `bytes`, checked against the length it is
-/// to have decoded, and whether it declares that length itself.
+/// Returns the frame at the start of `bytes`, after checking that it may decode
+/// to `len_bytes` bytes, and whether it declares its content size.
 fn walk(bytes: &[u8], len_bytes: u64) -> Result<(&[u8], bool)> {
     let mut cursor = Cursor::new(bytes);
     let header = read_header(&mut cursor)?;
@@ -74,19 +74,20 @@ fn walk(bytes: &[u8], len_bytes: u64) -> Result<(&[u8], bool)> {
     Ok((&bytes[..cursor.position()], header.content_bytes.is_some()))
 }
 
-/// Returns the content size that a frame declares, if it does. Must not be
-/// trusted before [`check`].
+/// Returns the content size that a frame declares, if it does. It must not be
+/// trusted before [`check`] has succeeded.
 pub fn content_bytes(payload: &[u8]) -> Result<Option<u64>> {
     Ok(read_header(&mut Cursor::new(payload))?.content_bytes)
 }
 
-/// Walks to the end of the last block, and returns the most bytes that all
-/// blocks together can decode to.
+/// Visits all blocks up to the last one, and returns the maximum length in
+/// bytes that they can decode to together.
 fn walk_blocks(cursor: &mut Cursor, cap_bytes: u64) -> Result<u64> {
     let mut capacity = 0u64;
     loop {
         let block = Block::read(cursor, cap_bytes)?;
-        // Each block takes at least four bytes of input, so this cannot wrap.
+        // This cannot overflow, because each block takes at least three bytes
+        // of input.
         capacity += match block.content {
             Content::Raw(bytes) => bytes.len() as u64,
             Content::Run(_, len_bytes) => len_bytes,

@@ -1,28 +1,30 @@
-//! What a zstd frame of literals costs, from counts of bytes alone: the one
-//! model that samples are judged by, and the encoder when it has seen all of a
-//! plane. The overheads are averages; payloads are exact up to rounding.
+//! Estimates the length of a zstd frame of literals from byte counts. The same
+//! model is used for samples and for whole planes. The overheads are averages;
+//! the payloads are exact except for rounding.
 
 use super::encode::{BLOCK_BYTES, ONE_STREAM_BYTES};
 use crate::bytes;
 use crate::entropy::histogram::{self, entropy_bits, huffman_bits};
 
-/// Average bytes of the headers of a block, without the description of its
-/// code.
+/// Average length of the headers of a block in bytes, without the description of
+/// its code.
 const BLOCK_HEADS_BYTES: usize = 30;
-/// Values whose code lengths take one byte of that description together.
+/// Number of values whose code lengths together take one byte of that
+/// description.
 const VALUES_PER_BYTE: usize = 2;
-/// Bytes of a block that repeats a single byte, with its share of a block table.
+/// Length in bytes of a block that repeats a single byte, including its entry in
+/// a block table.
 const RUN_BLOCK_BYTES: f64 = 8.0;
-/// Bytes of a frame that repeats a single byte.
+/// Length in bytes of a frame that repeats a single byte.
 pub const RUN_FRAME_BYTES: usize = 11;
-/// Bytes of the headers of a frame whose block is stored uncompressed.
+/// Length in bytes of the headers of a frame whose block is stored uncompressed.
 pub const RAW_HEADS_BYTES: usize = 10;
 
-/// Returns the size of a block with these counts in a Huffman code of its own,
-/// in bytes.
+/// Returns the length in bytes of a block with these counts and its own Huffman
+/// code.
 pub fn huffman_block_bytes(counts: &[u64; 256]) -> usize {
     match histogram::values(counts) {
-        // A run: one byte and its count.
+        // A run takes one byte and its count.
         1 => 0,
         values => {
             let payload = bytes::index(huffman_bits(counts) / 8);
@@ -31,9 +33,9 @@ pub fn huffman_block_bytes(counts: &[u64; 256]) -> usize {
     }
 }
 
-/// Returns the size of `len` bytes with these counts in an optimal Huffman code,
-/// including their share of the block headers of a plane `scale` times as long;
-/// at most `len`.
+/// Returns the length in bytes of `len` bytes with these counts in an optimal
+/// Huffman code, including their part of the block headers of a plane `scale`
+/// times as long. The result is at most `len`.
 pub fn huffman_bytes(counts: &[u64; 256], len: f64, scale: f64) -> f64 {
     let values = histogram::values(counts);
     let blocks = (len * scale / BLOCK_BYTES as f64).max(1.0) / scale;
@@ -48,18 +50,18 @@ pub fn huffman_bytes(counts: &[u64; 256], len: f64, scale: f64) -> f64 {
     (bits / 8.0 + blocks * heads).min(len)
 }
 
-/// Returns the approximate length of a zstd frame of literals that have these
-/// counts and whose codes take `bits` bits.
+/// Returns the approximate length in bytes of a zstd frame of literals with
+/// these counts, whose codes take `bits` bits.
 ///
-/// The description of a code lists code lengths, which are close to logarithms
-/// of counts.
+/// The description of a code lists the code lengths, which are close to the
+/// logarithms of the counts.
 pub fn huffman_frame_bytes(counts: &[u64; 256], len_bytes: usize, bits: usize) -> usize {
-    /// Bytes of the headers of frame, block and literals, and of the lengths of
-    /// streams if there are four.
+    /// Length in bytes of the headers of frame, block and literals, and of the
+    /// table of stream lengths if there are four streams.
     const HEADS_BYTES: usize = 15;
     const STREAMS_BYTES: usize = 7;
-    /// Bytes of a compressed description without its code lengths, and of the
-    /// description of a flat code.
+    /// Length in bytes of a compressed description without its code lengths, and
+    /// of the description of a flat code.
     const DESCRIPTION_BYTES: usize = 5;
     const FLAT_DESCRIPTION_BYTES: usize = 8;
     let last = counts.iter().rposition(|&count| count > 0).unwrap_or(0);
@@ -74,7 +76,7 @@ pub fn huffman_frame_bytes(counts: &[u64; 256], len_bytes: usize, bits: usize) -
     let mut description = DESCRIPTION_BYTES + (entropy_bits(&classes) / 8.0) as usize;
     let mut flat = usize::MAX;
     if last < 128 {
-        // Four bits for each length.
+        // Each length takes four bits.
         description = description.min(1 + last.div_ceil(2));
         flat = len_bytes * (last.max(1).ilog2() as usize + 1) / 8 + FLAT_DESCRIPTION_BYTES;
     }
@@ -93,8 +95,8 @@ mod tests {
     use crate::entropy::histogram::count;
     use crate::entropy::zstd::encode_literals;
 
-    /// Returns `len` pseudo-random bytes below `values`; if `is_skewed`, larger
-    /// ones are less frequent.
+    /// Returns `len` pseudo-random bytes below `values`. If `is_skewed`, larger
+    /// bytes are less frequent.
     fn noise(len: usize, values: u64, is_skewed: bool) -> Vec<u8> {
         let mut state = 7u64;
         let mut next = || {

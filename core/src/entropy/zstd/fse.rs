@@ -2,8 +2,8 @@
 
 use alloc::vec::Vec;
 
-/// A state of the decoder: its value, and the states that may follow, from
-/// `base` on, as many as `bits` bits can distinguish.
+/// A state of the decoder: its value, and the range of possible next states,
+/// which starts at `base` and has `1 << bits` states.
 #[derive(Debug, Clone, Copy)]
 pub struct State {
     pub value: u8,
@@ -11,11 +11,13 @@ pub struct State {
     pub base: usize,
 }
 
-/// The share of a value that is rarer than one state in the whole table.
+/// The entry in a distribution that marks a value rarer than one state of the
+/// table.
 pub const RARE: i16 = -1;
 
-/// Returns the table of `1 << log` states, which `shares` fill: the states of
-/// each value, [`RARE`] for one that takes a whole read of `log` bits.
+/// Returns the decoding table of `1 << log` states. `shares` contains the
+/// number of states of each value, or [`RARE`] for a value with one state that
+/// is followed by a full read of `log` bits.
 pub fn states(shares: &[i16], log: u32) -> Vec<State> {
     let size = 1usize << log;
     let step = (size >> 1) + (size >> 3) + 3;

@@ -8,18 +8,18 @@ use crate::{Error, Result, Rule};
 
 const MAGIC: u32 = 0xFD2F_B528;
 
-/// The fields of a frame header that decoding depends on.
+/// The fields of a frame header that affect decoding.
 pub struct Header {
-    /// The length of the decoded frame.
+    /// The decoded length of the frame in bytes, if declared.
     pub content_bytes: Option<u64>,
-    /// The most bytes that a block may decode to.
+    /// The maximum decoded length of a block in bytes.
     pub block_cap_bytes: u64,
     /// Whether a checksum follows the last block.
     pub has_checksum: bool,
 }
 
-/// Reads a frame header and checks that any engine may decode the frame: no
-/// dictionary, a window of at most 2^27.
+/// Reads a frame header and checks that every engine can decode the frame: it
+/// must not use a dictionary, and its window must be at most 2^27 bytes.
 pub fn read_header(cursor: &mut Cursor) -> Result<Header> {
     let bad = |detail: &'static str| Error::malformed(Rule::ZstdFrame, detail);
     if cursor.u32("zstd magic")? != MAGIC {

@@ -1,9 +1,9 @@
-//! zstd payloads: the rules that hold whatever engine decodes them
-//! (docs/formats/z4ai-frames.md 1 and 4.2), and zstd in Rust alone.
+//! zstd payloads: the rules that apply regardless of the engine that decodes
+//! them (docs/formats/z4ai-frames.md 1 and 4.2), and zstd codecs in pure Rust.
 //!
-//! [`check()`] comes before any decoding. [`encode_literals`] writes the frames
-//! that every engine writes alike, and [`decode_flat`] reads the fastest kind of
-//! them; [`decode_frame`] reads any frame.
+//! [`check()`] must precede any decoding. [`encode_literals`] writes the frames
+//! that every engine writes identically, and [`decode_flat`] reads the variant
+//! of them that decodes fastest; [`decode_frame`] reads any frame.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -26,7 +26,7 @@ pub(crate) use encode::{write_blocks, write_header};
 use crate::engine::Engine;
 use crate::{Error, Result, Rule};
 
-/// Decodes a payload that [`check()`] has passed for `out.len()` bytes.
+/// Decodes a payload that [`check()`] has accepted for `out.len()` bytes.
 pub fn decode<E: Engine>(engine: &E, payload: &[u8], out: &mut [u8]) -> Result<()> {
     engine.zstd_decode(payload, out).map_err(|why| {
         Error::malformed(

@@ -1,6 +1,6 @@
-//! Contexts (docs/formats/zxd1.md 6): what is known of a change before it is
-//! decoded. The exponent of the prediction and the code of the group say how
-//! many steps of the element a change is worth.
+//! Contexts (docs/formats/zxd1.md 6) classify elements by the change to expect
+//! before it is decoded. The exponent of the prediction and the code of the
+//! group determine the expected change in units of the element's last place.
 
 use alloc::boxed::Box;
 
@@ -12,38 +12,39 @@ pub(super) const CONTEXTS: usize = 161;
 const LAST_SCALED: i32 = 95;
 /// The context of unchanged groups.
 pub(super) const UNCHANGED: usize = 96;
-/// The first context of groups with a change for each mantissa.
+/// The first of the contexts of groups whose changes depend on the mantissa.
 pub(super) const FIRST_MANTISSA: usize = 97;
 
-/// Code of a group whose changes follow from the mantissa.
+/// The code of a group whose changes depend on the mantissa.
 pub(super) const BY_MANTISSA: u8 = 254;
-/// Code of a group without changes.
+/// The code of a group without changes.
 pub(super) const SAME: u8 = 255;
-/// Code of a mean change of 1; each octave is two more.
+/// The code of a mean change of 1. Doubling the change adds two to the code.
 pub(super) const UNIT: i32 = 100;
 /// The largest code of a scale.
 pub(super) const LAST_SCALE: i32 = 253;
-/// The context of a change as large as the element.
+/// The context of a change whose magnitude equals the element's.
 const EQUAL: i32 = 16;
 
-/// Scaled contexts before they are bounded are at least minus this.
+/// Before they are clamped, scaled contexts are at least −`BELOW`.
 const BELOW: i32 = 2 * 127 + LAST_SCALE - UNIT - EQUAL;
 const ENTRIES: usize = 1024;
 
-/// Returns what is added to twice the exponent field to index the entries.
+/// Returns the term that is added to twice the exponent field to index the
+/// entries.
 #[allow(clippy::cast_sign_loss)] // 2 * BIAS is at most 254
 fn offset<F: Float>(code: u8) -> usize {
     (BELOW + UNIT + EQUAL - 2 * F::BIAS - i32::from(code)) as usize
 }
 
-/// Maps elements to what their context stands for.
+/// Maps elements to the number that is assigned to their context.
 #[derive(Debug, Clone)]
 pub(super) struct ContextMap {
-    /// For each scaled context before it is bounded.
+    /// The number for each scaled context before it is clamped.
     scaled: Box<[u16; ENTRIES]>,
     unchanged: u16,
     by_mantissa: [u16; 64],
-    /// Of even and of odd codes.
+    /// The numbers for groups with even and with odd codes, indexed by exponent.
     #[cfg(any(
         target_arch = "x86_64",
         all(target_arch = "wasm32", target_feature = "simd128")
@@ -51,20 +52,22 @@ pub(super) struct ContextMap {
     by_exponent: [ExponentTable; 2],
 }
 
-/// The scaled contexts that the exponents of a group have, which are every other
-/// one, in tables that fit into vectors.
+/// The numbers for the scaled contexts of a group, indexed by exponent. One
+/// exponent step changes the context by two, so a group has only every other
+/// context, and the table fits into vector registers.
 #[cfg(any(
     target_arch = "x86_64",
     all(target_arch = "wasm32", target_feature = "simd128")
 ))]
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ExponentTable {
-    /// The exponents before this one stand for the same as it.
+    /// The first exponent of the table. All exponents before it have the same
+    /// number.
     first: i16,
-    /// Number of the last exponent, counted from the first; all after it stand
-    /// for the same.
+    /// The last exponent, relative to `first`. All exponents after it have the
+    /// same number.
     pub last: i16,
-    /// The low and the high bytes of what 16 exponents each stand for.
+    /// The low and the high bytes of the numbers, 16 exponents per array.
     pub low: [[u8; 16]; Self::PARTS],
     pub high: [[u8; 16]; Self::PARTS],
 }
@@ -74,10 +77,12 @@ pub(super) struct ExponentTable {
     all(target_arch = "wasm32", target_feature = "simd128")
 ))]
 impl ExponentTable {
-    /// The most exponents are 49.
+    /// Arrays that are needed for the at most 49 exponents with different
+    /// contexts.
     pub const PARTS: usize = 4;
 
-    /// Prepares the table of codes that are even or odd.
+    /// Creates the table for even (0) or odd (1) offsets between exponent and
+    /// context.
     fn new(parity: i32, meaning: impl Fn(usize) -> u16) -> Self {
         let meanings: [u16; 16 * Self::PARTS] = core::array::from_fn(|number| {
             let context = (2 * number).saturating_sub(index_of(parity));
@@ -113,7 +118,7 @@ fn index_of(number: i32) -> usize {
 }
 
 impl ContextMap {
-    /// Prepares a map of each context to a number.
+    /// Creates a map that assigns `meaning(context)` to each context.
     #[must_use]
     pub fn new(meaning: impl Fn(usize) -> u16) -> Self {
         let mut scaled = Box::new([0; ENTRIES]);
@@ -133,16 +138,15 @@ impl ContextMap {
         }
     }
 
-    /// Returns the table for the exponents of a group of that code, which is not
-    /// one of those without a scale, and the exponent field that is number 0 in
-    /// it.
+    /// Returns the table for a group with the code `code`, which must be the
+    /// code of a scale, and the exponent field that has index 0 in the table.
     #[cfg(any(
         target_arch = "x86_64",
         all(target_arch = "wasm32", target_feature = "simd128")
     ))]
     #[inline(always)]
     pub fn by_exponent<F: Float>(&self, code: u8) -> (&ExponentTable, i16) {
-        // A context is twice the exponent field less this.
+        // A context is twice the exponent field minus `less`.
         let less = 2 * F::BIAS + i32::from(code) - UNIT - EQUAL;
         let table = &self.by_exponent[usize::from(less & 1 == 1)];
         #[allow(clippy::cast_possible_truncation)] // at most 392 / 2
@@ -150,14 +154,14 @@ impl ContextMap {
         (table, origin)
     }
 
-    /// Returns what the context of unchanged groups stands for.
+    /// Returns the number assigned to the context of unchanged groups.
     #[must_use]
     pub fn unchanged(&self) -> u16 {
         self.unchanged
     }
 
-    /// Writes what the contexts of the elements `predicted` of one group stand
-    /// for.
+    /// Writes the numbers assigned to the contexts of the elements `predicted`.
+    /// All elements must belong to one group.
     #[inline(always)]
     pub fn fill<F: Float>(&self, code: u8, predicted: &[u8], out: &mut [u16]) {
         let words = F::Word::words(predicted).zip(out.iter_mut());
@@ -194,7 +198,7 @@ mod tests {
         out[0]
     }
 
-    /// The formula of the format.
+    /// Computes a scaled context with the formula of the format description.
     fn expected(exponent: i32, bias: i32, code: i32) -> u16 {
         let context = 2 * (exponent - bias) - (code - 100) + 16;
         u16::try_from(context.clamp(0, 95)).unwrap()
@@ -205,7 +209,7 @@ mod tests {
         for code in 0..=253u8 {
             for exponent in 0..256u32 {
                 let (e, q) = (i32::try_from(exponent).unwrap(), i32::from(code));
-                // Sign and mantissa are of no account.
+                // Sign and mantissa do not matter.
                 assert_eq!(
                     context::<Bf16>(code, exponent << 7 | 0x807F),
                     expected(e, 127, q)
@@ -227,7 +231,7 @@ mod tests {
     #[test]
     fn the_other_codes() {
         assert_eq!(context::<Bf16>(255, 0x7FC0), 96);
-        // The top six of 7, 10 and 23 bits.
+        // The top six of the 7, 10 and 23 mantissa bits.
         assert_eq!(context::<Bf16>(254, 0x3F81), 97);
         assert_eq!(context::<Bf16>(254, 0xFFFF), 97 + 63);
         assert_eq!(context::<F16>(254, 0x3C10), 98);

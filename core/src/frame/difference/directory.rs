@@ -1,5 +1,5 @@
-//! Reads ranges of a tensor (docs/formats/zxd1.md 11): which blocks and which
-//! elements of the base they need.
+//! Reads ranges of a tensor (docs/formats/zxd1.md 11): determines the blocks and the
+//! elements of the base that a range needs, and decodes them.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -17,11 +17,12 @@ use crate::entropy::interleaved::{DecodeTables, MAX_STATES, SLOT_BITS};
 use crate::float::FloatType;
 use crate::{Error, Result, Rule};
 
-/// The most groups of a tensor that is read by ranges, a byte of memory each. A side
-/// stream can repeat one code for free, and no base shows how many groups there are.
+/// The maximum number of groups of a tensor that is read by ranges; each takes a
+/// byte of memory. The limit is needed because a side stream can repeat one code at
+/// no cost, and without the whole base, nothing else bounds the number of groups.
 const MAX_GROUPS: u64 = 1 << 26;
 
-/// What the blocks of a frame are decoded with, without the blocks.
+/// The decoded head of a frame, with everything that is needed to decode its blocks.
 #[derive(Debug, Clone)]
 pub struct Directory {
     element: FloatType,
@@ -34,16 +35,17 @@ pub struct Directory {
     codes: Vec<u8>,
     pub(super) means: Option<Means>,
     low_rank: Option<LowRank>,
-    /// For each context the table, and the shift below it.
+    /// The table of each context, and its shift in the low bits.
     pub(super) choices: ContextMap,
     pub(super) tables: DecodeTables,
     pub(super) joins: Joins,
-    /// The value of every element of an unchanged group, if there is only one.
+    /// The symbol of every element of an unchanged group, if there is only one.
     pub(super) unchanged: Option<u8>,
     blocks: Vec<Block>,
 }
 
-/// A range of a tensor, and what has to be there to decode it.
+/// A range of a tensor and the ranges of the frame and of the base that are needed
+/// to decode it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DifferencePlan {
     /// Range of the tensor in bytes.
@@ -54,8 +56,8 @@ pub struct DifferencePlan {
 }
 
 impl DifferencePlan {
-    /// Returns the range of the frame to fetch, in bytes; it is empty if the
-    /// range of the tensor is.
+    /// Returns the range of the frame to fetch, in bytes. It is empty if the range
+    /// of the tensor is empty.
     #[must_use]
     pub fn stored(&self) -> Range<u64> {
         self.stored.clone()
@@ -69,14 +71,13 @@ impl DifferencePlan {
 }
 
 impl Directory {
-    /// Reads the head of a frame, of at least
-    /// [`head_len_bytes`](super::head_len_bytes) bytes, for a tensor of
-    /// `len_bytes` bytes.
+    /// Parses the head of a frame, for a tensor of `len_bytes` bytes. `head` must
+    /// have at least [`head_len_bytes`](super::head_len_bytes) bytes.
     ///
     /// # Errors
-    /// [`Rule::DeltaReference`] if the frame is one of a tensor of another
-    /// length; [`Limit`](crate::ErrorKind::Limit) for more groups than a range
-    /// justifies; any rule that the head breaks.
+    /// [`Rule::DeltaReference`] if the frame belongs to a tensor of another length;
+    /// [`Limit`](crate::ErrorKind::Limit) if there are too many groups for reading
+    /// ranges; otherwise the rule that the head violates.
     pub fn parse(head: &[u8], len_bytes: u64) -> Result<Self> {
         let head = Head::parse(head)?;
         let own_len_bytes = head.elements * head.element.len_bytes() as u64;
@@ -94,8 +95,9 @@ impl Directory {
         Self::new(&head)
     }
 
-    /// Decodes what is coded of a head. Callers have compared the number of
-    /// elements with the base, which bounds the number of groups.
+    /// Decodes the coded fields of a head. Callers have compared the number of
+    /// elements with the base or limited the number of groups, so this allocates no
+    /// more than the input justifies.
     pub(super) fn new(head: &Head) -> Result<Self> {
         let choice = |context| {
             let coding = head.coding(context);
@@ -126,28 +128,28 @@ impl Directory {
         })
     }
 
-    /// Returns the length of the tensor.
+    /// Returns the length of the tensor in bytes.
     #[must_use]
     pub fn len_bytes(&self) -> u64 {
         self.elements * self.element.len_bytes() as u64
     }
 
-    /// Returns the first 16 bytes of the BLAKE3 of the base.
+    /// Returns the first 16 bytes of the BLAKE3 digest of the base.
     #[must_use]
     pub fn base_digest(&self) -> [u8; 16] {
         self.base_digest
     }
 
-    /// Returns the length of the frame.
+    /// Returns the length of the frame in bytes.
     #[must_use]
     pub fn frame_len_bytes(&self) -> u64 {
         self.frame_len_bytes
     }
 
-    /// Plans for the bytes `span` of the tensor.
+    /// Plans how to decode the bytes `span` of the tensor.
     ///
     /// # Panics
-    /// If `span` is not inside the tensor.
+    /// If `span` exceeds the tensor.
     #[must_use]
     pub fn plan(&self, span: Range<u64>) -> DifferencePlan {
         assert!(span.start <= span.end && span.end <= self.len_bytes());
@@ -172,10 +174,9 @@ impl Directory {
         }
     }
 
-    /// Decodes the planned range from the bytes of [`DifferencePlan::stored`]
-    /// and of [`DifferencePlan::base`]. Every block is compared with its
-    /// checksum first; the end of a block that is decoded in part is not
-    /// checked.
+    /// Decodes the planned range from the bytes of [`DifferencePlan::stored`] and of
+    /// [`DifferencePlan::base`]. Every block is first compared with its checksum. If
+    /// a block is decoded only in part, the end of its streams is not checked.
     pub fn decode<E: Engine>(
         &self,
         engine: &E,
@@ -205,8 +206,8 @@ impl Directory {
         Ok(out)
     }
 
-    /// Decodes the elements that `base` has, of the blocks from number `first` on
-    /// that `stored` begins with.
+    /// Decodes the elements whose base is `base`. They start with block `first`, and
+    /// `stored` starts with the bytes of that block.
     fn decode_blocks(
         &self,
         first: usize,
@@ -260,8 +261,8 @@ impl Directory {
         for_float!(self.element, F => block::decode::<F>(self, blocks))
     }
 
-    /// Returns the groups of `len` elements from `first` on: their codes, and
-    /// the range of each among these elements.
+    /// Returns the groups of the `len` elements from `first` on: the code of each,
+    /// and its range relative to `first`.
     pub(super) fn groups(
         &self,
         first: u64,

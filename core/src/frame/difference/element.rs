@@ -1,9 +1,9 @@
-//! The floats that differences are made of: where their fields are, and the
-//! integers in the order of their values (docs/formats/zxd1.md 4 and 5).
+//! The float formats of differences: the position of their fields, and integers
+//! that are ordered like their values (docs/formats/zxd1.md 4 and 5).
 
 use crate::float::from_f16;
 
-/// Runs an expression with `F` as the [`Float`] of an element type.
+/// Evaluates an expression with `F` as the [`Float`] of an element type.
 macro_rules! for_float {
     ($element:expr, $F:ident => $body:expr) => {
         match $element {
@@ -24,9 +24,9 @@ macro_rules! for_float {
 }
 pub(super) use for_float;
 
-/// Where the fields of a float are.
+/// A float format, with the positions of its fields.
 pub(super) trait Float {
-    /// The integer of its bits.
+    /// An unsigned integer with the width of the float.
     type Word: Word;
     const MANTISSA_BITS: u32;
     const EXPONENT_MASK: u32;
@@ -44,7 +44,7 @@ pub(super) trait Float {
         (word.to_u32() >> (Self::MANTISSA_BITS - 6) & 63) as usize
     }
 
-    /// Returns the value; an infinity or a NaN is 0.
+    /// Returns the value, or 0 for an infinity or a NaN.
     fn value(word: Self::Word) -> f64;
 }
 
@@ -98,28 +98,30 @@ impl Float for F32 {
     }
 }
 
-/// The integer of an element. Arithmetic is modulo the power of two that it
-/// has room for.
+/// The bits of an element as an unsigned integer. Arithmetic wraps around at
+/// its width.
 pub(super) trait Word: Copy + Default + PartialEq + Send + Sync {
-    /// Keeps the low bits.
+    /// Returns the low bits as an integer of this type.
     fn truncate(bits: u64) -> Self;
 
     fn to_u32(self) -> u32;
 
-    /// Returns the elements of `bytes`.
+    /// Returns the elements of `bytes`, which are little-endian.
     fn words(bytes: &[u8]) -> impl ExactSizeIterator<Item = Self> + '_;
 
-    /// Writes the elements that differ from `predicted` by `values`.
+    /// Writes the elements whose differences from `predicted` have the folded
+    /// values `values`.
     fn apply(predicted: &[u8], values: &[Self], out: &mut [u8]);
 
-    /// Returns by what value `current` differs from `predicted`.
+    /// Returns the folded value of the difference of `current` from
+    /// `predicted`.
     fn difference(predicted: Self, current: Self) -> Self;
 
-    /// Returns the value of the difference that `self` is the value of plus
-    /// `mean`.
+    /// Adds `mean` to the difference with the folded value `self`, and returns
+    /// the folded value of the sum.
     fn add(self, mean: i32) -> Self;
 
-    /// Returns the difference that `self` is the value of.
+    /// Returns the difference whose folded value is `self`.
     fn unfolded(self) -> i32;
 }
 
@@ -154,7 +156,7 @@ macro_rules! word {
                     *out = (order ^ sign(order) >> 1).to_le_bytes();
                 }
 
-                /// Returns all ones for a negative number.
+                /// Returns all ones for a negative number and 0 for any other.
                 #[inline(always)]
                 fn sign(word: $word) -> $word {
                     (word.cast_signed() >> ($word::BITS - 1)).cast_unsigned()
@@ -186,7 +188,8 @@ macro_rules! word {
     };
 }
 
-/// Differences to values and back: 0, -1, 1, -2, … are 0, 1, 2, 3, ….
+/// Maps differences to folded values and back: 0, −1, 1, −2, … become 0, 1, 2,
+/// 3, ….
 macro_rules! fold {
     ($($word:ident)*) => {
         trait Fold {
@@ -228,7 +231,8 @@ mod tests {
 
     use super::*;
 
-    /// docs/formats/zxd1.md 4, in integers that do not wrap.
+    /// The order of docs/formats/zxd1.md 4, computed with integers that do not
+    /// wrap.
     fn order(x: i64, bits: u32) -> i64 {
         let magnitude = x & ((1 << (bits - 1)) - 1);
         if x >> (bits - 1) == 0 {
@@ -243,13 +247,13 @@ mod tests {
         let finite = (0..=u16::MAX).filter(|&word| Bf16::exponent(word) < 255);
         let mut words: Vec<u16> = finite.collect();
         words.sort_by_key(|&word| order(word.into(), 16));
-        // Both zeros are equal as floats.
+        // The two zeros are equal as floats.
         assert!(words.is_sorted_by_key(|&word| f32::from_bits(u32::from(word) << 16)));
         let orders = [0, 0x8000, 0x3F80, 0xBF80].map(|word| order(word, 16));
         assert_eq!(orders, [0, -1, 16256, -16257]);
     }
 
-    /// docs/formats/zxd1.md 5, steps 1, 3 and 4.
+    /// Steps 1, 3 and 4 of docs/formats/zxd1.md 5.
     fn expected(predicted: i64, value: i64, bits: u32) -> i64 {
         let difference = if value % 2 == 0 {
             value / 2
@@ -270,7 +274,8 @@ mod tests {
         }
     }
 
-    /// Zeros, subnormals, ones, largest, infinities and NaNs of both signs.
+    /// Zero, subnormals, the least normal number, one, the largest number,
+    /// infinity and NaNs, without the sign.
     const EDGES: [u16; 9] = [0, 1, 0x007F, 0x0080, 0x3F80, 0x7F7F, 0x7F80, 0x7F81, 0x7FFF];
 
     #[test]

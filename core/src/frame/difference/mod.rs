@@ -1,9 +1,9 @@
-//! `ZXD1`: a tensor of floats as the difference from another one of the same
-//! dtype and length (docs/formats/zxd1.md).
+//! `ZXD1`: a tensor of floats stored as its difference from a base tensor of the
+//! same dtype and length (docs/formats/zxd1.md).
 //!
-//! Elements are compared as integers in the order of their values. How large a
-//! change is depends on the element's exponent and on the group, usually a row,
-//! that it is in; both choose the table that codes it.
+//! Elements are compared as integers that are ordered like their values. The
+//! magnitude of a change depends on the exponent of the element and on its
+//! group, which is usually a row; both select the table that codes it.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -31,11 +31,11 @@ pub use head::{FIXED_BYTES, head_len_bytes};
 
 use head::Head;
 
-/// First bytes.
+/// The first bytes of a frame.
 pub const MAGIC: [u8; 4] = *b"ZXD1";
 const VERSION: u8 = 1;
 
-/// A difference whose head has been read.
+/// A parsed frame.
 #[derive(Debug, Clone)]
 pub struct Difference<'a> {
     head: Head<'a>,
@@ -43,7 +43,7 @@ pub struct Difference<'a> {
 }
 
 impl<'a> Difference<'a> {
-    /// Reads the frame that fills `bytes`, checking everything that can be
+    /// Parses a frame that fills `bytes` and checks everything that can be
     /// checked without decoding.
     pub fn parse(bytes: &'a [u8]) -> Result<Self> {
         let head = Head::parse(bytes)?;
@@ -60,34 +60,39 @@ impl<'a> Difference<'a> {
         Ok(Self { head, bytes })
     }
 
-    /// Returns the length of the base and of the result.
+    /// Returns the length in bytes of the base and of the result, which are
+    /// equal.
     #[must_use]
     pub fn len_bytes(&self) -> u64 {
         self.head.elements * self.head.element.len_bytes() as u64
     }
 
-    /// Returns the first 16 bytes of the BLAKE3 of the base.
+    /// Returns the first 16 bytes of the BLAKE3 digest of the base.
     #[must_use]
     pub fn base_digest(&self) -> [u8; 16] {
         self.head.base_digest
     }
 
-    /// Returns the length of the head, which is what a reader of ranges needs
-    /// of the frame before any block.
+    /// Returns the length of the head in bytes. A reader of ranges fetches the
+    /// head before any block.
     #[must_use]
     pub fn head_len_bytes(&self) -> u64 {
         self.head.len_bytes
     }
 
-    /// Returns the tensor, from the base that the frame was made against; any
-    /// other one is refused.
+    /// Restores the tensor from the base that the frame was made against.
+    ///
+    /// # Errors
+    /// The frame is damaged, or `reference` is not that base, which its length
+    /// and digest show.
     pub fn decode<E: Engine>(&self, engine: &E, reference: &[u8]) -> Result<Vec<u8>> {
         self.decode_from(engine, reference, None)
     }
 
-    /// Decodes like [`Difference::decode`]. A `digest` that is given stands for
-    /// that of the base, which is not computed: whether the base has it shows in
-    /// the tensor, which callers compare with its own digest.
+    /// Decodes like [`Difference::decode`]. If `digest` is given, it is taken as
+    /// the digest of the base, which is then not computed. In that case, the
+    /// caller must compare the result with the digest of the tensor, which shows
+    /// whether the base was right.
     pub fn decode_from<E: Engine>(
         &self,
         engine: &E,
@@ -111,8 +116,7 @@ impl<'a> Difference<'a> {
         self.restore(engine, reference)
     }
 
-    /// Decodes like [`Difference::decode`], from a base that is known to be the
-    /// right one.
+    /// Decodes like [`Difference::decode`], without checking the base.
     fn restore<E: Engine>(&self, engine: &E, reference: &[u8]) -> Result<Vec<u8>> {
         let directory = Directory::new(&self.head)?;
         let plan = directory.plan(0..self.len_bytes());
@@ -121,7 +125,7 @@ impl<'a> Difference<'a> {
     }
 }
 
-/// Returns the first half of the digest of a tensor.
+/// Returns the first 16 bytes of the digest of a tensor.
 fn short_digest<E: Engine>(engine: &E, tensor: &[u8]) -> [u8; 16] {
     let digest = digest::of(engine, tensor);
     core::array::from_fn(|i| digest[i])

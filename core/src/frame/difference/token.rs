@@ -1,16 +1,18 @@
-//! Values as a symbol and raw bits (docs/formats/zxd1.md 5): small ones are
-//! symbols, of larger ones the symbol says the two leading bits and how many
-//! follow.
+//! Splits values into a symbol and raw bits (docs/formats/zxd1.md 5). A small
+//! value is its own symbol. The symbol of a larger value gives its two leading
+//! bits and the number of raw bits that follow them.
 
-/// Values below this are symbols by themselves.
+/// Values below this are their own symbols.
 pub(super) const DIRECT: u32 = 32;
 const DIRECT_BITS: u32 = DIRECT.ilog2();
-/// The number of symbols: two for each power of two from 32 to `2^32`.
+/// The number of symbols: 32 direct ones, and two for each of the 27 powers of
+/// two from 2^5 to 2^31.
 pub(super) const SYMBOLS: usize = 32 + 2 * 27;
-/// The most bits that are shifted out before a symbol is made.
+/// The maximum shift: the number of low bits that are removed from a value
+/// before it is split.
 pub(super) const MAX_SHIFT: u8 = 24;
 
-/// Returns the raw bits that belong to a symbol.
+/// Returns the number of raw bits that belong to a symbol.
 #[inline(always)]
 pub(super) const fn extra_bits(symbol: u8) -> u32 {
     if symbol < 32 {
@@ -20,7 +22,7 @@ pub(super) const fn extra_bits(symbol: u8) -> u32 {
     }
 }
 
-/// Returns the value whose raw bits are zero.
+/// Returns the value of a symbol whose raw bits are all zero.
 #[inline(always)]
 pub(super) const fn lead(symbol: u8) -> u64 {
     if symbol < 32 {
@@ -34,7 +36,7 @@ pub(super) const fn lead(symbol: u8) -> u64 {
 #[inline(always)]
 pub(super) fn symbol(value: u32) -> u8 {
     let log = (value | DIRECT).ilog2();
-    // The two leading bits are 2 or 3.
+    // The two leading bits have the value 2 or 3.
     let large = DIRECT + 2 * (log - DIRECT_BITS) + (value >> (log - 1)) - 2;
     let symbol = if value < DIRECT { value } else { large };
     symbol.to_le_bytes()[0]

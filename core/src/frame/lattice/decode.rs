@@ -1,4 +1,4 @@
-//! Symbols to elements.
+//! Computes elements from symbols.
 
 use alloc::vec::Vec;
 
@@ -8,12 +8,12 @@ use crate::engine::Engine;
 use crate::float::{FloatType, from_bf16, from_f16, to_bf16, to_f16};
 use crate::{Error, Result, Rule};
 
-/// Elements that are computed by one job.
+/// Elements that one job computes.
 const PIECE_ELEMENTS: usize = 1 << 17;
 
 impl Groups {
-    /// Fills `out` with the elements from number `first` on, whose symbols these
-    /// are.
+    /// Fills `out` with the elements from index `first` on. `symbols` are the
+    /// symbols of these elements.
     pub fn fill<E: Engine>(
         &self,
         engine: &E,
@@ -50,7 +50,8 @@ impl Groups {
         Ok(())
     }
 
-    /// Fills `out` with products that `round` makes elements.
+    /// Fills `out` with products of grid values and scales, which `round`
+    /// converts to the dtype of the elements.
     #[inline(always)]
     fn multiply<const N: usize>(
         &self,
@@ -111,8 +112,9 @@ impl Groups {
         }
     }
 
-    /// Fills `out` with the elements from number `first` on, run by run: `of`
-    /// makes the function from symbol and scale to element for a group.
+    /// Fills `out` with the elements from index `first` on, one group of one
+    /// row at a time. For each group, `of` returns the function that maps
+    /// symbol and scale to the element.
     #[inline(always)]
     fn each<S, O, F: Fn(&S, f32) -> O>(
         &self,
@@ -133,7 +135,7 @@ impl Groups {
         let mut row = first / columns as u64;
         let mut column = index(first % columns as u64);
         while !out.is_empty() {
-            // In memory, as a scale of each group is.
+            // The index fits in memory because a scale of each group does.
             let band = index(row / u64::from(group_rows) * across);
             let count = out.len().min(columns - column);
             let (row_symbols, other_symbols) = symbols.split_at(count);
@@ -161,7 +163,7 @@ impl Groups {
     }
 }
 
-/// Fills `out` with the elements of one group in one row.
+/// Fills `out` with the elements of one row of a group.
 #[inline(always)]
 fn run<S, O>(symbols: &[S], out: &mut [O], scale: f32, element: impl Fn(&S, f32) -> O) {
     for (out, symbol) in out.iter_mut().zip(symbols) {

@@ -1,4 +1,4 @@
-//! Groups that are stored as they are.
+//! Groups whose elements are stored unchanged.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -7,18 +7,18 @@ use super::{Geometry, Head};
 use crate::bytes::index;
 use crate::{Error, Result, Rule};
 
-/// The groups that are stored as they are, in order.
+/// The groups whose elements are stored unchanged, in ascending order.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Exceptions {
-    /// The number of each group, and its first byte in `elements`.
+    /// The index of each group, and the offset of its elements in `elements`.
     groups: Vec<(u64, u64)>,
     elements: Vec<u8>,
 }
 
 impl Exceptions {
-    /// Takes the groups whose bits are set in `bitmap`, which has one for every
-    /// group of the matrix. Their elements take `len_bytes`, and are decoded only
-    /// if that is right.
+    /// Reads the exceptions from `bitmap`, which has one bit for every group of
+    /// the matrix. Calls `decode` for their elements only if `len_bytes`, the
+    /// length to which these decode, agrees with the bitmap.
     pub(super) fn new(
         head: &Head,
         bitmap: &[u8],
@@ -43,7 +43,8 @@ impl Exceptions {
                     return bad(format!("an exception after the last of {count} groups"));
                 }
                 groups.push((group, end));
-                // All groups together are the matrix, whose bytes fit.
+                // This cannot overflow: the sum is at most the length of the
+                // whole matrix in bytes.
                 end += head.geometry.group_elements(group) * item_bytes;
             }
         }
@@ -58,9 +59,9 @@ impl Exceptions {
         })
     }
 
-    /// Writes the elements that are exceptions to `out`, which holds the elements
-    /// from number `first` on. The time that it takes grows with `out`, however
-    /// large the groups are.
+    /// Copies the exceptions to `out`, which holds the elements from index
+    /// `first` on. The time that this takes grows with the length of `out`, not
+    /// with the size of the groups.
     pub(super) fn fill(&self, head: &Head, first: u64, out: &mut [u8]) {
         if self.groups.is_empty() {
             return;
@@ -76,7 +77,7 @@ impl Exceptions {
         let mut rest = out;
         let mut element = first;
         while !rest.is_empty() {
-            // The elements of one row, up to its end or that of `out`.
+            // The elements of one row, up to its end or the end of `out`.
             let (row, start) = (element / columns, element % columns);
             let left = (rest.len() / item_bytes) as u64;
             let end = columns.min(start + left);

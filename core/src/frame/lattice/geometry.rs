@@ -1,41 +1,41 @@
-//! Where the groups are in a matrix.
+//! The division of a matrix into groups.
 
 use core::ops::Range;
 
-/// A matrix, row by row, and the groups that it is divided into. The last groups
-/// of a row and of a column are smaller where the matrix ends inside them.
+/// A matrix in row-major order and the size of its groups. The last groups of a
+/// row and of a column are smaller if the matrix ends inside them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Geometry {
-    /// Rows of the matrix.
+    /// Number of rows of the matrix.
     pub rows: u32,
-    /// Columns of the matrix.
+    /// Number of columns of the matrix.
     pub columns: u32,
-    /// Rows of a group, at most those of the matrix.
+    /// Number of rows of a group, at most `rows`.
     pub group_rows: u32,
-    /// Columns of a group, at most those of the matrix.
+    /// Number of columns of a group, at most `columns`.
     pub group_columns: u32,
 }
 
 impl Geometry {
-    /// Returns the number of elements.
+    /// Returns the number of elements of the matrix.
     #[must_use]
     pub fn elements(&self) -> u64 {
         u64::from(self.rows) * u64::from(self.columns)
     }
 
-    /// Returns the number of groups next to each other.
+    /// Returns the number of groups across one row.
     #[must_use]
     pub fn groups_across(&self) -> u64 {
         u64::from(self.columns.div_ceil(self.group_columns))
     }
 
-    /// Returns the number of groups.
+    /// Returns the number of groups of the matrix.
     #[must_use]
     pub fn groups(&self) -> u64 {
         u64::from(self.rows.div_ceil(self.group_rows)) * self.groups_across()
     }
 
-    /// Returns the rows and the columns of a group.
+    /// Returns the ranges of rows and of columns of group `number`.
     #[must_use]
     pub fn group(&self, number: u64) -> (Range<u64>, Range<u64>) {
         let span = |index: u64, step: u32, end: u32| {
@@ -49,7 +49,7 @@ impl Geometry {
         )
     }
 
-    /// Returns the number of elements of a group.
+    /// Returns the number of elements of group `number`.
     #[must_use]
     pub fn group_elements(&self, number: u64) -> u64 {
         let (rows, columns) = self.group(number);

@@ -1,4 +1,4 @@
-//! The values that symbols stand for.
+//! The grids: mappings from symbols to values.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -6,33 +6,32 @@ use alloc::vec::Vec;
 use crate::dtype::Dtype;
 use crate::float::float8;
 
-/// The values that the symbols of a frame stand for
-/// (docs/formats/zxq1.md 3).
+/// The mapping from the symbols of a frame to values (docs/formats/zxq1.md 3).
 #[derive(Debug, Clone, PartialEq)]
 pub enum Grid {
-    /// Symbol s is s − K, and 2K + 1 is −0.
+    /// Symbol s means s − K, and symbol 2K + 1 means −0.
     Integers {
         /// K, from 1 to 127.
         largest: u8,
     },
-    /// Symbol s is s + the group's offset − 128, and the one after the last is
-    /// −0.
+    /// Symbol s means s + (the group's offset) − 128, and symbol `last` + 1
+    /// means −0.
     OffsetIntegers {
-        /// The last symbol of an integer, from 1 to 254.
+        /// The last symbol that means an integer, from 1 to 254.
         last: u8,
     },
-    /// Symbol s is entry s, of 1 to 256 finite values.
+    /// Symbol s means entry s of a table of 1 to 256 finite values.
     Table(Vec<f32>),
-    /// The symbol is a number of the format e4m3fn.
+    /// The symbol is a float in the format e4m3fn.
     E4m3,
-    /// The symbol is an IEEE half-precision number.
+    /// The symbol is an IEEE half-precision float.
     F16,
-    /// The symbol is a bfloat16 number.
+    /// The symbol is a bfloat16 float.
     Bf16,
 }
 
 impl Grid {
-    /// Returns the bytes of a symbol.
+    /// Returns the size of a symbol in bytes.
     #[must_use]
     pub fn symbol_bytes(&self) -> usize {
         match self {
@@ -41,7 +40,7 @@ impl Grid {
         }
     }
 
-    /// Returns whether all symbols, as they are stored, stand for a finite
+    /// Returns whether every symbol in `symbols`, in stored form, has a finite
     /// value.
     #[must_use]
     pub fn holds(&self, symbols: &[u8]) -> bool {
@@ -61,8 +60,9 @@ impl Grid {
         }
     }
 
-    /// Returns the value of each symbol of one byte, if it is looked up; 0 for
-    /// those that do not exist.
+    /// Returns the value of every one-byte symbol of a grid that is decoded by
+    /// table lookup. Unassigned symbols, and all symbols of other grids, have
+    /// the value 0.
     #[must_use]
     pub fn values(&self) -> Vec<f32> {
         let mut values = vec![0.0; 256];
@@ -79,10 +79,10 @@ impl Grid {
     }
 }
 
-/// Returns the value of a number of the format e4m3fn; 0 for NaN.
+/// Returns the value of the e4m3fn number `code`, or 0 for NaN.
 #[must_use]
 pub fn e4m3(code: u8) -> f32 {
-    #[allow(clippy::cast_possible_truncation)] // a multiple of 2^-9 below 512
+    #[allow(clippy::cast_possible_truncation)] // exact: a multiple of 2^-9 below 512
     let value = float8(code, Dtype::F8E4M3) as f32;
     if value.is_nan() { 0.0 } else { value }
 }

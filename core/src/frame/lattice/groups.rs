@@ -1,4 +1,4 @@
-//! What each group has: a scale, an offset, or its elements as they are.
+//! The properties of each group: its scale, its offset, and the exceptions.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -8,18 +8,18 @@ use super::exceptions::Exceptions;
 use crate::float::{FloatType, from_bf16, from_f16};
 use crate::{Error, Result, Rule};
 
-/// The decoded side of a frame: what each group has.
+/// The decoded side frames, which hold the properties of each group.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Groups {
     pub(super) scales: Vec<f32>,
-    /// Empty if the grid has no offsets.
+    /// The offset of each group; empty if the grid has no offsets.
     pub(super) offsets: Vec<u8>,
     pub(super) exceptions: Exceptions,
 }
 
 impl Groups {
-    /// Takes the content of the inner frames of scales and offsets, and the
-    /// exceptions.
+    /// Combines the exceptions with the decoded content of the inner frames of
+    /// scales and offsets.
     pub(super) fn new(
         head: &Head,
         scales: &[u8],

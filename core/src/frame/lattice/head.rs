@@ -9,22 +9,22 @@ use crate::bytes::Cursor;
 use crate::float::FloatType;
 use crate::{Error, Result, Rule};
 
-/// The fields of a frame before the lengths of the inner frames.
+/// The fields of a frame that precede the lengths of the inner frames.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Head {
     /// Dtype of the elements.
     pub elements: FloatType,
     /// Dtype of the scales.
     pub scales: FloatType,
-    /// The values that symbols stand for.
+    /// The mapping from symbols to values.
     pub grid: Grid,
-    /// Rows, columns and groups.
+    /// The matrix and its groups.
     pub geometry: Geometry,
-    /// Whether some groups are stored as they are.
+    /// Whether some groups are stored unchanged.
     pub has_exceptions: bool,
 }
 
-/// Flag bits.
+/// Flag bits of the head.
 const OFFSETS: u8 = 1;
 const EXCEPTIONS: u8 = 2;
 
@@ -78,12 +78,13 @@ impl Head {
         lens.collect()
     }
 
-    /// Appends the fields up to the lengths of the inner frames.
+    /// Appends the fields that precede the lengths of the inner frames.
     pub fn write(&self, out: &mut Vec<u8>) {
         let (grid, has_offsets, count) = match &self.grid {
             Grid::Integers { largest } => (0, false, *largest),
             Grid::OffsetIntegers { last } => (0, true, *last),
-            // Up to 256 entries: the last one has a byte.
+            // A table has 1 to 256 entries; the field holds the index of the
+            // last one.
             Grid::Table(values) => (1, false, (values.len().wrapping_sub(1)).to_le_bytes()[0]),
             Grid::E4m3 => (2, false, 0),
             Grid::F16 => (3, false, 0),

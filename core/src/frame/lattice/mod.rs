@@ -1,5 +1,6 @@
-//! Frame `ZXQ1` (docs/formats/zxq1.md): values of a grid, times a scale for
-//! each group of elements. Dequantised checkpoints have this form.
+//! Frame `ZXQ1` (docs/formats/zxq1.md): each element is a value of a small grid
+//! times the scale of its group. Dequantised checkpoints consist of such
+//! elements.
 
 mod decode;
 mod encode;

@@ -1,4 +1,5 @@
-//! Reading a frame: everything that can be checked without decoding.
+//! Parser of a frame, which checks everything that can be checked without
+//! decoding.
 
 use alloc::boxed::Box;
 use alloc::format;
@@ -15,29 +16,29 @@ use crate::frame::numpy::Extras;
 use crate::frame::{self, Families, Family};
 use crate::{Error, Result, Rule};
 
-/// A frame whose fields are consistent.
+/// A parsed frame whose fields are consistent.
 #[derive(Debug, Clone)]
 pub struct Frame<'a> {
     head: Head,
-    // An inner frame is never one of these.
+    // An inner frame never belongs to this family itself.
     symbols: Box<frame::Frame<'a>>,
     side: Box<SideFrames<'a>>,
-    /// Where the frame of the symbols is.
+    /// The range that the inner frame of symbols occupies in the frame.
     symbols_range: Range<usize>,
     info: FrameInfo<'a>,
 }
 
-/// The inner frames after that of the symbols.
+/// The inner frames that follow the frame of symbols.
 #[derive(Debug, Clone)]
 pub struct SideFrames<'a> {
     scales: frame::Frame<'a>,
     offsets: Option<frame::Frame<'a>>,
-    /// The bitmap, and the elements.
+    /// The bitmap of the exceptions, and their elements.
     exceptions: Option<(frame::Frame<'a>, frame::Frame<'a>)>,
 }
 
 impl<'a> FrameFamily<'a> for Frame<'a> {
-    /// The symbols, and what each group has.
+    /// The symbols, and the properties of each group.
     type Streams = (Vec<u8>, Groups);
 
     fn parse(bytes: &'a [u8]) -> Result<Self> {
@@ -81,20 +82,20 @@ impl<'a> FrameFamily<'a> for Frame<'a> {
 }
 
 impl<'a> Frame<'a> {
-    /// Returns what the head says.
+    /// Returns the fields of the head.
     #[must_use]
     pub fn head(&self) -> &Head {
         &self.head
     }
 
-    /// Returns the frame of the symbols.
+    /// Returns the inner frame that holds the symbols.
     #[must_use]
     pub fn symbols(&self) -> &frame::Frame<'a> {
         &self.symbols
     }
 
-    /// Returns the range of the frame of the symbols. The other inner frames
-    /// follow it, up to the end.
+    /// Returns the range that the inner frame of symbols occupies. The other
+    /// inner frames follow it and extend to the end of the frame.
     #[must_use]
     pub fn symbols_range(&self) -> Range<usize> {
         self.symbols_range.clone()
@@ -102,8 +103,8 @@ impl<'a> Frame<'a> {
 }
 
 impl<'a> SideFrames<'a> {
-    /// Reads the inner frames of a frame with that head, which have these
-    /// lengths. Offsets in errors count as `cursor` does.
+    /// Reads the inner frames that belong to `head` and have the lengths
+    /// `lens`. Offsets in errors count from the start of the cursor's bytes.
     pub fn parse(
         cursor: &mut Cursor<'a>,
         head: &Head,
@@ -120,7 +121,8 @@ impl<'a> SideFrames<'a> {
             .transpose()?;
         let exceptions = head.has_exceptions.then(|| {
             let bitmap = next(Some(groups.div_ceil(8)), "bitmap of the exceptions")?;
-            // The bitmap says how many there are.
+            // The number of exceptions is stated by the bitmap, which is not
+            // decoded here.
             Ok((bitmap, next(None, "exceptions")?))
         });
         Ok(Self {
@@ -130,7 +132,7 @@ impl<'a> SideFrames<'a> {
         })
     }
 
-    /// Decodes them.
+    /// Decodes all side frames.
     pub fn decode<E: Engine>(&self, engine: &E, head: &Head) -> Result<Groups> {
         let scales = self.scales.decompress(engine)?;
         let offsets = self.offsets.as_ref().map(|frame| frame.decompress(engine));
@@ -147,7 +149,8 @@ impl<'a> SideFrames<'a> {
     }
 }
 
-/// Reads an inner frame, which fills `stored_len` bytes and holds `len_bytes`.
+/// Reads an inner frame of exactly `stored_len` bytes. If `len_bytes` is given,
+/// the frame must decode to that length.
 fn inner<'a>(
     cursor: &mut Cursor<'a>,
     stored_len: u64,

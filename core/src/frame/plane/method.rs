@@ -1,6 +1,6 @@
-//! The registry of plane methods: a new one is a codec in
-//! [`entropy`](crate::entropy) and a line at the end of this file; encoders
-//! choose it by a [`Codec`](crate::frame::z4ai::Codec).
+//! The registry of plane methods. To add one, implement its codec in
+//! [`entropy`](crate::entropy) and list it at the end of this file; encoders
+//! select it with a [`Codec`](crate::frame::z4ai::Codec).
 
 use alloc::format;
 
@@ -11,16 +11,17 @@ use crate::{Error, Result, Rule};
 
 macro_rules! methods {
     ($( $(#[$doc:meta])* $method:ident = $id:literal, $name:literal, $payload:ty; )*) => {
-        /// How a plane is coded. The numbers are those of the `Z4AI` frame.
+        /// The coding of a plane. The discriminants are the method numbers of
+        /// the `Z4AI` frame.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[non_exhaustive]
         pub enum Method { $( $(#[$doc])* $method = $id, )* }
 
         impl Method {
-            /// All of them.
+            /// Every method, in the order of their numbers.
             pub const ALL: &[Self] = &[ $( Self::$method, )* ];
 
-            /// Returns the word for people.
+            /// Returns the name of the method, for messages.
             #[must_use]
             pub fn name(self) -> &'static str {
                 match self { $( Self::$method => $name, )* }
@@ -53,7 +54,7 @@ impl Method {
     }
 }
 
-/// A plane as it is.
+/// A payload that holds the plane uncompressed.
 #[derive(Debug, Clone)]
 pub(super) struct Stored<'a>(&'a [u8]);
 
@@ -69,14 +70,14 @@ impl<'a> Stored<'a> {
         Err(Error::malformed(Rule::StoreLength, detail).at(0))
     }
 
-    #[allow(clippy::unnecessary_wraps)] // like that of every payload
+    #[allow(clippy::unnecessary_wraps)] // every payload type has this signature
     fn decode<E: Engine>(&self, _: &E, out: &mut [u8]) -> Result<()> {
         out.copy_from_slice(self.0);
         Ok(())
     }
 }
 
-/// One zstd frame.
+/// A payload that is one zstd frame.
 #[derive(Debug, Clone)]
 pub(super) struct ZstdFrame<'a>(&'a [u8]);
 
@@ -98,9 +99,9 @@ methods! {
     Zstd = 1, "zstd", ZstdFrame<'a>;
     /// Independent zstd blocks.
     Blocks = 2, "zstd blocks", Blocks<'a>;
-    /// rANS of order 0, one table.
+    /// rANS of order 0 with one table.
     Rans = 3, "rANS", rans::Shared<'a>;
-    /// rANS of order 0, a table per chunk.
+    /// rANS of order 0 with one table per chunk.
     RansAdaptive = 4, "rANS adaptive", rans::Adaptive<'a>;
     /// rANS of order 1.
     RansOrder1 = 5, "rANS order 1", rans::Order1<'a>;

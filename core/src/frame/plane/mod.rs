@@ -1,4 +1,4 @@
-//! One coded plane: a method, a decoded length and a payload
+//! A coded plane of a frame: its method, its decoded length and its payload
 //! (docs/formats/z4ai-frames.md 3.1 and 4).
 
 use alloc::borrow::Cow;
@@ -16,11 +16,11 @@ mod method;
 use method::Coded;
 pub use method::Method;
 
-/// Bytes of a record before its payload.
+/// Length of a record before its payload.
 pub const HEAD_BYTES: usize = 17;
 
-/// A plane record whose payload has been checked as far as is possible
-/// without decoding it.
+/// A plane record whose payload has been checked as far as is possible without
+/// decoding it.
 #[derive(Debug, Clone)]
 pub struct Plane<'a> {
     method: Method,
@@ -30,7 +30,7 @@ pub struct Plane<'a> {
 }
 
 impl<'a> Plane<'a> {
-    /// Reads one record.
+    /// Parses one record.
     pub fn parse(cursor: &mut Cursor<'a>) -> Result<Self> {
         let at = cursor.position() as u64;
         let id = cursor.u8("plane method")?;
@@ -48,8 +48,8 @@ impl<'a> Plane<'a> {
         Self::new(method, len_bytes, payload).map_err(|e| e.within(base))
     }
 
-    /// Parses a payload whose record has been parsed elsewhere. Offsets in
-    /// errors are relative to its start.
+    /// Parses a payload whose record the caller has already parsed. Offsets in
+    /// errors count from the start of the payload.
     pub(crate) fn new(method: Method, len_bytes: u64, payload: &'a [u8]) -> Result<Self> {
         Ok(Self {
             method,
@@ -59,13 +59,13 @@ impl<'a> Plane<'a> {
         })
     }
 
-    /// Returns how it is coded.
+    /// Returns the coding method.
     #[must_use]
     pub fn method(&self) -> Method {
         self.method
     }
 
-    /// Returns the decoded length, which the payload justifies.
+    /// Returns the decoded length, which the length of the payload justifies.
     #[must_use]
     pub fn len_bytes(&self) -> u64 {
         self.len_bytes
@@ -77,13 +77,13 @@ impl<'a> Plane<'a> {
         self.payload.len() as u64
     }
 
-    /// Returns the coded bytes.
+    /// Returns the payload, which is still coded.
     #[must_use]
     pub fn payload(&self) -> &'a [u8] {
         self.payload
     }
 
-    /// Returns its independent blocks, if it is [`Method::Blocks`].
+    /// Returns the independent blocks of a plane coded with [`Method::Blocks`].
     #[must_use]
     pub fn blocks(&self) -> Option<&Blocks<'a>> {
         match &self.coded {
@@ -102,17 +102,19 @@ impl<'a> Plane<'a> {
         Ok(Cow::Owned(out))
     }
 
-    /// Decodes into `out`, which is as long as the plane.
+    /// Decodes into `out`, which must be as long as the decoded plane.
     pub fn decode_into<E: Engine>(&self, engine: &E, out: &mut [u8]) -> Result<()> {
         self.coded.decode(engine, out)
     }
 }
 
-/// A plane whose pieces can be decoded one by one.
+/// A plane that can be read range by range.
 pub enum Pieces<'p, 'a> {
-    /// All of it is there.
+    /// The plane has been decoded as a whole.
     Whole(Cow<'a, [u8]>),
-    /// Each piece is decoded when it is asked for, and is whole blocks.
+    /// The blocks of a range are decoded on request. Ranges must begin at a
+    /// block boundary and consist of whole blocks, except at the end of the
+    /// plane.
     Blocks(&'p Blocks<'a>),
 }
 
@@ -129,9 +131,11 @@ impl<'a> Plane<'a> {
         }
     }
 
-    /// Makes pieces ready, of which each begins a multiple of `step` bytes into
-    /// one of the parts of `part_bytes` that the plane is made of. They are
-    /// decoded one by one where such places are borders of blocks, else now.
+    /// Prepares the plane for reading ranges with [`Pieces::get`]. The plane
+    /// consists of parts of `part_bytes` bytes, and every range begins a
+    /// multiple of `step` bytes after the start of a part. If all these
+    /// positions are block boundaries, blocks are decoded on request; otherwise
+    /// the whole plane is decoded immediately.
     pub fn pieces<E: Engine>(
         &self,
         engine: &E,
@@ -150,8 +154,8 @@ impl<'a> Plane<'a> {
 }
 
 impl Pieces<'_, '_> {
-    /// Returns the bytes `range` of the plane, decoded into `scratch` if they
-    /// are not stored.
+    /// Returns the bytes `range` of the plane. Blocks are decoded into
+    /// `scratch`.
     pub fn get<'r, E: Engine>(
         &'r self,
         engine: &E,

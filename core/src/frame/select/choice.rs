@@ -1,5 +1,5 @@
-//! The decision about a tensor, as far as it can be made before its planes are
-//! coded.
+//! The part of the decision about a tensor that is made before its planes are
+//! encoded.
 
 use alloc::vec::Vec;
 
@@ -13,18 +13,18 @@ use crate::dtype::Dtype;
 use crate::engine::PackEngine;
 use crate::frame::z4ai::Recipe;
 
-/// What to do with a tensor.
+/// The way to encode a tensor.
 #[derive(Debug, Clone)]
 pub enum Choice {
-    /// A finished frame.
+    /// Use this finished frame.
     Whole(Vec<u8>),
-    /// Planes by this recipe. If there is a finished frame as well, the smaller
-    /// of the two is the result.
+    /// Encode the planes following this recipe. If a finished frame is given, use
+    /// the smaller of the two results.
     Planes(Recipe, Option<Vec<u8>>),
 }
 
 impl Choice {
-    /// Chooses for a tensor of any size.
+    /// Chooses for a tensor that is in memory.
     #[must_use]
     pub fn new<E: PackEngine>(
         engine: &E,
@@ -44,9 +44,10 @@ impl Choice {
         }
     }
 
-    /// Returns the ranges of a tensor of `len_bytes` that are enough to choose by,
-    /// for [`Choice::of_samples`]: a tensor that is too long for all that needs
-    /// every byte. `None` for a shorter one, which has to be in memory.
+    /// Returns the ranges of a tensor of `len_bytes` bytes that
+    /// [`Choice::of_samples`] needs. Returns `None` for a tensor that is short
+    /// enough for the frames and checks that need every byte; such a tensor must
+    /// be in memory.
     #[must_use]
     pub fn samples(len_bytes: u64, options: impl Into<EncodeOptions>) -> Option<Vec<Range<u64>>> {
         let max_bytes = structured::max_bytes(options.into()).max(repeats::MAX_TENSOR_BYTES);
@@ -57,11 +58,12 @@ impl Choice {
         Some(ranges.map(|r| r.start as u64..r.end as u64).collect())
     }
 
-    /// Chooses like [`Choice::new`] for a tensor of `len_bytes`, given the bytes of
-    /// its [`Choice::samples`] in their order.
+    /// Makes the same choice as [`Choice::new`] for a tensor of `len_bytes` bytes.
+    /// `parts` holds the bytes of each range that [`Choice::samples`] returned, in
+    /// the same order.
     ///
     /// # Panics
-    /// If the parts are not those of its samples.
+    /// If `parts` lacks one of these ranges.
     #[must_use]
     pub fn of_samples<E: PackEngine>(
         engine: &E,

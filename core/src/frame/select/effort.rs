@@ -4,17 +4,17 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Effort {
-    /// As fast as possible.
+    /// Packs as fast as possible.
     Fast,
-    /// The default.
+    /// Balances packing time and size; the default.
     #[default]
     Balanced,
-    /// As small as possible.
+    /// Packs as small as possible.
     Max,
 }
 
 impl Effort {
-    /// Returns the zstd level at which a plane is searched.
+    /// Returns the zstd level for searching a plane.
     pub(super) fn search_level(self) -> i32 {
         match self {
             Self::Fast => 1,
@@ -23,8 +23,8 @@ impl Effort {
         }
     }
 
-    /// Returns the zstd level of the trial on a sample, which shows whether a
-    /// search pays.
+    /// Returns the zstd level for the trial on a sample that shows whether a
+    /// search is worthwhile.
     pub(super) fn trial_level(self) -> i32 {
         match self {
             Self::Fast | Self::Balanced => 1,
@@ -32,8 +32,9 @@ impl Effort {
         }
     }
 
-    /// Returns the zstd level of the trial on long pieces of a tensor that
-    /// repeats itself: low levels miss what the search would find.
+    /// Returns the zstd level for the trial on long samples of a tensor with
+    /// repeated content, where low levels miss matches that the final search
+    /// finds.
     pub(super) fn search_trial_level(self) -> i32 {
         match self {
             Self::Fast => 1,

@@ -1,5 +1,6 @@
-//! Estimates the coded size of a plane from a sample of it: Huffman codes and
-//! rANS by arithmetic, a search for matches by trial.
+//! Estimates the coded size of a plane from a sample. The sizes of Huffman codes
+//! and rANS are computed from counts; the size after a match search is measured by
+//! a trial.
 
 use alloc::vec::Vec;
 
@@ -9,37 +10,40 @@ use crate::entropy::histogram::{self, count, entropy_bits};
 use crate::entropy::rans::cost::{CHUNK_BYTES, order1_bytes, rans_bytes};
 use crate::entropy::zstd::cost::huffman_bytes;
 
-/// The Huffman size, as a share of the plane, below which codes count as short:
-/// a little over two bits per byte. Only there does [`Effort::Balanced`]
-/// estimate rANS of order 1.
+/// Codes count as short if the Huffman size is below this fraction of the plane, a
+/// little over two bits per byte. [`Effort::Balanced`] estimates rANS of order 1
+/// for such planes, and otherwise only under further conditions.
 const SHORT_CODE_SHARE: f64 = 0.3;
 
-/// The most distinct bytes of a plane for which [`Effort::Balanced`] estimates
-/// rANS of order 1 where codes are long. Weights have all mantissas; those of a
-/// grid have few, which depend on their neighbours if these share a scale.
+/// Above this number of distinct bytes, [`Effort::Balanced`] does not estimate rANS
+/// of order 1 for planes with long codes. Ordinary weights have all mantissas.
+/// Quantised weights have few, and neighbouring elements that share a scale have
+/// related ones.
 const ORDER1_MAX_VALUES: usize = 64;
 
-/// How much more often than by chance a byte has to equal the one before for
-/// [`Effort::Balanced`] to estimate rANS of order 1 on a plane of long codes
-/// that are not mantissas.
+/// How many times as often as by chance a byte must equal its predecessor for
+/// [`Effort::Balanced`] to estimate rANS of order 1 on a plane with long codes
+/// that does not hold mantissas.
 const NEIGHBOUR_RATIO: f64 = 1.5;
 
-/// What rANS of order 1 has to gain on the other codecs where codes are long.
+/// The gain over the other codecs that rANS of order 1 must have if codes are
+/// long.
 const ORDER1_MIN_GAIN: f64 = 0.03;
 
-/// [`Effort::Max`] tries a search where pieces of this many bytes have less than
-/// this share of the sample's entropy: chance alone leaves them 0.97.
+/// [`Effort::Max`] tries a search if pieces of this many bytes together have less
+/// than this fraction of the sample's entropy. Even in random data, such short
+/// pieces have only 0.97 of it.
 const EVEN_PIECE_BYTES: usize = 1 << 10;
 const UNEVEN_SHARE: f64 = 0.93;
 
-/// The number of pieces on which a search is tried.
+/// The number of pieces of a sample on which a search is tried.
 const PIECES: usize = 4;
 
-/// A search whose size is below this share of the Huffman size is close enough
-/// to be measured on a full sample.
+/// A search is measured on a full sample if its size is below this fraction of the
+/// Huffman size.
 const SEARCH_NEAR: f64 = 0.995;
-/// For short codes, rANS whose size is below this share of the Huffman size is
-/// measured on a full sample.
+/// With short codes, rANS is measured on a full sample if its size is below this
+/// fraction of the Huffman size.
 const RANS_NEAR: f64 = 0.97;
 
 /// Sizes of a sample, in bytes, before and after coding.
@@ -47,37 +51,38 @@ const RANS_NEAR: f64 = 0.97;
 pub struct Estimate {
     /// Size before coding.
     pub len: f64,
-    /// Size in Huffman codes; at most `len`.
+    /// Size with Huffman codes; at most `len`.
     pub huffman: f64,
-    /// Size after a search for matches; may exceed `huffman` and `len`.
+    /// Size after a match search; may exceed `huffman` and `len`.
     pub search: f64,
-    /// Size in rANS of order 0 with a table per chunk.
+    /// Size with rANS of order 0 and a table per chunk.
     pub rans: f64,
-    /// Size in rANS of order 1; infinite where the effort does not use it.
+    /// Size with rANS of order 1; infinite if it was not estimated.
     pub order1: f64,
 }
 
-/// How a sample is evaluated.
+/// The parameters for evaluating a sample.
 #[derive(Debug, Clone, Copy)]
 pub struct SampleSpec {
     /// The effort of the encoder.
     pub effort: Effort,
-    /// Length of the plane divided by that of the sample.
+    /// Length of the plane divided by the length of the sample.
     pub scale: f64,
-    /// Bytes of each piece on which a search is tried.
+    /// Length in bytes of each piece on which a search is tried.
     pub piece_bytes: usize,
-    /// Whether bytes are known to repeat. If not, a search is tried only where
-    /// codes are short.
+    /// Whether a search is tried in any case. If not, it is tried only where codes
+    /// are short or, for [`Effort::Max`], statistics are uneven.
     pub repeats: bool,
-    /// Whether the sample is one of whole mantissas.
+    /// Whether the sample consists of whole mantissas.
     pub mantissas: bool,
-    /// Whether the plane has parts, which are estimated one by one.
+    /// Whether the sample is from one of several parts of the plane, which are
+    /// estimated separately.
     pub is_part: bool,
 }
 
 impl Estimate {
-    /// Estimates the sizes of a sample of a plane, or of a part of one. A search
-    /// is tried on `trial`, or on pieces of the sample if there is none.
+    /// Estimates the sizes of a sample of a plane or of a part of one. A search is
+    /// tried on `trial`, or on pieces of the sample if it is `None`.
     pub fn of<E: PackEngine>(
         engine: &E,
         sample: &[u8],
@@ -115,8 +120,8 @@ impl Estimate {
         }
     }
 
-    /// Returns whether Huffman codes are clearly the codec to use: a search does
-    /// not come close, nor are codes so short that rANS competes.
+    /// Returns whether Huffman codes are clearly the right codec: a search does not
+    /// gain, and rANS does not compete.
     pub fn is_plain(&self, effort: Effort) -> bool {
         let is_long = effort == Effort::Fast || self.huffman >= self.len * SHORT_CODE_SHARE;
         let rans = self.rans.min(self.order1);
@@ -125,37 +130,37 @@ impl Estimate {
             && (is_long || rans >= self.huffman * RANS_NEAR)
     }
 
-    /// Returns whether rANS of order 1 is clearly the smallest, enough to be worth
-    /// its slow decoding where codes are long.
+    /// Returns whether rANS of order 1 gives clearly the smallest size, by enough
+    /// to justify its slow decoding even if codes are long.
     pub fn is_order1_ahead(&self) -> bool {
         let others = self.huffman.min(self.search).min(self.rans);
         self.order1 < others * (1.0 - ORDER1_MIN_GAIN)
     }
 
-    /// Returns whether a search comes close to Huffman codes.
+    /// Returns whether a search appears to gain over Huffman codes, if only slightly.
     pub fn is_search_near(&self) -> bool {
         self.search < self.huffman * SEARCH_NEAR
     }
 
-    /// Returns the smallest of all sizes.
+    /// Returns the smallest of all sizes, including `len`.
     pub fn smallest(&self) -> f64 {
         let coded = self.huffman.min(self.search).min(self.rans);
         coded.min(self.order1).min(self.len)
     }
 }
 
-/// Expected sizes of a stream as a zstd frame, in bytes.
+/// Expected sizes of a stream in bytes, encoded as a zstd frame.
 #[derive(Debug, Clone, Copy)]
 pub struct ZstdEstimate {
-    /// Size in Huffman codes.
+    /// Size with Huffman codes.
     pub huffman: f64,
-    /// Size after a search for matches.
+    /// Size after a match search.
     pub search: f64,
 }
 
 impl ZstdEstimate {
-    /// Estimates the sizes of a stream from a sample of it. A search is tried on
-    /// all of the sample if it repeats, and otherwise on pieces.
+    /// Estimates the sizes of a stream from a sample. If `spec.repeats`, a search
+    /// is tried on the whole sample, otherwise on pieces.
     pub fn of<E: PackEngine>(engine: &E, sample: &[u8], spec: SampleSpec) -> Self {
         let huffman = huffman_bytes(&count(sample), sample.len() as f64, spec.scale);
         let share = match spec.repeats {
@@ -169,7 +174,7 @@ impl ZstdEstimate {
     }
 }
 
-/// Returns evenly spread parts of a sample that is too long for a slow trial.
+/// Returns evenly spaced pieces of a sample that is too long for a slow trial.
 fn pieces(plane: &[u8], piece_bytes: usize) -> Vec<u8> {
     if plane.len() <= PIECES * piece_bytes {
         return plane.to_vec();
@@ -179,15 +184,14 @@ fn pieces(plane: &[u8], piece_bytes: usize) -> Vec<u8> {
     parts.concat()
 }
 
-/// Returns the size after a search on some pieces, divided by their Huffman
-/// size.
+/// Returns the size after a search on some pieces divided by their Huffman size.
 fn search_share<E: PackEngine>(engine: &E, sample: &[u8], spec: SampleSpec) -> f64 {
     let pieces = pieces(sample, spec.piece_bytes);
     trial_share(engine, &pieces, spec.effort.trial_level())
 }
 
-/// Returns the size of `bytes` after a search at `level`, divided by their
-/// Huffman size.
+/// Returns the size of `bytes` after a search at `level` divided by their Huffman
+/// size.
 fn trial_share<E: PackEngine>(engine: &E, bytes: &[u8], level: i32) -> f64 {
     let mut trial = Vec::new();
     engine.zstd_encode(bytes, ZstdCoding::Search(level), &mut trial);
@@ -195,16 +199,16 @@ fn trial_share<E: PackEngine>(engine: &E, bytes: &[u8], level: i32) -> f64 {
     trial.len() as f64 / huffman.max(1.0)
 }
 
-/// Returns whether neighbouring bytes are clearly fewer than all of them, as those
-/// of rows that have a scale each.
+/// Returns whether short pieces have clearly less entropy than the whole sample,
+/// as in matrices whose rows have different scales.
 fn is_uneven(sample: &[u8], counts: &[u64; 256]) -> bool {
     let pieces = sample.chunks(EVEN_PIECE_BYTES);
     let bits: f64 = pieces.map(|piece| entropy_bits(&count(piece))).sum();
     bits < entropy_bits(counts) * UNEVEN_SHARE
 }
 
-/// Returns whether bytes equal their neighbours clearly more often than chance
-/// would have it.
+/// Returns whether bytes equal their predecessors clearly more often than by
+/// chance.
 fn neighbours_agree(bytes: &[u8], counts: &[u64; 256]) -> bool {
     let pairs = bytes.iter().zip(bytes.iter().skip(1));
     let equal = pairs.filter(|(a, b)| a == b).count() as f64;

@@ -1,15 +1,14 @@
-//! The encoder's choice: which frame, which transform, and what to try on
-//! each plane.
+//! Chooses how the encoder represents a tensor: the frame family, the transform and
+//! the codecs to try on each plane.
 //!
-//! The choice is deterministic: the same tensor and options give the same
-//! frame, whatever the engine's thread count or the available memory. No decoder
-//! depends on anything here.
+//! The choice is deterministic: the same tensor and options give the same frame,
+//! regardless of the engine's thread count and the available memory. No decoder
+//! depends on this module.
 //!
-//! The thresholds in these files are set by hand. `cargo xtask sizes` shows
-//! their combined effect on variants of all-MiniLM-L6-v2 (`docs/benchmarks.md`,
-//! "Packed sizes"), and `tests/rust/codecs/choice.rs` bounds what a quick sample may
-//! lose. No sweep of a single threshold is on record; the block sizes in
-//! `frame/z4ai/recipe.rs` are the only values with a table of their own.
+//! The thresholds in these files are set by hand. `cargo xtask sizes` shows their
+//! combined effect on variants of all-MiniLM-L6-v2 (`docs/benchmarks.md`, "Packed
+//! sizes"), and `tests/rust/codecs/choice.rs` bounds the loss from quick samples.
+//! Only the block sizes in `frame/z4ai/codec.rs` have been measured one by one.
 
 use alloc::vec::Vec;
 
@@ -18,7 +17,6 @@ use crate::dtype::Dtype;
 use crate::engine::PackEngine;
 use crate::frame::z4ai;
 
-mod auto;
 mod choice;
 mod effort;
 mod estimate;
@@ -29,6 +27,7 @@ mod repeats;
 mod sample;
 mod small;
 mod structured;
+mod zara;
 
 pub use choice::Choice;
 pub use effort::Effort;
@@ -36,24 +35,23 @@ pub use options::EncodeOptions;
 
 use ranking::Ranking;
 
-/// Tensors of up to this many bytes are not sampled: all their bytes are counted,
-/// and if that is inconclusive every codec is tried.
+/// Tensors of up to this many bytes are not sampled. All their bytes are counted,
+/// and if the counts are inconclusive, every codec is tried.
 const SMALL_BYTES: usize = 16 << 10;
 
-/// The smallest frame found for a tensor, among the families that the options
-/// allow.
+/// The smallest frame found for a tensor, among the families that the options allow.
 pub enum EncodedTensor<'a> {
     /// Coded planes that are not yet assembled.
     Planes(z4ai::EncodedPlanes<'a>),
-    /// A finished frame of another kind.
+    /// A finished frame, usually of another family.
     Whole(Vec<u8>),
 }
 
 impl<'a> EncodedTensor<'a> {
     /// Encodes `tensor`.
     ///
-    /// A packer that codes a tensor over 16 KiB plane by plane gets the same
-    /// frame by following [`Choice`].
+    /// A packer that encodes a tensor of more than 16 KiB plane by plane gets the
+    /// same frame by following [`Choice`].
     #[must_use]
     pub fn new<E: PackEngine>(
         engine: &E,
@@ -113,7 +111,7 @@ impl<'a> EncodedTensor<'a> {
     }
 }
 
-/// Encodes `tensor` and returns the frame in a buffer of its own.
+/// Encodes `tensor` and returns its frame.
 #[must_use]
 pub fn encode<E: PackEngine>(
     engine: &E,
@@ -123,8 +121,8 @@ pub fn encode<E: PackEngine>(
     EncodedTensor::new(engine, tensor, options).into_frame(engine)
 }
 
-/// Returns the width of the elements that a transform separates into bytes;
-/// `None` for dtypes that do not gain from it.
+/// Returns the size in bytes of the elements that a transform separates into planes,
+/// or `None` for dtypes that do not gain from that.
 fn element_bytes(dtype: Option<Dtype>) -> Option<u8> {
     match dtype?.len_bytes()? {
         // A complex number consists of two floats.

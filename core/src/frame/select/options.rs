@@ -1,17 +1,17 @@
-//! What an encoder may do.
+//! The options of the encoder.
 
 use super::Effort;
 use crate::frame::{Families, Family};
 
-/// What an encoder may do. The default is what every reader of containers
-/// understands, at the default effort.
+/// The options of the encoder. The default allows only frames that every reader
+/// of containers understands, at the default effort.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct EncodeOptions {
     /// The trade-off between packing time and packed size.
     pub effort: Effort,
-    /// The frame families that readers of the result know. `Z4AI` is always
-    /// among them.
+    /// The frame families that readers of the result support. Frames of the
+    /// family `Z4AI` may be used in any case.
     pub families: Families,
     extended: bool,
 }
@@ -34,7 +34,7 @@ impl EncodeOptions {
         self
     }
 
-    /// Allows frames that only zstn reads, or no longer does: `ZXQ1` for
+    /// Sets whether to allow frames that only zstn reads: `ZXQ1` for
     /// dequantised weights and, in a checkpoint delta, `ZXD1`.
     #[must_use]
     pub fn extended(mut self, extended: bool) -> Self {
@@ -46,7 +46,7 @@ impl EncodeOptions {
         self
     }
 
-    /// Returns whether frames are allowed that only zstn reads.
+    /// Returns whether frames that only zstn reads are allowed.
     #[must_use]
     pub fn is_extended(self) -> bool {
         self.extended

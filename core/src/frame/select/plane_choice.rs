@@ -1,7 +1,7 @@
-//! Chooses what to try on each plane from its estimates.
+//! Chooses the codecs to try on each plane from its estimates.
 //!
-//! Gains and shares are fractions of a size in bytes; a constant named
-//! `*_DIVISOR` stands for the fraction 1/n.
+//! Gains and fractions refer to sizes in bytes. A constant named `*_DIVISOR` is
+//! the n of a fraction 1/n.
 
 use super::Effort;
 use super::estimate::Estimate;
@@ -9,53 +9,56 @@ use crate::engine::ZstdCoding;
 use crate::entropy::zstd::MIN_GAIN_DIVISOR;
 use crate::frame::z4ai::{BlockCodecs, Codec, PlaneRecipe};
 
-/// The gain below which literals are stored uncompressed, as a share of the
-/// plane: Huffman codes that are estimated to gain less are counted as stored.
+/// The gain, as a fraction of the plane, below which a zstd encoder stores
+/// literals uncompressed. Planes with a smaller estimated gain count as stored.
 const ZSTD_MIN_GAIN: f64 = 1.0 / MIN_GAIN_DIVISOR as f64;
-/// The least gain of a search over Huffman codes, as a share of the Huffman
-/// size, at which the search is worth its time for packer and reader.
+/// The least gain of a search over Huffman codes, as a fraction of the Huffman
+/// size, that justifies the time it costs packer and reader.
 pub const SEARCH_MIN_GAIN: f64 = 0.01;
-/// The same threshold for [`Effort::Max`], which accepts slower decoding.
+/// The equivalent of [`SEARCH_MIN_GAIN`] for [`Effort::Max`], which accepts
+/// slower decoding.
 const SEARCH_MIN_GAIN_AT_MAX: f64 = 0.003;
-/// The gain of a search up to which Huffman codes are still tried on every
-/// block as well, because the sample may be wrong: where a tensor has rows of
-/// zeros, it mixes them with other rows, but blocks do not.
+/// If the gain of a search is below this fraction, Huffman codes are tried on
+/// every block as well, because the sample may mislead: in a tensor with rows of
+/// zeros, a sample mixes them with other rows, whereas a block may not.
 const TRY_BOTH_BELOW: f64 = 0.5;
-/// The same threshold for [`Effort::Fast`].
+/// The equivalent of [`TRY_BOTH_BELOW`] for [`Effort::Fast`].
 const TRY_BOTH_BELOW_FAST: f64 = 0.04;
 
-/// The length, in bits per byte, below which codes are so short that whole bits
-/// cost Huffman codes noticeably: planes of any size then try rANS.
+/// Below this length, in bits per byte, codes are so short that rounding to whole
+/// bits costs Huffman codes noticeably, so planes of any size also try rANS.
 const RANS_MAX_BITS: f64 = 2.0;
-/// What rANS of order 1 has to gain on a plane of longer codes, as 1/n of it.
+/// The gain that rANS of order 1 must have on a plane with longer codes, as 1/n
+/// of the plane.
 const LONG_CODE_MIN_GAIN_DIVISOR: usize = 50;
-/// rANS is pruned if its estimate is more than this times the best other one.
+/// rANS is skipped if its estimate is more than this factor times the best other
+/// one.
 const PRUNE_RANS: f64 = 1.1;
-/// The longest plane, in bytes, that takes rANS for longer codes too. A plane of
-/// this size decodes faster than a request for it is answered; larger ones
-/// should stay fast to read.
+/// The longest plane, in bytes, that may use rANS even if codes are long. Such a
+/// plane decodes faster than a request for it is answered; larger planes should
+/// stay fast to read.
 const RANS_MAX_PLANE_BYTES: usize = 1 << 20;
-/// What rANS has to gain on such a plane, as 1/n of the plane: a thirtieth of a
-/// bit for each byte, about what it gains on ordinary weights.
+/// The gain that rANS must have on such a plane, as 1/n of the plane: a thirtieth
+/// of a bit per byte, about the gain on ordinary weights.
 const RANS_MIN_GAIN_DIVISOR: usize = 252;
-/// What rANS has to gain on such a plane in addition, as 1/n of all coded planes
-/// of the tensor, of which this plane may be a small part.
+/// The gain that rANS must also have on such a plane, as 1/n of all coded planes
+/// of the tensor. This plane may be a small part of them.
 const RANS_MIN_TENSOR_GAIN_DIVISOR: f64 = 450.0;
-/// What rANS has to gain on a plane of short codes, as 1/n of the plane.
+/// The gain that rANS must have on a plane with short codes, as 1/n of the plane.
 const SHORT_CODE_MIN_GAIN_DIVISOR: usize = 1000;
-/// The longest plane, in bytes, that is held in memory together with its coded
-/// form, for [`Effort::Balanced`] and [`Effort::Max`].
+/// The longest plane, in bytes, that is kept in memory together with its coded
+/// form, for [`Effort::Balanced`] and for [`Effort::Max`].
 const BALANCED_WHOLE_PLANE_BYTES: usize = 1 << 25;
 const MAX_WHOLE_PLANE_BYTES: usize = 1 << 28;
 
-/// [`Effort::Max`] stores a plane as noise if the smallest estimate is above
-/// this share of the plane.
+/// [`Effort::Max`] stores a plane uncompressed if the smallest estimate is above
+/// this fraction of the plane.
 const NOISE: f64 = 0.9995;
-/// [`Effort::Max`] prunes a search whose trial at a low level is more than this
-/// times the best estimate: a higher level does not make up for that.
+/// [`Effort::Max`] skips a search if its trial at a low level gives more than
+/// this factor times the best estimate; a higher level does not make up for that.
 const PRUNE_SEARCH: f64 = 1.03;
-/// [`Effort::Max`] prunes rANS of order 1 if its estimate is more than this times
-/// the best one.
+/// [`Effort::Max`] skips rANS of order 1 if its estimate is more than this factor
+/// times the best one.
 const PRUNE_ORDER1: f64 = 1.02;
 
 const fn both(level: i32) -> BlockCodecs {
@@ -72,16 +75,16 @@ const fn both_wide(level: i32) -> BlockCodecs {
     }
 }
 
-/// The share of a plane that may be left after coding for its blocks to be
-/// wide: at 1/8, a block of 8 MiB takes at most 1 MiB, which is what a reader of
-/// a few rows fetches.
+/// A plane gets wide blocks if coding leaves at most this fraction of it. At 1/8,
+/// a wide block of 8 MiB takes at most 1 MiB, which a reader of a few rows has to
+/// fetch.
 const WIDE_SHARE: f64 = 0.125;
 
-/// The chunk sizes, in bytes, that are compared for adaptive rANS tables.
+/// The chunk lengths, in bytes, that are compared for adaptive rANS tables.
 const CHUNKS: [u32; 3] = [1 << 15, 1 << 16, 1 << 18];
 
-/// Codecs for short codes. The last one is dropped if the estimate for order 1
-/// is not below that for order 0.
+/// The codecs for short codes. The last one is left out unless the estimate for
+/// order 1 is below the estimate for order 0.
 const fn balanced(blocks: BlockCodecs) -> [Codec; 5] {
     [
         Codec::Blocks(blocks),
@@ -125,7 +128,7 @@ const fn max_search() -> [Codec; 6] {
     ]
 }
 
-/// Returns what to try on a plane of a tensor that is too small to be sampled.
+/// Returns the recipe for a plane of a tensor that is too small to be sampled.
 pub fn unsampled(effort: Effort) -> PlaneRecipe {
     match effort {
         Effort::Max => PlaneRecipe::Smallest(MAX_SEARCH_FAR),
@@ -133,10 +136,10 @@ pub fn unsampled(effort: Effort) -> PlaneRecipe {
     }
 }
 
-/// Huffman codes without a search.
+/// The recipe for Huffman codes without a search.
 pub const HUFFMAN: PlaneRecipe = PlaneRecipe::Blocks(BlockCodecs::HUFFMAN);
 
-/// Returns what to try on a plane whose byte counts rule out a search.
+/// Returns the recipe for a plane whose byte counts rule out a search.
 pub fn counted(effort: Effort) -> PlaneRecipe {
     match effort {
         Effort::Fast => HUFFMAN,
@@ -147,27 +150,28 @@ pub fn counted(effort: Effort) -> PlaneRecipe {
     }
 }
 
-/// Returns the sum of the estimates in bytes, each coded by Huffman codes or by
-/// a search, whichever is smaller.
+/// Returns the sum of the estimates in bytes, each the smaller of the Huffman
+/// size and the size after a search.
 pub fn coded_bytes<'a>(estimates: impl IntoIterator<Item = &'a Estimate>) -> f64 {
     let coded = |part: &Estimate| part.huffman.min(part.search);
     estimates.into_iter().map(coded).sum()
 }
 
-/// How a tensor repeats itself.
+/// The distances over which the content of a tensor repeats.
 #[derive(Debug, Clone, Copy)]
 pub struct Repeats {
-    /// Over distances beyond the reach of blocks.
+    /// Whether it repeats over distances beyond the reach of a block.
     pub far: bool,
-    /// Over any distance.
+    /// Whether it repeats over any distance.
     pub near: bool,
 }
 
-/// Returns what to try on a plane, and the bytes that its sample is expected to
-/// take.
+/// Returns the recipe for a plane and the expected coded size of its sample in
+/// bytes.
 ///
-/// The plane is `len_bytes` long and its parts have the estimates `parts`. All
-/// planes together take `all_coded_bytes` of the sample ([`coded_bytes`]).
+/// The plane is `len_bytes` bytes long, and `parts` are the estimates of its
+/// parts. `all_coded_bytes` is the coded size of the samples of all planes
+/// together ([`coded_bytes`]).
 pub fn choose(
     parts: &[Estimate],
     len_bytes: usize,
@@ -204,8 +208,8 @@ pub fn choose(
         return (prefer_fast(BALANCED_FAR, SHORT_CODE_MIN_GAIN_DIVISOR), cost);
     }
     if let ([part], true) = (parts, may_hold) {
-        // The encoder compares real sizes; Huffman codes of bounded length are a
-        // little longer than the estimate.
+        // The encoder compares actual sizes. Huffman codes of bounded length are
+        // a little longer than the estimate.
         let rans = part.rans.min(part.order1);
         if cost.min(rans) * 8.0 < part.len * RANS_MAX_BITS && rans < cost * PRUNE_RANS {
             let is_wide = cost.min(rans) <= part.len * WIDE_SHARE;
@@ -225,11 +229,11 @@ pub fn choose(
                 part.order1,
             );
         }
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // above 0
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // positive
         let divisor = (part.len * RANS_MIN_TENSOR_GAIN_DIVISOR / all_coded_bytes) as usize;
         let min_gain_divisor = divisor.clamp(1, RANS_MIN_GAIN_DIVISOR);
-        // A sample that shows a quarter of the gain is enough for the encoder to
-        // count the whole plane.
+        // If the sample shows a quarter of the gain, the encoder counts the whole
+        // plane.
         let min_gain = part.len / (4 * min_gain_divisor) as f64;
         if len_bytes <= RANS_MAX_PLANE_BYTES && !search && part.rans + min_gain < cost {
             let recipe = PlaneRecipe::HuffmanOrRans {
@@ -255,8 +259,8 @@ pub fn choose(
     }
 }
 
-/// Returns three quarters of the Huffman size of the part that compresses best,
-/// in 256ths of that part.
+/// Returns three quarters of the smallest Huffman size of any part, in 256ths of
+/// the part's length.
 fn search_outliers_below(parts: &[Estimate]) -> u8 {
     let shares = parts.iter().map(|part| part.huffman / part.len.max(1.0));
     let min = shares.fold(1.0, f64::min);
@@ -272,14 +276,14 @@ fn prefer_fast(codecs: &'static [Codec], min_gain_divisor: usize) -> PlaneRecipe
     }
 }
 
-/// Returns every codec that is not pruned, for [`Effort::Max`].
+/// Returns a recipe with every codec that is not pruned, for [`Effort::Max`].
 fn smallest(parts: &[Estimate], far: bool, near: bool) -> (PlaneRecipe, f64) {
     let cost: f64 = parts.iter().map(Estimate::smallest).sum();
     let len: f64 = parts.iter().map(|part| part.len).sum();
     let search = coded_bytes(parts);
     let huffman: f64 = parts.iter().map(|part| part.huffman).sum();
     let search_gains = search < huffman * (1.0 - SEARCH_MIN_GAIN_AT_MAX);
-    // The last codec is rANS of order 1.
+    // The last codec of each list is rANS of order 1.
     let order1: f64 = parts.iter().map(|part| part.order1).sum();
     let without_order1 = |codecs: &'static [Codec]| match order1 < cost * PRUNE_ORDER1 {
         true => codecs,

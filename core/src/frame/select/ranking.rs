@@ -1,4 +1,5 @@
-//! Ranks the transforms of a tensor by their expected size, measured on samples.
+//! Ranks the transforms of a tensor by their expected size, which is estimated
+//! from samples.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -14,45 +15,46 @@ use crate::frame::z4ai::{Recipe, Transform};
 use crate::transform::FloatFormat;
 use crate::transform::bitfield::{BFLOAT16, FLOAT16, FLOAT32};
 
-/// [`Effort::Max`] prunes a transform whose expected size is more than this
-/// times that of the best one: in codes of single bytes, and where words repeat,
-/// since a search finds more in a tensor than in a sample of it.
+/// [`Effort::Max`] skips a transform if its expected size is more than this
+/// factor times the best one. The second factor applies if words repeat, since a
+/// search finds more in a whole tensor than in a sample.
 const PRUNE_TRANSFORM: f64 = 1.03;
 const PRUNE_TRANSFORM_REPEATS: f64 = 1.15;
 
-/// The most that Huffman codes for whole elements may take, divided by what they
-/// take for their planes, for a search in them to be tried on long pieces.
+/// A search in whole elements is tried on long samples if the Huffman size of
+/// whole elements is at most this factor times the Huffman size of their planes.
 const MAX_WHOLE_RATIO: f64 = 1.12;
 
-/// Planes are pruned if another frame, already made, is shorter than this times
-/// their expected size. The margin is wider than the error of the estimate,
-/// which depends on how it was made: from a full sample; from a quick one; from
-/// a quick one on which a search came close to Huffman codes. A search finds
-/// more the longer the sample is, so the last margin is the widest.
+/// Planes are not encoded if a frame that is already made is shorter than this
+/// factor times their expected size. The margin exceeds the error of the
+/// estimate, which depends on its origin: a full sample, a quick sample, or a
+/// quick sample on which a search gained at least slightly. A search finds more
+/// in longer samples, so the last margin is the widest.
 const PRUNE_PLANES: f64 = 0.95;
 const PRUNE_PLANES_QUICK: f64 = 0.93;
 const PRUNE_PLANES_QUICK_SEARCH: f64 = 0.9;
 
-/// What is known of a tensor before it is coded: a recipe for every transform
-/// that may be worth trying.
+/// The recipes that may be worth trying on a tensor, one per transform, with the
+/// expected sizes.
 #[derive(Debug, Clone)]
 pub struct Ranking {
     pub dtype: Option<Dtype>,
     pub options: EncodeOptions,
-    /// Recipes with their expected sizes in bytes, the best first; never empty.
+    /// Recipes with their expected sizes in bytes, in ascending order of size;
+    /// never empty.
     recipes: Vec<(f64, Recipe)>,
-    /// One of the `PRUNE_PLANES` factors.
+    /// The applicable `PRUNE_PLANES` factor.
     prune_planes: f64,
     /// Whether a larger sample would not change the ranking.
     is_final: bool,
-    /// Whether words repeat.
+    /// Whether words repeat in the samples.
     repeats: bool,
-    /// Whether a search in whole elements may find more than one in planes.
+    /// Whether a search in whole elements may find more than a search in planes.
     pub elements_repeat: bool,
 }
 
 impl Ranking {
-    /// Ranks by a quick sample where the effort allows it.
+    /// Ranks by a quick sample if the effort allows it, otherwise by a full one.
     pub fn quick_estimate<E: PackEngine>(
         engine: &E,
         content: Content,
@@ -72,7 +74,7 @@ impl Ranking {
         }
         let far_repeats = match content {
             Content::Whole(tensor) => repeats::are_far_apart(tensor, options.effort),
-            // The tensor is too long for them.
+            // Such a tensor is too long to search for far repeats.
             Content::Sampled { .. } => false,
         };
         let sample = match options.effort {
@@ -82,18 +84,18 @@ impl Ranking {
         rank(engine, content, dtype, options, far_repeats, sample)
     }
 
-    /// Ranks again by a full sample, unless the quick one was conclusive.
+    /// Ranks again by a full sample, unless the quick sample was conclusive.
     #[must_use]
     pub fn refined<E: PackEngine>(self, engine: &E, content: Content) -> Self {
         if self.is_final {
             return self;
         }
-        // A tensor with far repeats has been ranked by a full sample already.
+        // A tensor with far repeats has already been ranked by a full sample.
         let Self { dtype, options, .. } = self;
         rank(engine, content, dtype, options, false, Sample::FULL)
     }
 
-    /// Returns the bytes that planes are expected to take.
+    /// Returns the expected size of the best planes in bytes.
     pub fn expected_bytes(&self) -> f64 {
         self.recipes[0].0
     }
@@ -103,15 +105,16 @@ impl Ranking {
         &self.recipes[0].1
     }
 
-    /// Returns whether a frame of `len_bytes` is so far below the expected size
-    /// of the planes that these need not be coded.
+    /// Returns whether a frame of `len_bytes` bytes is so far below the expected
+    /// size of the planes that they need not be encoded.
     pub fn is_beaten_by(&self, len_bytes: usize) -> bool {
         let max_bytes = self.expected_bytes() * self.prune_planes;
         self.options.effort != Effort::Max && (len_bytes as f64) < max_bytes
     }
 
-    /// Returns the best recipe, then those that may turn out to be smaller for a
-    /// tensor of `len_bytes`, in order of expected size.
+    /// Returns the best recipe, followed by the others that may turn out to be
+    /// smaller for a tensor of `len_bytes` bytes, in ascending order of expected
+    /// size.
     pub fn close(&self, len_bytes: usize) -> impl Iterator<Item = &Recipe> {
         let max_cost = match len_bytes {
             0..=SMALL_BYTES => f64::INFINITY,
@@ -126,7 +129,7 @@ impl Ranking {
     }
 }
 
-/// Ranks recipes for all transforms by their expected size.
+/// Ranks a recipe for each transform by expected size.
 fn rank<E: PackEngine>(
     engine: &E,
     content: Content,
@@ -157,12 +160,12 @@ fn rank<E: PackEngine>(
     let elements_repeat = effort != Effort::Fast
         && repeats
         && (has_same_elements || do_elements_repeat(&windows, dtype));
-    // All transforms are tried on the same long pieces: what repeats in a tensor
-    // is nearer in its planes, so that short pieces would favour these.
+    // All transforms are tried on the same long pieces. Repeats of a tensor are
+    // closer together in its planes, so short pieces would favour planes.
     let pieces = (elements_repeat && sample.is_full()).then(|| content.pieces());
     let transforms = transforms(dtype, effort);
-    // Unless something repeats, coding planes separately gains at least as much
-    // as coding all bytes together, so the latter is not estimated.
+    // Unless content repeats, coding planes separately gains at least as much as
+    // coding all bytes together, so the latter is not estimated.
     let is_noise_at_best = !spec.repeats && transforms.len() > 1;
     let mut ranked: Vec<(f64, Recipe)> = transforms
         .into_iter()
@@ -203,7 +206,7 @@ fn rank<E: PackEngine>(
             (cost * bias(transform, effort), Recipe { transform, planes })
         })
         .collect();
-    // The sort is stable: among equals the preferred transform stays first.
+    // The sort is stable: of equal sizes, the preferred transform stays first.
     ranked.sort_by(|(a, _), (b, _)| a.total_cmp(b));
     let is_final = sample.is_full() || is_plain;
     Ranking {
@@ -221,9 +224,10 @@ fn rank<E: PackEngine>(
     }
 }
 
-/// Returns whether a search in whole elements may find more than one in their
-/// planes, where words repeat: codes for bytes are not much longer if they do not
-/// depend on the place of the byte in its element.
+/// Returns whether, in a tensor with repeated words, a search in whole elements
+/// may find more than one in their planes. The criterion is that byte codes do
+/// not become much longer if they ignore the position of a byte within its
+/// element.
 fn do_elements_repeat(windows: &[&[u8]], dtype: Option<Dtype>) -> bool {
     let Some(width) = element_bytes(dtype).map(usize::from) else {
         return false;
@@ -239,7 +243,7 @@ fn do_elements_repeat(windows: &[&[u8]], dtype: Option<Dtype>) -> bool {
     whole as f64 <= planes as f64 * MAX_WHOLE_RATIO
 }
 
-/// Returns the transforms that may be worth trying; at equal size the earlier
+/// Returns the transforms that may be worth trying. Of equal sizes, the earlier
 /// one is preferred.
 pub(super) fn transforms(dtype: Option<Dtype>, effort: Effort) -> Vec<Transform> {
     let Some(width) = element_bytes(dtype) else {
@@ -263,10 +267,10 @@ fn float_format(dtype: Option<Dtype>) -> Option<FloatFormat> {
     }
 }
 
-/// Returns the factor by which the expected size of `transform` is multiplied
-/// before transforms are compared.
+/// Returns a factor for the expected size of `transform`, which is applied before
+/// transforms are compared.
 ///
-/// Bit fields have to gain a thousandth on byte planes: their mantissas must be
+/// Bit fields must gain 0.1 % over byte planes, because their mantissas are
 /// entropy-decoded, whereas a byte plane of mantissas is copied.
 fn bias(transform: Transform, effort: Effort) -> f64 {
     match (transform, effort) {

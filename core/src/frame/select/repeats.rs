@@ -1,5 +1,5 @@
-//! Detects repetition in a tensor: over distances that an ordinary search does
-//! not reach, as in stacked copies of one matrix, or near by.
+//! Detects repeated content in a tensor, both nearby and over distances that an
+//! ordinary search does not reach, as in stacked copies of one matrix.
 
 use alloc::collections::BTreeMap;
 use alloc::vec;
@@ -7,32 +7,33 @@ use alloc::vec;
 use super::Effort;
 use crate::dtype::Dtype;
 
-/// The least distance of a far repeat, in bytes. Shorter distances are within
-/// reach of a block's own search.
+/// The least distance of a far repeat, in bytes. A block's own search reaches
+/// shorter distances.
 const FAR_BYTES: usize = 2 << 20;
-/// Longer tensors have planes that exceed every search window.
+/// The longest tensor, in bytes, that is checked for far repeats. The planes of
+/// longer tensors exceed every search window.
 pub const MAX_TENSOR_BYTES: usize = 1 << 28;
-/// One word in `2^ANCHOR_BITS`, picked by its value, is an anchor.
+/// One word in `2^ANCHOR_BITS`, selected by its value, is an anchor.
 const ANCHOR_BITS: u32 = 10;
-/// Bytes from an anchor on that have to be equal.
+/// The number of bytes, starting at an anchor, that must be equal.
 const MATCH_BYTES: usize = 64;
-/// The number of distinct values that these bytes must have: mostly zeros repeat
-/// by chance.
+/// The number of distinct values that these bytes must have, since mostly-zero
+/// content repeats by chance.
 const MIN_DISTINCT: u32 = 12;
 /// A long-distance search is tried if at least 1/n of all anchors repeat an
-/// earlier one. Only a quarter of the pages is read, so that an anchor that is
-/// read finds its original with a chance of one in four: 1/200 observed stands
-/// for 1/50 in the tensor.
+/// earlier one. Only a quarter of the pages is read, so the original of an
+/// anchor has been read with a probability of one in four: 1/200 observed
+/// corresponds to 1/50 in the tensor.
 const MIN_REPEATED_DIVISOR: usize = 200;
-/// One page in `2^PAGE_BITS` is read, picked by its mixed number.
+/// One page in `2^PAGE_BITS`, selected by a hash of its number, is read.
 const PAGE_BITS: u32 = 2;
 const PAGE_BYTES: usize = 4096;
 
-/// Returns whether the tensor repeats itself over [`FAR_BYTES`] and more.
+/// Returns whether content repeats over distances of [`FAR_BYTES`] or more.
 ///
-/// Reads the 8-byte words of a quarter of the pages: elements and rows mostly
-/// begin at multiples of 8. The pages are picked pseudo-randomly, so that for
-/// any distance some pairs of pages that far apart are read.
+/// It reads the 8-byte words of a quarter of the pages, since elements and rows
+/// usually begin at multiples of 8. The pages are selected pseudo-randomly, so
+/// that for any distance, some pairs of pages that far apart are read.
 pub fn are_far_apart(tensor: &[u8], effort: Effort) -> bool {
     if effort == Effort::Fast || tensor.len() <= FAR_BYTES || tensor.len() > MAX_TENSOR_BYTES {
         return false;
@@ -50,7 +51,7 @@ pub fn are_far_apart(tensor: &[u8], effort: Effort) -> bool {
             if word.wrapping_mul(SPREAD) >> (64 - ANCHOR_BITS) != 0 {
                 continue;
             }
-            // In a run of one value every word would be an anchor.
+            // In a run of equal words, only the first can be an anchor.
             if index > 0 && u64::from_le_bytes(words[index - 1]) == word {
                 continue;
             }
@@ -74,15 +75,15 @@ pub fn are_far_apart(tensor: &[u8], effort: Effort) -> bool {
     repeated > 0 && repeated * MIN_REPEATED_DIVISOR >= anchors
 }
 
-/// Returns whether more than one word in [`NEAR_SHARE`] of the sampled windows
-/// occurs in them again. That is what a search would find, except in a tensor
-/// of few distinct elements.
+/// Returns whether more than one in [`NEAR_SHARE`] words of the sampled windows
+/// repeats. A search would find such repeats, except in a tensor of few distinct
+/// elements.
 pub fn are_near(windows: &[&[u8]]) -> bool {
     let mut seen = vec![0u64; 1 << NEAR_BITS];
     let (mut words, mut repeated) = (0, 0);
     for window in windows {
-        // Records aligned words and compares at every even offset, which finds
-        // all even distances.
+        // Only aligned words are recorded, but every even offset is compared,
+        // which finds all even distances.
         for (at, place) in window.windows(8).enumerate().step_by(2) {
             let Some(word) = place.first_chunk() else {
                 break;
@@ -99,9 +100,9 @@ pub fn are_near(windows: &[&[u8]]) -> bool {
     repeated * NEAR_SHARE > words
 }
 
-/// Returns whether more than one element in [`ELEMENT_SHARE`] of the sampled
-/// windows occurs in them again, for elements of four bytes: weights of half
-/// precision that were multiplied by a scale for each row.
+/// Returns whether more than one in [`ELEMENT_SHARE`] elements of the sampled
+/// windows repeats. Only four-byte elements are checked: half-precision weights
+/// that were multiplied by a scale per row repeat in this way.
 pub fn are_elements(windows: &[&[u8]], dtype: Option<Dtype>) -> bool {
     if dtype.and_then(Dtype::len_bytes) != Some(4) {
         return false;
@@ -120,17 +121,17 @@ pub fn are_elements(windows: &[&[u8]], dtype: Option<Dtype>) -> bool {
     repeated * ELEMENT_SHARE > elements
 }
 
-/// Elements repeat if more than 1/n of them occur again.
+/// Elements count as repeated if more than 1/n of them occur again.
 const ELEMENT_SHARE: usize = 32;
 
-/// The size of the table of recorded words, as a power of two.
+/// The binary logarithm of the number of slots for recorded words.
 const NEAR_BITS: u32 = 13;
-/// Words repeat if more than 1/n of them occur again.
+/// Words count as repeated if more than 1/n of them occur again.
 const NEAR_SHARE: usize = 128;
 
-/// Returns whether words at every `STEP`-th offset repeat an earlier aligned
-/// word, more often than once in [`IN_SHARE`] bytes. The last 15 bytes do not
-/// count.
+/// Returns whether more than one in [`IN_SHARE`] bytes begins a word that
+/// repeats an earlier aligned word. Words at every `STEP`-th offset are
+/// compared. Words that begin in the last 15 bytes may be ignored.
 pub fn are_in<const WORD_BYTES: usize, const STEP: usize>(bytes: &[u8]) -> bool {
     const SLOT_BITS: u32 = 10;
     const SLOTS: usize = 1 << SLOT_BITS;
@@ -143,9 +144,9 @@ pub fn are_in<const WORD_BYTES: usize, const STEP: usize>(bytes: &[u8]) -> bool 
         };
         let places = u128::from_le_bytes(places);
         for place in (0..8).step_by(STEP) {
-            #[allow(clippy::cast_possible_truncation)] // the bytes of the word
+            #[allow(clippy::cast_possible_truncation)] // keeps the bytes of the word
             let word = (places >> (8 * place)) as u64 & mask;
-            // The high bits of a product are well mixed.
+            // The high bits of the product are well mixed.
             let slot = word.wrapping_mul(SPREAD) >> (u64::BITS - SLOT_BITS);
             let seen = &mut seen[slot as usize % SLOTS];
             repeated += usize::from(*seen == word);
@@ -157,14 +158,15 @@ pub fn are_in<const WORD_BYTES: usize, const STEP: usize>(bytes: &[u8]) -> bool 
     repeated * IN_SHARE > bytes.len()
 }
 
-/// A small tensor or plane repeats if there is more than one repeated word for
-/// every n of its bytes.
+/// A small tensor or plane has repeats if there is more than one repeated word
+/// per n bytes.
 const IN_SHARE: usize = 256;
 
-/// A multiplier whose product has bits that depend on all lower bits of a word.
+/// An odd multiplier that spreads the lower bits of a word into the high bits of
+/// the product.
 const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// Mixes the bits of a word; the upper bits of the result are mixed best.
+/// Mixes the bits of a word. The upper bits of the result are mixed best.
 fn mixed(word: u64) -> u64 {
     let product = word.wrapping_mul(SPREAD);
     (product ^ product >> 29).wrapping_mul(0xBF58_476D_1CE4_E5B9)
@@ -185,8 +187,8 @@ mod tests {
 
     use super::*;
 
-    /// Returns noise in which `keep` of 256 byte values are kept and the others
-    /// are zero.
+    /// Returns noise that retains `keep` of 256 byte values and replaces the
+    /// others by zero.
     fn noise(seed: u64, len: usize, keep: u64) -> Vec<u8> {
         let mut state = seed;
         let mut next = || {

@@ -1,4 +1,4 @@
-//! A fixed, evenly spread sample of a tensor.
+//! Fixed, evenly spaced samples of a tensor.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -6,13 +6,14 @@ use core::ops::Range;
 
 use crate::frame::z4ai::{PlaneCoder, PlaneRecipe, Recipe, Transform};
 
-/// The number of windows that a sample consists of.
+/// The number of windows of a sample.
 const WINDOWS: usize = 16;
-/// A sample larger than [`Sample::QUICK`] covers at most 1/n of the tensor:
-/// more would take as long as coding.
+/// A sample larger than [`Sample::QUICK`] covers at most 1/n of the tensor;
+/// evaluating more would take as long as encoding.
 const MAX_SHARE_DIVISOR: usize = 4;
 
-/// Pieces of a tensor that repeats itself, on which a search is tried.
+/// Number and length of the long pieces on which a search is tried if the
+/// content of a tensor repeats.
 const PIECES: usize = 4;
 const PIECE_BYTES: usize = 128 << 10;
 
@@ -20,46 +21,46 @@ const PIECE_BYTES: usize = 128 << 10;
 #[derive(Debug, Clone, Copy)]
 pub struct Sample {
     window_bytes: usize,
-    /// Bytes of each piece of a plane on which a search is tried.
+    /// Length in bytes of each piece of a plane on which a search is tried.
     pub piece_bytes: usize,
 }
 
 impl Sample {
-    /// Enough to recognise a tensor in which only codes of single bytes gain:
-    /// 64 KiB in all.
+    /// A sample of 64 KiB in total. It is large enough to recognise a tensor
+    /// that only byte codes can compress.
     pub const QUICK: Self = Self {
         window_bytes: 4 << 10,
         piece_bytes: 4 << 10,
     };
-    /// Enough to choose by: up to 512 KiB in all.
+    /// A sample of up to 512 KiB in total, on which a choice can be based.
     pub const FULL: Self = Self {
         window_bytes: 32 << 10,
         piece_bytes: 16 << 10,
     };
 
-    /// Returns whether a choice may rest on this sample; a smaller one only
+    /// Returns whether a choice may be based on this sample. A smaller one only
     /// decides whether a larger one is needed.
     pub fn is_full(self) -> bool {
         self.window_bytes >= Self::FULL.window_bytes
     }
 }
 
-/// The bytes of a tensor that a choice rests on.
+/// The bytes of a tensor on which a choice is based.
 #[derive(Debug, Clone, Copy)]
 pub enum Content<'a> {
-    /// All of them.
+    /// All bytes of the tensor.
     Whole(&'a [u8]),
-    /// The [`ranges`] of a tensor that is not in memory, with their bytes.
+    /// The [`ranges`] of a tensor that is not in memory as a whole.
     Sampled {
-        /// Length of the tensor.
+        /// Length of the tensor in bytes.
         len_bytes: usize,
-        /// Ranges of the tensor and the bytes there.
+        /// The ranges and their bytes.
         parts: &'a [(Range<usize>, Vec<u8>)],
     },
 }
 
 impl<'a> Content<'a> {
-    /// Returns the length of the tensor.
+    /// Returns the length of the tensor in bytes.
     pub fn len(&self) -> usize {
         match self {
             Self::Whole(tensor) => tensor.len(),
@@ -84,13 +85,14 @@ impl<'a> Content<'a> {
         self.at(window_ranges(self.len(), sample))
     }
 
-    /// Returns long pieces, as evenly spread as the windows of a sample.
+    /// Returns the long pieces, which are evenly spaced like the windows of a
+    /// sample.
     pub fn pieces(&self) -> Vec<&'a [u8]> {
         self.at(piece_ranges(self.len()))
     }
 }
 
-/// Returns all ranges of a tensor of `len_bytes` that samples consist of.
+/// Returns all ranges that samples of a tensor of `len_bytes` bytes consist of.
 pub fn ranges(len_bytes: usize) -> Vec<Range<usize>> {
     let mut ranges = window_ranges(len_bytes, Sample::QUICK);
     ranges.extend(window_ranges(len_bytes, Sample::FULL));
@@ -98,19 +100,19 @@ pub fn ranges(len_bytes: usize) -> Vec<Range<usize>> {
     ranges
 }
 
-/// Returns the windows of a tensor in memory.
+/// Returns the windows of a tensor that is in memory.
 pub fn windows(tensor: &[u8], sample: Sample) -> Vec<&[u8]> {
     Content::Whole(tensor).windows(sample)
 }
 
-/// Returns long pieces of a tensor in memory.
+/// Returns the long pieces of a tensor that is in memory.
 pub fn pieces(tensor: &[u8]) -> Vec<&[u8]> {
     Content::Whole(tensor).pieces()
 }
 
-/// Returns the range of the whole tensor if it is small, and otherwise those of
-/// windows at offsets that depend on its length alone, so that the output is the
-/// same in every run.
+/// Returns the ranges of the windows: one that covers all of a small tensor,
+/// otherwise [`WINDOWS`] ranges whose offsets depend only on the length, so that
+/// the output is the same in every run.
 fn window_ranges(len_bytes: usize, sample: Sample) -> Vec<Range<usize>> {
     let max_bytes = len_bytes / WINDOWS / MAX_SHARE_DIVISOR / 8 * 8;
     let window_bytes = sample
@@ -119,32 +121,31 @@ fn window_ranges(len_bytes: usize, sample: Sample) -> Vec<Range<usize>> {
     spread(len_bytes, WINDOWS, window_bytes)
 }
 
-/// Returns the range of the whole tensor if it is short, and otherwise those of
-/// its long pieces.
+/// Returns the ranges of the long pieces: one that covers all of a short tensor,
+/// otherwise [`PIECES`] ranges.
 fn piece_ranges(len_bytes: usize) -> Vec<Range<usize>> {
     spread(len_bytes, PIECES, PIECE_BYTES)
 }
 
-/// Returns `count` evenly spread ranges of `each_bytes`, or one of everything if
-/// that is not longer.
+/// Returns `count` evenly spaced ranges of `each_bytes` bytes, or a single range
+/// of everything if they would not be shorter together.
 fn spread(len_bytes: usize, count: usize, each_bytes: usize) -> Vec<Range<usize>> {
     if len_bytes <= count * each_bytes {
         return core::iter::once(0..len_bytes).collect();
     }
     let last = len_bytes - each_bytes;
     let ranges = (0..count).map(|k| {
-        // A multiple of 8, so that every range starts at an element.
+        // A multiple of 8, so that every range starts at an element boundary.
         let start = last / (count - 1) * k / 8 * 8;
         start..start + each_bytes
     });
     ranges.collect()
 }
 
-/// Returns the planes that `transform` makes of the windows, each split into
-/// parts of similar bytes.
+/// Applies `transform` to the windows and returns the parts of each plane.
 ///
-/// A plane has one part, except for mantissas of several bytes, whose upper
-/// bytes carry more information than the lower ones.
+/// A plane has one part, except that mantissas of several bytes have one part
+/// per byte, since the upper bytes carry more information than the lower ones.
 pub fn planes(windows: &[&[u8]], transform: Transform) -> Vec<Vec<Vec<u8>>> {
     let recipe = Recipe {
         transform,

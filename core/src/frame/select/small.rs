@@ -1,5 +1,5 @@
-//! Tensors too small for a sample: all their bytes are counted, which takes a
-//! tenth of the time that trying every codec would take.
+//! Chooses for tensors that are too small for a sample. All their bytes are
+//! counted, which takes a tenth of the time of trying every codec.
 
 use alloc::vec::Vec;
 
@@ -15,18 +15,18 @@ use crate::entropy::{blocks, rans};
 use crate::frame::plane::HEAD_BYTES;
 use crate::frame::z4ai::{self, PlaneRecipe, Recipe, Transform};
 
-/// The code length, in bits per byte, below which a search may find more than
-/// Huffman codes even where no words repeat.
+/// Below this code length, in bits per byte, a search may find more than Huffman
+/// codes even if no words repeat.
 const SHORT_CODE_BITS: usize = 2;
 
-/// Transforms whose expected sizes differ by at most this many bytes are all
-/// encoded: about the error of the expected size.
+/// All transforms whose expected size is within this many bytes of the smallest
+/// are encoded. This is about the error of the expected size.
 const CLOSE_BYTES: usize = 8;
 
 /// Returns the smallest frame of planes whose bytes are coded independently.
 ///
-/// Returns `None` for a tensor that another codec may make smaller: words repeat,
-/// there are few distinct elements or many zeros, or codes are short.
+/// Returns `None` for a tensor that another codec may make smaller, because words
+/// repeat, there are few distinct elements or many zeros, or codes are short.
 pub fn encode<'a, E: PackEngine>(
     engine: &E,
     tensor: TensorRef<'a>,
@@ -54,25 +54,25 @@ pub fn encode<'a, E: PackEngine>(
         .iter()
         .filter(|counted| counted.expected_len_bytes <= min_len_bytes + CLOSE_BYTES);
     let encoded = close.map(|counted| z4ai::EncodedPlanes::new(engine, bytes, &counted.recipe));
-    // The first among equals: byte planes decode faster than bit fields.
+    // The first of equal lengths wins: byte planes decode faster than bit fields.
     encoded.min_by_key(z4ai::EncodedPlanes::len_bytes)
 }
 
-/// A transform of the tensor, and the size expected from the counts of its
-/// planes.
+/// A transform of the tensor and the frame size expected from the byte counts of
+/// its planes.
 struct CountedTransform {
     recipe: Recipe,
     expected_len_bytes: usize,
 }
 
 impl CountedTransform {
-    /// Returns `None` if a search may compress a part of a plane better than its
-    /// counts suggest.
+    /// Counts the bytes of every plane. Returns `None` if a search may compress a
+    /// part of a plane better than its counts suggest.
     fn new(tensor: &[u8], transform: Transform, effort: Effort) -> Option<Self> {
         let mut expected_len_bytes = z4ai::head(transform, &[]).len();
         let mut planes = Vec::with_capacity(transform.planes());
         for parts in sample::planes(&[tensor], transform) {
-            // The bytes of the tensor itself have been checked for repeats.
+            // The caller has checked the tensor itself for repeats.
             let may_repeat = transform != Transform::Opaque;
             let parts = parts.iter().map(|part| CountedPart::new(part, may_repeat));
             let (recipe, len_bytes) = plane(&parts.collect::<Option<Vec<_>>>()?, effort);
@@ -86,8 +86,8 @@ impl CountedTransform {
     }
 }
 
-/// Returns what to try on a plane of these parts, and the bytes that it is
-/// expected to take.
+/// Returns the recipe for a plane that consists of `parts`, and its expected
+/// length in bytes.
 fn plane(parts: &[CountedPart], effort: Effort) -> (PlaneRecipe, usize) {
     let len_bytes: usize = parts.iter().map(|part| part.len_bytes).sum();
     let (recipe, coded) = match (parts, plane_choice::counted(effort)) {
@@ -119,21 +119,24 @@ fn plane(parts: &[CountedPart], effort: Effort) -> (PlaneRecipe, usize) {
     }
 }
 
-/// A part of a plane, and its expected lengths in codes of single bytes.
+/// A part of a plane and its expected lengths with codecs that code each byte on
+/// its own.
 struct CountedPart {
     len_bytes: usize,
-    /// Expected length as a zstd frame.
+    /// Expected length as a zstd frame, in bytes.
     huffman_bytes: usize,
-    /// Expected length in rANS; [`usize::MAX`] where rANS clearly loses.
+    /// Expected length with rANS in bytes, or [`usize::MAX`] if rANS is clearly
+    /// larger.
     rans_bytes: usize,
 }
 
 impl CountedPart {
-    /// Returns `None` if a search may find more: codes are short, or words
-    /// repeat. The latter is checked only if `may_repeat`.
+    /// Counts `bytes`. Returns `None` if a search may find more because codes are
+    /// short or words repeat. The latter is checked only if `may_repeat`.
     fn new(bytes: &[u8], may_repeat: bool) -> Option<Self> {
-        /// The most that rANS gains on Huffman codes of two bits and more, in
-        /// percent, and the least bytes of its table for each value.
+        /// The maximum gain, in percent, of rANS over Huffman codes of two bits
+        /// or more, and the minimum size of its table, in bytes per distinct
+        /// value.
         const RANS_MAX_GAIN_PERCENT: usize = 8;
         const TABLE_VALUE_BYTES: usize = 2;
         let len_bytes = bytes.len();

@@ -1,6 +1,7 @@
-//! Frames that have to be made in memory: those for tensors with a structure
-//! that planes cannot exploit (many exact zeros, or few distinct values) and,
-//! for [`Effort::Max`], planes by transforms that ranked second and later.
+//! Frames that must be made in memory as a whole: frames for tensors with a
+//! structure that planes cannot exploit (many exact zeros, few distinct values, or
+//! a lattice) and, for [`Effort::Max`], planes of transforms that did not rank
+//! first.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -8,7 +9,7 @@ use alloc::vec::Vec;
 use super::estimate::{SampleSpec, ZstdEstimate};
 use super::sample::Sample;
 use super::{
-    Effort, EncodeOptions, Ranking, SMALL_BYTES, auto, element_bytes, plane_choice, ranking, sample,
+    Effort, EncodeOptions, Ranking, SMALL_BYTES, element_bytes, plane_choice, ranking, sample, zara,
 };
 use crate::TensorRef;
 use crate::engine::{PackEngine, ZstdCoding};
@@ -18,39 +19,40 @@ use crate::frame::{Family, lattice, palette as palette_frame, sparse, turbo};
 use crate::transform::sparse::count_zeros;
 use crate::transform::{self, byteplane, palette};
 
-/// The largest tensor, in bytes, for which these frames are tried. None of them
-/// is written block by block, so that a packer has to hold one in memory
-/// whatever its limit; and the reader of a sparse or palette frame has to decode
-/// all of it for one row. The layers of models of about 8 billion parameters
-/// are smaller.
+/// The largest tensor, in bytes, that gets these frames. None of them is written
+/// block by block, so a packer has to keep one in memory regardless of its limit,
+/// and a reader of a sparse or palette frame has to decode all of it for one row.
+/// The matrices of models with about 8 billion parameters are smaller.
 const MAX_TENSOR_BYTES: usize = 128 << 20;
 
-/// The same for lattice frames, which save much more where they apply, and whose
-/// readers decode single rows: the matrices of models of about 70 billion
-/// parameters are smaller (8192 by 28672 in BF16 have 470 MB). An address space of
-/// 32 bits holds one with its symbols and the copy that is compared.
+/// The largest tensor, in bytes, that gets a lattice frame. Lattice frames save
+/// much more where they apply, and their readers decode single rows. The matrices
+/// of models with about 70 billion parameters are smaller (8192 by 28672 in BF16
+/// take 470 MB). A 32-bit address space can hold one, together with its symbols and
+/// the copy that verifies the frame.
 const MAX_LATTICE_BYTES: usize = 512 << 20;
 
-/// The share of zero elements, in percent, from which a sparse frame is tried:
-/// its bitmap costs one bit per element.
+/// A sparse frame is tried from this percentage of zero elements. Its bitmap costs
+/// one bit per element.
 const MIN_ZEROS_PERCENT: usize = 3;
 
-/// The share of zero elements, in percent, from which every coding of a sparse
-/// frame is tried: little is left to code, and rows of zeros, as in differences
-/// of fine-tunes, make samples unreliable.
+/// Every coding of a sparse frame is tried from this percentage of zero elements.
+/// Little is left to encode, and rows of zeros, as in deltas of fine-tunes, make
+/// samples unreliable.
 const MOSTLY_ZERO_PERCENT: usize = 75;
 
-/// The most values of a palette: as many as an index of one byte distinguishes.
+/// The maximum number of values of a palette, which one-byte indices can
+/// distinguish.
 const MAX_VALUES: u32 = 256;
 
-/// A frame whose expected size is more than this times that of the planes, or
-/// of another frame already made, is not made.
+/// A frame is not made if its expected size is more than this factor times the size
+/// of the planes or of another finished frame.
 const PRUNE_STRUCTURED: f64 = 1.1;
 
 /// Returns the smallest of these frames for `tensor`.
 ///
-/// Returns `None` if the tensor is too large for all of them, none of these frames can hold it,
-/// or none is expected to come close to its planes.
+/// Returns `None` if the tensor is too large for all of them, if none of them can
+/// represent it, or if none is expected to come close to the size of its planes.
 pub fn smallest<E: PackEngine>(
     engine: &E,
     tensor: TensorRef,
@@ -65,9 +67,9 @@ pub fn smallest<E: PackEngine>(
     }
     let structured = palette_or_sparse(engine, bytes, ranking);
     let planes = other_planes(engine, bytes, ranking);
-    let auto = auto::smallest(engine, bytes, ranking);
+    let auto = zara::smallest(engine, bytes, ranking);
     let lattice = lattice(engine, tensor, ranking.options);
-    // The first among equals: planes decode fastest, and brotli slowest.
+    // The first of equal lengths wins: planes decode fastest, brotli slowest.
     let frames = planes
         .into_iter()
         .chain(structured)
@@ -76,7 +78,7 @@ pub fn smallest<E: PackEngine>(
     frames.min_by_key(Vec::len)
 }
 
-/// Returns the length of the longest tensor for which any of these frames is tried.
+/// Returns the length in bytes of the longest tensor that gets any of these frames.
 pub(super) fn max_bytes(options: EncodeOptions) -> usize {
     match options.families.contains(Family::Lattice) {
         true => MAX_LATTICE_BYTES,
@@ -84,8 +86,8 @@ pub(super) fn max_bytes(options: EncodeOptions) -> usize {
     }
 }
 
-/// Returns the lattice frame of `tensor`, if the options allow one, there is one,
-/// and the tensor is not too large.
+/// Returns the lattice frame of `tensor` if the options allow this family, the
+/// tensor is not too large, and a lattice is found.
 pub(super) fn lattice<E: PackEngine>(
     engine: &E,
     tensor: TensorRef,
@@ -98,8 +100,8 @@ pub(super) fn lattice<E: PackEngine>(
     }
 }
 
-/// Encodes a small tensor by every transform, and for [`Effort::Max`] a larger
-/// one by the transforms that ranked second and later, unless they are pruned.
+/// Encodes a small tensor with every transform. For [`Effort::Max`], encodes a
+/// larger one with the transforms that did not rank first, unless they are pruned.
 fn other_planes<E: PackEngine>(engine: &E, tensor: &[u8], ranking: &Ranking) -> Vec<Vec<u8>> {
     let coded = |recipe: &Recipe| z4ai::encode(engine, tensor, recipe);
     if tensor.len() <= SMALL_BYTES {
@@ -118,7 +120,7 @@ fn other_planes<E: PackEngine>(engine: &E, tensor: &[u8], ranking: &Ranking) -> 
     }
 }
 
-/// Returns the smaller of a palette and a sparse frame. Cheap exact tests come
+/// Returns the smaller of a palette and a sparse frame. Cheap exact tests are done
 /// first.
 fn palette_or_sparse<E: PackEngine>(
     engine: &E,
@@ -168,24 +170,25 @@ fn palette_or_sparse<E: PackEngine>(
     palette.into_iter().chain(sparse).min_by_key(Vec::len)
 }
 
-/// Codings to try on the bitmap and on the values of a sparse frame, whose
-/// values are cut in this way.
+/// The transform of the values of a sparse frame, and the codings to try on its
+/// bitmap and on its values.
 type SparseTrial = (turbo::Transform, [Vec<ZstdCoding>; 2]);
 
-/// Finds out from samples which codings of a frame's streams are worth trying.
+/// Determines from samples which codings of a frame's streams are worth trying.
 struct Trial<'a, E> {
     engine: &'a E,
     effort: Effort,
-    /// Whether every coding is tried, without sampling.
+    /// Whether to try every coding without sampling.
     is_thorough: bool,
-    /// No coding is worth trying if the frame is expected to be longer.
+    /// No coding is worth trying if the expected length of the frame exceeds this.
     max_bytes: f64,
-    /// Whether a search in whole elements may find more than one in planes.
+    /// Whether a search in whole elements may find more than a search in planes.
     elements_repeat: bool,
 }
 
 impl<E: PackEngine> Trial<'_, E> {
-    /// Returns the codings to try on the index of a palette frame.
+    /// Returns the codings to try on the index of a palette frame, or `None` if the
+    /// frame is expected to be too long.
     fn for_palette(&self, index: &[u8]) -> Option<Vec<ZstdCoding>> {
         if self.is_thorough {
             return Some(self.every_coding());
@@ -196,8 +199,8 @@ impl<E: PackEngine> Trial<'_, E> {
         (bytes <= self.max_bytes).then_some(codings)
     }
 
-    /// Returns what to try on a sparse frame: nothing if it is expected to be too
-    /// long.
+    /// Returns the transforms and codings to try on a sparse frame, or none if the
+    /// frame is expected to be too long.
     fn for_sparse(&self, tensor: &[u8], width: usize) -> Vec<SparseTrial> {
         let every = || [self.every_coding(), self.every_coding()];
         if self.is_thorough {
@@ -206,7 +209,7 @@ impl<E: PackEngine> Trial<'_, E> {
         }
         let windows = sample::windows(tensor, Sample::QUICK);
         let repeats = self.elements_repeat;
-        // Values that repeat may do so far apart.
+        // Repeated values may be far apart, so long pieces are needed to see them.
         let mut sample = match repeats {
             true => sample::pieces(tensor).concat(),
             false => windows.concat(),
@@ -235,9 +238,9 @@ impl<E: PackEngine> Trial<'_, E> {
         }
     }
 
-    /// Returns the expected size of streams that are `scale` times as long as
+    /// Returns the expected total size of streams that are `scale` times as long as
     /// these samples, and the codings to try on them. If `repeats`, a search is
-    /// tried on all of the samples.
+    /// tried on all of each sample.
     fn codings(&self, samples: &[Vec<u8>], scale: f64, repeats: bool) -> (f64, Vec<ZstdCoding>) {
         let spec = SampleSpec {
             effort: self.effort,
@@ -268,7 +271,7 @@ impl<E: PackEngine> Trial<'_, E> {
 }
 
 /// Returns whether a palette or sparse frame of `tensor` may be shorter than
-/// `len_bytes`.
+/// `len_bytes` bytes.
 pub(super) fn may_be_below(len_bytes: usize, tensor: TensorRef, options: EncodeOptions) -> bool {
     let Some(width) = element_bytes(tensor.dtype) else {
         return false;
@@ -280,7 +283,7 @@ pub(super) fn may_be_below(len_bytes: usize, tensor: TensorRef, options: EncodeO
         let body = &tensor[..tensor.len() / width * width];
         let split = palette::split(body, width, MAX_VALUES as usize);
         split.is_some_and(|(values, index)| {
-            // A codebook is sorted and compresses to half of its size at best.
+            // A codebook is sorted and compresses to at best half of its size.
             let min_bytes = entropy_bits(&count(&index)) / 8.0 + (values.len() * width / 2) as f64;
             min_bytes <= len_bytes as f64
         })
@@ -289,12 +292,12 @@ pub(super) fn may_be_below(len_bytes: usize, tensor: TensorRef, options: EncodeO
         || (families.contains(Family::Palette) && is_palette())
 }
 
-/// Returns the share of zero elements in percent, rounded down; 0 if a sample
-/// shows less than one.
+/// Returns the percentage of zero elements, rounded down, or 0 if less than one
+/// percent of a sample is zero.
 fn zeros_percent(tensor: &[u8], width: u8) -> usize {
     let width = usize::from(width);
     let zeros_in = |part: &[u8]| count_zeros(&part[..part.len() / width * width], width);
-    // Counts all elements only if a hundredth of a sample is zero.
+    // The whole tensor is counted only if at least one percent of a sample is zero.
     let windows = sample::windows(tensor, Sample::QUICK);
     let sampled: usize = windows.iter().map(|window| window.len() / width).sum();
     let seen: usize = windows.into_iter().map(zeros_in).sum();

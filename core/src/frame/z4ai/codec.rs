@@ -1,5 +1,5 @@
-//! The codecs of a plane: which there are, and what each makes of it. A new one
-//! is a variant here that names a method of [`crate::frame::plane::Method`].
+//! The codecs of a plane and the payload that each produces. A new one is a
+//! variant here that names a method of [`crate::frame::plane::Method`].
 
 use alloc::vec::Vec;
 
@@ -13,21 +13,23 @@ use crate::frame::plane::Method;
 pub struct BlockCodecs {
     /// Try [`ZstdCoding::Huffman`].
     pub huffman: bool,
-    /// Try this search.
+    /// Try this search, if any.
     pub search: Option<ZstdCoding>,
-    /// Search in wide blocks: for planes that compress so well that a wide block
-    /// is still short once it is coded.
+    /// Use wide blocks for the search. This suits planes that compress so well
+    /// that even the coded form of a wide block is short.
     pub wide: bool,
-    /// Search outlier blocks even where `search` is `None`: those that Huffman
-    /// codes reduce to less than this many 256ths, far less than the rest of the
-    /// plane. Rows of padding and unused tokens are typical.
+    /// Search outlier blocks even if `search` is `None`. A block is an outlier if
+    /// Huffman coding reduces it to less than this many 256ths of its length, far
+    /// less than the rest of the plane. Rows of padding and of unused tokens are
+    /// typical.
     pub search_outliers_below: u8,
 }
 
 /// A codec for a whole plane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Codec {
-    /// The same as [`PlaneRecipe::Blocks`](super::PlaneRecipe::Blocks).
+    /// Independent blocks, as in
+    /// [`PlaneRecipe::Blocks`](super::PlaneRecipe::Blocks).
     Blocks(BlockCodecs),
     /// One zstd frame.
     Zstd(ZstdCoding),
@@ -35,17 +37,18 @@ pub enum Codec {
     Rans,
     /// rANS of order 0 with a table for every chunk of this many bytes.
     RansAdaptive(u32),
-    /// rANS of order 1. Planes of 4 GiB and more are skipped.
+    /// rANS of order 1. Planes of more than [`rans::ORDER1_MAX_SYMBOLS`] bytes
+    /// are skipped.
     RansOrder1,
 }
 
-/// Block sizes without a search, with one, and with one in wide blocks.
+/// Maximum block sizes: without a search, with one, and with one in wide blocks.
 const HUFFMAN_BLOCK_BYTES: u32 = 256 << 10;
 const SEARCH_BLOCK_BYTES: u32 = 512 << 10;
 const WIDE_BLOCK_BYTES: u32 = 8 << 20;
 
 impl BlockCodecs {
-    /// Huffman codes alone.
+    /// Huffman coding only.
     pub const HUFFMAN: Self = Self {
         huffman: true,
         search: None,
@@ -53,17 +56,17 @@ impl BlockCodecs {
         search_outliers_below: 0,
     };
 
-    /// Returns the bytes of an independent block of a plane that has `parts`
-    /// parts of `part_bytes` each.
+    /// Returns the length in bytes of the independent blocks of a plane that
+    /// consists of `parts` parts of `part_bytes` bytes each.
     ///
-    /// A reader of a few rows of a tensor fetches one block of each plane, so
-    /// blocks are as small as they can be at a cost of about a hundredth of a
-    /// percent ("Blocks for reading rows" in `docs/benchmarks.md`). Blocks with a
-    /// search are larger, because matches reach further back than Huffman
-    /// tables, which span 128 KiB.
+    /// Reading a few rows of a tensor fetches one block of each plane, so blocks
+    /// are as small as possible at a cost of about 0.01 % of size ("Blocks for
+    /// reading rows" in `docs/benchmarks.md`). Blocks with a search are larger,
+    /// because matches reach further back than Huffman tables, which span 128
+    /// KiB.
     ///
-    /// Blocks do not cross from one part into the next if the parts can be
-    /// divided into equal blocks.
+    /// If the parts can be divided into equal blocks, no block crosses from one
+    /// part into the next.
     #[must_use]
     pub fn block_bytes(self, parts: usize, part_bytes: usize) -> u32 {
         let max_bytes: u32 = match (self.search, self.wide) {
@@ -83,12 +86,13 @@ impl BlockCodecs {
 }
 
 impl BlockCodecs {
-    /// Returns the smallest zstd frame of `raw`.
+    /// Returns the smallest zstd frame of `raw` among the enabled codings.
     pub(super) fn encode<E: PackEngine>(self, engine: &E, raw: &[u8]) -> Vec<u8> {
         let coded = |coding| {
             let mut frame = Vec::new();
             engine.zstd_encode(raw, coding, &mut frame);
-            // Many blocks may wait to be written.
+            // Many coded blocks may be queued for writing, so spare capacity is
+            // freed.
             frame.shrink_to_fit();
             frame
         };
@@ -99,12 +103,13 @@ impl BlockCodecs {
             _ => self.search,
         };
         let frames = huffman.into_iter().chain(search.map(coded));
-        // The first among equals: Huffman codes decode faster.
+        // The first of equal lengths wins: Huffman codes decode faster.
         frames.min_by_key(Vec::len).unwrap_or_default()
     }
 }
 
-/// The search for blocks that compress far better than the rest of their plane.
+/// The search for outlier blocks, which compress far better than the rest of
+/// their plane.
 const OUTLIER_CODING: ZstdCoding = ZstdCoding::Search(3);
 
 impl Codec {
@@ -112,8 +117,9 @@ impl Codec {
         matches!(self, Self::Blocks(_) | Self::Zstd(_))
     }
 
-    /// Returns the length of the payload that [`Self::encode`] makes, to about one
-    /// part in a thousand, for codecs whose result follows from byte counts.
+    /// Estimates the length of the payload that [`Self::encode`] returns, to
+    /// about one part in a thousand. Returns `None` for codecs whose result does
+    /// not follow from byte counts.
     pub(super) fn expected_len_bytes<E: PackEngine>(
         self,
         engine: &E,
@@ -163,7 +169,8 @@ impl Codec {
     }
 }
 
-/// Joins coded blocks to the payload of a plane. A single block needs no table.
+/// Joins coded blocks into the payload of a plane. A single block needs no
+/// table.
 fn payload(coded: Vec<Vec<u8>>, block_bytes: u32) -> (Method, Vec<u8>) {
     match <[Vec<u8>; 1]>::try_from(coded) {
         Ok([only]) => (Method::Zstd, only),

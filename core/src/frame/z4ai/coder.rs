@@ -1,8 +1,8 @@
-//! Encodes one plane into its payload, following a given recipe.
+//! Encoder of one plane, following a given recipe.
 //!
-//! Most planes are coded in independent blocks, so that a large tensor uses
-//! every core, and a packer that is short of memory can write the blocks of a
-//! plane as they are finished. The bytes are the same either way.
+//! Most planes are coded in independent blocks, so that a large tensor can use
+//! every core and a packer that is short of memory can write the blocks of a plane
+//! as they are finished. The resulting bytes are the same either way.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -13,12 +13,13 @@ use super::{BlockCodecs, PlaneRecipe, Recipe, Transform};
 use crate::engine::PackEngine;
 use crate::frame::plane::Method;
 
-/// The form of one plane of one tensor, and how it is to be coded. The bytes of
-/// the tensor may be elsewhere: [`PlaneShape::source`] names those from which a
-/// part of the plane is made, and [`PlaneShape::extract_from`] makes it.
+/// The geometry of one plane of one tensor, and its recipe. It does not need the
+/// tensor in memory: [`PlaneShape::source`] returns the range of tensor bytes that
+/// determines a range of the plane, and [`PlaneShape::extract_from`] extracts the
+/// plane's bytes from that range.
 #[derive(Debug, Clone, Copy)]
 pub struct PlaneShape {
-    /// Length of all whole elements of the tensor.
+    /// Total length in bytes of the whole elements of the tensor.
     elements_len: usize,
     transform: Transform,
     plane: usize,
@@ -27,7 +28,7 @@ pub struct PlaneShape {
 }
 
 impl PlaneShape {
-    /// Returns the planes of a tensor of `len_bytes` in frame order.
+    /// Returns the planes of a tensor of `len_bytes` bytes, in frame order.
     #[must_use]
     pub fn all(len_bytes: usize, recipe: &Recipe) -> Vec<Self> {
         let item_bytes = recipe.transform.item_bytes();
@@ -44,8 +45,8 @@ impl PlaneShape {
             .collect()
     }
 
-    /// Returns the length of all whole elements of the tensor. The bytes after
-    /// them are the tail of its frame.
+    /// Returns the total length in bytes of the whole elements of the tensor. The
+    /// bytes after them are the tail of its frame.
     #[must_use]
     pub fn elements_len_bytes(&self) -> usize {
         self.elements_len
@@ -57,15 +58,15 @@ impl PlaneShape {
         self.len
     }
 
-    /// Returns whether the plane is coded in independent blocks; if not, it is
-    /// coded by [`PlaneShape::encode_plane`].
+    /// Returns whether the plane is coded in independent blocks. If not,
+    /// [`PlaneShape::encode_plane`] codes it as a whole.
     #[must_use]
     pub fn is_blockwise(&self) -> bool {
         matches!(self.recipe, PlaneRecipe::Store | PlaneRecipe::Blocks(_))
     }
 
-    /// Returns the method of a plane that is coded in blocks. Its record says
-    /// [`Method::Store`] nevertheless if coding gained nothing.
+    /// Returns the method of a plane that is coded in blocks. If coding does not
+    /// make the plane smaller, its record has [`Method::Store`] instead.
     #[must_use]
     pub fn block_method(&self) -> Method {
         match self.recipe {
@@ -77,7 +78,7 @@ impl PlaneShape {
         }
     }
 
-    /// Returns the length of every block but the last.
+    /// Returns the length of every block except the last, in bytes.
     #[must_use]
     pub fn block_bytes(&self) -> u32 {
         match self.recipe {
@@ -94,49 +95,49 @@ impl PlaneShape {
         self.len.div_ceil(self.block_bytes() as usize)
     }
 
-    /// Returns the number of equally long parts that the plane consists of.
+    /// Returns the number of parts of equal length that the plane consists of.
     fn parts(&self) -> usize {
         self.transform.layout(self.plane).parts
     }
 
-    /// Returns the length of each part of the plane. A range within one part is
-    /// made from neighbouring elements.
+    /// Returns the length of each part of the plane in bytes. The source of a range
+    /// within one part is a contiguous range of elements.
     #[must_use]
     pub fn part_bytes(&self) -> usize {
         self.len / self.parts()
     }
 
-    /// Returns the range of the plane's bytes that block `index` holds.
+    /// Returns the range of the plane that block `index` holds.
     #[must_use]
     pub fn block(&self, index: usize) -> Range<usize> {
         let start = index * self.block_bytes() as usize;
         start..self.len.min(start + self.block_bytes() as usize)
     }
 
-    /// Returns the range of the tensor's bytes from which these bytes of the plane
-    /// are extracted.
+    /// Returns the range of the tensor's bytes from which `range` of the plane is
+    /// extracted.
     #[must_use]
     pub fn source(&self, range: Range<usize>) -> Range<usize> {
         self.transform.source(self.plane, range, self.elements_len)
     }
 
-    /// Writes the bytes of the plane from `start` on, before coding, to `out`;
-    /// `source` are the bytes of the tensor that [`PlaneShape::source`] names for
-    /// this range of the plane, which must be within one part
+    /// Extracts uncoded bytes of the plane, from offset `start`, into `out`.
+    /// `source` holds the tensor's bytes in the range that [`PlaneShape::source`]
+    /// returns for this range of the plane, which must lie within one part
     /// ([`PlaneShape::part_bytes`]).
     ///
     /// # Panics
-    /// If the range spans two parts or exceeds the plane, and for a `source` of
-    /// another length.
+    /// If the range spans two parts or exceeds the plane, or if `source` has the
+    /// wrong length.
     pub fn extract_from(&self, source: &[u8], start: usize, out: &mut [u8]) {
-        // The source by itself is a tensor whose parts are as long as `out`.
+        // `source` alone is a tensor whose parts are as long as `out`.
         let part = start / self.part_bytes().max(1);
         self.transform
             .split(source, self.plane, part * out.len(), out);
     }
 
-    /// Encodes `raw`, the bytes of one block: raw for a stored plane, otherwise one
-    /// zstd frame.
+    /// Encodes `raw`, the bytes of one block. A block of a stored plane is copied;
+    /// any other block becomes one zstd frame.
     pub fn encode_raw<E: PackEngine>(&self, engine: &E, raw: &[u8]) -> Vec<u8> {
         match self.recipe {
             PlaneRecipe::Blocks(codecs) => codecs.encode(engine, raw),
@@ -145,7 +146,7 @@ impl PlaneShape {
     }
 
     /// Encodes `raw`, all bytes of a plane that is not [`Self::is_blockwise`], and
-    /// returns its method and payload. Any other plane is stored.
+    /// returns its method and payload. A blockwise plane is stored.
     pub fn encode_plane<E: PackEngine>(&self, engine: &E, raw: Vec<u8>) -> (Method, Vec<u8>) {
         match self.recipe {
             PlaneRecipe::HuffmanOrRans {
@@ -168,7 +169,7 @@ impl PlaneShape {
     }
 }
 
-/// One plane of one tensor in memory, ready to be coded.
+/// One plane of a tensor that is in memory.
 #[derive(Debug, Clone, Copy)]
 pub struct PlaneCoder<'a> {
     elements: &'a [u8],
@@ -194,8 +195,7 @@ impl<'a> PlaneCoder<'a> {
         (shapes.map(|shape| Self { elements, shape }).collect(), tail)
     }
 
-    /// Writes bytes `[start, start + out.len())` of the plane, before coding, to
-    /// `out`.
+    /// Extracts uncoded bytes `[start, start + out.len())` of the plane into `out`.
     ///
     /// # Panics
     /// If the range exceeds the plane.
@@ -206,7 +206,8 @@ impl<'a> PlaneCoder<'a> {
         transform.split(self.elements, plane, start, out);
     }
 
-    /// Encodes block `index`: raw for a stored plane, otherwise one zstd frame.
+    /// Encodes block `index`. A block of a stored plane is copied; any other block
+    /// becomes one zstd frame.
     pub fn encode_block<E: PackEngine>(&self, engine: &E, index: usize) -> Vec<u8> {
         let block = self.block(index);
         let PlaneRecipe::Blocks(codecs) = self.recipe else {
@@ -224,7 +225,7 @@ impl<'a> PlaneCoder<'a> {
     }
 
     /// Encodes a plane that is not [`PlaneShape::is_blockwise`], and returns its
-    /// method and payload. Any other plane is stored.
+    /// method and payload. A blockwise plane is stored.
     pub fn encode_whole<E: PackEngine>(&self, engine: &E) -> (Method, Vec<u8>) {
         self.encode_plane(engine, self.raw(0, self.len))
     }
@@ -236,8 +237,8 @@ impl<'a> PlaneCoder<'a> {
     }
 }
 
-/// The size of the pieces in which a stored plane, which has no blocks, is
-/// written.
+/// A stored plane has no blocks of its own, so it is written in blocks of this
+/// length.
 const STORED_WRITE_BYTES: u32 = 1 << 20;
 
 #[cfg(test)]

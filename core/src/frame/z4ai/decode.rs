@@ -1,6 +1,6 @@
-//! Planes back to the buffer, piece by piece: each is decoded by one job and
-//! joined while it is in a cache, and no plane of independent blocks is ever in
-//! memory as a whole.
+//! Decodes the planes of a frame into a buffer, one span of elements at a time.
+//! One job decodes a span of every plane and joins the spans while they are in
+//! a CPU cache. A plane of independent blocks is never in memory as a whole.
 
 use alloc::vec::Vec;
 
@@ -11,8 +11,8 @@ use crate::engine::Engine;
 use crate::frame::plane::{Pieces, Plane};
 
 impl Frame<'_> {
-    /// Decodes all planes and joins them in `body`, the content without its
-    /// tail.
+    /// Decodes all planes and joins them in `body`, which is the content
+    /// without its tail.
     pub(super) fn decode_body<E: Engine>(&self, engine: &E, body: &mut [u8]) -> Result<()> {
         if let [only] = &self.planes[..]
             && self.transform.item_bytes() == 1
@@ -44,12 +44,14 @@ impl Frame<'_> {
         })
     }
 
-    /// Returns the elements of a piece: whole blocks where planes are cut into
-    /// blocks, and few enough for the piece to stay in a cache until it is
-    /// joined. Pieces begin with a byte of every plane.
+    /// Returns the number of elements that one job decodes. It covers whole
+    /// blocks where planes are divided into blocks, and is small enough for the
+    /// decoded planes to stay in a cache until they are joined. It is a
+    /// multiple of eight, so that every span begins at a byte boundary in every
+    /// plane.
     fn piece_elements(&self) -> usize {
         let blocks = self.planes.iter().filter_map(Plane::block_bytes);
-        // Shorter than the plane, which fits in memory.
+        // A block is shorter than its plane, whose length fits in memory.
         let most = blocks.max().map_or(0, bytes::index);
         if most > 0 && most.is_multiple_of(8) {
             most * (PIECE_ELEMENTS / most).max(1)
@@ -72,8 +74,8 @@ impl Frame<'_> {
             .collect()
     }
 
-    /// Runs `job` for each piece of `body`, which holds `n` elements, with the
-    /// number of its first element.
+    /// Divides `body`, which holds `n` elements, into spans and runs `job` for
+    /// each with the index of its first element.
     fn each_piece<E: Engine>(
         &self,
         engine: &E,
@@ -84,7 +86,8 @@ impl Frame<'_> {
         if n == 0 {
             return Ok(());
         }
-        // A block of a mantissa plane may be larger than all elements.
+        // A block of a mantissa plane may hold more elements than the tensor
+        // has.
         let step = self.piece_elements().min(n);
         let item_bytes = body.len() / n;
         let firsts = (0..n).step_by(step);
@@ -96,5 +99,6 @@ impl Frame<'_> {
     }
 }
 
-/// Elements that are decoded and joined at once.
+/// The number of elements that one job decodes and joins, unless blocks are
+/// larger.
 const PIECE_ELEMENTS: usize = 1 << 17;

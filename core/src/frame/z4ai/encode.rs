@@ -1,4 +1,4 @@
-//! Encodes a buffer into a frame, following a given [`Recipe`].
+//! Encoder of a whole frame, following a given [`Recipe`].
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -19,9 +19,10 @@ pub fn head(transform: Transform, tail: &[u8]) -> Vec<u8> {
     };
     let mut out = Vec::with_capacity(32);
     out.extend_from_slice(MAGIC);
-    // Version, no flags, a transform, and no NumPy dtype.
+    // The version, no flags, the transform, and an empty NumPy dtype.
     out.extend_from_slice(&[VERSION, 0, id, width, planes, 0]);
-    // Format names and tails are short: eight letters, less than an element.
+    // Each length fits its field: a format name has at most eight letters, and
+    // the tail is shorter than an element.
     out.push(format.len().to_le_bytes()[0]);
     out.extend_from_slice(format.as_bytes());
     out.push(0);
@@ -34,13 +35,13 @@ pub fn head(transform: Transform, tail: &[u8]) -> Vec<u8> {
 enum Payload {
     /// The plane itself, extracted from the tensor when the frame is assembled.
     Raw,
-    /// Independent blocks, after their table if there are several.
+    /// Independent blocks, preceded by their table if there are several.
     Blocks {
         method: Method,
         table: Vec<u8>,
         blocks: Vec<Vec<u8>>,
     },
-    /// Coded as a whole.
+    /// A plane coded as a whole.
     Whole(Method, Vec<u8>),
 }
 
@@ -88,7 +89,7 @@ pub struct EncodedPlanes<'a> {
 }
 
 impl<'a> EncodedPlanes<'a> {
-    /// Encodes the planes of `tensor` as `recipe` says.
+    /// Encodes the planes of `tensor` following `recipe`.
     #[must_use]
     pub fn new<E: PackEngine>(engine: &E, tensor: &'a [u8], recipe: &Recipe) -> Self {
         let (coders, tail) = PlaneCoder::all(tensor, recipe);
@@ -99,7 +100,7 @@ impl<'a> EncodedPlanes<'a> {
         }
     }
 
-    /// Returns the length of the frame.
+    /// Returns the length of the frame in bytes.
     #[must_use]
     pub fn len_bytes(&self) -> usize {
         let planes = self.planes.iter();
@@ -107,7 +108,7 @@ impl<'a> EncodedPlanes<'a> {
         self.head.len() + records.sum::<usize>()
     }
 
-    /// Assembles the frame in a buffer of its own.
+    /// Assembles the frame in a new buffer.
     #[must_use]
     pub fn to_frame<E: PackEngine>(&self, engine: &E) -> Vec<u8> {
         let mut frame = vec![0; self.len_bytes()];
@@ -162,23 +163,25 @@ impl<'a> EncodedPlanes<'a> {
     }
 }
 
-/// Encodes `tensor` into a frame as `recipe` says.
+/// Encodes `tensor` into a frame, following `recipe`.
 #[must_use]
 pub fn encode<E: PackEngine>(engine: &E, tensor: &[u8], recipe: &Recipe) -> Vec<u8> {
     EncodedPlanes::new(engine, tensor, recipe).to_frame(engine)
 }
 
-/// The source of a part of a frame.
+/// The origin of a range of the assembled frame: a copy of coded bytes, or
+/// uncoded bytes of a plane from an offset on.
 enum Fill<'a> {
     Copy(&'a [u8]),
     Extract(&'a PlaneCoder<'a>, usize),
 }
 
-/// Bytes of a stored plane that are extracted from a tensor at once.
+/// Bytes of a stored plane that one job extracts from the tensor.
 const RAW_PIECE_BYTES: usize = 1 << 20;
 
-/// Encodes all planes. Blocks are coded in the order of the elements they are
-/// extracted from, so that these are still in a cache for the next plane.
+/// Encodes all planes. Blocks are coded in the order of their source elements,
+/// so that these are still in a CPU cache when the next plane is extracted from
+/// them.
 fn payloads<E: PackEngine>(engine: &E, coders: &[PlaneCoder]) -> Vec<Payload> {
     let is_coded = |coder: &PlaneCoder| coder.block_method() != Method::Store;
     let mut jobs = Vec::new();

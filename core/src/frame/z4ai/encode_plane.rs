@@ -1,4 +1,5 @@
-//! Chooses the payload of a plane among those of the codecs that a recipe names.
+//! Chooses the payload of a plane among the results of the codecs that a recipe
+//! names.
 
 use alloc::vec::Vec;
 
@@ -10,12 +11,13 @@ use crate::entropy::rans::cost::CHUNK_BYTES;
 use crate::entropy::zstd::cost::huffman_block_bytes;
 use crate::frame::plane::Method;
 
-/// A plane is uneven if tables of its own for each chunk make it shorter by more
+/// A plane is uneven if a separate table for each chunk makes it shorter by more
 /// than 1/n.
 const UNEVEN_DIVISOR: usize = 16;
 
-/// Returns the smallest result of `codecs`, or the plane itself if none gains. Of
-/// those whose length follows from byte counts, only the best one is made.
+/// Returns the smallest result of `codecs`, or the plane itself if no codec makes
+/// it smaller. Of the codecs whose length follows from byte counts, only the most
+/// promising one is run.
 pub(super) fn smallest<E: PackEngine>(
     engine: &E,
     plane: Vec<u8>,
@@ -28,10 +30,11 @@ pub(super) fn smallest<E: PackEngine>(
     shortest(coded, plane.len()).unwrap_or((Method::Store, plane))
 }
 
-/// Encodes the plane with Huffman codes, or with rANS if that is expected to be
-/// smaller by more than 1/`min_gain_divisor` of the plane. Only one of them is
-/// made, unless the plane is uneven: there, counts say little of blocks, which
-/// are made by `uneven_codecs`.
+/// Encodes the plane with Huffman codes, or with rANS if that is expected to save
+/// more than 1/`min_gain_divisor` of the plane. Only one of them is run unless
+/// the plane is uneven. There, the counts do not predict the size of zstd blocks,
+/// so blocks are also encoded with `uneven_codecs`, and used if they are not
+/// larger than the expected size of rANS plus that gain.
 pub(super) fn huffman_or_rans<E: PackEngine>(
     engine: &E,
     plane: Vec<u8>,
@@ -40,7 +43,7 @@ pub(super) fn huffman_or_rans<E: PackEngine>(
     uneven_codecs: BlockCodecs,
 ) -> (Method, Vec<u8>) {
     let counts = rans::chunk_counts(engine, &plane, CHUNK_BYTES);
-    // Blocks of a zstd frame, each with a code of its own, span two chunks.
+    // Each block of a zstd frame has its own Huffman code and spans two chunks.
     let blocks = counts.chunks(2).map(sum);
     let huffman: usize = blocks.map(|counts| huffman_block_bytes(&counts)).sum();
     let all = sum(&counts);
@@ -66,9 +69,10 @@ pub(super) fn huffman_or_rans<E: PackEngine>(
     coded.unwrap_or((Method::Store, plane))
 }
 
-/// Returns the smallest zstd result, unless another codec is smaller by more than
-/// 1/`min_gain_divisor` of the plane. Of the other codecs whose length follows
-/// from byte counts, only the best one is tried, and only if it gains enough.
+/// Returns the smallest zstd result, unless another codec saves more than
+/// 1/`min_gain_divisor` of the plane in comparison. Of the other codecs whose
+/// length follows from byte counts, only the most promising one is run, and only
+/// if it is expected to save that much.
 pub(super) fn prefer_fast<E: PackEngine>(
     engine: &E,
     plane: Vec<u8>,
@@ -82,8 +86,8 @@ pub(super) fn prefer_fast<E: PackEngine>(
         .as_ref()
         .map_or(plane.len(), |(_, payload)| payload.len());
     let min_gain = match plane.len() / min_gain_divisor {
-        // A plane that compresses to less than an eighth leaves the slow codecs
-        // little to decode: half a percent of the result is gain enough.
+        // If the plane compresses to less than an eighth, a slow codec has little
+        // to decode, so a gain of 0.5 % of the result is enough.
         gain if best_len < plane.len() / 8 => gain.min(best_len / 200),
         gain => gain,
     };
@@ -97,8 +101,9 @@ pub(super) fn prefer_fast<E: PackEngine>(
         .unwrap_or((Method::Store, plane))
 }
 
-/// Returns the codec that is expected to give the shortest payload among those
-/// whose length follows from byte counts, with that length, and the other codecs.
+/// Returns the codec with the shortest expected payload among the codecs whose
+/// length follows from byte counts, together with that length, and the remaining
+/// codecs.
 fn by_counts<E: PackEngine>(
     engine: &E,
     plane: &[u8],
@@ -131,8 +136,8 @@ fn try_all<E: PackEngine>(
     coded.into_iter().flatten().collect()
 }
 
-/// Returns the shortest payload below `limit_bytes`; among equals the first,
-/// whatever the number of threads.
+/// Returns the shortest payload below `limit_bytes`. Of equal lengths the first
+/// wins, so the result does not depend on the number of threads.
 fn shortest(coded: Vec<(Method, Vec<u8>)>, limit_bytes: usize) -> Option<(Method, Vec<u8>)> {
     coded
         .into_iter()

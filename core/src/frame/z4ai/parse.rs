@@ -1,4 +1,5 @@
-//! Reading a frame: everything that can be checked without decoding.
+//! Parser of a frame, which checks everything that can be checked without
+//! decoding.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -13,7 +14,7 @@ use crate::frame::plane::Plane;
 use crate::transform::FloatFormat;
 use crate::{Error, Result, Rule};
 
-/// A frame whose fields are consistent.
+/// A parsed frame whose fields are consistent.
 #[derive(Debug, Clone)]
 pub struct Frame<'a> {
     pub(super) transform: Transform,
@@ -75,7 +76,7 @@ impl<'a> FrameFamily<'a> for Frame<'a> {
 }
 
 impl<'a> Frame<'a> {
-    /// Returns how the buffer was split.
+    /// Returns the transform that split the buffer into planes.
     #[must_use]
     pub fn transform(&self) -> Transform {
         self.transform

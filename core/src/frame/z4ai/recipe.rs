@@ -1,16 +1,16 @@
-//! Instructions to an encoder. [`crate::frame::select`] decides what they are.
+//! Instructions for the encoder, which [`crate::frame::select`] decides on.
 
 use alloc::vec;
 use alloc::vec::Vec;
 
 use super::{BlockCodecs, Codec, Transform};
 
-/// How to encode one tensor.
+/// Instructions for encoding one tensor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Recipe {
-    /// How the tensor is split into planes.
+    /// The transform that splits the tensor into planes.
     pub transform: Transform,
-    /// One entry per plane.
+    /// The recipe of each plane.
     pub planes: Vec<PlaneRecipe>,
 }
 
@@ -25,34 +25,35 @@ impl Recipe {
     }
 }
 
-/// What to try on one plane. A plane that does not get smaller is stored
+/// The codecs to try on one plane. A plane that does not get smaller is stored
 /// uncompressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PlaneRecipe {
-    /// Store the plane uncompressed; used for noise.
+    /// Store the plane uncompressed; used for incompressible planes.
     Store,
     /// Code independent zstd blocks, or one frame if the plane is short.
     Blocks(BlockCodecs),
-    /// Use Huffman codes, or rANS if byte counts show that it is smaller by more
-    /// than a given share of the plane.
+    /// Use Huffman codes, or rANS if byte counts show that it saves more than a
+    /// given fraction of the plane.
     HuffmanOrRans {
-        /// The least gain of rANS is 1/n of the plane; 240 asks for a thirtieth
-        /// of a bit for each byte.
+        /// n if rANS must save at least 1/n of the plane; 240 means a thirtieth
+        /// of a bit per byte.
         min_gain_divisor: usize,
-        /// That of [`BlockCodecs`], for planes that differ from place to place.
+        /// The value of [`BlockCodecs::search_outliers_below`] for uneven planes,
+        /// whose statistics vary along the plane.
         search_outliers_below: u8,
     },
-    /// Use the codec with the smallest result. The packer holds the plane and
-    /// its coded form in memory, whatever its limit.
+    /// Use the codec with the smallest result. The packer keeps the plane and its
+    /// coded form in memory, even if they exceed its memory limit.
     Smallest(&'static [Codec]),
-    /// Use the smallest of the codecs that make zstd frames, unless another codec
-    /// is smaller by more than a given share of the plane. The others are rANS,
-    /// which takes several times as long to decode each byte.
+    /// Use the smallest result of the zstd codecs, unless another codec saves
+    /// more than a given fraction of the plane. The other codecs are rANS, which
+    /// takes several times as long to decode each byte.
     PreferFast {
         /// The codecs to try.
         codecs: &'static [Codec],
-        /// The least gain of a slow codec is 1/n of the plane; 800 asks for a
-        /// hundredth of a bit for each byte.
+        /// n if a slow codec must save at least 1/n of the plane; 800 means a
+        /// hundredth of a bit per byte.
         min_gain_divisor: usize,
     },
 }

@@ -1,9 +1,9 @@
-//! The transforms of a `Z4AI` frame, and the geometry of their planes: which
-//! bytes of a plane hold which elements (docs/formats/z4ai-frames.md 3.2 to
-//! 3.4).
+//! The transforms of a `Z4AI` frame and the geometry of their planes, which
+//! determines the bytes that hold each element (docs/formats/z4ai-frames.md 3.2
+//! to 3.4).
 //!
-//! Everything else that reads or writes planes asks here, so that a transform
-//! is this file and the arithmetic that it calls.
+//! All other code that reads or writes planes uses this module, so adding a
+//! transform takes a change to this file and the arithmetic that it calls.
 
 use alloc::format;
 use alloc::string::String;
@@ -15,20 +15,20 @@ use crate::transform::bitfield::Fields;
 use crate::transform::{FloatFormat, byteplane};
 use crate::{Error, Result, Rule};
 
-/// How the buffer was split into planes.
+/// The way a buffer is split into planes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Transform {
-    /// One plane, the buffer itself.
+    /// A single plane, which is the buffer itself.
     Opaque,
-    /// One plane per byte of an element of that many bytes.
+    /// One plane per byte of an element, which has the given number of bytes.
     BytePlane(u8),
-    /// Sign, exponent and mantissa.
+    /// Three planes: signs, exponents and mantissas.
     BitField(FloatFormat),
 }
 
 impl Transform {
-    /// Returns the word for people.
+    /// Returns the name of the transform, for messages.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -48,7 +48,7 @@ impl Transform {
         }
     }
 
-    /// Returns the bytes of one element.
+    /// Returns the size of one element in bytes.
     #[must_use]
     pub fn item_bytes(self) -> usize {
         match self {
@@ -58,7 +58,7 @@ impl Transform {
         }
     }
 
-    /// Returns the layout of plane number `plane`.
+    /// Returns the layout of plane `plane`.
     #[must_use]
     pub fn layout(self, plane: usize) -> PlaneLayout {
         match (self, plane) {
@@ -74,13 +74,13 @@ impl Transform {
         }
     }
 
-    /// Returns the layouts of all planes, in the order of the frame.
+    /// Returns the layouts of all planes, in frame order.
     pub fn layouts(self) -> impl Iterator<Item = PlaneLayout> {
         (0..self.planes()).map(move |plane| self.layout(plane))
     }
 
-    /// Returns the name of plane number `plane`: `bytes`, `byte 0` and so on
-    /// from the least significant one, or `sign`, `exponent` and `mantissa`.
+    /// Returns the name of plane `plane`: `bytes`; `byte 0`, `byte 1` and so on
+    /// from the least significant byte; or `sign`, `exponent` and `mantissa`.
     #[must_use]
     pub fn plane_name(self, plane: usize) -> String {
         match self {
@@ -94,13 +94,14 @@ impl Transform {
         }
     }
 
-    /// Returns whether plane number `plane` holds the mantissas alone.
+    /// Returns whether plane `plane` holds only mantissas.
     #[must_use]
     pub fn is_mantissa(self, plane: usize) -> bool {
         matches!(self, Self::BitField(_)) && plane == 2
     }
 
-    /// Returns the lengths in bytes of the planes of a buffer of `len_bytes`.
+    /// Returns the length of each plane in bytes, for a buffer of `len_bytes`
+    /// bytes.
     #[must_use]
     pub fn plane_lens(self, len_bytes: usize) -> Vec<usize> {
         let elements = len_bytes / self.item_bytes();
@@ -108,11 +109,11 @@ impl Transform {
         self.layouts().map(len).collect()
     }
 
-    /// Returns the number of elements of planes of these lengths; there are as
-    /// many as the transform makes.
+    /// Returns the number of elements in planes of these lengths. `lens_bytes`
+    /// must have one entry per plane of the transform.
     ///
     /// # Errors
-    /// [`Rule::FramePlaneLength`] for lengths that do not fit each other.
+    /// [`Rule::FramePlaneLength`] if the lengths contradict each other.
     pub fn elements(self, lens_bytes: &[u64]) -> Result<u64> {
         let refuse = |detail: &'static str| Err(Error::malformed(Rule::FramePlaneLength, detail));
         let is_counting = |&plane: &usize| self.layout(plane) == PlaneLayout::BYTE;
@@ -131,8 +132,9 @@ impl Transform {
         }
     }
 
-    /// Returns the fewest elements, around the bytes `range` of the buffer, that
-    /// can be joined by themselves: whole elements, and whole bytes of planes.
+    /// Returns the smallest range of elements that covers the bytes `range` of
+    /// the buffer and can be joined on its own, because it begins and ends at a
+    /// byte boundary of every plane.
     #[must_use]
     pub fn joinable(self, range: &Range<u64>, elements: u64) -> Range<u64> {
         let item_bytes = self.item_bytes() as u64;
@@ -144,18 +146,18 @@ impl Transform {
         start - start % step..end.next_multiple_of(step).min(elements)
     }
 
-    /// Returns the most elements that share a byte of a plane.
+    /// Returns the largest number of elements that share a byte in any plane.
     #[must_use]
     pub fn elements_per_byte(self) -> usize {
         let layouts = self.layouts().map(|layout| layout.elements_per_byte);
         layouts.max().unwrap_or(1)
     }
 
-    /// Writes bytes `[start, start + out.len())` of plane number `plane` of
-    /// `elements`.
+    /// Writes the bytes `[start, start + out.len())` of plane `plane` to `out`.
+    /// `elements` are the whole elements of the buffer.
     ///
     /// # Panics
-    /// If the range reaches past the plane.
+    /// If the range exceeds the plane.
     pub fn split(self, elements: &[u8], plane: usize, start: usize, out: &mut [u8]) {
         match self {
             Self::Opaque => out.copy_from_slice(&elements[start..start + out.len()]),
@@ -164,8 +166,9 @@ impl Transform {
         }
     }
 
-    /// Returns the bytes of the elements, `elements_len_bytes` in all, from
-    /// which the bytes `range` of plane number `plane` are made.
+    /// Returns the range of the elements' bytes that determines the bytes
+    /// `range` of plane `plane`. The elements have `elements_len_bytes` bytes
+    /// in total.
     #[must_use]
     pub fn source(
         self,
@@ -187,14 +190,14 @@ impl Transform {
         source(start)..source(end)
     }
 
-    /// Joins the parts of all planes, in their order, to the elements that fill
-    /// `out`.
+    /// Joins the parts of all planes, in frame order, into the elements that
+    /// fill `out`.
     ///
     /// # Errors
-    /// [`Rule::FrameFieldRange`] for a field of more bits than it has.
+    /// [`Rule::FrameFieldRange`] if a field has a bit outside its width.
     ///
     /// # Panics
-    /// If the lengths do not fit each other.
+    /// If the lengths contradict each other.
     pub fn join(self, parts: &[&[u8]], out: &mut [u8]) -> Result<()> {
         match (self, parts) {
             (Self::BitField(format), &[signs, exponents, ref mantissas @ ..]) => {
@@ -213,7 +216,7 @@ impl Transform {
         }
     }
 
-    /// Splits whole planes into their parts, as [`Transform::join`] takes them.
+    /// Splits whole planes into the parts that [`Transform::join`] takes.
     #[must_use]
     pub fn parts<'a>(self, planes: &[&'a [u8]]) -> Vec<&'a [u8]> {
         let mut parts = Vec::new();

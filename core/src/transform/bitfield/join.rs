@@ -1,13 +1,13 @@
-//! Planes back to floats, a tile of elements at a time: their bytes are put
-//! together plane by plane, then mixed, in loops of a fixed length that become
-//! vector instructions.
+//! Combines planes into floats, one tile of elements at a time. The bytes of a
+//! tile are computed byte position by byte position and then interleaved, in
+//! loops of fixed length that compile to vector instructions.
 
-/// Elements that share a byte of signs.
+/// Number of elements that share a byte of signs.
 const GROUP: usize = 8;
-/// Elements of a tile.
+/// Number of elements of a tile.
 const TILE: usize = 8 * GROUP;
 
-/// Elements of two bytes, mantissas of one: bfloat16.
+/// Joins elements of two bytes with mantissas of one byte: bfloat16.
 #[inline(always)]
 pub fn narrow(signs: &[u8], exponents: &[u8], low: &[u8], out: &mut [[u8; 2]]) {
     let planes = [exponents, low];
@@ -19,7 +19,7 @@ pub fn narrow(signs: &[u8], exponents: &[u8], low: &[u8], out: &mut [[u8; 2]]) {
     });
 }
 
-/// Elements of two bytes, mantissas of two: float16.
+/// Joins elements of two bytes with mantissas of two bytes: float16.
 #[inline(always)]
 pub fn half(signs: &[u8], exponents: &[u8], [low, high]: [&[u8]; 2], out: &mut [[u8; 2]]) {
     let planes = [exponents, low, high];
@@ -31,7 +31,7 @@ pub fn half(signs: &[u8], exponents: &[u8], [low, high]: [&[u8]; 2], out: &mut [
     });
 }
 
-/// Elements of four bytes, mantissas of three: float32.
+/// Joins elements of four bytes with mantissas of three bytes: float32.
 #[inline(always)]
 pub fn single(signs: &[u8], exponents: &[u8], [low, mid, high]: [&[u8]; 3], out: &mut [[u8; 4]]) {
     let planes = [exponents, low, mid, high];
@@ -45,8 +45,9 @@ pub fn single(signs: &[u8], exponents: &[u8], [low, mid, high]: [&[u8]; 3], out:
     });
 }
 
-/// Joins elements of `W` bytes from `P` planes. `bytes` returns those of a tile
-/// byte by byte, from its signs, each on top of a byte, and its planes.
+/// Joins elements of `W` bytes from `P` planes. For a tile, `bytes` computes
+/// each byte position of the elements from the signs, which are in the top bits
+/// of bytes, and the planes.
 #[inline(always)]
 fn tiles<const P: usize, const W: usize>(
     signs: &[u8],
@@ -67,7 +68,7 @@ fn tiles<const P: usize, const W: usize>(
     if rest.is_empty() {
         return;
     }
-    // The last tile, filled up.
+    // The last tile, padded with zeros.
     let mut signs = [0; GROUP];
     let last = &sign_rest[..rest.len().div_ceil(GROUP)];
     signs[..last.len()].copy_from_slice(last);
@@ -82,14 +83,14 @@ fn tiles<const P: usize, const W: usize>(
     }
 }
 
-/// Returns the bits of bytes of signs, from the top, each on top of a byte. A
-/// product because vectors of WebAssembly cannot be shifted by as many bits as
-/// they have lanes.
+/// Expands bytes of signs into one byte per sign, with the sign in the top bit
+/// and starting with the highest bit. It uses multiplication because
+/// WebAssembly vectors cannot be shifted by different amounts per lane.
 #[inline(always)]
 fn spread(signs: &[u8; GROUP]) -> [u8; TILE] {
     let mut out = [0; TILE];
     for (group, &signs) in out.as_chunks_mut::<GROUP>().0.iter_mut().zip(signs) {
-        // Bit 7 - k arrives at the top of byte k; no two bits meet.
+        // Bit 7 - k moves to the top of byte k, and no two bits collide.
         let copies = u64::from(signs).wrapping_mul(0x8040_2010_0804_0201);
         *group = (copies & 0x8080_8080_8080_8080).to_le_bytes();
     }

@@ -1,5 +1,5 @@
-//! Bit fields: signs packed to bits, exponents as bytes, mantissas as bytes
-//! (docs/formats/z4ai-frames.md 3.4).
+//! Bit fields of floats: signs packed into bits, exponents as bytes, mantissas
+//! as bytes (docs/formats/z4ai-frames.md 3.4).
 
 use alloc::format;
 
@@ -9,34 +9,34 @@ use crate::{Error, Result, Rule};
 mod join;
 mod split;
 
-/// Geometry of a float whose fields are split.
+/// The layout of a float format whose fields can be split.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FloatFormat {
-    /// Spelling in a frame.
+    /// The name of the format in a frame.
     pub name: &'static str,
-    /// Bytes of one element.
+    /// Size of one element in bytes.
     pub item_bytes: usize,
-    /// Bits of the exponent.
+    /// Number of exponent bits.
     pub exponent_bits: u32,
-    /// Bits of the mantissa.
+    /// Number of mantissa bits.
     pub mantissa_bits: u32,
 }
 
-/// bfloat16, the only one that z4ai writes in `Z4AI` frames.
+/// bfloat16, the only format that z4ai writes in `Z4AI` frames.
 pub const BFLOAT16: FloatFormat = FloatFormat {
     name: "bfloat16",
     item_bytes: 2,
     exponent_bits: 8,
     mantissa_bits: 7,
 };
-/// IEEE half precision.
+/// The IEEE half-precision format.
 pub const FLOAT16: FloatFormat = FloatFormat {
     name: "float16",
     item_bytes: 2,
     exponent_bits: 5,
     mantissa_bits: 10,
 };
-/// IEEE single precision.
+/// The IEEE single-precision format.
 pub const FLOAT32: FloatFormat = FloatFormat {
     name: "float32",
     item_bytes: 4,
@@ -45,7 +45,7 @@ pub const FLOAT32: FloatFormat = FloatFormat {
 };
 
 impl FloatFormat {
-    /// Returns the format of that exact name.
+    /// Returns the format with exactly this name.
     #[must_use]
     pub fn by_name(name: &[u8]) -> Option<Self> {
         [BFLOAT16, FLOAT16, FLOAT32]
@@ -53,24 +53,24 @@ impl FloatFormat {
             .find(|format| format.name.as_bytes() == name)
     }
 
-    /// Returns the bytes of one mantissa in its plane.
+    /// Returns the size in bytes of one mantissa in its plane.
     #[must_use]
     pub fn mantissa_bytes(self) -> usize {
         self.mantissa_bits.div_ceil(8) as usize
     }
 
     /// Returns the lengths in bytes of the sign, exponent and mantissa planes
-    /// of `n` elements.
+    /// for `n` elements.
     #[must_use]
     pub fn plane_lens(self, n: usize) -> [usize; 3] {
         [n.div_ceil(8), n, n * self.mantissa_bytes()]
     }
 
-    /// Writes bytes `[start, start + out.len())` of plane `plane` (0 sign,
-    /// 1 exponent, 2 mantissa) of `elements`.
+    /// Writes the bytes `[start, start + out.len())` of plane `plane` of
+    /// `elements` to `out`. Plane 0 holds signs, 1 exponents, 2 mantissas.
     ///
     /// # Panics
-    /// If the range reaches past the plane.
+    /// If the range exceeds the plane.
     pub fn split(self, elements: &[u8], plane: usize, start: usize, out: &mut [u8]) {
         match self.item_bytes {
             2 => split::planes(self, elements.as_chunks::<2>().0, plane, start, out),
@@ -78,10 +78,11 @@ impl FloatFormat {
         }
     }
 
-    /// Returns the fields of `n` elements whose mantissa plane is whole.
+    /// Returns the fields of the elements in whole planes, given as signs,
+    /// exponents and mantissas.
     ///
     /// # Panics
-    /// If the plane is shorter than that.
+    /// If the mantissa plane is too short for the number of exponents.
     #[must_use]
     pub fn fields<'a>(self, [signs, exponents, plane]: [&'a [u8]; 3]) -> Fields<'a> {
         let n = exponents.len();
@@ -96,10 +97,10 @@ impl FloatFormat {
         }
     }
 
-    /// Puts the fields of as many elements as `out` has back together.
+    /// Combines the fields of all elements that fit in `out` into floats.
     ///
     /// # Panics
-    /// If the lengths do not fit each other; the frame has checked them.
+    /// If the lengths contradict each other; frame parsers have checked them.
     pub fn join(self, fields: &Fields, out: &mut [u8]) -> Result<()> {
         let &Fields {
             signs, exponents, ..
@@ -144,20 +145,20 @@ impl FloatFormat {
     }
 }
 
-/// The parts of the planes that hold some consecutive elements, the first of
-/// which begins a byte of signs.
+/// The ranges of the planes that hold some consecutive elements. The first
+/// element must be at the start of a byte of signs.
 #[derive(Debug, Clone, Copy)]
 pub struct Fields<'a> {
-    /// A bit for each element.
+    /// One bit per element.
     pub signs: &'a [u8],
-    /// A byte for each element.
+    /// One byte per element.
     pub exponents: &'a [u8],
-    /// A byte for each element, low ones first; empty beyond those of a
-    /// mantissa.
+    /// One byte per element in each part, starting with the lowest bytes. Parts
+    /// that the mantissa does not have are empty.
     pub mantissas: [&'a [u8]; 3],
 }
 
-/// Puts elements back together from fields of the right lengths.
+/// Combines fields, whose lengths have been checked, into elements.
 struct Join<'a, 'f> {
     mantissa_bytes: usize,
     fields: &'f Fields<'a>,

@@ -1,17 +1,18 @@
-//! Floats to their planes, in loops that become vector instructions.
+//! Splits floats into planes, in loops that compile to vector instructions.
 
 use super::FloatFormat;
 use crate::kernel::{self, Kernel};
 
-/// Elements that share a byte of signs.
+/// Number of elements that share a byte of signs.
 const GROUP: usize = 8;
 
-/// An element, of two or four bytes.
+/// An element of two or four bytes.
 pub trait Item: Copy {
-    /// Bits of it from `shift` on, the lowest eight.
+    /// Returns the lowest eight bits of the element shifted right by `shift`.
     fn byte(self, shift: u32) -> u8;
 
-    /// Returns the signs of a group, that of the first element on top.
+    /// Returns the signs of a group. The sign of the first element is the
+    /// highest bit.
     fn signs(group: &[Self; GROUP]) -> u8;
 }
 
@@ -26,7 +27,7 @@ impl Item for [u8; 2] {
         let (halves, _) = group.as_flattened().as_chunks::<8>();
         let [high, low] = [halves[0], halves[1]].map(|half| {
             let signs = u64::from_le_bytes(half) >> 15 & 0x0001_0001_0001_0001;
-            // Bit 16k arrives at 51 - k; no two bits meet.
+            // Bit 16k moves to 51 - k, and no two bits collide.
             (signs.wrapping_mul(1 << 51 | 1 << 34 | 1 << 17 | 1) >> 48).to_le_bytes()[0] & 15
         });
         high << 4 | low
@@ -49,7 +50,7 @@ impl Item for [u8; 4] {
     }
 }
 
-/// Writes bytes `[start, start + out.len())` of plane `plane` to `out`.
+/// Writes the bytes `[start, start + out.len())` of plane `plane` to `out`.
 pub fn planes<T: Item>(
     format: FloatFormat,
     items: &[T],
@@ -66,7 +67,7 @@ pub fn planes<T: Item>(
     });
 }
 
-/// What [`planes`] does.
+/// The arguments of [`planes`].
 struct Split<'a, T> {
     format: FloatFormat,
     items: &'a [T],
@@ -104,15 +105,16 @@ fn signs<T: Item>(items: &[T], start: usize, out: &mut [u8]) {
     if let (Some(first), Some(byte)) = (rest.first(), out.get_mut(groups.len())) {
         let mut group = [*first; GROUP];
         group[..rest.len()].copy_from_slice(rest);
-        // Zeros fill the last byte up.
+        // The unused bits of the last byte are zero.
         *byte = T::signs(&group) & !(0xFF >> rest.len());
     }
 }
 
-/// Writes `bits` bits from `shift` on of each item to a byte of `out`.
+/// Writes `bits` bits of each item, starting at bit `shift`, to a byte of
+/// `out`.
 #[inline(always)]
 fn bytes<T: Item>(items: &[T], shift: u32, bits: u32, out: &mut [u8]) {
-    // Loops of their own for shifts and masks that do not change.
+    // Specialised loops for constant shifts and masks.
     match (shift, bits) {
         (7, 8) => each(items, out, |item| item.byte(7)),
         (23, 8) => each(items, out, |item| item.byte(23)),
@@ -132,8 +134,9 @@ fn each<T: Item>(items: &[T], out: &mut [u8], byte: impl Fn(T) -> u8) {
     }
 }
 
-/// Extracts a range of the mantissa plane. The plane holds all low bytes, then
-/// all next bytes: a range may cross from one part into the next.
+/// Extracts a range of the mantissa plane. The plane holds all lowest bytes,
+/// followed by all next bytes and so on, so a range may cross from one part
+/// into the next.
 #[inline(always)]
 fn mantissas<T: Item>(items: &[T], mantissa_bits: u32, start: usize, mut out: &mut [u8]) {
     let mut at = start;

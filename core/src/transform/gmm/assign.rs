@@ -1,22 +1,22 @@
-//! The likeliest component of every value (docs/formats/gauss.md 7).
+//! Finds the most likely component of every value (docs/formats/gauss.md 7).
 
 use alloc::vec::Vec;
 
 use super::cells::{Cells, Winners};
 use super::{Mixture, sum};
 
-/// Values compared with one component after the other while they stay in
-/// registers and cache.
+/// Number of values that are compared with all components together, so that
+/// they stay in registers and cache.
 const BLOCK: usize = 256;
 
-/// Fewer values than this are not worth the cells.
+/// Building cells is not worthwhile for fewer values.
 const FEW: usize = 1 << 12;
 
-/// Writes the number of the component with the largest weighted density of
-/// each value; the lowest of those that tie.
+/// Writes the index of the component with the largest weighted density at each
+/// value. Of equal densities, the lowest index wins.
 ///
 /// # Panics
-/// If `values` and `components` differ in length or there are over 256
+/// If `values` and `components` differ in length, or there are more than 256
 /// components.
 pub fn assign(mixture: &Mixture, values: &[f64], components: &mut [u8]) {
     assert_eq!(values.len(), components.len(), "one component a value");
@@ -33,7 +33,7 @@ pub fn assign(mixture: &Mixture, values: &[f64], components: &mut [u8]) {
     }
 }
 
-/// Assigns by trying all components.
+/// Assigns values by trying all components.
 pub(super) fn assign_one_by_one(mixture: &Mixture, values: &[f64], components: &mut [u8]) {
     let blocks = values.chunks(BLOCK).zip(components.chunks_mut(BLOCK));
     let scorers = Scorer::all(mixture);
@@ -81,12 +81,12 @@ impl Scorer {
         }
     }
 
-    /// Returns the best score of the numbers from `first` to `last`.
+    /// Returns the best score of any value between `first` and `last`.
     pub fn best_between(self, first: f64, last: f64) -> f64 {
         self.score(self.mean.clamp(first, last))
     }
 
-    /// Returns the logarithm of the weighted density, but for a constant.
+    /// Returns the logarithm of the weighted density, up to a constant.
     pub fn score(self, value: f64) -> f64 {
         let distance = (value - self.mean) * self.precision;
         self.constant - 0.5 * (distance * distance)

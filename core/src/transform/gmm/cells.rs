@@ -1,9 +1,10 @@
-//! The line cut into short cells, in most of which one component is the
-//! likeliest of every value: assigning is looking up.
+//! Divides the line into short cells. In most of them, one component is the
+//! most likely one for every value, so assigning a value is a table lookup.
 //!
-//! A score never grows with the distance from the mean, not even in its last
-//! bit, since each operation of it rounds monotonically. So scores at the ends
-//! of a cell bound those inside, and leaving a component out changes nothing.
+//! A score never increases with the distance from the mean, not even in its
+//! last bit, because each of its operations rounds monotonically. The scores at
+//! the ends of a cell therefore bound the scores inside, so leaving out
+//! components that cannot win does not change the result.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -11,21 +12,21 @@ use alloc::vec::Vec;
 use super::Mixture;
 use super::assign::Scorer;
 
-/// Cells of the part of the line where nearly all values are; one more on
-/// either side has no end.
+/// Number of cells in the part of the line where nearly all values are. There
+/// is one more unbounded cell on either side.
 const CELLS: usize = 1 << 13;
 
-/// Cells that share one choice of components to try.
+/// Number of consecutive cells that share a list of candidate components.
 const STRETCH: usize = 1 << 5;
 
-/// The distance from the mean, in deviations, up to which values have cells.
+/// The distance from the mean, in deviations, that the bounded cells cover.
 const REACH_DEVIATIONS: f64 = 6.0;
 
-/// The margin by which a cell is widened on either side, in cells. Positions
-/// are rounded by far less than that.
+/// The margin on either side of a cell, in cells. Positions have rounding
+/// errors far below it.
 const SLACK: f64 = 1e-6;
 
-/// Marks a cell in which several components may win.
+/// Marks a cell that several components may win.
 pub const CONTENDED: u16 = 1 << 8;
 
 /// The positions of the cells.
@@ -37,9 +38,9 @@ pub struct Cells {
 }
 
 impl Cells {
-    /// Cells for values of that mean and deviation.
+    /// Creates cells for values with this mean and deviation.
     pub fn new(mean: f64, deviation: f64) -> Self {
-        // Any length will do, but none that makes infinities.
+        // Any length works as long as no infinities arise.
         let reach = (deviation * REACH_DEVIATIONS).max(f64::MIN_POSITIVE / f64::EPSILON);
         #[allow(clippy::cast_precision_loss)] // a power of two
         let cells = CELLS as f64;
@@ -50,17 +51,17 @@ impl Cells {
         }
     }
 
-    /// Returns the cell of `value`: 0 before the first cell, and one more than
-    /// their number after the last.
+    /// Returns the cell of `value`: 0 before the first bounded cell, and
+    /// [`CELLS`] + 1 after the last one.
     pub fn find(&self, value: f64) -> u16 {
         let place = (value - self.first) * self.cells_per_unit + 1.0;
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // saturates, then cut
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // saturates, clamped
         let cell = (place as u32).min(CELLS as u32 + 1) as u16;
         cell
     }
 
-    /// Ends that the values of the cells from `first` on, `count` of them,
-    /// are certainly between; `first` counts from 0 for the first with ends.
+    /// Returns bounds for the values in `count` bounded cells, starting with
+    /// cell `first`, which counts from 0 for the first bounded one.
     fn ends(&self, first: usize, count: usize) -> (f64, f64) {
         #[allow(clippy::cast_precision_loss)] // small
         let (from, to) = (first as f64 - SLACK, (first + count) as f64 + SLACK);
@@ -72,16 +73,17 @@ impl Cells {
 #[derive(Debug, Clone)]
 pub struct Winners {
     all: Vec<(u8, Scorer)>,
-    /// One per cell; [`CONTENDED`] if it depends on the value.
+    /// The winner of each cell, or [`CONTENDED`] if it depends on the value.
     winners: Vec<u16>,
-    /// Candidates of each stretch of cells, one after the other.
+    /// The candidate components of each stretch, concatenated.
     rivals: Vec<(u8, Scorer)>,
-    /// The start of each stretch, and the end of the last.
+    /// The start of each stretch in `rivals`, and the end of the last one.
     starts: Vec<usize>,
 }
 
 impl Winners {
-    /// Finds the winners among the components of `mixture`, at most 256.
+    /// Determines the winners among the components of `mixture`. There must be
+    /// at most 256 components.
     pub fn new(mixture: &Mixture, cells: &Cells) -> Self {
         let all: Vec<(u8, Scorer)> = (0..=u8::MAX).zip(Scorer::all(mixture)).collect();
         let mut winners = vec![CONTENDED; CELLS + 2];
@@ -104,12 +106,12 @@ impl Winners {
         }
     }
 
-    /// Returns the component of all values in that cell, or [`CONTENDED`].
+    /// Returns the component of all values in `cell`, or [`CONTENDED`].
     pub fn of_cell(&self, cell: u16) -> u16 {
         self.winners[usize::from(cell)]
     }
 
-    /// Returns the component of `value`, which is in that cell.
+    /// Returns the component of `value`, which must be in `cell`.
     #[inline]
     pub fn find(&self, value: f64, cell: u16) -> u8 {
         let [component, contended] = self.winners[usize::from(cell)].to_le_bytes();
@@ -139,22 +141,24 @@ impl Winners {
     }
 }
 
-/// Returns what some component reaches everywhere between the ends.
+/// Returns the highest score that a single component reaches everywhere between
+/// the ends.
 fn everywhere(scorers: &[(u8, Scorer)], (first, last): (f64, f64)) -> f64 {
     let least = |scorer: &Scorer| scorer.score(first).min(scorer.score(last));
     let scores = scorers.iter().map(|(_, scorer)| least(scorer));
     scores.fold(f64::NEG_INFINITY, f64::max)
 }
 
-/// Adds the components that may be the likeliest of a value between the ends,
-/// in order.
+/// Appends the components that may be the most likely one for some value
+/// between the ends, in ascending order.
 fn contend(scorers: &[(u8, Scorer)], ends: (f64, f64), rivals: &mut Vec<(u8, Scorer)>) {
     let needed = everywhere(scorers, ends);
     let able = |(_, scorer): &&(u8, Scorer)| scorer.best_between(ends.0, ends.1) >= needed;
     rivals.extend(scorers.iter().filter(able));
 }
 
-/// Returns the one that wins everywhere between the ends, if one does.
+/// Returns the component that wins everywhere between the ends, or
+/// [`CONTENDED`] if there is none.
 fn sole(scorers: &[(u8, Scorer)], ends: (f64, f64)) -> u16 {
     let needed = everywhere(scorers, ends);
     let mut able = scorers

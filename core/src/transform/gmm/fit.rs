@@ -8,20 +8,21 @@ use super::grouped::Grouped;
 use super::{MIN_DEVIATION, Mixture, sum};
 use crate::bytes::index;
 
-/// Share of values that change component below which the fit has settled.
+/// The fit has converged if less than this fraction of values change component.
 const SETTLED: f64 = 0.001;
 
-/// A mixture and how long it took.
+/// A fitted mixture.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Fit {
     /// The mixture.
     pub mixture: Mixture,
-    /// Rounds of assigning and updating.
+    /// Number of rounds of assigning and updating.
     pub iterations: u32,
 }
 
-/// Fits `components` Gaussians to `values` in at most `max_iterations`
-/// rounds, as Python does to the last bit.
+/// Fits `components` Gaussians to `values` in at most `max_iterations` rounds.
+/// The result is identical to the last bit to that of the Python
+/// implementation.
 ///
 /// # Panics
 /// If there are no values, one of them is NaN, or there are fewer than two
@@ -48,7 +49,8 @@ pub fn fit(values: &[f64], components: u8, max_iterations: u32) -> Fit {
     rounds(mixture, &cells, values.len(), max_iterations, round)
 }
 
-/// Returns the same, several times faster and not to the last bit.
+/// Fits like [`fit`], several times faster, but the last bits of the result may
+/// differ.
 ///
 /// # Panics
 /// See [`fit`].
@@ -63,8 +65,9 @@ pub fn fit_sample(values: Vec<f64>, components: u8, max_iterations: u32) -> Fit 
     rounds(mixture, &cells, count, max_iterations, round)
 }
 
-/// Assigns and updates until few values change component. `round` assigns
-/// them, sums up the members of the components, and says how many changed.
+/// Assigns and updates until few values change component. `round` assigns the
+/// values, sums the members of each component, and returns the number of values
+/// that changed component.
 fn rounds(
     mut mixture: Mixture,
     cells: &Cells,
@@ -112,8 +115,8 @@ impl Members {
     }
 }
 
-/// Returns the initial mixture: equal weights, equal widths, means at even
-/// percentiles (6 step 2).
+/// Returns the initial mixture: equal weights and widths, with means at evenly
+/// spaced percentiles (6 step 2).
 fn initial(sorted: &[f64], deviation: f64, components: u8) -> Mixture {
     assert!(!sorted.is_empty(), "nothing to fit");
     assert!(components >= 2, "a mixture has at least two components");
@@ -137,11 +140,11 @@ fn initial(sorted: &[f64], deviation: f64, components: u8) -> Mixture {
     }
 }
 
-/// Returns a percentile, interpolated between the two nearest values as NumPy
-/// does by default.
+/// Returns a percentile, interpolated between the two nearest values like
+/// NumPy's default.
 fn percentile(sorted: &[f64], percent: f64) -> f64 {
     let position = percent / 100.0 * as_f64(sorted.len() - 1);
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // not negative
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // never negative
     let below = index(position as u64).min(sorted.len() - 1);
     let above = (below + 1).min(sorted.len() - 1);
     let part = position - as_f64(below);
@@ -153,7 +156,7 @@ fn percentile(sorted: &[f64], percent: f64) -> f64 {
     }
 }
 
-/// Weights, means and deviations of the members (6 step 3c).
+/// Updates weights, means and deviations from the members (6 step 3c).
 fn update(mixture: &mut Mixture, members: &[Members], all: f64) {
     for (number, members) in members.iter().enumerate() {
         #[allow(clippy::cast_precision_loss)] // far below 2^53

@@ -1,7 +1,6 @@
-//! Values sorted into cells, so that most of a round of fitting is done cell by
-//! cell. Sums are taken in another order than that of the values, so the last
-//! bits of a mixture differ from Python's; where a sample was drawn they would
-//! differ anyway.
+//! Groups values by cell, so that most of a fitting round is done per cell. The
+//! values are not summed in their original order, so the last bits of a mixture
+//! differ from Python's. This is acceptable for samples, which differ anyway.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -14,7 +13,7 @@ use super::fit::Members;
 pub struct Grouped {
     pub values: Vec<f64>,
     groups: Vec<Group>,
-    /// The component of each value, up to date where a cell is contended.
+    /// The component of each value. It is up to date only in contended cells.
     assigned: Vec<u8>,
 }
 
@@ -24,18 +23,18 @@ struct Group {
     cell: u16,
     end: usize,
     all: Members,
-    /// Their winner in the last round.
+    /// The winner of the cell in the last round.
     winner: u16,
 }
 
 impl Grouped {
-    /// Sorts `values` into `cells`.
+    /// Sorts `values` and groups them by cell.
     pub fn new(mut values: Vec<f64>, cells: &Cells) -> Self {
         values.sort_unstable_by(f64::total_cmp);
         let mut groups: Vec<Group> = Vec::new();
         for (number, &value) in values.iter().enumerate() {
             let cell = cells.find(value);
-            // Cell numbers never fall where values rise.
+            // Cell indices never decrease as values increase.
             if groups.last().is_none_or(|group| group.cell != cell) {
                 groups.push(Group {
                     cell,
@@ -57,8 +56,8 @@ impl Grouped {
         }
     }
 
-    /// Assigns all values, sums up the members of each component, and says
-    /// how many values went to another than the time before.
+    /// Assigns all values, sums the members of each component, and returns the
+    /// number of values that changed component.
     pub fn assign(&mut self, winners: &Winners, members: &mut [Members]) -> usize {
         let mut changed = 0;
         let mut start = 0;

@@ -1,8 +1,9 @@
-//! Values as members of a few Gaussians (docs/formats/gauss.md 6, 7): which
-//! one, and how far from its mean. Lossy; only Gauss files use it.
+//! Represents values by a mixture of a few Gaussians (docs/formats/gauss.md 6,
+//! 7): the component of each value, and the distance from the component's mean.
+//! This is lossy, and only Gauss files use it.
 //!
-//! Every sum has a fixed order and logarithms come from pure Rust, so that the
-//! same values give the same mixture on every machine (10.2).
+//! Every sum has a fixed order, and logarithms are computed in pure Rust, so
+//! the same values give the same mixture on every machine (10.2).
 
 use alloc::vec::Vec;
 
@@ -17,14 +18,14 @@ mod sum;
 pub use assign::assign;
 pub use fit::{Fit, fit, fit_sample};
 
-/// The smallest deviation that a fit gives to a component, so that none
-/// collapses.
+/// The smallest deviation that a fit assigns to a component, which prevents
+/// components from collapsing.
 pub const MIN_DEVIATION: f64 = 1e-6;
 
-/// Weighted Gaussians; the three lists are equally long.
+/// A mixture of weighted Gaussians. The three lists have the same length.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Mixture {
-    /// Shares of the components (pi).
+    /// Weights of the components (pi), which are fractions of all values.
     pub weights: Vec<f64>,
     /// Means (mu).
     pub means: Vec<f64>,
@@ -45,8 +46,8 @@ impl Mixture {
         self.weights.is_empty()
     }
 
-    /// Returns the sum of the weights, in the order of docs/formats/gauss.md
-    /// 8.1.
+    /// Returns the sum of the weights, added in the order of
+    /// docs/formats/gauss.md 8.1.
     #[must_use]
     pub fn total_weight(&self) -> f64 {
         sum::pairwise(&self.weights, |weight| weight)
@@ -59,7 +60,7 @@ impl Mixture {
         self.weights
             .iter()
             .map(|weight| {
-                #[allow(clippy::cast_possible_truncation)] // rounded, as the format says
+                #[allow(clippy::cast_possible_truncation)] // rounding that the format prescribes
                 let probability = (weight / total) as f32;
                 probability
             })

@@ -1,10 +1,10 @@
-//! Sums in NumPy's order (docs/formats/gauss.md 8.1): the result of a
+//! Sums in NumPy's order (docs/formats/gauss.md 8.1), because the result of a
 //! floating-point sum depends on it.
 
-/// The longest stretch that is not halved.
+/// Length of the longest range that is not split into halves.
 const STRETCH: usize = 128;
 
-/// Returns mean and population deviation, in two passes.
+/// Returns the mean and the population deviation, computed in two passes.
 pub fn mean_and_deviation(values: &[f64]) -> (f64, f64) {
     #[allow(clippy::cast_precision_loss)] // far below 2^53
     let count = values.len() as f64;
@@ -13,7 +13,7 @@ pub fn mean_and_deviation(values: &[f64]) -> (f64, f64) {
     (mean, libm::sqrt(squares / count))
 }
 
-/// Returns the pairwise sum of `term` of every value.
+/// Returns the pairwise sum of `term` applied to every value.
 pub fn pairwise(values: &[f64], term: impl Fn(f64) -> f64 + Copy) -> f64 {
     if values.len() > STRETCH {
         let half = values.len() / 2 / 8 * 8;

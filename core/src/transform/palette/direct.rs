@@ -1,5 +1,5 @@
-//! Builds a palette of at most 256 values in one pass: every element is looked
-//! up in a directly indexed table and numbered at once.
+//! Builds a palette of at most 256 values in one pass: each element is looked
+//! up in a directly indexed table and numbered immediately.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -7,11 +7,11 @@ use alloc::vec::Vec;
 
 use super::word;
 
-/// The most values that an index of one byte can distinguish.
+/// Maximum number of values that a one-byte index can distinguish.
 pub const MAX_VALUES: usize = 256;
 
-/// Most tensors turn out to have too many distinct elements within this many;
-/// the whole index is allocated only after them.
+/// Most tensors with too many distinct elements show it within this many; the
+/// whole index is allocated only afterwards.
 const CHUNK_ITEMS: usize = 4096;
 
 /// The result of building a small palette.
@@ -20,12 +20,12 @@ pub enum SmallPalette {
     Split(Vec<u64>, Vec<u8>),
     /// There are more values than allowed.
     TooMany,
-    /// No hash that was tried keeps the values apart; they were chosen to
-    /// collide.
+    /// None of the tried hashes maps the values to different slots, which means
+    /// that they were chosen to collide.
     Collide,
 }
 
-/// Splits like [`super::split`], for `most` up to [`MAX_VALUES`].
+/// Splits like [`super::split`], for a `most` of up to [`MAX_VALUES`].
 pub fn split<const W: usize>(items: &[[u8; W]], most: usize) -> SmallPalette {
     let Some(first) = items.first() else {
         return SmallPalette::Split(Vec::new(), Vec::new());
@@ -53,7 +53,7 @@ pub fn split<const W: usize>(items: &[[u8; W]], most: usize) -> SmallPalette {
             };
         }
     }
-    // So far values are numbered in order of appearance.
+    // Up to here, values are numbered in order of appearance.
     let mut codebook = numbers.values[..numbers.count].to_vec();
     codebook.sort_unstable();
     let mut positions = [0; MAX_VALUES];
@@ -69,12 +69,13 @@ pub fn split<const W: usize>(items: &[[u8; W]], most: usize) -> SmallPalette {
 }
 
 const SLOTS: usize = 1 << 16;
-/// The most hashes that are tried. Each keeps 256 values apart with better than
-/// even chances, unless they were chosen to collide.
+/// The maximum number of hashes that are tried. Each has a better than even
+/// chance to map 256 values to different slots, unless they were chosen to
+/// collide.
 const MULTIPLIERS: usize = 64;
 
-/// Values of `W` bytes and their numbers, found in one step by a hash that
-/// gives each value a slot of its own.
+/// Values of `W` bytes and their numbers, found in one step by a hash that maps
+/// each value to its own slot.
 struct Numbers<const W: usize> {
     values: [u64; MAX_VALUES],
     count: usize,
@@ -89,14 +90,15 @@ impl<const W: usize> Numbers<W> {
             values: [first; MAX_VALUES],
             count: 1,
             slots: empty(),
-            // Odd, with ones and zeros all over: the golden ratio.
+            // An odd number with evenly distributed ones and zeros, derived
+            // from the golden ratio.
             multiplier: 0x9E37_79B9_7F4A_7C15,
         }
     }
 
     fn slot(&self, value: u64) -> usize {
         match W {
-            // Values of up to 16 bits are slots themselves.
+            // Values of up to 16 bits are slot indices themselves.
             1 | 2 => crate::bytes::index(value) % SLOTS,
             _ => crate::bytes::index(value.wrapping_mul(self.multiplier) >> 48),
         }
@@ -108,8 +110,8 @@ impl<const W: usize> Numbers<W> {
         (self.values[usize::from(number)] == value).then_some(number)
     }
 
-    /// Adds a new value and returns its number; `None` if no hash keeps it
-    /// apart.
+    /// Adds a new value and returns its number, or `None` if no hash maps all
+    /// values to different slots.
     #[cold]
     fn add(&mut self, value: u64) -> Option<u8> {
         let number = u8::try_from(self.count).ok()?;
@@ -119,7 +121,7 @@ impl<const W: usize> Numbers<W> {
             return Some(number);
         }
         for _ in 0..MULTIPLIERS {
-            // The upper half of a product alone is well mixed.
+            // Products are well mixed in their upper half only.
             self.multiplier = self
                 .multiplier
                 .rotate_left(25)
@@ -133,11 +135,12 @@ impl<const W: usize> Numbers<W> {
         None
     }
 
-    /// Gives a value its slot, unless another value has it.
+    /// Assigns a value to its slot. Returns `false` if another value occupies
+    /// it.
     fn claim_slot(&mut self, number: u8) -> bool {
         let slot = self.slot(self.values[usize::from(number)]);
         let holder = self.slots[slot];
-        // An empty slot holds number 0, that of the first value.
+        // An empty slot holds 0, the number of the first value.
         if holder != number && self.slot(self.values[usize::from(holder)]) == slot {
             return false;
         }
@@ -147,7 +150,8 @@ impl<const W: usize> Numbers<W> {
 }
 
 fn empty() -> Box<[u8; SLOTS]> {
-    // The length is right by construction; allocated on the heap.
+    // The length is right by construction. `vec!` allocates directly on the
+    // heap.
     let slots: Result<Box<[u8; SLOTS]>, _> = vec![0; SLOTS].into_boxed_slice().try_into();
     slots.unwrap_or_else(|_| Box::new([0; SLOTS]))
 }

@@ -29,13 +29,13 @@ pub fn split<const W: usize>(items: &[[u8; W]], most: usize) -> Option<(Vec<u64>
     Some((codebook, index))
 }
 
-/// A hash table from values to indices, with open addressing. The hash is
-/// fixed: values chosen to collide cost time in proportion to the codebook's
-/// length, which the caller bounds.
+/// A hash table from values to indices, with open addressing. The hash function
+/// is fixed, so for values chosen to collide, each operation takes time
+/// proportional to the length of the codebook, which the caller bounds.
 #[derive(Default)]
 struct Positions {
-    /// Value and index; the number of slots is a power of two, at most half of
-    /// them in use.
+    /// Value and index. The number of slots is a power of two, and at most half
+    /// of them are in use.
     slots: Vec<Option<(u64, u32)>>,
     used: usize,
 }
@@ -61,7 +61,7 @@ impl Positions {
         self.slots[self.slot(value)].map(|(_, position)| position)
     }
 
-    /// Inserts a value; returns whether it is new.
+    /// Inserts a value. Returns whether it was new.
     fn insert(&mut self, value: u64, position: usize) -> bool {
         if self.used * 2 >= self.slots.len() {
             let larger = vec![None; (self.slots.len() * 4).max(1024)];

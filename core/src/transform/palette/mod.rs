@@ -1,8 +1,8 @@
-//! SmallPalette distinct elements: a codebook of them, and an index per element
-//! (docs/formats/z4ai-frames.md 10).
+//! Palettes: a codebook of the distinct elements, and an index into it for each
+//! element (docs/formats/z4ai-frames.md 10).
 //!
-//! All functions panic if `width` is not 1, 2, 4 or 8 or does not divide the
-//! length of the elements.
+//! All functions with a `width` panic if it is not 1, 2, 4 or 8, or if it does
+//! not divide the length of the elements.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -14,9 +14,11 @@ use direct::SmallPalette;
 mod direct;
 mod hashed;
 
-/// Splits `elements` into their codebook, the distinct ones in ascending order
-/// as unsigned integers, and their index, the position of every element in it,
-/// in [`index_bytes`] bytes each. `None` as soon as there are more than `most`.
+/// Splits `elements` into a codebook and an index. The codebook holds the
+/// distinct elements as unsigned integers in ascending order. The index holds
+/// the position of every element in the codebook, with [`index_bytes`] bytes
+/// each. Returns `None` as soon as there are more than `most` distinct
+/// elements.
 #[must_use]
 pub fn split(elements: &[u8], width: usize, most: usize) -> Option<(Vec<u64>, Vec<u8>)> {
     by_width!(width, split_fixed(elements, most))
@@ -35,7 +37,8 @@ fn split_fixed<const W: usize>(elements: &[u8], most: usize) -> Option<(Vec<u64>
     hashed::split(items, most)
 }
 
-/// Returns the bytes of an index into a codebook of that many entries.
+/// Returns the number of bytes per position of an index into a codebook of
+/// `entries` entries.
 #[must_use]
 pub fn index_bytes(entries: usize) -> usize {
     match entries {
@@ -45,11 +48,12 @@ pub fn index_bytes(entries: usize) -> usize {
     }
 }
 
-/// Looks up every index in `codebook`, both in the form that a frame stores.
+/// Looks up every position of `index` in `codebook`. Both have the format that
+/// a frame stores.
 ///
 /// # Panics
-/// If `out` is not as long as the index asks for, or `index_bytes` is not 1,
-/// 2 or 4; the frame has checked both.
+/// If the length of `out` does not match the index, or if `index_bytes` is not
+/// 1, 2 or 4; frame parsers have checked both.
 pub fn join(
     index: &[u8],
     index_bytes: usize,
@@ -71,12 +75,13 @@ fn join_fixed<const W: usize>(
     let items = out.as_chunks_mut::<W>().0;
     match index_bytes {
         1 => {
-            // A full table needs no check per element.
+            // A table of 256 entries makes bounds checks per element
+            // unnecessary.
             let mut table = [[0; W]; 256];
             for (to, entry) in table.iter_mut().zip(entries) {
                 *to = *entry;
             }
-            // Not by `max`, which is not turned into vector instructions.
+            // `Iterator::max` would not be compiled to vector instructions.
             let most = index
                 .iter()
                 .fold(0, |most: u8, &position| most.max(position));

@@ -1,13 +1,13 @@
-/* Reads a tensor where the program fetches the bytes itself, as an event loop
- * would: no call of the library waits for anything. Here the bytes come from a
- * file, and are written to standard output:
+/* Reads a tensor whose bytes the program fetches itself, as an event loop would: no
+ * call of the library waits. Here the bytes come from a file, and the tensor is
+ * written to standard output:
  *     fetch MODEL TENSOR */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include <zstn.h>
 
-/* Bytes of a file; this is where a program would send a request. */
+/* Reads a range of a file; another program would send a request here. */
 static void *fetch(FILE *file, zstn_range range) {
     void *bytes = malloc((size_t)range.len + 1);
     if (bytes == NULL || fseek(file, (long)range.offset, SEEK_SET) != 0 ||

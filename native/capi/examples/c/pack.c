@@ -1,4 +1,4 @@
-/* Packs a checkpoint and shows the progress; Ctrl-C ends it and leaves nothing:
+/* Packs a checkpoint and shows the progress. Ctrl-C stops it and leaves no output:
  *     pack MODEL.safetensors MODEL.zstn */
 #include <inttypes.h>
 #include <signal.h>

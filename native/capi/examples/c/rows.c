@@ -1,5 +1,5 @@
-/* Lists the tensors of a model, a file or an address, or prints the first rows of
- * one:
+/* Lists the tensors of a model, given as a path or an address, or prints the first
+ * rows of one tensor in hex:
  *     rows MODEL [TENSOR [ROWS]] */
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-// Loads all tensors of a model into memory of the program, many at a time:
+// Loads all tensors of a model into the program's memory, many at a time:
 //     load MODEL
 #include <cstdint>
 #include <cstdio>

@@ -1,4 +1,4 @@
-// Serves the file that a packed one restores, with ranges:
+// Serves the original of a packed file over HTTP, with range requests:
 //
 //	unpacked MODEL.zstn ADDRESS
 package main
@@ -28,8 +28,8 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	// The SHA-256 in a packed file is a claim of whoever packed it: nobody should
-	// identify bytes by it before comparing them.
+	// The SHA-256 in a packed file is a claim of the program that packed it. Compare
+	// the restored bytes with it before using it to identify them.
 	tag := fmt.Sprintf(`"%x-%x"`, status.Size(), status.ModTime().UnixNano())
 	listener, err := net.Listen("tcp", os.Args[2])
 	if err != nil {

@@ -1,8 +1,8 @@
 //! Prints `native/capi/include/zstn.h`, generated from the sources of the C library.
 //! `cargo xtask capi --write` runs this program and writes the file.
 //!
-//! It is a program of its own because cbindgen takes longer to compile than the rest
-//! of what `cargo xtask demo` needs of xtask.
+//! It is a separate program because cbindgen takes longer to compile than everything
+//! else in xtask that `cargo xtask demo` needs.
 
 use std::io::Write as _;
 use std::path::Path;

@@ -1,6 +1,6 @@
-"""Runs the test suite of another package on zstn: `run.py z4ai` or
-`run.py safetensors`. The suite comes from the package's source distribution,
-which pip downloads; nothing of it is kept in this repository."""
+"""Runs the test suite of another package with zstn: `run.py z4ai` or `run.py
+safetensors`. The suite comes from the package's source distribution, which pip
+downloads; no part of it is in this repository."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SUITES = {
 
 
 def download(package: str, version: str, into: Path) -> Path:
-    """Returns the source distribution, downloaded once."""
+    """Returns the path of the source distribution, which is downloaded once."""
     archive = into / f"{package}-{version}.tar.gz"
     if not archive.exists():
         into.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Models for the tests with PyTorch. The hub is that of ../conftest.py."""
+"""Models for the tests with PyTorch. The hub is the one of ../conftest.py."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 
 import zstn
 
-# Read when they are imported.
+# The libraries read these settings when they are imported.
 os.environ.setdefault("DISABLE_SAFETENSORS_CONVERSION", "1")
 
 
@@ -28,7 +28,8 @@ def enabled() -> Iterator[None]:
 
 
 def assert_same_bits(found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor]) -> None:
-    """Compares names, dtypes, shapes and bits, of NaN too."""
+    """Asserts that names, dtypes, shapes and bits are equal, including the bits of NaN.
+    """
     assert sorted(found) == sorted(expected)
     for name, tensor in expected.items():
         other = found[name]

@@ -1,9 +1,9 @@
-"""vLLM and SGLang as far as their model loaders, on machines without a GPU.
+"""The model loaders of vLLM and SGLang, on machines without a GPU.
 
-Installed as a whole they take tens of gigabytes. Their loaders are Python, and
-that is what is imported here, as published: with the packages of
-requirements-engines.txt, and with stand-ins for others that are imported along
-the way and do nothing for loading.
+A complete installation takes tens of gigabytes. The loaders are Python code, and only
+they are imported here, in their published form: with the packages of
+requirements-engines.txt, and with stand-ins for other packages that are imported but not
+needed for loading.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 ENGINES = ["vllm==0.33.0", "sglang==0.5.23"]
 REQUIREMENTS = Path(__file__).with_name("requirements-engines.txt")
 
-#: Imported, and used for other things than loading weights.
+#: Packages that are imported but not used for loading weights.
 STAND_INS = frozenset(
     "IPython cachetools cbor2 cloudpickle cpuinfo einops fastapi gguf llguidance loguru "
     "partial_json_parser prometheus_client pybase64 sentencepiece starlette torchvision uvloop "
@@ -30,7 +30,8 @@ STAND_INS = frozenset(
 
 
 def fetch(folder: Path) -> Path:
-    """Puts the engines and what they import into `folder`, unless they are there."""
+    """Installs the engines and the packages that they import in `folder`, unless they
+    exist."""
     wanted = "\n".join([*ENGINES, REQUIREMENTS.read_text()])
     done = folder / "done.txt"
     if done.exists() and done.read_text() == wanted:
@@ -43,7 +44,7 @@ def fetch(folder: Path) -> Path:
     subprocess.run([*pip, *download, *ENGINES], check=True)
     for wheel in wheels.glob("*.whl"):
         with zipfile.ZipFile(wheel) as archive:
-            # Kernels take most of it.
+            # The archive consists mostly of compiled kernels, which are not needed.
             names = [name for name in archive.namelist() if not name.endswith(".so")]
             archive.extractall(folder, names)
         wheel.unlink()
@@ -53,7 +54,7 @@ def fetch(folder: Path) -> Path:
 
 def prepare(folder: str) -> None:
     """Makes the engines in `folder` importable in this process."""
-    # They look for optional packages themselves, and would find stand-ins.
+    # These modules detect optional packages, and would mistake stand-ins for them.
     importlib.import_module("transformers.modeling_utils")
     importlib.import_module("transformers.image_transforms")
     sys.path.append(folder)
@@ -61,7 +62,7 @@ def prepare(folder: str) -> None:
 
 
 class _Anything(type):
-    """A class that has every attribute, each such a class."""
+    """A class that has every attribute; each attribute is again such a class."""
 
     def __getattr__(cls, name: str) -> Any:
         if name.startswith("__"):
@@ -87,7 +88,7 @@ class _Instance(metaclass=_Anything):
         return cls
 
     def __call__(self, *arguments: Any, **_: Any) -> Any:
-        # Decorators leave what they decorate.
+        # As a decorator, it returns the decorated object.
         return arguments[0] if arguments and callable(arguments[0]) else _Instance()
 
     def __getattr__(self, name: str) -> Any:

@@ -1,4 +1,4 @@
-"""Models and pipelines of diffusers from packed checkpoints."""
+"""Loading packed models and pipelines in diffusers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from with_torch.conftest import assert_same_bits
 
 import zstn
 
-# The version that the patch was written for.
+# The version for which the patch was written.
 VERSION = "0.42"
 
 

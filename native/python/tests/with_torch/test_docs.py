@@ -1,5 +1,5 @@
-"""The examples of docs/python.md and of README.md that need other libraries,
-each in a process of its own."""
+"""Runs the examples of docs/python.md and README.md that need other libraries, each in
+its own process."""
 
 from __future__ import annotations
 

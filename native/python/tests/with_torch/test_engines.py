@@ -1,4 +1,4 @@
-"""Packed weights in the loaders of vLLM and SGLang."""
+"""Loading packed weights with the loaders of vLLM and SGLang."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 
 import zstn
 
-#: The start of the programs below: `folder` has models, `expected` their weights.
+#: The start of the programs below. `folder` contains models, `expected` their weights.
 PREAMBLE = """
 import os, sys
 sys.path.insert(0, {here!r})
@@ -199,7 +199,7 @@ def fetched() -> Path:
 
 @pytest.fixture
 def models(tmp_path: Path, hub) -> Path:
-    """Folders, and repositories of the hub, with the same weights."""
+    """Folders, and repositories on the hub, that contain the same weights."""
     torch.manual_seed(0)
     weights = {
         "model.embed.weight": torch.randn(50, 16).bfloat16(),

@@ -1,4 +1,4 @@
-"""transformers and diffusers through `zstn gateway`, unpatched."""
+"""Unpatched transformers and diffusers with `zstn gateway`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`save_model` and `load_model`, next to those of safetensors."""
+"""Compares `save_model` and `load_model` with the functions of safetensors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from with_torch.conftest import assert_same_bits
 
 
 class Tied(torch.nn.Module):
-    """Two names for one parameter, and a buffer of another layout."""
+    """Two names for one parameter, and a buffer with another memory layout."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -31,7 +31,7 @@ class Tied(torch.nn.Module):
 
 
 class Views(torch.nn.Module):
-    """A buffer, a part of it and all of it under another name."""
+    """A buffer, a part of it, and the whole buffer under another name."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ class Views(torch.nn.Module):
 
 
 class Apart(torch.nn.Module):
-    """Parts of one memory that do not overlap."""
+    """Parts of the same memory that do not overlap."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -51,7 +51,7 @@ class Apart(torch.nn.Module):
 
 
 class Incomplete(torch.nn.Module):
-    """Overlapping parts, none of which is all of the memory."""
+    """Overlapping parts, none of which covers the whole memory."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -61,7 +61,7 @@ class Incomplete(torch.nn.Module):
 
 
 def content(path: Path) -> tuple[Any, bytes]:
-    """Returns the header and the data. The order of metadata is random in safetensors."""
+    """Returns the header and the data. safetensors writes metadata in random order."""
     data = path.read_bytes()
     end = 8 + int.from_bytes(data[:8], "little")
     return json.loads(data[8:end]), data[end:]
@@ -77,7 +77,7 @@ def test_files_are_those_of_safetensors(
     zstn.torch.save_model(make(), ours, given[0])
     safetensors.torch.save_model(make(), str(theirs), given[1])
     assert content(ours) == content(theirs)
-    # That of safetensors is changed.
+    # safetensors modifies the metadata of its caller.
     assert given[0] == metadata
 
 
@@ -91,7 +91,8 @@ def test_models_come_back(make: Callable[[], torch.nn.Module], name: str, tmp_pa
         tensor.zero_()
     assert zstn.torch.load_model(again, tmp_path / name) == ([], [])
     assert_same_bits(dict(again.state_dict()), dict(model.state_dict()))
-    # safetensors refuses parts of one memory, which take no room twice.
+    # safetensors refuses tensors that are separate parts of the same memory, although
+    # they would be stored only once.
     if name.endswith(".safetensors") and make is not Apart:
         assert tuple(map(list, safetensors.torch.load_model(make(), str(tmp_path / name)))) == ([], [])
 

@@ -1,4 +1,4 @@
-"""Adapters of peft from packed files."""
+"""Loading packed peft adapters."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def packed(tmp_path: Path) -> Path:
 
 def adapter_weights(model: torch.nn.Module) -> dict[str, torch.Tensor]:
     return {
-        # The wrapper of peft has a prefix, and adapters have names.
+        # The wrapper of peft adds a prefix, and names contain the adapter's name.
         name.removeprefix("base_model.model."): tensor
         for name, tensor in model.state_dict().items()
         if "lora_" in name

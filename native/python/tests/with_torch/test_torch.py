@@ -1,4 +1,4 @@
-"""`zstn.torch` and `zstn.safe_open` with torch, next to safetensors."""
+"""Compares `zstn.torch` and `zstn.safe_open` with safetensors, using torch."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from with_torch.conftest import assert_same_bits, bits
 import zstn
 import zstn.torch
 
-#: Every dtype of torch that safetensors has a name for.
+#: Every dtype of torch that has a name in safetensors.
 DTYPES = [
     dtype
     for name in (
@@ -32,7 +32,7 @@ DTYPES = [
 
 
 def make(dtype: torch.dtype, shape: tuple[int, ...], seed: int = 0) -> torch.Tensor:
-    """Returns a tensor of random bits, NaN among them."""
+    """Returns a tensor of random bits, which include NaN."""
     torch.manual_seed(seed)
     if dtype is torch.bool:
         return torch.rand(shape) < 0.5
@@ -79,7 +79,7 @@ def test_packed_files(tensors: dict[str, torch.Tensor], tmp_path: Path, effort: 
     assert_same_bits(zstn.torch.load_file(path, "cpu", backend="pread"), tensors)
     data = zstn.torch.save(tensors, {"format": "pt"}, format="zstn", effort=effort)
     assert_same_bits(zstn.torch.load(data), tensors)
-    # They restore what safetensors writes.
+    # The packed files restore the bytes that safetensors writes.
     zstn.unpack(path, tmp_path / "restored.safetensors")
     safetensors.torch.save_file(tensors, tmp_path / "theirs.safetensors", {"format": "pt"})
     restored = (tmp_path / "restored.safetensors").read_bytes()
@@ -100,13 +100,13 @@ def test_slices_of_every_dtype(dtype: torch.dtype, tmp_path: Path) -> None:
             for index in (slice(2, 5), ..., (slice(0, 9, 3), slice(None)), 4):
                 found = one[index].view(torch.uint8)
                 assert torch.equal(found, tensor.view(torch.uint8)[index])
-                # It does not slice elements of four bits.
+                # safetensors does not slice elements of four bits.
                 if one.get_dtype() != "F4":
                     assert torch.equal(found, other[index].view(torch.uint8))
 
 
 class TestCalls:
-    """The table of ../test_safe_open.py, with torch."""
+    """The calls of ../test_safe_open.py, with torch."""
 
     @pytest.fixture(params=["plain", "packed"])
     def files(self, request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, Path]:
@@ -142,7 +142,7 @@ class TestCalls:
         call, words = FAIL_ALIKE[name]
         for opener, path in ((safetensors.safe_open, files[0]), (zstn.safe_open, files[1])):
             error = self.outcome(opener, path, call)
-            # Of torch, it leaves most indices to torch itself.
+            # For torch, safetensors leaves most indices to torch itself.
             assert isinstance(error, safetensors.SafetensorError | IndexError)
             assert words in str(error)
 

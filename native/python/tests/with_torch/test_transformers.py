@@ -1,4 +1,4 @@
-"""Models of transformers from packed checkpoints."""
+"""Loading packed models in transformers."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from with_torch.conftest import assert_same_bits
 import zstn
 from zstn.hub import shadow_folder, snapshot_download
 
-# The version that the patch was written for: another one may find its files by
-# other functions, which these tests then show.
+# The version for which the patch was written. Another version may find its files by
+# other functions; these tests would then fail.
 VERSION = "5.23"
 
 
@@ -98,7 +98,7 @@ def test_a_repository(
     assert_same_bits(load("org/model", token="hf_secret"), expected)
     weights = {path.name for path in packed.iterdir() if "zstn" in path.name}
     assert weights <= hub.fetched("org/model")
-    # From the cache alone.
+    # The model is loaded from the cache only.
     hub.clear_log()
     assert_same_bits(load("org/model", local_files_only=True), expected)
     assert not hub.requests
@@ -126,10 +126,10 @@ def test_weights_that_are_kept_on_disk(
     model = load_from(packed)
     assert model.model.layers[0].mlp.up_proj.weight.device.type == "meta"
     found = accelerate.utils.modeling.get_state_dict_offloaded_model(model)
-    # The head is the embedding.
+    # The head and the embedding share their weights.
     assert_same_bits({**found, "lm_head.weight": found["model.embed_tokens.weight"]}, expected)
     assert torch.equal(output(model), output(AutoModelForCausalLM.from_pretrained(plain)))
-    # Nothing is unpacked to a file, and nothing stays open.
+    # No file is unpacked, and no file remains open.
     assert set(os.listdir(tmp_path)) - before[0] <= {"offload", "zstn-cache"}
     assert open_files() == before[1]
     assert not list((tmp_path / "zstn-cache").glob("*/model.safetensors"))
@@ -149,7 +149,7 @@ def test_without_mapping(enabled: None, plain: Path, expected: dict[str, torch.T
 @pytest.mark.parametrize("order", ["import transformers, zstn", "import zstn, transformers"])
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_the_order_of_imports_does_not_matter(plain: Path, order: str, when: str) -> None:
-    # transformers imports its parts when they are used.
+    # transformers imports its submodules on first use.
     use = "from transformers import AutoModelForCausalLM, LlamaForCausalLM"
     steps = ["zstn.enable_hf()", use] if when == "before" else [use, "zstn.enable_hf()"]
     program = "\n".join([
@@ -217,7 +217,7 @@ def test_which_of_both_is_preferred(hub: StubHub, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("source", ["folder", "repository"])
 def test_names_of_files(enabled: None, hub: StubHub, tmp_path: Path, source: str) -> None:
-    # A variant, a subfolder, and a name that the configuration gives.
+    # A variant, a subfolder, and a file name from the configuration.
     root = tmp_path / "root"
     root.mkdir()
     write_model(tmp_path / "plain")
@@ -253,7 +253,7 @@ def test_a_name_that_leads_out_of_the_folder_is_refused(enabled: None, tmp_path:
     (packed / "model.zstn.index.json").write_text(json.dumps(index))
     with pytest.raises(zstn.ZstnError, match="outside"):
         load(packed)
-    # Two slashes begin an absolute path of their own kind.
+    # Two leading slashes begin a special kind of absolute path.
     private = tmp_path / "private"
     private.write_bytes(b"a key")
     index["weight_map"] = {"model.norm.weight": f"/{private}"}
@@ -277,7 +277,7 @@ def test_the_folders_of_the_hub_module(
     plain: Path, hub: StubHub, expected: dict[str, torch.Tensor]
 ) -> None:
     hub.add("org/materialised", pack(plain))
-    # Without the patch.
+    # The patch is not used.
     assert_same_bits(load(snapshot_download("org/materialised")), expected)
 
 
@@ -294,7 +294,7 @@ def test_accelerate_loads_the_shadow_folder(
 
 
 class TestSafetensors:
-    """Functions of safetensors.torch on a packed file."""
+    """Functions of safetensors.torch with a packed file."""
 
     @pytest.fixture
     def shown(self, tmp_path: Path) -> Path:
@@ -311,7 +311,7 @@ class TestSafetensors:
             assert_same_bits(file.get_tensors(), expected)
 
     def test_load_model(self, enabled: None, shown: Path) -> None:
-        # It passes the backend on, also for plain files.
+        # The function passes on the backend, also for plain files.
         model = make_model(seed=1)
         for path in (shown, shown.resolve()):
             missing, unexpected = safetensors.torch.load_model(model, path)

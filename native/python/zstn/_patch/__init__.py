@@ -1,5 +1,5 @@
-"""Lets libraries that load safetensors files load packed ones, in place of
-`zstn.enable_hf` and its companions."""
+"""`zstn.enable_hf`, which lets libraries that load safetensors files load packed ones,
+and the functions that undo and query it."""
 
 from __future__ import annotations
 
@@ -17,24 +17,23 @@ _active: Any = None
 def enable_hf(
     *, prefer_packed: bool = True, modules: Iterable[str | ModuleType] | None = None
 ) -> None:
-    """Lets transformers, diffusers, accelerate and whatever else reads files
-    by safetensors load packed ones.
+    """Lets transformers, diffusers, accelerate and all other code that uses safetensors
+    load packed files.
 
-    ``safetensors.safe_open`` and ``safetensors.deserialize`` are replaced
-    wherever they have been imported to: a file that begins as packed ones do
-    is opened by `zstn.safe_open`, any other by safetensors itself, with the
-    same object as a result. ``from_pretrained`` of transformers and diffusers
-    finds ``X.zstn`` where it looks for ``X.safetensors``, in local folders and
-    in repositories. It may be called at any time, before or after those
-    libraries are imported, and again.
+    ``safetensors.safe_open`` and ``safetensors.deserialize`` are replaced in every
+    module that has imported them. A file that begins like a packed one is then opened
+    by `zstn.safe_open`, and any other file by safetensors itself, with the usual
+    result. ``from_pretrained`` in transformers and diffusers finds ``X.zstn`` where it
+    looks for ``X.safetensors``, in local folders and in repositories. This function can
+    be called at any time, before or after those libraries are imported, and repeatedly.
 
-    It does not reach processes that are spawned; call it in them as well.
+    It has no effect on spawned processes; call it in them as well.
 
     Args:
-        prefer_packed: whether packed weights are taken where there are plain
-            ones too. Otherwise they are looked for when nothing else is found.
-        modules: packages to change, such as ``["transformers"]``, next to
-            safetensors; by default all.
+        prefer_packed: whether packed weights are preferred to plain ones. If not, packed
+            weights are only searched for if no others are found.
+        modules: packages to change in addition to safetensors, such as
+            ``["transformers"]``; all by default.
 
     Raises:
         ImportError: if safetensors is not installed.
@@ -62,7 +61,7 @@ def enable_hf(
 
 
 def disable_hf() -> None:
-    """Undoes `enable_hf`. Files that have been opened stay open."""
+    """Undoes `enable_hf`. Files that are open remain open."""
     global _active
     with _lock:
         if _active is not None:
@@ -71,5 +70,5 @@ def disable_hf() -> None:
 
 
 def is_enabled() -> bool:
-    """Returns whether `enable_hf` is in force."""
+    """Returns whether `enable_hf` is in effect."""
     return _active is not None

@@ -1,5 +1,5 @@
-"""Packed weights in what diffusers loads from, written for diffusers 0.42:
-class methods that take a repository or a folder get the shadow of it."""
+"""Loading packed weights in diffusers, written for diffusers 0.42. Class methods that
+accept a repository or a folder receive a shadow folder instead."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from ..hub._shadow import shadow
 MODELS = "diffusers.models.modeling_utils"
 PIPELINES = "diffusers.pipelines.pipeline_utils"
 
-#: Returns the shadow of what a call loads from, `None` if nothing is packed.
+#: Returns the shadow folder for a call; `None` if none of its files is packed.
 _Shadow = Callable[["_Call"], str | None]
 
 
 def hook(module: ModuleType, prefers_packed: Callable[[], bool]) -> Iterator[tuple[type, str, Any]]:
-    """Returns class methods, by class and name, and what takes their place."""
+    """Yields each class and method name to patch, with the replacement."""
     if module.__name__ == MODELS:
         for name in ("ModelMixin", "LegacyModelMixin"):
             owner = getattr(module, name, None)
@@ -42,14 +42,14 @@ def hook(module: ModuleType, prefers_packed: Callable[[], bool]) -> Iterator[tup
         folder = of_pipeline(call) if call.may_be_packed and prefers_packed() else None
         return folder or call.run()
 
-    # Repositories come by `download`, unless plain weights are preferred.
+    # A repository is handled by `download`, unless plain weights are preferred.
     method = _from_pretrained(owner, _of_local_pipeline, of_pipeline, prefers_packed)
     yield owner, "from_pretrained", method
     yield owner, "download", classmethod(functools.wraps(original)(download))
 
 
 class _Call:
-    """A call of a class method whose first argument says what is loaded."""
+    """A call of a class method whose first argument names the model."""
 
     def __init__(
         self, original: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]
@@ -76,7 +76,8 @@ class _Call:
         return self.name is not None and self.options.get("use_safetensors") is not False
 
     def run(self, name: Any = None) -> Any:
-        """Calls the method, by default with the name that it was called with."""
+        """Calls the original method, with `name` instead of its first argument if
+        given."""
         if name is not None:
             self._bound.arguments[self._parameter] = name
         return self._original(*self._bound.args, **self._bound.kwargs)
@@ -85,8 +86,9 @@ class _Call:
 def _from_pretrained(
     owner: type, before: _Shadow, after: _Shadow, prefers_packed: Callable[[], bool]
 ) -> Any:
-    """Returns a method that loads from the shadow which `before` finds; where
-    plain weights are preferred, from that of `after` if there are none."""
+    """Returns a method that loads from the shadow folder that `before` returns. If
+    plain weights are preferred, it loads those, and the folder that `after` returns if
+    there are none."""
     original = vars(owner)["from_pretrained"].__func__
 
     def from_pretrained(*args: Any, **options: Any) -> Any:
@@ -123,7 +125,7 @@ def _of_pipeline(download: Callable[..., Any], call: _Call) -> str | None:
     def leave_out(names: list[str]) -> list[str]:
         has_code = any(name.endswith(".py") for name in names)
         if has_code or call.options.get("custom_pipeline"):
-            # It refuses code that the caller does not trust.
+            # `download` raises an error if the caller does not trust the code.
             download(call.cls, call.name, **call.options)
         return _not_of_pipeline(names, call.options)
 
@@ -145,19 +147,19 @@ def _find(request: Request, leave_out: LeaveOut) -> str | None:
     except (OSError, ValueError):
         if is_listed:
             raise
-        # Nothing is known about packed files. diffusers reports the reason in
-        # its own words, unless it can do without the hub.
+        # Whether there are packed files is unknown. diffusers reports the error itself,
+        # unless it does not need the hub.
         return None
 
 
 def _not_of_pipeline(names: list[str], options: dict[str, Any]) -> list[str]:
-    """Returns the weights that a pipeline does not load."""
+    """Returns the weights that the pipeline does not load."""
     left_out = [*other_variants(names, options.get("variant"))]
     weights = [name for name in names if is_weights(name)]
     if any("/" in name for name in weights):
-        # Those of the whole pipeline in one file, for other programs.
+        # Weights of the whole pipeline in a single file are meant for other programs.
         left_out += [name for name in weights if "/" not in name and not _is_component(name)]
-    # Components that the caller has already.
+    # The caller passes these components itself.
     return left_out + [name for name in weights if name.partition("/")[0] in options]
 
 

@@ -1,4 +1,4 @@
-"""The objects that are replaced, and where."""
+"""The objects that `enable_hf` replaces, and the modules that refer to them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ._openers import make_deserialize, make_safe_open
 
 
 class Hooks:
-    """All changes to other libraries, which can be made and undone."""
+    """All changes to other libraries; they can be applied and removed."""
 
     def __init__(self, packages: frozenset[str] | None) -> None:
         try:
@@ -26,7 +26,7 @@ class Hooks:
             ) from error
         self.packages = packages
         self.prefer_packed = True
-        # What is replaced, and by what.
+        # The original objects and their replacements.
         self._pairs: list[tuple[Any, Any]] = [
             (safetensors.safe_open, make_safe_open(safetensors.safe_open)),
             (safetensors.deserialize, make_deserialize(safetensors.deserialize)),
@@ -45,14 +45,15 @@ class Hooks:
         return self.packages is None or module.partition(".")[0] in self.packages
 
     def apply(self, imported: str | None = None) -> None:
-        """Replaces what is loaded by now; the rest follows when it is imported.
-        `imported` is a module whose code has just run to the end."""
+        """Replaces objects in the modules that are loaded; later imports call this
+        again. `imported` is the name of a module whose import has just completed."""
         self._imports.install()
         for name, hook in self._loaders.items():
             module = sys.modules.get(name)
             if module is None or name in self._done or not self._includes(name):
                 continue
-            # One that is being imported calls this again at its end.
+            # A module that is still being imported calls this again when it is
+            # complete.
             if name == imported or not getattr(module.__spec__, "_initializing", False):
                 self._done.add(name)
                 self._run(hook, module)
@@ -63,7 +64,7 @@ class Hooks:
         try:
             hook(module)
         except Exception as error:
-            # It may run at the end of an import, which must not fail by it.
+            # This may run at the end of an import, which must not fail because of it.
             package = module.__name__.partition(".")[0]
             warnings.warn(
                 f"zstn.enable_hf does not know this version of {package} ({error!r}): give it "
@@ -75,7 +76,7 @@ class Hooks:
         self._imports.remove()
         for owner, name, original in self._methods:
             setattr(owner, name, original)
-        # Also in modules that were imported in the meantime.
+        # Modules imported after `apply` are restored, too.
         self.packages = None
         self._rebind({id(new): old for old, new in self._pairs})
 

@@ -1,4 +1,4 @@
-"""A function that is called when certain modules have been imported."""
+"""A hook that is called when certain modules have been imported."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 
 class ImportHook:
-    """A finder in ``sys.meta_path`` that leaves the search to the others."""
+    """A finder in ``sys.meta_path`` that delegates the search to the other finders."""
 
     def __init__(self, names: Collection[str], call: Callable[[str], None]) -> None:
         self._names = frozenset(names)
@@ -50,5 +50,5 @@ class ImportHook:
             if not self._is_removed:
                 self._call(module.__name__)
 
-        # The loader keeps its class, by which other tools know it.
+        # The loader object keeps its class, because other tools check it.
         loader.exec_module = exec_module

@@ -1,4 +1,4 @@
-"""What takes the place of the functions of safetensors."""
+"""Replacements for functions of safetensors."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from .. import _native
 from .._safe_open import safe_open as open_packed
 from .._sources import http_options
 
-#: The first bytes of a packed file. As the length of a plain file's header they
-#: would be far above what safetensors allows.
+#: The first bytes of a packed file. Read as the header length of a plain file, they
+#: would exceed the limit of safetensors.
 _MAGIC = b"ZSTN"
 
 
 def make_safe_open(original: Any) -> Any:
-    """Returns a class that opens packed files by zstn and others by `original`."""
+    """Returns a class that opens packed files with zstn and all others with `original`.
+    """
 
     class Meta(type):
         def __instancecheck__(cls, instance: object) -> bool:
@@ -35,18 +36,19 @@ def make_safe_open(original: Any) -> Any:
 
 def _is_packed(filename: Any) -> bool:
     if not isinstance(filename, str | os.PathLike):
-        # A number would be an open file of the caller.
+        # A number is the descriptor of a file that the caller has opened.
         return False
     try:
         with open(filename, "rb", buffering=0) as file:
             return file.read(len(_MAGIC)) == _MAGIC
     except (OSError, ValueError):
-        # The original says what is wrong.
+        # The original function raises the appropriate error.
         return False
 
 
 def make_deserialize(original: Any) -> Any:
-    """Returns a function that reads packed bytes by zstn and others by `original`."""
+    """Returns a function that reads packed bytes with zstn and all others with
+    `original`."""
 
     def deserialize(data: Any) -> list[tuple[str, dict[str, Any]]]:
         if not isinstance(data, bytes | bytearray | memoryview) or bytes(data[:4]) != _MAGIC:

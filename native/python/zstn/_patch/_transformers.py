@@ -1,5 +1,5 @@
-"""Packed weights in what transformers loads from, written for transformers 5.23:
-one function of it finds the files of a checkpoint."""
+"""Loading packed weights in transformers, written for transformers 5.23. A single
+function of transformers finds the files of a checkpoint."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NEEDED = frozenset(
 
 
 def hook(module: ModuleType, prefers_packed: Callable[[], bool]) -> tuple[Any, Any] | None:
-    """Returns the function and what takes its place."""
+    """Returns the original function and its replacement."""
     original = getattr(module, _FUNCTION, None)
     signature = inspect.signature(original) if callable(original) else None
     if original is None or signature is None or not _NEEDED <= set(signature.parameters):
@@ -54,7 +54,8 @@ def hook(module: ModuleType, prefers_packed: Callable[[], bool]) -> tuple[Any, A
                 folder = _shadow(bound.arguments)
                 if folder is None:
                     raise
-        # It finds the files in there by the names that it knows.
+        # The shadow folder contains the packed files under the names that transformers
+        # expects.
         bound.arguments["pretrained_model_name_or_path"] = folder
         return original(*bound.args, **bound.kwargs)
 
@@ -62,8 +63,8 @@ def hook(module: ModuleType, prefers_packed: Callable[[], bool]) -> tuple[Any, A
 
 
 def _shadow(call: dict[str, Any]) -> str | None:
-    """Returns the folder that shows the packed weights that a call means;
-    `None` if there are none."""
+    """Returns the shadow folder with the packed weights for a call; `None` if there are
+    none."""
     model = call["pretrained_model_name_or_path"]
     if model is None or call["gguf_file"] or call["use_safetensors"] is False:
         return None
@@ -123,10 +124,10 @@ def _of_repository(
         if path is None:
             continue
         files = [_join(subfolder, file) for file in (name, *_shards(Path(path)))]
-        # SNAPSHOTS/COMMIT/SUBFOLDER/NAME
+        # The path has the form SNAPSHOTS/COMMIT/SUBFOLDER/NAME.
         snapshot = Path(path).parents[files[0].count("/")]
         if len(files) > 1:
-            # All of one commit, also if the branch moves on.
+            # All shards come from the same commit, even if the branch moves meanwhile.
             keywords["revision"] = snapshot.name
             hub.get_checkpoint_shard_files(model, path, **keywords)
         return shadow_of(Tree(snapshot, files, view_name(model, snapshot.name), is_commit=True))
@@ -134,7 +135,7 @@ def _of_repository(
 
 
 def _shards(file: Path) -> list[str]:
-    """Returns the names of the files in an index; none for other files."""
+    """Returns the names of the files in an index; an empty list for any other file."""
     if file.suffix != ".json":
         return []
     index = json.loads(file.read_bytes())

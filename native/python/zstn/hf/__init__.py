@@ -1,5 +1,5 @@
-"""``hf zstn``: packed checkpoints in repositories, from the command line of
-huggingface_hub. It is also the program ``hf-zstn``."""
+"""The commands ``hf zstn`` of huggingface_hub's command line, and the program
+``hf-zstn``, which work on packed checkpoints in repositories."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from ._progress import quieten
 
 __all__ = ["main"]
 
-#: Verbs whose result is what they print.
+#: Commands whose result is their output.
 _LISTS = frozenset({"cat", "ls"})
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs a command and returns its exit status: 0, 1 after an error or if an original
-    was kept for want of a proof, 2 for wrong arguments, 130 after Ctrl-C."""
+    """Runs a command and returns its exit status: 0 for success, 1 after an error or if
+    an original was kept because its proof failed, 2 for wrong arguments, 130 after
+    Ctrl-C."""
     options = parse(arguments)
     try:
         quieten(options.quiet)
@@ -28,9 +29,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        # Nothing can be flushed then.
+        # Standard output is closed, so flushing it at exit would fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        # Whoever reads a list has seen enough.
+        # The reader of a list may stop early.
         return 0 if options.verb in _LISTS else 1
     except Exception as error:
         text = sentence(error)

@@ -1,4 +1,4 @@
-"""The command line. Options have the names and meanings of those of ``zstn``."""
+"""The command line. Options have the same names and meanings as in ``zstn``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .._sizes import size
 from . import _cat, _ls, _pack, _pull, _push
 from ._rows import Rows
 
-#: A verb; it prints its result, and returns an exit status if that is not 0.
+#: Runs a command, which prints its result. Returns the exit status, or `None` for 0.
 Run = Callable[[argparse.Namespace], int | None]
 
 

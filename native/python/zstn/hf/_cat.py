@@ -1,4 +1,4 @@
-"""``hf zstn cat``"""
+"""The command ``hf zstn cat``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commits."""
+"""Commits to a repository on the hub."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ _ATTRIBUTE = "*.zstn filter=lfs diff=lfs merge=lfs -text\n"
 
 
 class Moved(Exception):
-    """The repository has another last commit than expected. Nothing was committed."""
+    """The branch has moved since the expected commit. Nothing was committed."""
 
 
 @dataclass
 class Commit:
-    """Changes of a repository whose files are `known`. What is there already
-    is left out."""
+    """Changes to a repository whose files are `known`. A change that would have no
+    effect is omitted."""
 
     known: dict[str, Any]
-    """Files by path, as huggingface_hub describes them."""
+    """Files by path, in the form in which huggingface_hub describes them."""
     _lines: list[dict[str, Any]] = field(default_factory=list)
 
     def add(self, path: str, content: bytes) -> None:
@@ -39,14 +39,14 @@ class Commit:
         self._line("file", path=path, content=encoded, encoding="base64")
 
     def add_large(self, path: str, file: Uploaded) -> None:
-        """Adds a file that was uploaded."""
+        """Adds a file that has been uploaded."""
         known = self.known.get(path)
         if known is not None and known.lfs is not None and known.lfs.sha256 == file.sha256:
             return
         self._line("lfsFile", path=path, algo="sha256", oid=file.sha256, size=file.size)
 
     def delete(self, path: str) -> None:
-        """Deletes a file, if it is there."""
+        """Deletes a file if it exists."""
         if path in self.known:
             self._line("deletedFile", path=path)
 
@@ -60,10 +60,10 @@ class Commit:
     def send(
         self, hub: Hub, place: Place, parent: str, message: str, create_pr: bool
     ) -> dict[str, Any]:
-        """Commits everything at once.
+        """Sends all changes as one commit.
 
         Raises:
-            Moved: if `parent` is no longer the last commit.
+            Moved: if `parent` is not the branch's last commit.
         """
         header = {"summary": message, "description": "", "parentCommit": parent}
 
@@ -90,8 +90,8 @@ class Commit:
 
 
 def attributes(hub: Hub, place: Place, commit: Commit, parent: str) -> bytes:
-    """Returns the ``.gitattributes`` of a repository with a line for packed
-    files."""
+    """Returns the ``.gitattributes`` of a repository, with a line for packed files
+    added if it has none."""
     text = b""
     if ATTRIBUTES in commit.known:
         url = f"{hub.endpoint}/{place}/resolve/{parent}/{ATTRIBUTES}"

@@ -1,4 +1,4 @@
-"""Errors as one sentence each."""
+"""Conversion of errors to one-sentence messages."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ _LOG_IN = "log in with `hf auth login`, or set HF_TOKEN"
 
 
 def sentence(error: Exception) -> str | None:
-    """Returns what to print; `None` for an error of this program."""
-    # An upload that failed says which file, and a download that the cache has
-    # only part of it; what the hub said is the reason.
+    """Returns the message for an error; `None` if the error is a defect of this
+    program."""
+    # The outer error of a failed upload or download only names the file; the hub's
+    # response, further inside, contains the reason.
     reason: BaseException | None = error
     while reason is not None and not isinstance(reason, ZstnError):
         if hasattr(reason, "server_message"):
             from huggingface_hub import get_token
 
             return _refusal(reason, bool(get_token()))
-        # The library is httpx or httpx2, according to the version.
+        # huggingface_hub uses httpx or httpx2, depending on its version.
         if type(reason).__module__.startswith("httpx"):
             return f"the hub does not answer: {_line(str(reason)) or type(reason).__name__}"
         reason = reason.__cause__ or reason.__context__
@@ -71,7 +72,7 @@ def _refusal(error: Any, has_token: bool) -> str:
 
 
 def _repository(error: Any) -> str:
-    """Returns the name of the repository that a request was about."""
+    """Returns the name of the repository that a request accessed."""
     path = error.response.url.path
     match = re.match(
         r"/(?:api/)?(?P<type>models/|datasets/|spaces/)?(?P<name>[^/]+/[^/]+?)(?:\.git)?(?:/|$)",
@@ -84,5 +85,5 @@ def _repository(error: Any) -> str:
 
 
 def _line(text: str) -> str:
-    """Returns a text in one line, without its full stop."""
+    """Returns a text on a single line, without a full stop at its end."""
     return " ".join(text.split()).rstrip(".")

@@ -1,4 +1,4 @@
-"""The local files that a push uploads."""
+"""Selection of the local files that a push uploads."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from ..hub._cache import cache_folder
 
 _ATTRIBUTES = ".gitattributes"
 
-#: Names of files and folders that are no part of a checkpoint, as for `hf upload`.
+#: Names of files and folders that are not part of a checkpoint; `hf upload` skips the
+#: same.
 _LEFT_OUT = frozenset({".git", ".cache", "__pycache__"})
 
-#: Folders in which programs keep credentials.
+#: Folders that contain credentials of other programs.
 _SECRET_FOLDERS = frozenset(
     {".ssh", ".gnupg", ".aws", ".azure", ".gcloud", ".kube", ".docker", ".huggingface"}
 )
 
-#: Names of files that hold credentials, in lower case.
+#: Names of files that contain credentials, in lower case.
 _SECRET = re.compile(
     r"""
     \.env(\..+)? | .+\.env | \.envrc
@@ -38,29 +39,30 @@ _SECRET = re.compile(
     re.VERBOSE,
 )
 
-#: Examples of such files that are meant to be shared.
+#: Example files of that kind, which are meant to be shared.
 _EXAMPLE = re.compile(r".*\.(example|sample|template|dist)")
 
-#: First bytes of a file in which a private key is looked for.
+#: Number of bytes at the start of a file that are searched for a private key.
 _HEAD_BYTES = 4096
 _PRIVATE_KEY = re.compile(rb"-----BEGIN [A-Z0-9 ]*PRIVATE KEY|PuTTY-User-Key-File-")
 
 
 @dataclass(frozen=True, slots=True)
 class LocalFiles:
-    """The files of a folder, or one file."""
+    """The files of a folder, or a single file."""
 
     paths: dict[str, Path] = field(default_factory=dict)
-    """Files by their names in a repository."""
+    """Paths of files by their names in a repository."""
     left_out: dict[str, str] = field(default_factory=dict)
-    """Reasons why others are not uploaded."""
+    """Reasons why other files are not uploaded, by name."""
 
 
 def local_files(source: str) -> LocalFiles:
-    """Returns a file, or the files of a folder, by their names in a repository.
+    """Returns a single file, or the files of a folder, by their names in a repository.
 
-    Links to files are followed within the folder alone, and links to folders never.
-    Files that hold credentials, and entries that are no files, are left out.
+    Links to files are followed only if they stay inside the folder; links to folders are
+    not followed. Files that contain credentials and entries that are not regular files
+    are skipped.
     """
     root = Path(source)
     if not root.exists():
@@ -101,18 +103,19 @@ def local_files(source: str) -> LocalFiles:
 
 
 def _places(root: Path) -> list[str]:
-    """Returns the folders that links in `root` may lead to: itself, and for a folder that
-    a cache shows, the files of that cache."""
+    """Returns the folders that links in `root` may point to: `root` itself and, if it
+    is a folder in a cache, the folders in which that cache stores its files."""
     real = os.path.realpath(root)
     places = [real]
-    # huggingface_hub: models--OWNER--NAME/snapshots/COMMIT, with links to ../../blobs.
+    # In huggingface_hub's cache, models--OWNER--NAME/snapshots/COMMIT links to
+    # ../../blobs.
     snapshots = os.path.dirname(real)
     if os.path.basename(snapshots) == "snapshots":
         places.append(os.path.join(os.path.dirname(snapshots), "blobs"))
     own = os.path.realpath(cache_folder())
     if _is_below(real, own):
-        # Folders that this package shows have links to restored files, and to those of
-        # huggingface_hub.
+        # Folders in this package's cache link to restored files, and to files in
+        # huggingface_hub's cache.
         from huggingface_hub import constants
 
         places += [own, os.path.realpath(constants.HF_HUB_CACHE)]
@@ -124,7 +127,7 @@ def _is_below(path: str, folder: str) -> bool:
 
 
 def _refused(path: Path, name: str, places: list[str]) -> str | None:
-    """Returns why a file is not uploaded."""
+    """Returns the reason why a file is not uploaded; `None` if it is."""
     target = os.path.realpath(path)
     if path.is_symlink() and not any(_is_below(target, place) for place in places):
         return "it is a link that leads out of the folder"

@@ -1,4 +1,4 @@
-"""Folders that appear when they are complete."""
+"""Output folders that appear only when they are complete."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from pathlib import Path
 
 from .._errors import ZstnError
 
-#: What huggingface_hub keeps in a folder that it downloads to.
+#: A subfolder that huggingface_hub creates in folders that it downloads to.
 _DOWNLOADED = Path(".cache", "huggingface")
 
 
 @contextmanager
 def new_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Gives a hidden folder that gets the name `path` in the end. It is removed
-    after an exception.
+    """Yields a hidden folder that is renamed to `path` at the end. After an exception it
+    is removed.
 
     Raises:
-        ZstnError: if there is something at `path` but an empty folder.
+        ZstnError: if `path` exists and is not an empty folder.
     """
     target = Path(path)
     if target.exists() and not _is_empty(target):
@@ -38,11 +38,11 @@ def new_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def check_pulled(path: str | os.PathLike[str]) -> None:
-    """Refuses a folder with files that are not an earlier download of
-    huggingface_hub: it replaces files by those of the repository.
+    """Refuses a folder that contains files and was not created by a download with
+    huggingface_hub, as a download would replace its files.
 
     Raises:
-        ZstnError: if there is such a folder at `path`.
+        ZstnError: if `path` is such a folder.
     """
     target = Path(path)
     if target.exists() and not _is_empty(target) and not (target / _DOWNLOADED).is_dir():
@@ -54,6 +54,6 @@ def _is_empty(path: Path) -> bool:
 
 
 def copy_folder(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> None:
-    """Copies a folder with what its links lead to."""
+    """Copies a folder, replacing links by the files that they point to."""
     with new_folder(target) as made:
         shutil.copytree(source, made, dirs_exist_ok=True)

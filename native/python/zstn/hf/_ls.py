@@ -1,4 +1,4 @@
-"""``hf zstn ls``"""
+"""The command ``hf zstn ls``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ._progress import say
 from ._repository import Hub, Place
 from ._table import ratio, size, table
 
-#: Indexes that are read at a time.
+#: Number of indexes that are read at the same time.
 _READS = 8
 
 
@@ -61,8 +61,8 @@ def _list_files(hub: Hub, place: Place, options: Namespace) -> None:
 
 
 def _original_size(address: str, token: str | None) -> int | None:
-    """Returns the length of the file that a packed one restores; `None` if it
-    cannot be read."""
+    """Returns the length of the original of a packed file; `None` if it cannot be read.
+    """
     try:
         with open(address, token=token) as reader:
             return _native.SafetensorsView(reader._native, 0).size

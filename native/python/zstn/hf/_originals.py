@@ -1,4 +1,4 @@
-"""The originals in a repository that packed files restore, and the proof of it."""
+"""Finds originals in a repository, and proves that packed files restore them."""
 
 from __future__ import annotations
 
@@ -24,16 +24,17 @@ _DELTA = re.compile(r"(?P<stem>.+)\.z4dm")
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """An original that stays in the repository."""
+    """An original that remains in the repository."""
 
     name: str
     reason: str
     is_failure: bool
-    """Whether a packed file should have restored it, and it is not proved that it does."""
+    """Whether a packed file should restore it but the proof has failed."""
 
 
 class Proofs:
-    """What has been proved about packed files, by the digests that the hub lists."""
+    """Results of proving that packed files restore originals, based on the digests that
+    the hub lists."""
 
     def __init__(self, threads: int = 0, memory: int | None = None) -> None:
         self.threads = threads
@@ -41,8 +42,8 @@ class Proofs:
         self._known: dict[tuple[object, ...], str | None] = {}
 
     def reason_to_keep(self, files: Snapshot, name: str, packed: str) -> str | None:
-        """Returns why the original `name` has to stay, or `None` after a proof that
-        `packed` restores it."""
+        """Returns the reason why the original `name` must be kept, or `None` if
+        `packed` provably restores it."""
         key = (*_identity(files[name]), *_identity(files[packed]))
         if key not in self._known:
             self._known[key] = self._check(files, name, packed)
@@ -71,7 +72,7 @@ class Proofs:
 
 
 class Snapshot:
-    """The files of one commit, as the hub lists them."""
+    """The files of a commit, as the hub lists them."""
 
     def __init__(self, hub: Hub, place: Place, info: Any) -> None:
         self.hub = hub
@@ -94,8 +95,8 @@ class Snapshot:
         return content
 
     def sha256(self, name: str) -> str:
-        """Returns the SHA-256 of a file. The hub lists that of large files; a small one is
-        read."""
+        """Returns the SHA-256 of a file. The hub lists it for large files; a small file
+        is read."""
         listed = self[name]
         if listed.lfs is not None:
             return str(listed.lfs.sha256)
@@ -105,12 +106,11 @@ class Snapshot:
 def find(
     files: Snapshot, pushed: Iterable[str], proofs: Proofs
 ) -> tuple[list[str], list[Kept]]:
-    """Returns the originals among the files of a commit that may be removed, and those
-    that stay.
+    """Returns the originals in a commit that may be removed, and those that are kept.
 
-    An original may be removed if a packed file of the push, as the hub stores it,
+    An original may be removed if a packed file of the push, as stored on the hub,
     restores bytes with the digest that the hub lists for the original. The files of a
-    checkpoint in several files go together, with their index, or not at all.
+    checkpoint in several files are removed together with their index, or all are kept.
     """
     pushed = set(pushed)
     packed = {
@@ -130,7 +130,7 @@ def find(
                 reason = f"its index names {name}, which is not there"
             _keep(kept, members & packed.keys(), reason, False)
             break
-    # An index that cannot be read may name any shard of its folder.
+    # An index that cannot be read may list any shard in its folder.
     named = {name for index, members in groups if index is not None for name in members}
     others = files.files.keys() - packed.keys()
     stays = {posixpath.dirname(name) for name in others if is_plain_index(name)}
@@ -138,7 +138,7 @@ def find(
         if _SHARD.fullmatch(name) and posixpath.dirname(name) in stays:
             _keep(kept, [name], "its index is not part of this push", False)
     _spread(kept, groups, packed)
-    # Indexes first: they are short.
+    # Indexes come first because they are short.
     for name, path in sorted(packed.items(), key=lambda one: (not is_index(one[0]), one)):
         if name in kept:
             continue
@@ -147,7 +147,7 @@ def find(
             unproved = proofs.reason_to_keep(files, name, path)
         if unproved is not None:
             kept[name] = Kept(name, unproved, True)
-            # Nothing of its checkpoint can be removed, so nothing more of it is read.
+            # The whole checkpoint is kept, so its other files need not be read.
             _spread(kept, groups, packed)
     for path in pushed:
         match = _DELTA.fullmatch(path)
@@ -159,8 +159,8 @@ def find(
 
 
 def _groups(files: Snapshot) -> Iterable[tuple[str | None, set[str]]]:
-    """Returns the files of a commit that form one checkpoint, with the name of their
-    index, if they have one."""
+    """Yields groups of files that form a checkpoint, each with the name of its index,
+    or `None` for shards that are grouped by their numbered names."""
     numbered: dict[tuple[str, str], set[str]] = {}
     for name in files.files:
         shard = _SHARD.fullmatch(name)
@@ -172,7 +172,7 @@ def _groups(files: Snapshot) -> Iterable[tuple[str | None, set[str]]]:
             weights = json.loads(files.read(name))["weight_map"]
             shards = {posixpath.join(posixpath.dirname(name), shard) for shard in weights.values()}
         except (ValueError, KeyError, TypeError, AttributeError):
-            # No index, so it names no file.
+            # The file is not an index, so it lists no shards.
             shards = set()
         yield name, {name, *shards}
     for names in numbered.values():
@@ -187,7 +187,7 @@ def _keep(kept: dict[str, Kept], names: Iterable[str], reason: str, is_failure: 
 def _spread(
     kept: dict[str, Kept], groups: list[tuple[str | None, set[str]]], packed: dict[str, str]
 ) -> None:
-    """Keeps all files of a checkpoint of which one is kept."""
+    """Keeps all files of every checkpoint that has a file to keep."""
     changed = True
     while changed:
         changed = False
@@ -205,7 +205,7 @@ def _identity(listed: Any) -> tuple[object, ...]:
 
 
 def _is(listed: Any, content: bytes) -> bool:
-    """Returns whether a file that the hub lists has this content."""
+    """Returns whether a file listed by the hub has this content."""
     if listed.lfs is not None:
         return bool(listed.lfs.sha256 == hashlib.sha256(content).hexdigest())
     header = b"blob %d\0" % len(content)

@@ -1,4 +1,4 @@
-"""``hf zstn pack``"""
+"""The command ``hf zstn pack``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The step for each file of a checkpoint."""
+"""Decides how each file of a checkpoint gets into the packed checkpoint."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..hub._names import check_name, packed_name, restored_index
 
 
 class Step(Enum):
-    """The way in which a file gets into the result."""
+    """What happens to a file."""
 
     PACK = "packed"
     INDEX = "index"
@@ -22,7 +22,7 @@ class Step(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A file, and what it is called in the result."""
+    """A file, with its path in the packed checkpoint."""
 
     name: str
     path: str
@@ -30,10 +30,10 @@ class Entry:
 
 
 def plan(names: Iterable[str]) -> list[Entry]:
-    """Returns what becomes of the files with these names.
+    """Returns an entry for each of the named files.
 
     Raises:
-        ZstnError: if two of them would have the same name.
+        ZstnError: if two files would have the same path.
     """
     entries: dict[str, Entry] = {}
     for name in sorted(names):
@@ -53,12 +53,12 @@ def _entry(name: str) -> Entry:
 
 
 def packed_index(name: str, text: bytes, available: Iterable[str]) -> bytes:
-    """Returns the text of an index with the names of the packed files
+    """Returns an index in which the files have their packed names
     (docs/formats/sharded.md 3).
 
     Raises:
-        ZstnError: if it names files that are not available, or cannot be
-            restored by changing the names back.
+        ZstnError: if it lists files that are not available, or cannot be restored by
+            reversing the names.
     """
     weights, available = _weight_map(name, text), set(available)
     for shard in sorted(set(weights.values())):

@@ -1,4 +1,4 @@
-"""Messages and progress, on standard error."""
+"""Messages and progress on standard error."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ._table import escaped
 
 @contextmanager
 def bar(title: str, quiet: bool) -> Iterator[Callable[[int, int], None] | None]:
-    """Shows how much of a file is done, on a terminal."""
+    """Shows the progress on a file, if standard error is a terminal."""
     if quiet or not sys.stderr.isatty():
         yield None
         return
@@ -27,13 +27,13 @@ def bar(title: str, quiet: bool) -> Iterator[Callable[[int, int], None] | None]:
 
 
 def quieten(quiet: bool) -> None:
-    """Keeps huggingface_hub from showing progress where nobody sees it move."""
+    """Disables huggingface_hub's progress bars if `quiet`, or without a terminal."""
     if not quiet and sys.stderr.isatty():
         return
     try:
         from huggingface_hub.utils import disable_progress_bars
     except ImportError:
-        # Local files are packed without it.
+        # Packing local files does not need huggingface_hub.
         return
     disable_progress_bars()
 
@@ -41,6 +41,6 @@ def quieten(quiet: bool) -> None:
 def say(text: str, quiet: bool = False) -> None:
     if quiet:
         return
-    # Work does not end because nobody reads its messages any more.
+    # The work continues even if its messages can no longer be read.
     with suppress(BrokenPipeError):
         print(text, file=sys.stderr, flush=True)

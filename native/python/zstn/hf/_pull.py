@@ -1,4 +1,4 @@
-"""``hf zstn pull``"""
+"""The command ``hf zstn pull``."""
 
 from __future__ import annotations
 

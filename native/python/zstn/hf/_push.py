@@ -1,4 +1,4 @@
-"""``hf zstn push``"""
+"""The command ``hf zstn push``."""
 
 from __future__ import annotations
 
@@ -19,11 +19,10 @@ from ._repository import Hub, Place
 from ._table import escaped, ratio, size, table
 from ._upload import SAMPLE_BYTES, Mode, Produce, Uploader
 
-#: First bytes of a packed file, as far as a hub needs them to see that it is
-#: not text.
+#: First bytes of a packed file, from which a hub recognises that it is not text.
 _PACKED_SAMPLE = b"ZSTN\0"
 
-#: Commits in which originals are looked at, where others commit meanwhile.
+#: Maximum number of attempts to remove originals if others commit at the same time.
 _ATTEMPTS = 5
 
 
@@ -47,9 +46,9 @@ def run(options: Namespace) -> int:
 class Push:
     """A push of local files to a repository.
 
-    One commit adds the packed files. Originals are removed by another one, after the
-    files of the first have been read from the hub and restored: a push that ends in
-    between has removed nothing, and the next one continues there.
+    One commit adds the packed files. A second commit removes originals, after the packed
+    files have been read from the hub and restored. A push that is interrupted in between
+    has removed nothing, and the next push continues.
     """
 
     def __init__(self, options: Namespace, place: Place, files: dict[str, Path]) -> None:
@@ -61,9 +60,9 @@ class Push:
         self._rows: list[tuple[str, ...]] = []
 
     def run(self, entries: list[Entry]) -> Sequence[Kept]:
-        """Pushes the files, and returns the originals that stay against the wish of the
-        user."""
-        # Before anything is uploaded that could not be committed.
+        """Pushes the files, and returns the originals that are kept although the user
+        wants them removed."""
+        # This check precedes all uploads, since a failure would prevent the commit.
         if not self._options.keep_original:
             self._check_packed(entries)
         indexes = {
@@ -102,8 +101,8 @@ class Push:
     def _remove_originals(
         self, place: Place, info: Any, added: set[str], create_pr: bool, is_only: bool
     ) -> Sequence[Kept]:
-        """Removes the originals that files of this push restore, and returns the others.
-        The commit is made on the commit that was looked at, or not at all."""
+        """Removes the originals that this push's files restore, and returns the others.
+        The removal is only committed on top of the commit that was examined."""
         options = self._options
         proofs = Proofs(options.threads, options.memory)
         kept: Sequence[Kept] = ()
@@ -137,8 +136,8 @@ class Push:
         return kept
 
     def _check_packed(self, entries: list[Entry]) -> None:
-        """Refuses files with the names of packed ones that are damaged, or something else
-        such as pointers of git-lfs. Programs prefer them to originals."""
+        """Refuses packed files that are damaged, or that are something else, such as
+        git-lfs pointers. Programs would prefer them to the originals."""
         for entry in entries:
             if entry.step is Step.COPY and entry.path.endswith(".zstn"):
                 try:
@@ -181,7 +180,8 @@ class Push:
                  threads=options.threads, memory=options.memory, progress=progress)  # fmt: skip
 
     def _finish(self, commit: Commit, parent: str) -> dict[str, Any] | None:
-        """Adds the files, and returns the hub's answer; `None` if it has all of them."""
+        """Commits the added files and returns the hub's response; `None` if it already
+        has all of them."""
         options, place = self._options, self._place
         rows = table(["file", ">original", ">packed", ">ratio", ">sent"], self._rows)
         if commit.is_empty:
@@ -194,13 +194,13 @@ class Push:
         done = commit.send(self._hub, place, parent, message, options.create_pr)
         for line in rows:
             say(line, options.quiet)
-        # Before originals are read: that takes a while.
+        # Printed before originals are read, which takes a while.
         print(done.get("pullRequestUrl") or done["commitUrl"], flush=True)
         return done
 
 
 def _branch(place: Place, made: dict[str, Any]) -> Place:
-    """Returns the place that a commit was added to: a branch, or a pull request."""
+    """Returns the place that a commit was added to: a branch or a pull request."""
     url = made.get("pullRequestUrl")
     if not url:
         return place
@@ -208,7 +208,7 @@ def _branch(place: Place, made: dict[str, Any]) -> Place:
 
 
 def _writing(content: bytes) -> Produce:
-    """Returns a function that writes this to a path or a writer."""
+    """Returns a function that writes `content` to a path or a writer."""
 
     def write(sink: Any) -> None:
         if isinstance(sink, Path):

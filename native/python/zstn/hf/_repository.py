@@ -1,4 +1,4 @@
-"""Repositories by name, and the hub that has them."""
+"""Names of repositories, and requests to the hub."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NAME = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A repository, a revision and perhaps a file."""
+    """A repository, a revision and optionally a file."""
 
     name: str
     repo_type: str
@@ -30,8 +30,8 @@ class Place:
 
     @classmethod
     def parse(cls, text: str, revision: str | None, repo_type: str | None) -> Place:
-        """Reads ``OWNER/NAME@REVISION/FILE``, of which all but the name may be
-        left out."""
+        """Parses ``OWNER/NAME@REVISION/FILE``; everything except the name is optional.
+        """
         match = _NAME.fullmatch(text.rstrip("/"))
         if match is None:
             raise ZstnError(f"{text} is not a repository; write OWNER/NAME or OWNER/NAME/FILE")
@@ -63,8 +63,7 @@ class Place:
 
 
 class Hub:
-    """The hub of ``HF_ENDPOINT``, with the token that its user has logged in
-    with."""
+    """The hub at ``HF_ENDPOINT``, with the token of the logged-in user."""
 
     @cached_property
     def token(self) -> str | None:
@@ -89,12 +88,12 @@ class Hub:
         return build_hf_headers(token=self.token or False, library_name="zstn")
 
     def address(self, place: Place, call: str, revision: str | None = None) -> str:
-        """Returns the address of a call about a repository."""
+        """Returns the URL of an API call for a repository."""
         revision = quote(revision or place.revision_or_main, safe="")
         return f"{self.endpoint}/api/{place.repo_type}s/{place.name}/{call}/{revision}"
 
     def request(self, method: str, url: str, **options: Any) -> Any:
-        """Sends a request, and raises an error of huggingface_hub for a refusal."""
+        """Sends a request, and raises huggingface_hub's error if it is refused."""
         from huggingface_hub.utils import get_session, hf_raise_for_status
 
         headers = {**self.headers(), **options.pop("headers", {})}
@@ -103,7 +102,8 @@ class Hub:
         return answer
 
     def info(self, place: Place) -> Any:
-        """Returns the commit of a revision and its files with their sizes and digests."""
+        """Returns the commit of a revision, and its files with their sizes and digests.
+        """
         return self.api.repo_info(
             place.name,
             repo_type=place.repo_type,

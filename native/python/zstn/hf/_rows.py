@@ -1,4 +1,4 @@
-"""Part of a tensor."""
+"""Selection of rows of a tensor."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Rows as they are written: ``5``, ``5..7``, ``5:7``. An end left out is
-    the tensor's; a negative number counts from there."""
+    """Rows in the notation ``5``, ``5..7`` or ``5:7``. Either end may be omitted;
+    negative numbers count from the last row."""
 
     start: int | None
     end: int | None
@@ -27,10 +27,10 @@ class Rows:
         return cls(start, start + 1 if start != -1 else None)
 
     def within(self, count: int) -> slice:
-        """Returns the rows of a tensor of `count` rows.
+        """Returns the slice of a tensor that has `count` rows.
 
         Raises:
-            ValueError: if it does not have them.
+            ValueError: if the tensor does not have these rows.
         """
         start = 0 if self.start is None else self.start + (count if self.start < 0 else 0)
         end = count if self.end is None else self.end + (count if self.end < 0 else 0)

@@ -1,4 +1,4 @@
-"""Aligned tables without lines, and numbers for people."""
+"""Aligned tables without lines, and readable numbers."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ _UNITS = ("B", "kB", "MB", "GB", "TB", "PB", "EB")
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """Returns the lines of a table. Columns whose heading begins with ``>``
-    are aligned to the right."""
+    """Returns the lines of a table. Columns whose heading begins with ``>`` are aligned
+    to the right."""
     cells = [[heading.lstrip(">") for heading in headings]]
     cells += [[escaped(cell) for cell in row] for row in rows]
     widths = [max(map(_width, column)) for column in zip(*cells, strict=True)]
@@ -25,14 +25,14 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 
 
 def escaped(text: str) -> str:
-    """Returns a text that cannot control a terminal."""
+    """Escapes control characters, so that a text cannot control the terminal."""
     if text.isprintable():
         return text
     return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
 
 
 def size(count: int) -> str:
-    """Returns a size: `1.23 MB`, which is 10^6 bytes."""
+    """Formats a size in decimal units, such as `1.23 MB` for 1,230,000 bytes."""
     if count < 1000:
         return f"{count} B"
     value, unit = float(count), 0
@@ -43,7 +43,7 @@ def size(count: int) -> str:
 
 
 def ratio(original: int, packed: int) -> str:
-    """Returns original over packed: `1.222×`."""
+    """Formats the ratio of original to packed size, such as `1.222×`."""
     return f"{original / packed:.3f}×" if packed else "–"
 
 

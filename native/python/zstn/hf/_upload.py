@@ -1,4 +1,4 @@
-"""Uploads: by Xet while a file is packed, or by LFS from a temporary file."""
+"""Uploads: with Xet while a file is packed, or with LFS from a temporary file."""
 
 from __future__ import annotations
 
@@ -14,19 +14,18 @@ from typing import Any, Protocol
 
 from ._repository import Hub, Place
 
-#: First bytes of a file that are sent to a hub so that it can say what kind it
-#: is.
+#: Number of bytes from the start of a file that a hub needs to choose the upload mode.
 SAMPLE_BYTES = 512
 
-#: Settings of hf_xet: what has been sent of a file is noted on disk every few
-#: seconds (by default every 20) and blocks of 64 MB, so that the next push goes
-#: on from there if this one is killed.
+#: Settings of hf_xet. They record the upload state on disk every few seconds (20 by
+#: default) and after every 64 MB, so that the next push continues if this one is
+#: killed.
 _RESUMABLE = {
     "data.session_xorb_metadata_flush_interval": "2s",
     "data.session_xorb_metadata_flush_max_count": 1,
 }
 
-#: Files in a request that asks about files.
+#: Maximum number of files in a request for upload modes.
 _FILES_IN_REQUEST = 256
 
 
@@ -37,7 +36,7 @@ class Writer(Protocol):
 
 
 class _Counting:
-    """A writer that takes everything and does not say so."""
+    """Wraps a writer that accepts all bytes but does not return their number."""
 
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
@@ -47,23 +46,23 @@ class _Counting:
         return len(piece)
 
 
-#: Writes a file to the writer, or to the path, that it is given.
+#: Writes a file to a writer or to a path.
 Produce = Callable[[Any], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Uploaded:
-    """A large file that a hub has."""
+    """A large file that a hub has stored."""
 
     sha256: str
     size: int
     sent: int | None
-    """Bytes that were sent; `None` if that is not known."""
+    """Number of bytes that were sent; `None` if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mode:
-    """The hub's answer about a file before it is uploaded."""
+    """The hub's decision on how to upload a file."""
 
     is_large: bool
     is_ignored: bool
@@ -80,8 +79,8 @@ class Uploader:
         self._session: Any = None
 
     def modes(self, files: Iterable[tuple[str, bytes, int]]) -> dict[str, Mode]:
-        """Asks the hub about files, given as path, first bytes and size. It
-        refuses who may not write."""
+        """Asks the hub for the upload modes of files, given as path, first bytes and
+        size. The hub refuses this if the user may not write."""
         modes = {}
         waiting = [
             {"path": path, "sample": base64.b64encode(sample).decode(), "size": size}
@@ -106,7 +105,7 @@ class Uploader:
         return self._by_lfs(path, produce)
 
     def upload_file(self, path: str, file: Path) -> Uploaded:
-        """Uploads a file as it is."""
+        """Uploads a local file unchanged."""
         if not self.has_xet():
             return self._lfs(path, file)
 
@@ -118,7 +117,7 @@ class Uploader:
         return self._by_xet(path, copy)
 
     def has_xet(self) -> bool:
-        """Returns whether both sides have Xet."""
+        """Returns whether both the hub and this installation support Xet."""
         if self._session is None:
             self._session = self._new_session()
         return self._session is not False
@@ -131,7 +130,7 @@ class Uploader:
         try:
             self._hub.request("GET", self._token_address(), params=self._query)
         except errors.HfHubHTTPError as error:
-            # Hubs without Xet do not know the address; the repository is there.
+            # The repository exists, so a missing address means that the hub has no Xet.
             if error.response.status_code == 404:
                 return False
             raise
@@ -139,7 +138,8 @@ class Uploader:
         try:
             return xet.XetSession(xet.XetConfig().with_config(_RESUMABLE))
         except (AttributeError, TypeError, ValueError):
-            # Settings of other versions. All of a file is sent again then.
+            # Another version of hf_xet has other settings. An interrupted upload then
+            # starts over.
             return xet.XetSession()
 
     def _token_address(self) -> str:
@@ -151,8 +151,8 @@ class Uploader:
             name: value for name, value in headers.items() if name.lower() != "authorization"
         }
         query = "?create_pr=1" if self._create_pr else ""
-        # One for each file: what is complete is known to the store then, and is
-        # not sent again if a later file fails.
+        # Each file has its own upload commit. A complete file is then recorded on the
+        # hub and is not sent again if a later file fails.
         with self._session.new_upload_commit(
             token_refresh_url=f"{self._token_address()}{query}",
             token_refresh_headers=headers,
@@ -180,7 +180,8 @@ class Uploader:
     def _lfs(self, path: str, file: Path) -> Uploaded:
         from huggingface_hub import CommitOperationAdd
 
-        # A file object is uploaded by LFS even where this side has Xet.
+        # For a file object, huggingface_hub uses LFS even if this installation supports
+        # Xet.
         with open(file, "rb") as source:
             addition = CommitOperationAdd(path, source)
             self._hub.api.preupload_lfs_files(

@@ -1,5 +1,5 @@
-"""Checkpoints of model hubs, of which some files are packed, as other libraries
-expect them.
+"""Checkpoints from model hubs that contain packed files, as folders that other
+libraries can load.
 
 >>> from zstn.hub import snapshot_download
 >>> from transformers import AutoModel
@@ -39,31 +39,30 @@ def snapshot_download(
     threads: int = 0,
     progress: Any = None,
 ) -> str:
-    """Downloads a revision of a repository like
-    ``huggingface_hub.snapshot_download`` and returns a folder with its files,
-    in which every ``X.zstn`` appears as the ``X.safetensors`` that it restores,
-    and an index with the names of the restored files. Any program can load
-    from it.
+    """Downloads a revision of a repository like ``huggingface_hub.snapshot_download``,
+    and returns a folder with its files that any program can load. In it, every
+    ``X.zstn`` appears as the ``X.safetensors`` that it restores, and an index contains
+    the names of the restored files.
 
-    Restored files are in the folder of `cache_folder`, each under the SHA-256
-    of its bytes, so that repositories share them; other files are links into
-    the cache of huggingface_hub, which stays as it is. Of weights that the
-    repository has both plain and packed, only the packed ones are downloaded.
-    Without packed files the result is the hub's own snapshot, or the local
-    folder itself.
+    Restored files are in the folder `cache_folder`, under the SHA-256 of their bytes, so
+    that repositories share them; other files are links into the cache of
+    huggingface_hub, which is not changed. If the repository contains weights both plain
+    and packed, only the packed ones are downloaded. If it contains no packed files, the
+    result is the hub's own snapshot, or the local folder itself.
 
     Args:
         repo_id: a repository such as ``"OWNER/NAME"``, or a local folder.
         cache_dir: the cache of huggingface_hub.
-        token: for the hub, as in huggingface_hub.
+        token: token for the hub, as in huggingface_hub.
         allow_patterns, ignore_patterns: files to download. A pattern for
-            ``.safetensors`` files also means the packed ones that restore them.
-        threads: the threads that decode; 0 shares one per core with the process.
+            ``.safetensors`` files also selects the packed files that restore them.
+        threads: number of threads that decode; 0 shares one thread per core with the
+            whole process.
         progress: see `zstn.pack`; called for every file that is restored.
 
     Raises:
-        ZstnError: with the code ``"needs_base"`` if a file is the difference
-            (``.z4dm``) from another checkpoint: it does not say from which.
+        ZstnError: with the code ``"needs_base"`` if a file is a delta (``.z4dm``), which
+            does not name its base.
     """
     request = Request(
         os.fspath(repo_id), revision, repo_type, cache_dir, local_files_only, token,
@@ -87,14 +86,14 @@ def shadow_folder(
     allow_patterns: _Patterns = None,
     ignore_patterns: _Patterns = None,
 ) -> str | None:
-    """Returns a folder in which every packed ``X.zstn`` of a repository or of a
-    local folder appears under the name ``X.safetensors``, still packed, next to
-    links to the other files. `None` if nothing is packed.
+    """Returns a folder in which every packed ``X.zstn`` of a repository or of a local
+    folder appears under the name ``X.safetensors``, still packed, with links to the
+    other files. Returns `None` if no file is packed.
 
-    Its weights can only be opened by what reads packed files: `zstn.safe_open`,
-    and safetensors after `zstn.enable_hf`. They are recognised by their first
-    bytes. Weights in formats other than safetensors are not downloaded
-    from folders that have these. See `snapshot_download` for the arguments.
+    These weights can only be opened by code that reads packed files, which recognises
+    them by their first bytes: `zstn.safe_open`, and safetensors after `zstn.enable_hf`.
+    Weights in other formats are not downloaded from folders that contain safetensors
+    weights. See `snapshot_download` for the arguments.
     """
     request = Request(
         os.fspath(repo_or_folder), revision, repo_type, cache_dir, local_files_only, token,

@@ -1,4 +1,4 @@
-"""``python -m zstn.hub``: packs the checkpoints of a whole hub."""
+"""Packs the checkpoints of a whole hub: ``python -m zstn.hub``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The folder for restored files, and locks in it."""
+"""The cache folder for restored files, and its locks."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-#: Seconds after which an unfinished file is taken for one that nobody finishes.
+#: Age in seconds after which an unfinished file counts as abandoned.
 _ABANDONED_SECONDS = 24 * 3600
 
 
 def cache_folder() -> Path:
-    """Returns the folder in which restored files are kept: ``ZSTN_CACHE``, by
-    default ``zstn`` in the folder of huggingface_hub (``HF_HOME``, or
-    ``huggingface`` in ``XDG_CACHE_HOME``, or ``~/.cache/huggingface``)."""
+    """Returns the folder for restored files: ``ZSTN_CACHE``, or by default ``zstn`` in
+    the folder of huggingface_hub (``HF_HOME``, or ``huggingface`` in
+    ``XDG_CACHE_HOME``, or ``~/.cache/huggingface``)."""
     own = os.environ.get("ZSTN_CACHE")
     if own:
         return _absolute(own)
@@ -33,8 +33,9 @@ def _absolute(path: str) -> Path:
 
 @contextlib.contextmanager
 def unfinished() -> Iterator[Path]:
-    """Makes a folder for what is renamed to its place when it is complete, and
-    removes it afterwards, and those that killed processes left a day ago."""
+    """Yields a temporary folder for output that is renamed when it is complete, and
+    removes the folder afterwards. Also removes folders that killed processes left over
+    a day ago."""
     parent = cache_folder() / ".incomplete"
     parent.mkdir(parents=True, exist_ok=True)
     oldest = time.time() - _ABANDONED_SECONDS
@@ -48,9 +49,9 @@ def unfinished() -> Iterator[Path]:
 
 @contextlib.contextmanager
 def locked(name: str) -> Iterator[None]:
-    """Waits until no other process and no other thread holds the lock of that
-    name, and holds it. Where the file system has no locks it does nothing:
-    what they guard is then done twice, with the same result."""
+    """Holds the lock with this name, after waiting for other processes and threads that
+    hold it. On a file system without locks this does nothing; the guarded work may then
+    be done twice, with the same result."""
     folder = cache_folder() / ".locks"
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / f"{name}.lock", "ab") as file:
@@ -60,5 +61,5 @@ def locked(name: str) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX)
         except (ImportError, OSError):
             pass
-        # Closing the file gives it back.
+        # Closing the file releases the lock.
         yield

@@ -1,4 +1,4 @@
-"""Snapshots of repositories, through huggingface_hub."""
+"""Snapshots of repositories, downloaded with huggingface_hub."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from .._errors import ZstnError
 from ._names import other_formats, refuse_deltas, restored_names, with_packed
 from ._request import Request, Tree, view_name
 
-#: A function of the names of all files that returns those to leave out.
+#: Receives the names of all files and returns the names of files to skip.
 LeaveOut = Callable[[list[str]], Iterable[str]]
 
-#: Downloads of a branch that moves on meanwhile.
+#: Maximum number of downloads of a branch that moves meanwhile.
 _ATTEMPTS = 4
 
 
@@ -36,12 +36,12 @@ class _Listing:
     commit: str
     names: list[str]
     request: Request
-    """The request, for the cache alone if the names were found there."""
+    """The request, restricted to the cache if the names were found there."""
 
 
 def _listing(request: Request) -> _Listing:
-    """Asks the hub. Without a connection the files are those that have been
-    downloaded before."""
+    """Lists the requested files on the hub. Without a connection, lists the files that
+    have been downloaded before."""
     found = _find(request)
     from huggingface_hub.utils import filter_repo_objects
 
@@ -64,8 +64,8 @@ def _find(request: Request) -> _Listing:
     except (errors.HFValidationError, errors.RevisionNotFoundError):
         raise
     except Exception:
-        # As huggingface_hub does: what is in its cache can be used while the
-        # hub does not answer.
+        # Like huggingface_hub, this falls back to the cache while the hub does not
+        # respond.
         try:
             return _look_up(request)
         except errors.LocalEntryNotFoundError:
@@ -81,22 +81,21 @@ def _ask(request: Request) -> _Listing:
 
 
 def _look_up(request: Request) -> _Listing:
-    # Asks for no files, so that only the commit is looked for.
+    # This requests no files, only the commit.
     offline = replace(request, local_files_only=True)
     folder = _snapshot(offline, request.revision, allow_patterns=[])
     files = (path for path in folder.rglob("*") if path.is_file())
     names = [path.relative_to(folder).as_posix() for path in files]
-    # Not all of the commit's files need be among them: a download that finds
-    # a connection again must not take them for all.
+    # The list may be incomplete. Keeping the request offline prevents a download that
+    # gets a connection again from treating it as complete.
     return _Listing(folder.name, names, offline)
 
 
 def download(request: Request) -> Tree:
-    """Downloads the files that the request asks for, except for those that
-    packed ones restore."""
+    """Downloads the requested files, except files that packed ones restore."""
     for _ in range(_ATTEMPTS):
         listing = _listing(request)
-        # Before a difference is downloaded that nobody can use.
+        # This check comes first, so that no unusable delta is downloaded.
         refuse_deltas(request.repo_id, listing.names)
         tree = _download(listing, ())
         if tree is not None:
@@ -105,10 +104,10 @@ def download(request: Request) -> Tree:
 
 
 def download_if_packed(request: Request, leave_out: LeaveOut | None = None) -> Tree | None:
-    """Downloads like `download`, without weights in other formats where there
-    are some of safetensors. `None` if no file is packed; nothing is downloaded
-    then. `leave_out` is called with the names of all files before, and returns
-    those to leave out as well."""
+    """Downloads like `download`, but skips weights in other formats in folders that
+    contain safetensors weights. Returns `None` without a download if no file is packed.
+    `leave_out` receives the names of all files first, and returns more files to skip.
+    """
     for _ in range(_ATTEMPTS):
         listing = _listing(request)
         names = listing.names
@@ -130,12 +129,13 @@ def _changing(request: Request) -> ZstnError:
 
 
 def _download(listing: _Listing, left_out: Iterable[str]) -> Tree | None:
-    """Returns `None` if the revision is another commit than before."""
+    """Returns the downloaded files, or `None` if the revision has moved to another
+    commit."""
     request = listing.request
     left_out = {*restored_names(listing.names), *left_out}
     ignored = [glob.escape(name) for name in sorted(left_out)]
-    # By the revision's name rather than the commit, so that the cache knows it
-    # when there is no connection.
+    # The revision is requested by its name instead of the commit, so that the cache can
+    # resolve the name when there is no connection.
     folder = _snapshot(
         request,
         request.revision,

@@ -1,4 +1,4 @@
-"""Local folders."""
+"""Checkpoints in local folders."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ._request import Request, Tree
 
 
 def list_local(request: Request) -> Tree:
-    """Returns the files of a local folder."""
+    """Lists the files of a local folder."""
     folder = Path(os.path.realpath(request.repo_id))
     names = [path.relative_to(folder).as_posix() for path in _entries(folder)]
     allow, ignore = with_packed(request.allow_patterns), with_packed(request.ignore_patterns)
@@ -29,14 +29,14 @@ def list_local(request: Request) -> Tree:
 
 
 def local_view_name(folder: Path, choice: object) -> str:
-    """Returns a name for a folder that shows some files of a local one."""
+    """Returns the name of a folder that shows a selection of a local folder's files."""
     facts = os.fsencode(folder) + repr(choice).encode(errors="surrogateescape")
     return f"{folder.name}@{hashlib.sha256(facts).hexdigest()[:16]}"
 
 
 def _entries(folder: Path) -> list[Path]:
-    """Returns the files below a folder. A link to a folder is an entry itself,
-    so that no circle is followed."""
+    """Returns the files below a folder. A link to a folder counts as a file, so that
+    cycles are not followed."""
     found = []
     for entry in sorted(folder.iterdir()):
         if entry.name == ".git":

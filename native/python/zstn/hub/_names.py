@@ -1,4 +1,4 @@
-"""Names of packed files and of the files that they restore."""
+"""Names of packed files, and names of the files that they restore."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from pathlib import PurePosixPath, PureWindowsPath
 
 from .._errors import ZstnError
 
-# The end of the name of an index, whose variant, such as "fp16", may come before or
-# after the word (docs/formats/sharded.md 4). A format is no variant.
+# The suffix of an index name. Its variant, such as "fp16", comes before or after the
+# word "index" (docs/formats/sharded.md 4). The name of a format is not a variant.
 _INDEX = r"(\.index(\.[^./]+)?|\.(?!(safetensors|zstn|z4dm|zt|gauss)\.)[^./]+\.index)\.json"
 
-# A file or an index of each format: "NAME.zstn", "NAME.zstn.index.json".
+# A file or an index in each format: "NAME.zstn", "NAME.zstn.index.json".
 _PLAIN = re.compile(rf"(?P<stem>(.*/)?[^/]+)\.safetensors(?P<index>{_INDEX})?")
 _PACKED = re.compile(rf"(?P<stem>(.*/)?[^/]+)\.zstn(?P<index>{_INDEX})?")
 _DELTA = re.compile(rf"(?P<stem>(.*/)?[^/]+)\.z4dm(?P<index>{_INDEX})?")
 
-# A file of weights, with its variant and its number among several.
+# A weights file, with its variant and its shard number.
 _WEIGHTS = re.compile(
     r"(?P<stem>.+?)(\.(?P<variant>[A-Za-z][^./]*?))?(-\d+-of-\d+)?"
     r"\.(zstn|safetensors)"
     r"(\.index(\.(?P<index_variant>[^./]+))?\.json|\.(?P<older_variant>[^./]+)\.index\.json)?"
 )
 
-#: Endings of weights in formats of other libraries.
+#: Extensions of weights in formats of other libraries.
 _OTHER_WEIGHTS = tuple(
     ".bin .ckpt .gguf .h5 .msgpack .onnx .onnx_data .ot .pt .pth .tflite "
     ".bin.index.json .h5.index.json .msgpack.index.json".split()
@@ -33,8 +33,8 @@ _OTHER_WEIGHTS = tuple(
 
 
 def restored_name(name: str) -> str | None:
-    """Returns the name under which a packed file or index appears when it is
-    restored; `None` for any other file."""
+    """Returns the name under which a packed file or index is restored; `None` for any
+    other file."""
     match = _PACKED.fullmatch(name)
     if match is None:
         return None
@@ -42,23 +42,23 @@ def restored_name(name: str) -> str | None:
 
 
 def packed_name(name: str) -> str:
-    """Returns the name that the packed form of a safetensors file or of an
-    index has."""
+    """Returns the name of the packed form of a safetensors file or index; any other
+    name is returned unchanged."""
     match = _PLAIN.fullmatch(name)
     return name if match is None else f"{match['stem']}.zstn{match['index'] or ''}"
 
 
 def is_plain_index(name: str) -> bool:
-    """Returns whether that is the name of an index of safetensors files."""
+    """Returns whether this is the name of an index of safetensors files."""
     match = _PLAIN.fullmatch(name)
     return match is not None and match["index"] is not None
 
 
 def check_name(name: str) -> None:
-    """Refuses what is not the name of a file below a folder. Names come from
-    repositories and from indexes."""
+    """Refuses a name that is not a path below a folder. Names come from repositories
+    and indexes, which are not trusted."""
     parts = PurePosixPath(name).parts
-    # On Windows, "C:x" and "\\x" lead elsewhere as well.
+    # On Windows, "C:x" and "\\x" are outside the folder, too.
     is_elsewhere = name.startswith("/") or PureWindowsPath(name).anchor or "\\" in name
     if not parts or ".." in parts or is_elsewhere or "\0" in name:
         raise ZstnError(f"{name!r} is not the name of a file in this folder", "malformed")
@@ -69,19 +69,19 @@ def is_index(name: str) -> bool:
 
 
 def restored_index(text: bytes) -> bytes:
-    """Returns the text of an index with the names of the restored files
-    (docs/formats/sharded.md 3)."""
+    """Returns an index with the names of the restored files (docs/formats/sharded.md
+    3)."""
     return text.replace(b'.zstn"', b'.safetensors"')
 
 
 def restored_names(names: Collection[str]) -> set[str]:
-    """Returns the names of what the packed files among these restore."""
+    """Returns the names of the files that the packed files in `names` restore."""
     return {other for name in names if (other := restored_name(name)) is not None}
 
 
 def refuse_deltas(name: str, names: Collection[str]) -> None:
-    """Raises an error for a difference from another checkpoint whose restored
-    file is not there in another form."""
+    """Raises an error if a file is a delta and its restored file is not available in
+    another form."""
     available = {*names, *restored_names(names)}
     for delta in sorted(names):
         match = _DELTA.fullmatch(delta)
@@ -96,8 +96,8 @@ def refuse_deltas(name: str, names: Collection[str]) -> None:
 
 
 def with_packed(patterns: list[str] | str | None) -> list[str] | None:
-    """Returns patterns that match packed files as well where they match the
-    files that those restore."""
+    """Returns patterns that also match the packed form of every safetensors file that
+    they match."""
     if patterns is None:
         return None
     if isinstance(patterns, str):
@@ -107,8 +107,8 @@ def with_packed(patterns: list[str] | str | None) -> list[str] | None:
 
 
 def other_formats(names: Collection[str]) -> Iterator[str]:
-    """Returns the weights in formats of other libraries, of folders that have
-    them in that of safetensors."""
+    """Yields weights in formats of other libraries, in folders that also contain
+    safetensors weights."""
     folders = {posixpath.dirname(name) for name in names if _WEIGHTS.fullmatch(name)}
     for name in names:
         if name.endswith(_OTHER_WEIGHTS) and posixpath.dirname(name) in folders:
@@ -116,8 +116,8 @@ def other_formats(names: Collection[str]) -> Iterator[str]:
 
 
 def other_variants(names: Collection[str], variant: str | None) -> Iterator[str]:
-    """Returns the weights that are not those of a variant, where there are
-    some of that variant, or else some without any."""
+    """Yields the weights of other variants than the chosen one: `variant` if it exists,
+    otherwise the weights without a variant if those exist."""
     groups: dict[str, dict[str | None, list[str]]] = {}
     for name in names:
         match = _WEIGHTS.fullmatch(name)

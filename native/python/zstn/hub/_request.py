@@ -1,4 +1,4 @@
-"""What is asked for, and the files that it amounts to."""
+"""Requests for files, and the files found for them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ._names import restored_names
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A revision of a repository, and how it is downloaded."""
+    """A revision of a repository, and the options of its download."""
 
     repo_id: str
     revision: str | None
@@ -24,23 +24,23 @@ class Request:
 
 
 def view_name(repo_id: str, commit: str, repo_type: str | None = None) -> str:
-    """Returns a name for a folder that shows the files of a commit."""
+    """Returns the name of a folder that shows the files of a commit."""
     kind = "" if repo_type in (None, "model") else f"{repo_type}s--"
     return f"{kind}{repo_id.replace('/', '--')}@{commit}"
 
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """The files of a folder. Some of the names need not have been downloaded."""
+    """The files of a folder. Some of `names` may not have been downloaded."""
 
     folder: Path
     names: list[str]
     view_name: str
-    """Name for a folder that shows them."""
+    """Name of the folder that shows these files."""
     is_commit: bool
-    """Whether the files stay as they are."""
+    """Whether the files never change, because they belong to a commit."""
     is_subset: bool = False
-    """Whether the folder has other files as well, which were not asked for."""
+    """Whether the folder contains other files that were not requested."""
 
     @property
     def has_packed(self) -> bool:

@@ -1,4 +1,4 @@
-"""Restored files, kept by the digest of their bytes."""
+"""The cache of restored files, which are stored by the digest of their bytes."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from .._errors import ZstnError
 from .._sources import http_options
 from ._cache import cache_folder, locked, unfinished
 
-#: Restored files have this name, each in a folder that has its SHA-256.
+#: Name of every restored file, in a folder named by its SHA-256.
 NAME = "model.safetensors"
 
 
 def restored(packed: str | os.PathLike[str], threads: int = 0, progress: Any = None) -> Path:
-    """Returns the path of the file that `packed` restores. It is unpacked
-    unless this same file has been unpacked before: the SHA-256 that a packed
-    file records is a claim, which anybody can write, until it is compared.
+    """Returns the path of the file that `packed` restores. It is unpacked unless this
+    same packed file has been unpacked before. The SHA-256 in a packed file does not
+    suffice to find it: that is a claim by the file's author until it has been compared.
 
     Raises:
-        ZstnError: with the code ``"differs"`` if the restored bytes do not have
-            the SHA-256 that the packed file records.
+        ZstnError: with the code ``"differs"`` if the restored bytes do not have the
+            SHA-256 that the packed file records.
     """
     packed = os.path.realpath(packed)
     if (place := _known_place(packed)) is not None:
@@ -36,7 +36,7 @@ def restored(packed: str | os.PathLike[str], threads: int = 0, progress: Any = N
 
 
 def _known_place(packed: str) -> Path | None:
-    """Returns the restored file of a packed file that was restored before."""
+    """Returns the cached restored file of a packed file; `None` if there is none."""
     digest = _remembered(packed)
     place = None if digest is None else _place(digest)
     return place if place is not None and place.is_file() else None
@@ -51,8 +51,8 @@ def _restore(packed: str, recorded: str | None, threads: int, progress: Any) -> 
     with unfinished() as folder:
         part = folder / NAME
         unpack(packed, part, threads=threads, progress=progress)
-        # Unpacking compares with digests that came with the file. Others find
-        # this one by its SHA-256, so it has to have it.
+        # Unpacking only compares with digests in the file itself. The cache finds files
+        # by their SHA-256, so that must be correct.
         with open(part, "rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
         if recorded is not None and digest != recorded:
@@ -61,26 +61,27 @@ def _restore(packed: str, recorded: str | None, threads: int, progress: Any) -> 
                 f"records {recorded}; download it again",
                 "differs",
             )
-        # All repositories with this file share it, by links that a program
-        # could write through.
+        # All repositories share this file through links, and a program that writes
+        # through a link would change it for all of them.
         part.chmod(part.stat().st_mode & 0o444)
         place = _place(digest)
         place.parent.mkdir(exist_ok=True)
-        # Another packed file may have restored the same bytes.
+        # Another packed file may already have restored the same bytes.
         if not place.is_file():
             os.replace(part, place)
-    # Only if it is still the file that was unpacked.
+    # The digest is only recorded if the packed file has not changed meanwhile.
     if _identity(packed) == identity:
         _remember(packed, digest)
     return place
 
 
 def _recorded(packed: str) -> str | None:
-    """Returns the SHA-256 that the packed file records for its original."""
+    """Returns the SHA-256 of the original that the packed file records; `None` if it
+    has none."""
     try:
         reader = _native.Reader(packed, None, http_options(), False, 0)
     except ZstnError:
-        # Files without an index have none, and damage is reported by unpacking.
+        # A packed file without an index records none; damage is reported by unpacking.
         return None
     try:
         return reader.original_sha256
@@ -89,7 +90,7 @@ def _recorded(packed: str) -> str | None:
 
 
 def _identity(packed: str) -> str:
-    """Returns a name for this file as it is now."""
+    """Returns an identifier of the current version of a file."""
     status = os.stat(packed)
     facts = f"{packed}\0{status.st_size}\0{status.st_mtime_ns}\0{status.st_ctime_ns}\0{status.st_ino}"
     return hashlib.sha256(facts.encode(errors="surrogateescape")).hexdigest()
@@ -100,7 +101,7 @@ def _memory(packed: str) -> Path:
 
 
 def _remembered(packed: str) -> str | None:
-    """Returns the SHA-256 of the bytes that this file restored before."""
+    """Returns the SHA-256 of the bytes that this packed file restored before."""
     try:
         text = _memory(packed).read_text()
     except OSError:

@@ -1,4 +1,4 @@
-"""Folders that show packed files under the names of safetensors."""
+"""Shadow folders, which show packed files under the names of safetensors files."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from ._local import list_local
 from ._request import Request, Tree
 from ._show import show
 
-#: The folder of the cache that they are in.
+#: Name of the cache's subfolder for shadow folders.
 KIND = "shadow"
 
 
 def shadow(request: Request, leave_out: LeaveOut | None = None) -> str | None:
-    """Returns the shadow of a repository or a local folder; `None` if nothing
-    in it is packed. See `download_if_packed` for `leave_out`."""
+    """Returns the shadow folder of a repository or a local folder; `None` if it
+    contains no packed files. See `download_if_packed` for `leave_out`."""
     if os.path.isdir(request.repo_id):
         tree: Tree | None = list_local(request)
     else:
@@ -26,5 +26,5 @@ def shadow(request: Request, leave_out: LeaveOut | None = None) -> str | None:
 
 
 def shadow_of(tree: Tree) -> str:
-    """Returns the shadow of files that have been found."""
+    """Returns the shadow folder of the given files."""
     return show(tree, KIND, lambda path: path)

@@ -1,4 +1,4 @@
-"""Trees as folders of our own."""
+"""Folders in the cache that show the files of a checkpoint."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from ._view import View
 
 
 def show(tree: Tree, kind: str, resolve: Callable[[Path], Path]) -> str:
-    """Shows files in a folder of that kind, packed ones under the names of the
-    files that they restore and as `resolve` says. Returns its path."""
+    """Shows files in a folder of this kind and returns its path. Packed files appear
+    under the names of their restored files; `resolve` returns the file to show for
+    each."""
     view = View(cache_folder() / kind / tree.view_name)
     hidden = restored_names(tree.names)
     for name in tree.names:
@@ -21,7 +22,7 @@ def show(tree: Tree, kind: str, resolve: Callable[[Path], Path]) -> str:
         path = tree.folder / name
         shown = restored_name(name)
         if shown is None:
-            # What was left out of the download is missing.
+            # Files that were not downloaded do not exist.
             if name not in hidden and path.exists():
                 view.link(name, path)
         elif is_index(name):

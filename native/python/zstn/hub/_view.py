@@ -13,9 +13,9 @@ from ._names import check_name
 
 
 class View:
-    """A folder of links and small files. Every entry appears at once, and one
-    that is as wanted already is left alone, so that several processes may fill
-    the same folder while others read it."""
+    """A folder of links and small files. Every entry appears atomically, and an entry
+    that is already correct is not touched, so several processes may fill the same
+    folder while others read it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -23,8 +23,8 @@ class View:
         path.mkdir(parents=True, exist_ok=True)
 
     def link(self, name: str, target: str | os.PathLike[str]) -> None:
-        """Shows the file `target` as `name`, a path relative to the folder
-        with ``/`` between its parts."""
+        """Shows the file `target` as `name`, a path relative to the folder with ``/``
+        as separator."""
         target = os.path.abspath(target)
         place = self._place(name)
         if place.is_symlink() and os.readlink(place) == target:
@@ -34,13 +34,13 @@ class View:
             try:
                 os.symlink(target, part)
             except (OSError, NotImplementedError):
-                # Windows asks for a privilege.
+                # Links need a privilege on Windows.
                 _copy(target, part)
 
         self._replace(place, make)
 
     def write(self, name: str, data: bytes) -> None:
-        """Makes a file of these bytes."""
+        """Creates a file with these bytes."""
         place = self._place(name)
         with contextlib.suppress(OSError):
             if not place.is_symlink() and place.read_bytes() == data:
@@ -48,7 +48,7 @@ class View:
         self._replace(place, lambda part: part.write_bytes(data))
 
     def remove_others(self) -> None:
-        """Removes what has not been named since this object was made."""
+        """Removes all entries that have not been added through this object."""
         for folder, folders, files in os.walk(self.path, topdown=False):
             for entry in [*files, *folders]:
                 place = Path(folder, entry)
@@ -56,7 +56,7 @@ class View:
                     continue
                 with contextlib.suppress(OSError):
                     if place.is_dir() and not place.is_symlink():
-                        # Refused while something is in it.
+                        # This fails while the folder is not empty.
                         place.rmdir()
                     else:
                         place.unlink()
@@ -67,8 +67,8 @@ class View:
         folder = self.path
         for part in PurePosixPath(name).parts[:-1]:
             folder = folder / part
-            # An entry may have become a folder. Through a link from before,
-            # what follows would be written to the user's own folder.
+            # A link may be in the place of a folder. The following steps would write
+            # through it into the user's own folder.
             if folder.is_symlink() or folder.is_file():
                 folder.unlink(missing_ok=True)
             folder.mkdir(exist_ok=True)
@@ -76,12 +76,13 @@ class View:
 
     @staticmethod
     def _replace(place: Path, make: Callable[[Path], object]) -> None:
-        # Not next to it: another process may be removing what it does not know.
+        # The temporary entry is not created next to `place`, because another process
+        # may remove unknown entries there.
         with unfinished() as folder:
             part = folder / "entry"
             make(part)
             if place.is_dir() and not place.is_symlink():
-                # A folder that has become an entry, with links of ours in it.
+                # The place is a folder, from an earlier view, that contains links.
                 os.replace(place, folder / "before")
             os.replace(part, place)
 

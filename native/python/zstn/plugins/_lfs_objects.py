@@ -1,4 +1,4 @@
-"""Objects of git-lfs in a folder, packed where that makes them smaller
+"""A folder of git-lfs objects, which are packed if that makes them smaller
 (docs/git-lfs.md, "Stored objects")."""
 
 from __future__ import annotations
@@ -22,25 +22,24 @@ _PACKED = b"ZSTN"
 _ENVELOPE = b"ZLFS\x01\0\0\0"
 _ENVELOPE_MAGIC = b"ZLFS"
 
-#: Bytes that are copied or decoded at a time.
+#: Number of bytes that are copied or decoded at a time.
 PIECE_BYTES = 1 << 20
 
 _OID = re.compile("[0-9a-f]{64}")
 
 
 class ObjectError(Exception):
-    """Bytes that are not those of the object they were sent for, or are no
-    longer."""
+    """The bytes are not the bytes of the named object, or have been damaged."""
 
 
 class ObjectFolder:
-    """A folder of objects, each in a file of its own that appears when it is
-    complete and has been checked.
+    """A folder of objects. Each is a separate file that appears only when it is complete
+    and has been checked.
 
     Args:
-        path: the folder; it is made if it is missing.
-        cache_bytes: decoded tensors that are kept take up to this many bytes for
-            each object that is being read, or one of them.
+        path: the folder; it is created if it is missing.
+        cache_bytes: capacity of the cache of decoded tensors for each object that is
+            being read; a single larger tensor is cached, too.
     """
 
     def __init__(self, path: str | os.PathLike[str], cache_bytes: int = 64 << 20) -> None:
@@ -49,7 +48,7 @@ class ObjectFolder:
         self._cache_bytes = cache_bytes
 
     def path(self, prefix: str, oid: str) -> Path:
-        """Returns where an object is or will be."""
+        """Returns the path of an object, whether or not it exists."""
         parts = prefix.split("/")
         if not _OID.fullmatch(oid) or not all(map(_is_name, parts)):
             raise ObjectError("this is not the name of an object")
@@ -59,13 +58,13 @@ class ObjectFolder:
         return self.path(prefix, oid).is_file()
 
     def add_stored(self, prefix: str, oid: str, stream: IO[bytes]) -> None:
-        """Adds an object as the agent sends it: packed, or as it is."""
+        """Adds an object in the form that the agent sends: packed or original."""
         target = self.path(prefix, oid)
         with _unfinished(target) as path:
             with path.open("wb") as file:
                 _copy(stream, file)
             with Original(path, self._cache_bytes) as original:
-                # The agent takes no longer ones.
+                # The agent does not accept longer objects.
                 if path.stat().st_size > original.size + len(_ENVELOPE):
                     raise ObjectError("the form that was sent is longer than the object")
                 digest = original.digest()
@@ -73,7 +72,7 @@ class ObjectFolder:
             _publish(path, target)
 
     def add_plain(self, prefix: str, oid: str, stream: IO[bytes]) -> None:
-        """Adds an object as a client without the agent sends it, and packs it."""
+        """Adds an object that a client without the agent sends, and packs it."""
         target = self.path(prefix, oid)
         with _unfinished(target) as path, _unfinished(target) as packed:
             with path.open("wb") as file:
@@ -94,7 +93,8 @@ class ObjectFolder:
             _publish(packed, target)
 
     def _holds(self, path: Path, oid: str) -> bool:
-        """Unpacks a file, since it may become the only copy of an object."""
+        """Returns whether unpacking the file yields the object, since the file may
+        become the object's only copy."""
         try:
             with Original(path, self._cache_bytes) as original:
                 return original.digest() == oid
@@ -102,13 +102,13 @@ class ObjectFolder:
             return False
 
     def open_original(self, prefix: str, oid: str) -> Original:
-        """Opens the original of an object. A missing one is a
-        `FileNotFoundError`."""
+        """Opens the original of an object. Raises `FileNotFoundError` if the object is
+        missing."""
         return Original(self.path(prefix, oid), self._cache_bytes)
 
 
 class Original(io.RawIOBase):
-    """The original of a stored object as a file, decoded where it is read."""
+    """The original of a stored object as a file that is decoded on demand."""
 
     def __init__(self, path: Path, cache_bytes: int) -> None:
         super().__init__()
@@ -136,7 +136,8 @@ class Original(io.RawIOBase):
                 self.size = view.size
                 return
         except ZstnError:
-            # Packed as a whole, so that it can only be restored as a whole.
+            # The object is packed as a single frame and can only be restored
+            # completely.
             pass
         self._file.close()
         self._file = tempfile.TemporaryFile()
@@ -195,7 +196,7 @@ class Original(io.RawIOBase):
             yield piece
 
     def digest(self) -> str:
-        """Returns the SHA-256 of the rest."""
+        """Returns the SHA-256 of the remaining bytes."""
         digest = hashlib.sha256()
         for piece in self.pieces():
             digest.update(piece)
@@ -212,7 +213,7 @@ def _check(found: str, oid: str) -> None:
 
 
 def _copy(source: IO[bytes], target: IO[bytes]) -> str:
-    """Copies the rest of a stream; returns its SHA-256."""
+    """Copies the rest of a stream, and returns its SHA-256."""
     digest = hashlib.sha256()
     while piece := source.read(PIECE_BYTES):
         digest.update(piece)
@@ -221,8 +222,8 @@ def _copy(source: IO[bytes], target: IO[bytes]) -> str:
 
 
 def _is_smaller_packed(path: Path, packed: Path) -> bool:
-    """Packs a file, if it is safetensors; returns whether that made it
-    smaller."""
+    """Packs a file if it is a safetensors file; returns whether the result is smaller.
+    """
     try:
         report = pack(str(path), str(packed))
     except ZstnError:
@@ -232,8 +233,8 @@ def _is_smaller_packed(path: Path, packed: Path) -> bool:
 
 @contextmanager
 def _unfinished(target: Path) -> Iterator[Path]:
-    """Makes a file next to an object; removes it if it is still there at the
-    end."""
+    """Yields a temporary path in the object's folder, and removes a file that remains
+    there."""
     target.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix=".", suffix=".part", dir=target.parent)
     os.close(handle)
@@ -244,7 +245,7 @@ def _unfinished(target: Path) -> Iterator[Path]:
 
 
 def _publish(path: Path, target: Path) -> None:
-    """Gives a file its name; an object that is there stays."""
+    """Renames a file to its final path, unless the object already exists."""
     with path.open("rb") as file:
         os.fsync(file.fileno())
     path.chmod(0o644)

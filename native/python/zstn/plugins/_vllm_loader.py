@@ -1,4 +1,4 @@
-"""The model loader of vLLM for packed weights."""
+"""A model loader for vLLM that reads packed weights."""
 
 from __future__ import annotations
 
@@ -19,11 +19,10 @@ from ._weights import folder_of_packed, is_packed, read_weights, with_progress
 
 
 class ZstnModelLoader(DefaultModelLoader):  # type: ignore[misc]
-    """Loads weights from the packed files of a repository or folder, and those of
-    repositories and folders without packed files as the load format ``auto``
-    does."""
+    """Loads weights from the packed files of a repository or folder. Repositories and
+    folders without packed files are loaded as with the load format ``auto``."""
 
-    #: What the weights become, in the words of `zstn.safe_open`.
+    #: The framework of the tensors, as `zstn.safe_open` names it.
     framework = "pt"
 
     load_config: Any
@@ -44,8 +43,7 @@ class ZstnModelLoader(DefaultModelLoader):  # type: ignore[misc]
         packed = folder_of_packed(model, revision, allow_patterns_overrides, self.load_config)
         if packed is not None:
             model = packed
-        # The parent class lists the files, but not for formats that it does not
-        # know.
+        # The parent class lists the files, but only for load formats that it knows.
         config = self.load_config
         self.load_config = copy.copy(config)
         self.load_config.load_format = "auto"
@@ -93,8 +91,8 @@ class ZstnModelLoader(DefaultModelLoader):  # type: ignore[misc]
         return ((source.prefix + name, tensor) for name, tensor in weights)
 
     def _skip(self, source: Any) -> Callable[[str], bool]:
-        """Returns what says of a tensor's name that the model does not need it
-        here."""
+        """Returns a function that takes the name of a tensor and returns whether this
+        process does not need it."""
         is_unused = source.is_unused_weight or (lambda _: False)
 
         def skip(name: str) -> bool:

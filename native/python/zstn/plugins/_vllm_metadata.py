@@ -1,5 +1,5 @@
-"""What vLLM asks of the headers of safetensors files before it loads them: from
-dtypes it infers that of the model, from names whether embeddings are tied."""
+"""Metadata that vLLM reads from the headers of safetensors files before loading them.
+From dtypes it infers the model's dtype, and from names whether embeddings are tied."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ _logger = logging.getLogger(__name__)
 
 
 def install() -> None:
-    """Makes vLLM's ``get_safetensors_params_metadata`` know packed files."""
+    """Replaces vLLM's ``get_safetensors_params_metadata`` by a version that supports
+    packed files."""
     from vllm.transformers_utils import config
 
     name = "get_safetensors_params_metadata"
@@ -28,16 +29,16 @@ def install() -> None:
         return original(model, revision=revision) or packed_metadata(model, revision)
 
     get.__zstn__ = True  # type: ignore[attr-defined]
-    # Other modules have imported it by its name.
+    # Other modules have imported the function by name.
     for path, module in list(sys.modules.items()):
         if path.split(".")[0] == "vllm" and vars(module).get(name) is original:
             setattr(module, name, get)
 
 
 def packed_metadata(model: str, revision: str | None) -> dict[str, Any]:
-    """Returns dtype and shape of every tensor in the packed files of a local
-    folder or of a repository, of which it reads no more than the indices; nothing
-    where that fails, as the function of vLLM."""
+    """Returns dtype and shape of every tensor in the packed files of a local folder or
+    a repository, reading only the indexes of the files. Returns an empty dictionary if
+    that fails, like vLLM's function."""
     try:
         return {
             tensor.name: {"dtype": tensor.dtype, "shape": list(tensor.shape)}

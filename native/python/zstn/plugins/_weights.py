@@ -1,4 +1,4 @@
-"""Weights out of packed files, as engines load them."""
+"""Reading weights from packed files, for inference engines."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from ..hub import shadow_folder
 
 _MAGIC = b"ZSTN"
 
-#: What makes the files of a folder its weights.
+#: Patterns of the files in a folder that contain its weights.
 _WEIGHTS = ["*.safetensors", "*.safetensors.index.json"]
 
 
 def is_packed(path: str) -> bool:
-    """Returns whether a file is packed, by its first bytes."""
+    """Returns whether a file is packed, judged by its first bytes."""
     with open(path, "rb") as file:
         return file.read(len(_MAGIC)) == _MAGIC
 
@@ -26,13 +26,12 @@ def folder_of_packed(
     patterns: list[str] | None,
     load_config: Any,
 ) -> str | None:
-    """Returns a folder in which the packed weights of a repository or of a local
-    folder have the names of safetensors files; `None` if it has no packed
-    weights.
+    """Returns a folder in which the packed weights of a repository or of a local folder
+    have the names of safetensors files; `None` if there are no packed weights.
 
     Args:
-        patterns: the weights to download, by default all in safetensors files
-            and packed ones.
+        patterns: the weights to download; by default, all weights in safetensors files
+            and packed files.
         load_config: the settings of the engine.
     """
     return shadow_folder(
@@ -56,8 +55,8 @@ def read_weights(
     skip: Callable[[str], bool] = lambda _: False,
     framework: str = "pt",
 ) -> Iterator[tuple[str, Any]]:
-    """Decodes the tensors of packed and plain files one after another, in the
-    order in which safetensors has them. What `skip` accepts is not read."""
+    """Yields the tensors of packed and plain files one by one, in the order in which
+    safetensors stores them. Tensors whose name `skip` accepts are not read."""
     for path in files:
         with safe_open(path, framework) as file:
             for name in file.keys():  # noqa: SIM118 - as sorted by safetensors
@@ -66,7 +65,7 @@ def read_weights(
 
 
 def with_progress(files: list[str], is_shown: bool) -> Iterable[str]:
-    """Returns the files, with a bar that shows how many have been read."""
+    """Yields the files, while a progress bar shows how many have been read."""
     from tqdm.auto import tqdm
 
     shown: Iterable[str] = tqdm(

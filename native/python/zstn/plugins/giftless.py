@@ -1,9 +1,8 @@
-"""git-lfs objects that are packed at rest, for the server Giftless
-(docs/git-lfs.md).
+"""git-lfs objects that are stored packed, for the server Giftless (docs/git-lfs.md).
 
-Two transfer adapters share a folder: ``zstn`` for clients with the agent of ``zstn
-lfs install``, which send and receive packed objects, and ``basic`` for all others,
-which send and receive the originals::
+Two transfer adapters share a folder: ``zstn`` for clients with the agent of ``zstn lfs
+install``, which send and receive packed objects, and ``basic`` for all others, which
+send and receive the originals::
 
     TRANSFER_ADAPTERS:
       zstn:
@@ -41,15 +40,15 @@ __all__ = ["original", "packed"]
 
 _NAME = "zstn"
 _BINARY = "application/octet-stream"
-#: A longer list of objects than git-lfs sends, 100 at a time.
+#: Longer than any list of objects that git-lfs sends, with 100 objects at a time.
 _MAX_BATCH_BYTES = 4 << 20
-#: An address for an upload is given before the agent packs the object.
+#: An upload address is issued before the agent packs the object, which takes a while.
 _LIFETIME_SECONDS = 3600
 T = TypeVar("T")
 
 
 class _ObjectsView(BaseView):  # type: ignore[misc]
-    """Requests for objects. Flask-Classful makes routes of the public methods."""
+    """Handlers of requests for objects. Flask-Classful routes to the public methods."""
 
     def __init__(self, folder: ObjectFolder) -> None:
         self._folder = folder
@@ -69,8 +68,8 @@ class _ObjectsView(BaseView):  # type: ignore[misc]
 
     @route("/verify", methods=["POST"])  # type: ignore[untyped-decorator]
     def verify(self, organization: str, repo: str) -> Response:
-        """Looks for an object. Sizes are not compared: that in the request is the
-        one of the original."""
+        """Checks that an object exists. Its size is not compared, because the request
+        contains the size of the original."""
         schema = ObjectSchema(unknown=marshmallow.EXCLUDE)
         oid = parser.parse(schema)["oid"]
         self._check_authorization(organization, repo, Permission.READ_META, oid=oid)
@@ -86,7 +85,7 @@ class _ObjectsView(BaseView):  # type: ignore[misc]
 
 
 class PackedObjectsView(_ObjectsView):
-    """Objects as they are stored."""
+    """Serves objects in the form in which they are stored."""
 
     route_base = "objects/zstn/packed"
 
@@ -100,7 +99,7 @@ class PackedObjectsView(_ObjectsView):
 
 
 class OriginalObjectsView(_ObjectsView):
-    """The originals of objects."""
+    """Serves the originals of objects."""
 
     route_base = "objects/zstn/original"
 
@@ -122,7 +121,7 @@ class OriginalObjectsView(_ObjectsView):
 
 
 class Adapter(PreAuthorizingTransferAdapter, ViewProvider):  # type: ignore[misc]
-    """A transfer adapter whose objects are in a folder."""
+    """A transfer adapter for objects in a folder."""
 
     def __init__(
         self, folder: ObjectFolder, view: type[_ObjectsView], lifetime_seconds: int
@@ -206,9 +205,9 @@ class PackedAdapter(Adapter):
 
 
 class _PreferPacked:
-    """Puts the packed transfer first in the list of those that a client knows.
-    Giftless takes the first that it knows as well, and git-lfs's order changes
-    from one request to the next."""
+    """Moves the packed transfer to the front of a client's list of transfers. Giftless
+    takes the first transfer that it supports, and git-lfs changes their order from one
+    request to the next."""
 
     def __init__(self, application: Callable[..., Any]) -> None:
         self._application = application
@@ -230,11 +229,11 @@ def _put_packed_first(environ: dict[str, Any]) -> None:
     body = environ["wsgi.input"].read(length)
     try:
         request = json.loads(body)
-        # In their order, since sorting is stable.
+        # Sorting is stable, so the others keep their order.
         request["transfers"].sort(key=lambda name: name != _NAME)
         body = json.dumps(request).encode()
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
-        # Giftless says what is wrong with it.
+        # Giftless reports the error itself.
         pass
     environ["wsgi.input"] = io.BytesIO(body)
     environ["CONTENT_LENGTH"] = str(len(body))
@@ -243,8 +242,8 @@ def _put_packed_first(environ: dict[str, Any]) -> None:
 def packed(
     path: str, action_lifetime: int = _LIFETIME_SECONDS, cache_bytes: int = 64 << 20
 ) -> Adapter:
-    """Makes the adapter for clients with the agent; its name in the configuration
-    has to be ``zstn``."""
+    """Creates the adapter for clients with the agent. It must be named ``zstn`` in the
+    configuration."""
     folder = ObjectFolder(path, cache_bytes)
     return PackedAdapter(folder, PackedObjectsView, action_lifetime)
 
@@ -255,15 +254,15 @@ def original(
     cache_bytes: int = 64 << 20,
     **_defaults: Any,
 ) -> Adapter:
-    """Makes the adapter for all other clients; its name in the configuration has
-    to be ``basic``. Giftless adds the options of its own adapter of that name,
-    which have no meaning here."""
+    """Creates the adapter for all other clients. It must be named ``basic`` in the
+    configuration. Giftless adds the options of its own adapter with that name, which
+    have no effect here."""
     return Adapter(ObjectFolder(path, cache_bytes), OriginalObjectsView, action_lifetime)
 
 
 def _checked(work: Callable[[], T]) -> T:
-    """Answers a request for bytes that are not those of their object with status
-    422."""
+    """Responds with status 422 if the bytes of a request are not the bytes of their
+    object."""
     try:
         return work()
     except ObjectError as error:

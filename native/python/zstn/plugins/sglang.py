@@ -1,8 +1,8 @@
-"""Packed weights in SGLang: ``python -m sglang.launch_server --model-path
-OWNER/NAME`` loads repositories and folders with packed files.
+"""Packed weights in SGLang: ``python -m sglang.launch_server --model-path OWNER/NAME``
+loads repositories and folders that contain packed files.
 
-SGLang finds it by the entry point group ``sglang.srt.plugins``. Written for SGLang
-0.5.23.
+SGLang finds this module through the entry point group ``sglang.srt.plugins``. It is
+written for SGLang 0.5.23.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ _is_registered = False
 _LOADER = "sglang.srt.model_loader.loader.DefaultModelLoader"
 _WEIGHT_UTILS = "sglang.srt.model_loader.weight_utils"
 
-#: Load formats that mean safetensors files and read tensors one by one.
+#: Load formats that use safetensors files and read tensors one by one.
 _FORMATS = ("auto", "safetensors", "mistral")
 
 
 def register() -> None:
-    """Registers the hooks. SGLang calls this in each of its processes, and applies
-    them afterwards."""
+    """Registers the hooks. SGLang calls this in each of its processes and applies the
+    hooks afterwards."""
     global _is_registered
     if _is_registered:
         return
@@ -49,8 +49,8 @@ def prepare_weights(
     fall_back_to_pt: bool,
     allow_patterns_overrides: list[str] | None = None,
 ) -> Any:
-    """Lists the weights of a model for its loader: packed ones in a folder where
-    they have the names of safetensors files."""
+    """Lists a model's weights for its loader. Packed weights are shown in a folder in
+    which they have the names of safetensors files."""
     model = model_name_or_path
     if loader.load_config.load_format in _FORMATS:
         try:
@@ -59,7 +59,7 @@ def prepare_weights(
                 local, revision, allow_patterns_overrides, loader.load_config
             )
         except Exception:
-            # Models that are not packed have to load as they do without this.
+            # Models without packed weights must load as they do without this plug-in.
             _logger.warning("%s: cannot look for packed weights", model, exc_info=True)
             packed = None
         if packed is not None:
@@ -70,7 +70,7 @@ def prepare_weights(
 def iterate_weights(
     original: Callable[..., Any], hf_weights_files: list[str], *args: Any, **options: Any
 ) -> Iterator[tuple[str, Any]]:
-    """Returns an iterator over the weights in these files, packed or plain."""
+    """Returns an iterator over the weights in packed and plain files."""
     files = list(hf_weights_files)
     if not any(map(is_packed, files)):
         return original(files, *args, **options)

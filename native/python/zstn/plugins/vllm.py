@@ -1,7 +1,7 @@
-"""The load format ``zstn`` of vLLM: ``vllm serve OWNER/NAME --load-format zstn``.
+"""The load format ``zstn`` for vLLM: ``vllm serve OWNER/NAME --load-format zstn``.
 
-vLLM finds it by the entry point group ``vllm.general_plugins``. Written for vLLM
-0.33.
+vLLM finds this module through the entry point group ``vllm.general_plugins``. It is
+written for vLLM 0.33.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ _is_registered = False
 
 
 def register() -> None:
-    """Registers the load format. vLLM calls this in each of its processes,
-    possibly several times."""
+    """Registers the load format. vLLM calls this in each of its processes, possibly
+    more than once."""
     global _is_registered
     if _is_registered:
         return
@@ -27,7 +27,8 @@ def register() -> None:
         _vllm_metadata.install()
         register_model_loader("zstn")(ZstnModelLoader)
     except Exception:
-        # vLLM would not start, not even for models that are not packed.
+        # An exception would prevent vLLM from starting, even with models that are not
+        # packed.
         _logger.warning("this version of vLLM gets no load format zstn", exc_info=True)
         return
     _is_registered = True

@@ -1,11 +1,11 @@
-"""The calls of z4ai 0.2.0: ``import zstn.z4ai as z4ai``.
+"""The functions of z4ai 0.2.0: ``import zstn.z4ai as z4ai``.
 
-Each reads what the other has written. The bytes that are written are not those
-of z4ai, which differ from machine to machine as well. `level` chooses an
-effort: below 1 ``"fast"``, above 9 ``"max"``.
+Each library reads the files of the other. The bytes that are written differ from z4ai's,
+which also differ between machines. `level` selects an effort: ``"fast"`` below 1,
+``"max"`` above 9.
 
-Stages of z4ai's implementation without a format of their own are not here:
-``backend``, ``bitfield``, ``rans``, ``rans_o1``, ``build_native``, ``cli``.
+Internal modules of z4ai that have no format are not included: ``backend``,
+``bitfield``, ``rans``, ``rans_o1``, ``build_native``, ``cli``.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ __all__ = [
     "peek_is_z4ai",
 ]
 
-#: The version whose calls these are.
+#: The version of z4ai whose functions these are.
 __version__ = "0.2.0"
 
 DTYPE_WIDTHS: dict[str | None, int] = {
@@ -55,7 +55,7 @@ DTYPE_WIDTHS: dict[str | None, int] = {
 
 
 def dtype_width(dtype: str | None) -> int:
-    """Returns the bytes of an element."""
+    """Returns the number of bytes of an element."""
     if dtype not in DTYPE_WIDTHS:
         known = sorted(name for name in DTYPE_WIDTHS if name is not None)
         raise ValueError(f"unknown dtype code {dtype!r}; known codes: {known}")
@@ -78,11 +78,11 @@ def compress(
     if array is None:
         data = _calls.as_bytes(data)
         dtype_width(dtype)
-        # Names of bytes without a structure.
+        # This dtype means bytes without a structure.
         dtype = None if dtype == "raw" else dtype
     else:
         data, dtype = _calls.array_memory(array), _calls.array_dtype(array)
-    # Only with an effort it may be a frame that not every call of z4ai reads.
+    # Without an effort, only families are used that all decoders of z4ai read.
     families = "standalone" if effort is not None else "container"
     frame = _calls.call(
         _native.compress,
@@ -96,7 +96,7 @@ def compress(
 
 
 def decompress(blob: Any, *, out: Any = None) -> Any:
-    """Returns what a frame was made from, or `out` with it."""
+    """Returns the decoded content of a frame, or `out` filled with it."""
     return codec.decompress(blob, out=out)
 
 
@@ -108,7 +108,7 @@ def compress_ndarray(
 
 
 def decompress_ndarray(blob: Any) -> Any:
-    """Returns the array that a frame was made from."""
+    """Returns the array in a frame."""
     return codec.decompress_ndarray(blob)
 
 
@@ -120,16 +120,16 @@ def compress_delta(
     level: int | None = None,
     threads: int = 0,
 ) -> bytes:
-    """Compresses `current` as its difference from `reference`."""
+    """Compresses `current` as a delta from `reference`."""
     return delta.compress(current, reference, dtype=dtype, level=level, threads=threads)
 
 
 def decompress_delta(blob: Any, reference: Any, *, out: Any = None) -> Any:
-    """Returns the buffer that a difference was made from, or `out` with it."""
+    """Restores a buffer from its delta; returns it, or `out` filled with it."""
     return delta.decompress(blob, reference, out=out)
 
 
-# Imported when they are used: torch is large.
+# Imported on first use, because torch is large.
 _HF_EXPORTS = frozenset({"disable_hf", "enable_hf", "is_enabled", "load_file", "save_file"})
 _MODULES = frozenset(
     {"chunked", "integrations", "palette", "safetensors", "sparse", "transforms", "turbo"}

@@ -1,4 +1,4 @@
-"""What the modules share: arguments of z4ai as those of the native module."""
+"""Helpers for the modules: conversion of z4ai's arguments for the native module."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from .._types import Effort
 
 
 class Z4aiError(ZstnError, ValueError):
-    """An error of zstn where z4ai raises a `ValueError`."""
+    """An error of zstn in functions for which z4ai raises a `ValueError`."""
 
 
 def call(function: Callable[..., Any], *args: Any) -> Any:
-    """Calls a function of the native module."""
+    """Calls a function of the native module and converts its errors."""
     try:
         return function(*args)
     except ZstnError as error:
@@ -22,7 +22,7 @@ def call(function: Callable[..., Any], *args: Any) -> Any:
 
 
 def as_bytes(data: Any) -> Any:
-    """Returns bytes-like data, which are not copied."""
+    """Returns bytes-like data without a copy."""
     if isinstance(data, bytes | bytearray | memoryview):
         return data
     raise TypeError(
@@ -35,7 +35,7 @@ def is_array(data: Any) -> bool:
 
 
 def array_memory(array: Any) -> Any:
-    """Returns the bytes of an array, row-major."""
+    """Returns the bytes of an array in row-major order."""
     import numpy as np
 
     if array.dtype.hasobject:
@@ -44,8 +44,8 @@ def array_memory(array: Any) -> Any:
 
 
 def array_dtype(array: Any) -> str | None:
-    """Returns the dtype that an array is compressed as; `None` for bytes
-    without a structure."""
+    """Returns the dtype with which an array is compressed; `None` for bytes without a
+    structure."""
     dtype = array.dtype
     if dtype.kind == "f" and dtype.isnative and dtype.itemsize in (2, 4, 8):
         return f"float{dtype.itemsize * 8}"
@@ -55,7 +55,7 @@ def array_dtype(array: Any) -> str | None:
 
 
 def into(result: bytes, out: Any) -> Any:
-    """Copies a result to the start of `out`, if that is given."""
+    """Copies a result to the start of `out`, if given."""
     if out is None:
         return result
     view = memoryview(out).cast("B")
@@ -66,7 +66,7 @@ def into(result: bytes, out: Any) -> Any:
 
 
 def effort_of(level: int | None, effort: str | None = None) -> Effort:
-    """Returns the effort for one of z4ai, or for a level of zstd."""
+    """Returns the effort for z4ai's effort, or for a zstd level."""
     if effort is not None:
         return "fast" if effort == "fast" else "balanced" if effort == "balanced" else "max"
     if level is not None and level < 1:

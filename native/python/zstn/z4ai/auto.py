@@ -1,4 +1,4 @@
-"""``ZARA`` frames, as ``z4ai.auto`` has them."""
+"""``ZARA`` frames, like the module ``z4ai.auto``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FORMATS = {
 
 
 def compress(data: Any, *, dtype: str | None = None, effort: str = "max") -> bytes:
-    """Compresses a buffer or an array into a ``ZARA`` frame."""
+    """Compresses a buffer or an array to a ``ZARA`` frame."""
     array = data if _calls.is_array(data) else None
     if array is not None:
         data, width = _calls.array_memory(array), array.dtype.itemsize
@@ -36,7 +36,7 @@ def compress(data: Any, *, dtype: str | None = None, effort: str = "max") -> byt
 
 
 def decompress(blob: Any, *, out: Any = None) -> bytes:
-    """Returns what a frame was made from, and copies it to `out`."""
+    """Returns the decoded content of a frame, and copies it to `out`."""
     result = codec.decompress(blob)
     _calls.into(result, out)
     return result

@@ -1,4 +1,4 @@
-"""``Z4AIMF01`` frames, as ``z4ai.chunked`` has them."""
+"""``Z4AIMF01`` frames, like the module ``z4ai.chunked``."""
 
 from __future__ import annotations
 
@@ -34,5 +34,5 @@ def is_chunked(blob: Any) -> bool:
 
 
 def decompress(blob: Any, *, threads: int = 0) -> bytes:
-    """Returns what a frame was made from."""
+    """Returns the decoded content of a frame."""
     return sparse._decompress(blob, MAGIC)

@@ -1,4 +1,4 @@
-"""Single buffers and arrays, as ``z4ai.codec`` has it."""
+"""Single buffers and arrays, like the module ``z4ai.codec``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _WIDTHS: dict[str | None, int] = {
 
 
 def width_for_dtype(dtype: str | None) -> int:
-    """Returns the bytes of an element."""
+    """Returns the number of bytes of an element."""
     key = dtype.lower() if isinstance(dtype, str) else dtype
     if key not in _WIDTHS:
         known = ", ".join(name for name in _WIDTHS if name)
@@ -39,9 +39,9 @@ def compress(
     auto: bool = True,
     rans: bool = True,
 ) -> bytes:
-    """Compresses a buffer or an array. `level` chooses an effort; with
-    ``auto=False`` the frame is a ``Z4AI`` one. `escalate_level`,
-    `plane_workers` and `rans` have no effect."""
+    """Compresses a buffer or an array. `level` selects an effort; with ``auto=False``
+    the result is a ``Z4AI`` frame. `escalate_level`, `plane_workers` and `rans` have no
+    effect."""
     array = data if _calls.is_array(data) else None
     if array is not None:
         dtype = dtype if dtype is not None else _calls.array_dtype(array)
@@ -70,14 +70,14 @@ def _memory(data: Any) -> Any:
 
 
 def described(frame: bytes, array: Any) -> bytes:
-    """Returns a frame with the dtype and shape of an array."""
-    # z4ai stores an array without dimensions with one.
+    """Adds the dtype and shape of an array to a frame."""
+    # z4ai stores a zero-dimensional array with one dimension.
     shape = list(array.shape) or [1]
     return _calls.call(_native.describe_frame, frame, array.dtype.str, shape)
 
 
 def decompress(blob: Any, *, out: Any = None) -> Any:
-    """Returns what a frame was made from, or `out` with it."""
+    """Returns the decoded content of a frame, or `out` filled with it."""
     return _calls.into(_calls.call(_native.decompress, _calls.as_bytes(blob), 0), out)
 
 
@@ -89,7 +89,7 @@ def compress_ndarray(arr: Any, **kwargs: Any) -> bytes:
 
 
 def decompress_ndarray(blob: Any) -> Any:
-    """Returns the array that a frame was made from."""
+    """Returns the array in a frame."""
     import numpy as np
 
     _, _, array = _calls.call(_native.inspect_frame, _calls.as_bytes(blob))

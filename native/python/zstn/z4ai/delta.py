@@ -1,4 +1,4 @@
-"""Differences of buffers, as ``z4ai.delta`` has them."""
+"""Deltas between buffers, like the module ``z4ai.delta``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MAGIC = b"Z4DL"
 
 
 def peek_is_delta(blob: Any) -> bool:
-    """Returns whether this begins like a difference."""
+    """Returns whether a buffer begins like a delta."""
     return bytes(blob[:4]) == MAGIC
 
 
@@ -25,8 +25,8 @@ def compress(
     level: int | None = None,
     threads: int = 0,
 ) -> bytes:
-    """Compresses `current` as its difference from `reference`, which is as
-    long."""
+    """Compresses `current` as a delta from `reference`, which must have the same
+    length."""
     codec.width_for_dtype(dtype)
     return _calls.call(
         _native.compress_delta,
@@ -39,7 +39,7 @@ def compress(
 
 
 def decompress(blob: Any, reference: Any, *, out: Any = None) -> Any:
-    """Returns the buffer that a difference was made from, or `out` with it."""
+    """Restores a buffer from its delta; returns it, or `out` filled with it."""
     result = _calls.call(_native.decompress_delta, memoryview(blob), _memory(reference), 0)
     return _calls.into(result, out)
 

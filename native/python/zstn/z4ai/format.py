@@ -1,4 +1,4 @@
-"""The parts of a ``Z4AI`` frame, as ``z4ai.format`` has them
+"""The fields of a ``Z4AI`` frame, like the module ``z4ai.format``
 (docs/formats/z4ai-frames.md 3.1)."""
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ TRANSFORM_BITFIELD = 2
 
 @dataclass
 class PlaneEntry:
-    """A stored plane."""
+    """A stored byte plane."""
 
     method: int
     orig_len: int
@@ -28,7 +28,7 @@ class PlaneEntry:
 
 @dataclass
 class Container:
-    """The fields of a frame, with its planes as they are stored."""
+    """The fields of a frame, with its planes in stored form."""
 
     planes: list[PlaneEntry]
     transform: int = TRANSFORM_OPAQUE
@@ -41,12 +41,12 @@ class Container:
 
 
 def peek_is_z4ai(blob: Any) -> bool:
-    """Returns whether this begins like a frame."""
+    """Returns whether a buffer begins like a ``Z4AI`` frame."""
     return bytes(blob[:4]) == MAGIC
 
 
 def serialize(container: Container) -> bytes:
-    """Returns the frame with these fields."""
+    """Returns a frame with these fields."""
     texts = [text.encode("ascii") for text in (container.dtype, container.dtype_code)]
     if max(map(len, texts)) > 255 or len(container.shape) > 255:
         raise ValueError("dtype or shape too long")
@@ -72,7 +72,7 @@ def serialize(container: Container) -> bytes:
 
 
 def deserialize(blob: Any) -> Container:
-    """Returns the fields of a frame."""
+    """Parses the fields of a frame."""
     if not peek_is_z4ai(blob):
         raise Z4aiError("not a z4ai blob (bad magic)", "malformed")
     cursor = _Cursor(memoryview(blob).cast("B"), len(MAGIC))

@@ -1,4 +1,4 @@
-"""torch's state dicts, as ``z4ai.integrations`` has them."""
+"""torch state dicts, like the module ``z4ai.integrations``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _torch() -> Any:
 
 
 def load_file(path: str, device: str = "cpu") -> dict[str, Any]:
-    """Reads all tensors of a file, plain or packed."""
+    """Reads all tensors of a plain or packed file."""
     return _torch().load_file(path, device)
 
 
@@ -43,7 +43,7 @@ def save_file(
 
 
 def enable_hf() -> None:
-    """Lets safetensors and the libraries on it read packed files, like
+    """Lets safetensors and the libraries that use it read packed files, like
     `zstn.enable_hf`. `disable_hf` undoes it."""
     try:
         _patch.enable_hf()
@@ -57,5 +57,5 @@ def disable_hf() -> None:
 
 
 def is_enabled() -> bool:
-    """Returns whether `enable_hf` is in force."""
+    """Returns whether `enable_hf` is in effect."""
     return _patch.is_enabled()

@@ -1,4 +1,4 @@
-"""Differences of checkpoints, as ``z4ai.model_delta`` has them."""
+"""Deltas between checkpoints, like the module ``z4ai.model_delta``."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ MAGIC = b"Z4DM"
 
 
 def peek_is_model_delta(blob: Any) -> bool:
-    """Returns whether this begins like a difference of checkpoints."""
+    """Returns whether a buffer begins like a delta between checkpoints."""
     return bytes(blob[:4]) == MAGIC
 
 
 def compress(target: Any, base: Any, *, level: int | None = None, threads: int = 0) -> bytes:
-    """Returns the safetensors file `target` as its difference from the
-    safetensors file `base`."""
+    """Compresses the safetensors file `target` as a delta from the safetensors file
+    `base`."""
     return _calls.call(
         _native.model_delta_pack,
         _calls.as_bytes(target),
@@ -30,7 +30,7 @@ def compress(target: Any, base: Any, *, level: int | None = None, threads: int =
 
 
 def decompress(blob: Any, base: Any) -> bytes:
-    """Returns the safetensors file that a difference was made from."""
+    """Restores the safetensors file from its delta."""
     return _calls.call(
         _native.model_delta_unpack, _calls.as_bytes(blob), _calls.as_bytes(base), 0
     )
@@ -44,7 +44,7 @@ def compress_file(
     level: int | None = None,
     threads: int = 0,
 ) -> dict[str, Any]:
-    """Writes the difference of two files, in bounded memory."""
+    """Writes the delta between two files, with bounded memory."""
     report = _calls.call(
         lambda: pack(
             Path(target_path),
@@ -62,6 +62,6 @@ def compress_file(
 
 
 def decompress_file(delta_path: Any, base_path: Any, out_path: Any) -> dict[str, Any]:
-    """Restores a file from its difference, in bounded memory."""
+    """Restores a file from its delta, with bounded memory."""
     report = _calls.call(lambda: unpack(Path(delta_path), Path(out_path), base=Path(base_path)))
     return {"stored": report.packed_bytes, "restored": report.original_bytes}

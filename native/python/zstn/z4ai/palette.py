@@ -1,4 +1,4 @@
-"""``ZPL1`` frames, as ``z4ai.palette`` has them."""
+"""``ZPL1`` frames, like the module ``z4ai.palette``."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def supported_width(width: int) -> bool:
 
 
 def should_use(raw: Any, width: int, max_distinct: int = 256) -> bool:
-    """Returns whether there are at most so many values."""
+    """Returns whether there are at most `max_distinct` different values."""
     import numpy as np
 
     if not supported_width(width) or len(raw) < width:
@@ -47,16 +47,16 @@ def compress(
     np_dtype: str = "",
     shape: Sequence[int] = (),
 ) -> bytes:
-    """Compresses elements of `width` bytes with at most 65536 values; `level`
+    """Compresses elements of `width` bytes with at most 65536 different values; `level`
     has no effect."""
     return sparse._compress("palette", supported_width, raw, width, is_numpy, np_dtype, shape)
 
 
 def decompress(blob: Any) -> bytes:
-    """Returns what a frame was made from."""
+    """Returns the decoded content of a frame."""
     return sparse._decompress(blob, MAGIC)
 
 
 def read_numpy_metadata(blob: Any) -> tuple[str, tuple[int, ...]] | None:
-    """Returns dtype and shape of the array that a frame was made from."""
+    """Returns dtype and shape of the array in a frame."""
     return sparse._metadata(blob, MAGIC)

@@ -1,4 +1,4 @@
-"""Packed checkpoints, as ``z4ai.safetensors`` has them."""
+"""Packed checkpoints, like the module ``z4ai.safetensors``."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def compress_bytes(
 
 
 def decompress_bytes(frame: Any, *, workers: int | None = None) -> bytes:
-    """Returns the safetensors file that a packed one was made from."""
+    """Restores the safetensors file from a packed file in memory."""
     return _calls.call(
         _native.unpack_bytes, _calls.as_bytes(frame), _calls.thread_count(workers)
     )
@@ -55,7 +55,7 @@ def compress_file(
     threads: int = 0,
     workers: int | None = None,
 ) -> dict[str, Any]:
-    """Packs a file, in bounded memory."""
+    """Packs a file, with bounded memory."""
     report = _calls.call(
         lambda: pack(
             Path(in_path),
@@ -68,7 +68,7 @@ def compress_file(
 
 
 def decompress_file(in_path: Any, out_path: Any, *, workers: int | None = None) -> dict[str, Any]:
-    """Restores a packed file, in bounded memory."""
+    """Restores a packed file, with bounded memory."""
     threads = _calls.thread_count(workers)
     report = _calls.call(lambda: unpack(Path(in_path), Path(out_path), threads=threads))
     return {"bytes": report.original_bytes}
@@ -111,7 +111,7 @@ class ZstnReader:
         self.close()
 
     def close(self) -> None:
-        """Closes the file, if it was opened by this class."""
+        """Closes the file if this class has opened it."""
         if self._owns_file and self._file is not None:
             self._reader.close()
             self._file.close()
@@ -144,7 +144,7 @@ class ZstnReader:
         return bytes(_calls.call(self._reader.read, name))
 
     def frame_size(self, name: str) -> int:
-        """Returns the bytes that a tensor takes in the file."""
+        """Returns the number of bytes that a tensor occupies in the file."""
         return self._find(name).stored_nbytes
 
     def read_numpy(self, name: str) -> Any:
@@ -163,14 +163,14 @@ class ZstnReader:
 
 
 def _read_header(file: Any) -> dict[str, Any]:
-    """Reads the header of the safetensors file out of a packed one
+    """Reads the header of the original safetensors file from a packed file
     (docs/formats/z4ai-containers.md 2.1)."""
     file.seek(0)
     start = file.read(14)
     if start[:4] != MAGIC or len(start) < 14:
         raise _calls.Z4aiError("not a z4ai-safetensors (ZSTN) frame", "malformed")
     (length,) = struct.unpack_from("<Q", start, 6)
-    # More than any file has; a damaged length must not fill the memory.
+    # No header is longer; the limit protects memory from a damaged length.
     header = file.read(min(length, 100_000_000))
     try:
         return json.loads(header)

@@ -1,4 +1,4 @@
-"""``ZSP1`` frames, as ``z4ai.sparse`` has them."""
+"""``ZSP1`` frames, like the module ``z4ai.sparse``."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def supported_width(width: int) -> bool:
 
 
 def sparsity(raw: Any, width: int) -> float:
-    """Returns the share of elements whose bytes are all zero."""
+    """Returns the share of elements that are all zero bytes."""
     import numpy as np
 
     if not supported_width(width) or len(raw) < width:
@@ -77,7 +77,7 @@ def _compress(
 
 
 def decompress(blob: Any) -> bytes:
-    """Returns what a frame was made from."""
+    """Returns the decoded content of a frame."""
     return _decompress(blob, MAGIC)
 
 
@@ -88,7 +88,7 @@ def _decompress(blob: Any, magic: bytes) -> bytes:
 
 
 def read_numpy_metadata(blob: Any) -> tuple[str, tuple[int, ...]] | None:
-    """Returns dtype and shape of the array that a frame was made from."""
+    """Returns dtype and shape of the array in a frame."""
     return _metadata(blob, MAGIC)
 
 

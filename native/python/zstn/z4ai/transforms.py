@@ -1,4 +1,4 @@
-"""Bytes by their place in elements, as ``z4ai.transforms`` has them."""
+"""Splitting elements into byte planes, like the module ``z4ai.transforms``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import numpy as np
 
 
 def split_planes(buf: Any, width: int) -> list[bytes]:
-    """Returns the first bytes of all whole elements, their second bytes, …"""
+    """Returns the first bytes of all complete elements, then their second bytes, and so
+    on."""
     if width <= 0:
         raise ValueError(f"width must be positive, got {width}")
     count = len(buf) // width
@@ -18,7 +19,7 @@ def split_planes(buf: Any, width: int) -> list[bytes]:
 
 
 def join_planes(planes: Sequence[Any], width: int, tail: bytes = b"") -> bytes:
-    """Returns the buffer that planes were split from."""
+    """Joins planes to the buffer that they were split from."""
     if len(planes) != width:
         raise ValueError(f"expected {width} planes, got {len(planes)}")
     if len({len(plane) for plane in planes}) > 1:
@@ -28,10 +29,10 @@ def join_planes(planes: Sequence[Any], width: int, tail: bytes = b"") -> bytes:
 
 
 def tail_len(length: int, width: int) -> int:
-    """Returns the bytes after the last whole element."""
+    """Returns the number of bytes after the last complete element."""
     return length % width
 
 
 def width_for_itemsize(itemsize: int) -> int:
-    """Returns the width that elements of a length are split by."""
+    """Returns the width by which elements of this length are split."""
     return max(itemsize, 1)

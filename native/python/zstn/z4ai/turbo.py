@@ -1,4 +1,4 @@
-"""``ZRT1`` frames, as ``z4ai.turbo`` has them."""
+"""``ZRT1`` frames, like the module ``z4ai.turbo``."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ DEFAULT_LEVEL = 3
 def compress(
     data: Any, *, width: int = 1, level: int = DEFAULT_LEVEL, workers: int | None = None
 ) -> bytes:
-    """Compresses a buffer, its bytes as they are or by their place in elements
-    of `width` bytes, whichever is smaller; `level` has no effect."""
+    """Compresses a buffer either unchanged or split into byte planes of elements of
+    `width` bytes, whichever is smaller; `level` has no effect."""
     if width < 1:
         raise ValueError("width must be >= 1")
     threads = _calls.thread_count(workers)
@@ -28,5 +28,5 @@ def compress(
 
 
 def decompress(blob: Any, *, workers: int | None = None) -> bytes:
-    """Returns what a frame was made from."""
+    """Returns the decoded content of a frame."""
     return sparse._decompress(blob, MAGIC)

@@ -1,4 +1,4 @@
-//! Folders on disk.
+//! Output folders on disk.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read};
@@ -8,8 +8,8 @@ use crate::output::staging::{Staging, folder_exists};
 use crate::output::{Mode, gaps};
 use crate::{Error, Output, Result};
 
-/// A folder that is being written. It is next to its final place under a hidden
-/// name until [`LocalFolder::finish`] renames it; dropped before, it is removed
+/// A folder that is being written. It is under a hidden name next to its final path
+/// until [`LocalFolder::finish`] renames it; if it is dropped earlier, it is removed
 /// with its contents.
 #[derive(Debug)]
 pub(crate) struct LocalFolder {
@@ -19,14 +19,15 @@ pub(crate) struct LocalFolder {
 }
 
 impl LocalFolder {
-    /// Begins the folder `target`, which must not exist or be empty: other
+    /// Begins the folder `target`, which must be missing or an empty folder: other
     /// folders are never replaced.
     pub(super) fn create(target: &Path) -> Result<Self> {
         if target.file_name().is_none() {
             let detail = format!("{} is not the name of a folder", target.display());
             return Err(Error::Usage(detail));
         }
-        // Without a slash at the end, which would follow a link.
+        // Collecting the components removes a trailing slash, which would follow a
+        // link.
         let target: PathBuf = target.components().collect();
         check_free(&target)?;
         Ok(Self {
@@ -36,8 +37,7 @@ impl LocalFolder {
         })
     }
 
-    /// Notes that the folder is made from the one at `path`, whose permissions it
-    /// will have.
+    /// Gives the folder the permissions of the input folder at `path`.
     pub(super) fn like(&mut self, path: &Path) {
         self.mode = Mode::of(path);
     }
@@ -47,8 +47,7 @@ impl LocalFolder {
         Output::create(&self.staging.path(path))
     }
 
-    /// Makes the subfolder at `path` with these permissions; the one it is in must
-    /// be there.
+    /// Creates the subfolder at `path` with these permissions; its parent must exist.
     pub(super) fn make(&self, path: &Path, mode: &Mode) -> Result<()> {
         let full = self.target.join(path);
         let own = self.staging.path(path);
@@ -57,8 +56,7 @@ impl LocalFolder {
         Ok(())
     }
 
-    /// Writes a file of these bytes at `path` with these permissions; there must be
-    /// none.
+    /// Writes the bytes of `from` to a new file at `path` with these permissions.
     pub(super) fn write(&self, path: &Path, mut from: impl Read, mode: &Mode) -> Result<()> {
         let fail = |error| {
             let path = self.target.join(path);
@@ -70,16 +68,16 @@ impl LocalFolder {
         gaps::sync(&file).map_err(fail)
     }
 
-    /// Makes the folder durable and gives it its name.
+    /// Makes the folder durable and renames it to its final name.
     pub(super) fn finish(self) -> Result<()> {
         check_free(&self.target)?;
         self.staging.become_folder(&self.target, &self.mode)
     }
 }
 
-/// Refuses a folder that cannot be created because its name is taken.
+/// Refuses a target folder whose name is already taken.
 fn check_free(target: &Path) -> Result<()> {
-    // A link that leads to nothing is in the way as well.
+    // A link that leads to nothing also takes the name.
     let exists = target.symlink_metadata().is_ok();
     let taken = match fs::read_dir(target) {
         Ok(mut entries) => entries.next().is_some(),

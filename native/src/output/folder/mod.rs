@@ -1,4 +1,4 @@
-//! Folders of results.
+//! Output folders, on disk and in object stores.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -16,16 +16,16 @@ mod local;
 #[cfg(feature = "store")]
 mod stored;
 
-/// The place of a folder.
+/// The location of an output folder.
 #[derive(Debug)]
 pub(crate) enum FolderPlace {
     Path(PathBuf),
     Url(String),
 }
 
-/// A folder that is being written. On disk it appears under its name when it is
-/// complete. In an object store its files appear one by one, and the index, from
-/// which all others are found, is the last.
+/// A folder that is being written. On disk it appears under its final name when it is
+/// complete. In an object store its files appear one by one; the index, by which
+/// readers find the shards, is written last.
 pub(crate) enum OutputFolder {
     Local(LocalFolder),
     #[cfg(feature = "store")]
@@ -33,9 +33,9 @@ pub(crate) enum OutputFolder {
 }
 
 impl OutputFolder {
-    /// Begins the folder at `place`, which must not exist or be empty: other
-    /// folders are never replaced. In an object store it may hold what an attempt
-    /// before has left.
+    /// Begins the folder at `place`, which must be missing or empty: other folders are
+    /// never replaced. In an object store it may contain the objects of an earlier,
+    /// interrupted attempt.
     pub(crate) fn create(place: &FolderPlace, http: &HttpOptions) -> Result<Self> {
         match place {
             FolderPlace::Path(target) => LocalFolder::create(target).map(Self::Local),
@@ -51,8 +51,8 @@ impl OutputFolder {
         }
     }
 
-    /// Refuses an address that no folder can be written to, before there is
-    /// something to write.
+    /// Refuses an address to which no folder can be written, before there is anything
+    /// to write.
     pub(crate) fn check(url: &str, http: &HttpOptions) -> Result<()> {
         #[cfg(feature = "store")]
         if is_store(url) {
@@ -62,7 +62,7 @@ impl OutputFolder {
         Err(not_a_folder(url))
     }
 
-    /// Begins the file at `path` of the folder.
+    /// Begins the file at `path` inside the folder.
     pub(crate) fn file(&self, path: &Path) -> Result<Output<'static>> {
         match self {
             Self::Local(folder) => folder.file(path),
@@ -71,8 +71,8 @@ impl OutputFolder {
         }
     }
 
-    /// Notes that the folder is made from the one at `location`, whose permissions it
-    /// will have, if both are on disk.
+    /// Gives the folder the permissions of the input folder at `location`, if both are
+    /// on disk.
     pub(crate) fn like(&mut self, location: &Location) {
         match (self, location) {
             (Self::Local(folder), Location::Path(path)) if path.is_dir() => folder.like(path),
@@ -80,19 +80,17 @@ impl OutputFolder {
         }
     }
 
-    /// Makes the subfolder at `path` with these permissions; the one it is in must
-    /// be there.
+    /// Creates the subfolder at `path` with these permissions; its parent must exist.
     pub(crate) fn make(&self, path: &Path, mode: &Mode) -> Result<()> {
         match self {
             Self::Local(folder) => folder.make(path, mode),
-            // Names with slashes are all that there is.
+            // An object store has no folders, only object names with slashes.
             #[cfg(feature = "store")]
             Self::Stored(_) => Ok(()),
         }
     }
 
-    /// Writes a file of these bytes at `path` with these permissions; there must be
-    /// none.
+    /// Writes the bytes of `from` to a new file at `path` with these permissions.
     pub(crate) fn write(&self, path: impl AsRef<Path>, from: impl Read, mode: &Mode) -> Result<()> {
         match self {
             Self::Local(folder) => folder.write(path.as_ref(), from, mode),
@@ -101,8 +99,8 @@ impl OutputFolder {
         }
     }
 
-    /// Gives up because of `error`, which it returns. In an object store the files
-    /// stay for another attempt, unless that would fail for the same reason.
+    /// Abandons the folder because of `error`, which it returns. In an object store the
+    /// files stay for another attempt, unless that would fail for the same reason.
     fn give_up(self, error: Error) -> Error {
         match self {
             #[cfg(feature = "store")]
@@ -112,8 +110,7 @@ impl OutputFolder {
         error
     }
 
-    /// Completes the folder if everything in it has been `written`, and gives up
-    /// otherwise.
+    /// Completes the folder if `written` is `Ok`, and abandons it otherwise.
     pub(crate) fn end<T>(self, written: Result<T>) -> Result<T> {
         match written {
             Ok(result) => self.finish().map(|()| result),
@@ -121,7 +118,7 @@ impl OutputFolder {
         }
     }
 
-    /// Makes the folder durable and gives it its name.
+    /// Makes the folder durable and gives it its final name.
     pub(crate) fn finish(self) -> Result<()> {
         match self {
             Self::Local(folder) => folder.finish(),

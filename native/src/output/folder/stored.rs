@@ -1,4 +1,4 @@
-//! Folders in object stores.
+//! Output folders in object stores.
 
 use std::io::Read;
 use std::path::Path;
@@ -9,19 +9,19 @@ use zstn_store::{Address, FolderClaim};
 use crate::source::{HttpOptions, store};
 use crate::{Output, Result};
 
-/// Objects whose names begin alike. A claim keeps other writers away; dropped, it
-/// stays with the objects, for another attempt to continue.
+/// Objects with a common name prefix. A claim keeps other writers away. If the folder
+/// is dropped, the claim stays with the objects, so that another attempt can continue.
 pub(crate) struct StoredFolder {
     url: String,
     http: HttpOptions,
     claim: FolderClaim,
-    /// The objects that have been begun.
+    /// The objects that were begun.
     written: Mutex<Vec<Address>>,
 }
 
 impl StoredFolder {
-    /// Claims the folder at `url`, which has to be empty, or to hold what an
-    /// attempt of this user on this machine has left.
+    /// Claims the folder at `url`, which must be empty or contain only the objects of
+    /// an earlier attempt by this user on this machine.
     pub(super) fn create(url: &str, http: &HttpOptions) -> Result<Self> {
         let url = url.trim_end_matches('/');
         let state = zstn_store::default_journal_folder();
@@ -35,7 +35,7 @@ impl StoredFolder {
         })
     }
 
-    /// Refuses a folder that cannot be claimed. One that is empty stays so.
+    /// Refuses a folder that cannot be claimed. An empty folder is left empty.
     pub(super) fn check(url: &str, http: &HttpOptions) -> Result<()> {
         let folder = Self::create(url, http)?;
         match folder.claim.is_continued() {
@@ -44,8 +44,9 @@ impl StoredFolder {
         }
     }
 
-    /// Begins the file at `path`. It replaces only what the attempt before has
-    /// left: nobody else's objects are in the folder, or appear there unnoticed.
+    /// Begins the file at `path`. It only replaces an object if this attempt continues
+    /// an earlier one: the folder contains no objects of other writers, and none can
+    /// appear there unnoticed.
     pub(super) fn file(&self, path: &Path) -> Result<Output<'static>> {
         let url = format!("{}/{}", self.url, key(path));
         let output = Output::to_url(&url, self.claim.is_continued(), &self.http)?;
@@ -60,22 +61,22 @@ impl StoredFolder {
         output.finish()
     }
 
-    /// Gives up the claim on the complete folder.
+    /// Releases the claim on the complete folder.
     pub(super) fn finish(self) -> Result<()> {
         Ok(self.claim.release()?)
     }
 
-    /// Deletes what was written, as far as that is possible.
+    /// Deletes the objects that were written, as far as possible.
     pub(super) fn discard(self) {
         let written = self.written.into_inner();
         let written = written.unwrap_or_else(PoisonError::into_inner);
-        // The error that led here is the one to tell. What cannot be deleted has
-        // no index, and is left to another attempt.
+        // The caller reports the error that led to this call. Objects that cannot be
+        // deleted have no index, and another attempt can remove them.
         let _ = self.claim.discard(&written);
     }
 }
 
-/// The name of an object for a path in the folder.
+/// Returns the object name, relative to the folder, for a path.
 fn key(path: &Path) -> String {
     let parts = path
         .components()

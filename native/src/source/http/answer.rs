@@ -1,4 +1,4 @@
-//! The head of an answer.
+//! The head of a response.
 
 use ureq::Body;
 use ureq::http::{HeaderMap, StatusCode, Version, header};
@@ -9,32 +9,32 @@ use super::observer::InFlight;
 use super::retry::Failure;
 use crate::Error;
 
-/// An answer whose body is still to be read.
+/// A response whose body has not been read yet.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) status: StatusCode,
     pub(super) headers: HeaderMap,
     pub(super) framing: Framing,
     pub(super) body: Body,
-    /// The address that answered, which may contain secrets.
+    /// The requested address, which may contain secrets.
     pub(super) asked: String,
     pub(super) in_flight: Option<Box<InFlight>>,
 }
 
-/// The way in which the end of a body is marked.
+/// The marker of the end of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Framing {
-    /// By its length in bytes.
+    /// The length of the body in bytes.
     Length(u64),
-    /// By a last chunk.
+    /// A final chunk.
     Chunked,
-    /// By the end of the connection, which may also be a broken one.
+    /// The end of the connection, which looks the same as a broken connection.
     Close,
 }
 
 impl Client {
-    /// Returns the framing by which the HTTP library reads the body. Codings that
-    /// it would pass on are refused.
+    /// Returns the framing by which the HTTP library reads the body. Refuses transfer
+    /// codings that the library would not decode.
     pub(super) fn framing(
         &self,
         version: Version,
@@ -61,7 +61,7 @@ impl Client {
         Ok(Framing::Length(length))
     }
 
-    /// The range that an answer says it holds.
+    /// Returns the range that a response states in `Content-Range`.
     pub(super) fn content_range(&self, answer: &Answer) -> Result<ContentRange, Error> {
         let Some(value) = answer.headers.get(header::CONTENT_RANGE) else {
             let several = answer
@@ -83,8 +83,8 @@ impl Client {
         })
     }
 
-    /// Refuses a file that comes compressed although it was asked for as it
-    /// is.
+    /// Refuses a file that is sent compressed although it was requested without
+    /// compression.
     pub(super) fn refuse_encoded(&self, answer: &Answer) -> Result<(), Error> {
         let mut codings = answer.headers.get_all(header::CONTENT_ENCODING).iter();
         let other = codings.find(|coding| {

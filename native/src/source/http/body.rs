@@ -1,4 +1,4 @@
-//! The body of an answer, to the exact byte.
+//! Reads the body of a response and checks its exact length.
 
 use std::io::Read;
 
@@ -9,16 +9,16 @@ use crate::Result;
 
 const BUFFER_BYTES: usize = 128 << 10;
 
-/// Receives the bytes of a file, from one answer or several.
+/// Receives the bytes of a file from one response or several.
 pub(super) trait Sink {
     fn len_bytes(&self) -> u64;
 
-    /// Drops what has been taken.
+    /// Discards all bytes received so far.
     fn restart(&mut self) -> Result<()>;
 
     fn append(&mut self, bytes: &[u8]) -> Result<()>;
 
-    /// Called with the total length once that is known.
+    /// Called with the total length once it is known.
     fn expect(&mut self, _total_bytes: u64) {}
 }
 
@@ -41,14 +41,15 @@ impl Sink for Vec<u8> {
 /// The expected length of a body.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Expected {
-    /// This number of bytes. More are an error, fewer a failure that may pass.
+    /// Exactly this number of bytes. More are an error; fewer are a failure that may be
+    /// retried.
     Exactly(u64),
-    /// Any number of bytes up to this one.
+    /// Any number of bytes up to this limit.
     AtMost(u64),
 }
 
 /// Appends the body to `sink`. Returns `false` if it is longer than
-/// [`Expected::AtMost`]. What has arrived before a failure stays there.
+/// [`Expected::AtMost`]. After a failure, `sink` retains the bytes that have arrived.
 pub(super) fn receive(
     client: &Client,
     mut answer: Answer,

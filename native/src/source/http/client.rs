@@ -1,4 +1,4 @@
-//! One request and its answer.
+//! Sends requests for one file and receives the responses.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -19,50 +19,51 @@ use crate::Error;
 use crate::source::hub::HubFile;
 use crate::source::scheme::Scheme;
 
-/// The largest number of redirects that are followed for one request.
+/// The maximum number of redirects that are followed for one request.
 pub(super) const MAX_REDIRECTS: u32 = 10;
-/// A backstop. What limits a body is how much of it arrives in a while; bytes
-/// that never become a part of it (the frames of chunks) are not counted there.
+/// The last resort for endless bodies. Stalls are normally detected by the bytes of the
+/// body that arrive in a period, which do not include the framing of chunks.
 const BODY_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The most that an answer may have before its body, in bytes. The library
-/// counts what has arrived after a `100 Continue` as well, so this leaves room
-/// for the beginning of a body.
+/// The maximum length of a response before its body, in bytes. The library also counts
+/// bytes that arrive after a `100 Continue`, so this leaves space for the beginning of
+/// a body.
 const MAX_HEADERS_BYTES: usize = 255 << 10;
-/// Has to be larger, or such headers would look like the end of a connection.
+/// This must be larger than the limit, or longer headers would look like a closed
+/// connection.
 const INPUT_BUFFER_BYTES: usize = 256 << 10;
 
-/// Connections without a request that are kept, in all and to one server. The files
-/// of a checkpoint share them.
+/// The maximum number of idle connections that are kept open, in total and to one
+/// server. The files of a checkpoint share them.
 const MAX_IDLE: usize = 32;
 const MAX_IDLE_OF_HOST: usize = 16;
 
-/// The header by which a hub says which commit an answer was made from.
+/// The header in which a hub states the commit that a response came from.
 const COMMIT: &str = "x-repo-commit";
 
-/// A file's address, and the connections to its server.
+/// The address of a file, and the connections to its server.
 #[derive(Debug)]
 pub(super) struct Client {
-    /// The address that was given.
+    /// The address that the caller gave.
     url: String,
-    /// The same for messages.
+    /// The same address without secrets, for messages.
     shown: String,
-    /// The file of a hub that this address means.
+    /// The file in a hub that the address refers to, if it is such an address.
     hub: Option<HubFile>,
     options: HttpOptions,
-    /// True once the server has answered. A server that never has is not
-    /// repeatedly asked: it will not be up a second later.
+    /// True once the server has responded. A server that never has is not retried,
+    /// since it is unlikely to start within seconds.
     answered: AtomicBool,
     requests: AtomicU64,
     received_bytes: AtomicU64,
 }
 
-/// Begins the settings of connections.
+/// Returns the initial settings of connections.
 pub(super) fn configuration() -> ConfigBuilder<AgentScope> {
     Agent::config_builder()
         .http_status_as_error(false)
-        // Redirects are followed here: what may be sent where is this project's
-        // own concern, and so is what counts as an address.
+        // Redirects are followed by this module, which decides which headers may be
+        // sent to which server and which addresses are valid.
         .max_redirects(0)
         .max_redirects_will_error(false)
         .max_response_header_size(MAX_HEADERS_BYTES)
@@ -74,11 +75,12 @@ pub(super) fn configuration() -> ConfigBuilder<AgentScope> {
 }
 
 impl Client {
-    /// Prepares to ask for the file at `url`, an http(s) address or one in a hub.
+    /// Creates a client for the file at `url`, which is an http(s) address or an
+    /// address in a hub.
     ///
     /// # Errors
-    /// [`Error::Usage`] for a malformed address in a hub; a token for the hub
-    /// that cannot be read or sent.
+    /// [`Error::Usage`] for a malformed address in a hub; a hub token that cannot be
+    /// read or sent.
     pub(super) fn new(url: &str, options: &HttpOptions) -> Result<Self, Error> {
         let mut options = options.clone();
         let hub = match Scheme::find(url) {
@@ -87,7 +89,7 @@ impl Client {
         };
         let asked = hub.as_ref().map(HubFile::url);
         let asked = asked.as_deref().unwrap_or(url);
-        // Requests say so if it is not an address.
+        // A malformed address is reported when the first request is sent.
         if let Ok(Target {
             user: Some(user), ..
         }) = target::parse(asked)
@@ -108,23 +110,23 @@ impl Client {
         })
     }
 
-    /// Returns the address as messages and names show it.
+    /// Returns the address without secrets, for messages and names.
     pub(super) fn shown(&self) -> &str {
         &self.shown
     }
 
-    /// Returns the address that was given, which may contain secrets.
+    /// Returns the address that the caller gave, which may contain secrets.
     pub(super) fn url(&self) -> &str {
         &self.url
     }
 
-    /// Returns the file of a hub that is read, if it is one.
+    /// Returns the file in a hub that is read, if the address is in a hub.
     pub(super) fn hub(&self) -> Option<&HubFile> {
         self.hub.as_ref()
     }
 
-    /// Returns the address of the version that is read, if the server gives it
-    /// one of its own.
+    /// Returns the address of the version that is read, if that version has its own
+    /// address.
     pub(super) fn pinned(&self) -> Option<String> {
         self.hub.as_ref()?.pinned()
     }
@@ -137,12 +139,12 @@ impl Client {
         self.answered.load(Relaxed)
     }
 
-    /// Requests made so far, those made again included, redirects not.
+    /// Returns the number of requests so far, including retries but not redirects.
     pub(super) fn requests(&self) -> u64 {
         self.requests.load(Relaxed)
     }
 
-    /// Bytes of bodies received so far.
+    /// Returns the number of body bytes received so far.
     pub(super) fn received_bytes(&self) -> u64 {
         self.received_bytes.load(Relaxed)
     }
@@ -152,11 +154,11 @@ impl Client {
             .fetch_add(received_bytes as u64, Relaxed);
     }
 
-    /// Returns the http(s) address to ask.
+    /// Returns the http(s) address to request.
     pub(super) fn target(&self) -> Result<Target, Error> {
         let url = self.hub.as_ref().map(HubFile::url);
         let parsed = target::parse(url.as_ref().unwrap_or(&self.url));
-        // Its user is among the secrets of its origin.
+        // The user in the address is among the secrets of its origin.
         parsed
             .map(|target| Target {
                 user: None,
@@ -165,8 +167,8 @@ impl Client {
             .map_err(|why| self.problem(format!("this is not an address: {why}")))
     }
 
-    /// Makes a request, always to the address that was given: one that it
-    /// redirects to may be valid for a short time only.
+    /// Sends a request, always starting at the original address: an address that it
+    /// redirects to may be valid only for a short time.
     pub(super) fn request(
         &self,
         method: &Method,
@@ -179,8 +181,8 @@ impl Client {
         let origin = Origin::of(&target.uri);
         let mut is_home = true;
         for _ in 0..=MAX_REDIRECTS {
-            // Another origin that redirects back must not choose what is asked
-            // for with the secrets of this one.
+            // If another origin redirects back to this one, it must not choose which
+            // file is requested with the secrets of this origin.
             is_home &= Origin::of(&target.uri) == origin;
             let secrets_for = origin.as_ref().filter(|_| is_home);
             let answer = self.hop(method, &target, headers, secrets_for, progress)?;
@@ -203,7 +205,7 @@ impl Client {
         Err(self.problem(detail).into())
     }
 
-    /// Returns the address that an answer of `from` redirects to.
+    /// Returns the address that a response from `from` redirects to.
     pub(super) fn redirected(
         &self,
         from: &Target,
@@ -212,9 +214,9 @@ impl Client {
         target::redirected(&from.uri, location).map_err(|why| self.problem(why))
     }
 
-    /// One request without redirects. These headers go wherever the server
-    /// points; the secrets for `secrets_for` are added if that is the origin of
-    /// both `target` and the address that was given.
+    /// Sends one request without following redirects. `headers` are sent to any server.
+    /// The secrets for `secrets_for` are added, which must be the origin of both
+    /// `target` and the original address.
     fn hop(
         &self,
         method: &Method,
@@ -226,19 +228,20 @@ impl Client {
         let mut request = Request::builder()
             .method(method)
             .uri(&target.uri)
-            // Positions are of the file, not of a compressed copy of it.
+            // Offsets refer to the file, not to a compressed copy of it.
             .header(header::ACCEPT_ENCODING, "identity");
         for (name, value) in headers {
             request = request.header(name, value);
         }
-        // A redirect may name a user for another server.
+        // A redirect may contain a user for another server.
         if let (Some(user), None) = (&target.user, secrets_for) {
             request = request.header(header::AUTHORIZATION, user);
         }
         self.send(request, (), secrets_for, progress.turn())
     }
 
-    /// Sends one request with the secrets for an origin, in the time that it has.
+    /// Sends one request with the secrets for an origin, within the time limits of
+    /// `turn`.
     pub(super) fn send(
         &self,
         mut request: Builder,

@@ -2,20 +2,22 @@
 
 use std::ops::Range;
 
-/// Positions beyond this are no file's; other readers cannot even count there.
+/// The maximum position in a file. Larger integers cannot be represented exactly by
+/// other readers, such as those in JavaScript.
 const MAX_POSITION: u64 = (1 << 53) - 1;
 
-/// The bytes that an answer holds.
+/// The bytes that a response contains.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ContentRange {
-    /// The bytes sent; `None` for a range that cannot be served (`bytes */9`).
+    /// The bytes in the body; `None` for a range that cannot be served (`bytes */9`).
     pub(super) sent: Option<Range<u64>>,
-    /// Length of the whole file, in bytes, if the server says it.
+    /// Length of the whole file in bytes, if the server states it.
     pub(super) total: Option<u64>,
 }
 
 impl ContentRange {
-    /// Returns `None` for anything but one byte range inside its file.
+    /// Parses the header. Returns `None` unless it contains exactly one byte range
+    /// inside its file.
     pub(super) fn parse(header: &str) -> Option<Self> {
         let (unit, rest) = header.trim().split_once([' ', '\t'])?;
         let (range, total) = rest.trim().split_once('/')?;
@@ -37,7 +39,7 @@ impl ContentRange {
     }
 }
 
-/// Digits alone: `str::parse` takes a sign as well.
+/// Parses a number that consists of digits only: `str::parse` also accepts a sign.
 pub(super) fn number(text: &str) -> Option<u64> {
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let number: u64 = digits.then(|| text.parse().ok())??;

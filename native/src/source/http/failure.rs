@@ -1,4 +1,4 @@
-//! Errors of failed requests, and whether these may be repeated.
+//! Errors of failed requests, and whether the requests may be retried.
 
 use std::io;
 use std::time::SystemTime;
@@ -14,7 +14,7 @@ use super::transport::Unanswered;
 use crate::Error;
 
 impl Client {
-    /// The failure for a status that is not the one hoped for.
+    /// Returns the failure for a status that means the request was refused.
     pub(super) fn refused(&self, answer: &mut Answer) -> Failure {
         let hub = self.hub();
         let of_hub = hub.and_then(|hub| hub.advice(answer.status, &answer.headers));
@@ -41,7 +41,7 @@ impl Client {
         self.refused_with(answer, &advice)
     }
 
-    /// The same with this advice.
+    /// Returns the failure for a refused request with this advice for the user.
     pub(super) fn refused_with(&self, answer: &Answer, advice: &str) -> Failure {
         let error = self.status_problem(answer.status, advice);
         if !may_pass(answer.status.as_u16()) {
@@ -79,7 +79,7 @@ impl Client {
         }
     }
 
-    /// The failure for a server from which nothing comes any more.
+    /// Returns the failure for a server that has stopped sending.
     pub(super) fn stalled(&self) -> Failure {
         let seconds = self.options().idle_timeout.as_secs_f32();
         Failure::passing(self.problem(format!(
@@ -87,7 +87,7 @@ impl Client {
         )))
     }
 
-    /// The failure for a request without an answer.
+    /// Returns the failure for a request without a response.
     pub(super) fn unanswered(&self, unanswered: Unanswered) -> Failure {
         use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
         let detail = unanswered.describe();
@@ -128,7 +128,7 @@ impl Client {
         }
     }
 
-    /// The failure for a body that breaks off.
+    /// Returns the failure for a body that cannot be read to its end.
     pub(super) fn broken(&self, error: &io::Error, got: u64, expected: Option<u64>) -> Failure {
         let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
         match inner {
@@ -141,7 +141,7 @@ impl Client {
         }
     }
 
-    /// The failure for a body that ends early.
+    /// Returns the failure for a body that ends early.
     pub(super) fn cut(&self, got: u64, expected: Option<u64>, why: &str) -> Failure {
         let of = expected.map_or(String::new(), |expected| format!(" of {expected}"));
         Failure::passing(self.problem(format!(

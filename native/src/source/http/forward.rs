@@ -1,12 +1,12 @@
-//! Requests without encryption through a proxy, which receives the whole address
-//! (RFC 9112, section 3.2.2).
+//! Unencrypted requests through a proxy, which receives the whole address (RFC 9112,
+//! section 3.2.2).
 
 use ureq::http::Uri;
 use ureq::unversioned::resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver};
 use ureq::unversioned::transport::{Buffers, ConnectionDetails, Connector, NextTimeout, Transport};
 use ureq::{Error, config::Config};
 
-/// Resolves the address of the proxy for every request: a proxy may know names
+/// Resolves the address of the proxy instead of the server's: a proxy may know names
 /// that this machine does not.
 #[derive(Debug)]
 pub(super) struct ToProxy {
@@ -34,7 +34,7 @@ impl Resolver for ToProxy {
     }
 }
 
-/// Makes connections whose request has the whole address in its first line.
+/// Makes connections that send the whole address in the first line of a request.
 #[derive(Debug)]
 pub(super) struct Forwarding;
 
@@ -54,11 +54,11 @@ impl<In: Transport> Connector<In> for Forwarding {
     }
 }
 
-/// A connection for one request.
+/// A connection that carries one request.
 #[derive(Debug)]
 pub(super) struct Forwarded<In> {
     inner: In,
-    /// What precedes the path in the first line, until that has been sent.
+    /// The text to insert before the path in the first line, until it has been sent.
     prefix: Option<Vec<u8>>,
 }
 
@@ -88,8 +88,8 @@ impl<In: Transport> Transport for Forwarded<In> {
         self.inner.await_input(timeout)
     }
 
-    // Another request would have another first line, whose place in the stream
-    // cannot be seen here.
+    // The connection is not reused: the start of another request in the stream, whose
+    // first line would also need the prefix, cannot be recognised here.
     fn is_open(&mut self) -> bool {
         false
     }

@@ -1,14 +1,14 @@
-//! Files on web servers, read by ranges or whole.
+//! Files on web servers, read by range or as a whole.
 
 use std::borrow::Cow;
 use std::ops::Range;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Mutex, OnceLock};
 
 use ureq::http::{Method, StatusCode, header};
 
 use super::{Location, Source, merged};
-use crate::Result;
+use crate::{Error, Result};
 use body::{Expected, receive};
 use client::Client;
 use opening::{Opened, ask_len, first};
@@ -37,38 +37,44 @@ pub use observer::{HttpObserver, HttpRequest};
 pub use options::HttpOptions;
 pub(crate) use put::check_absent;
 pub use put::put;
-pub(crate) use put::put_watched;
+pub use put::put_watched;
 pub(super) use secrets::origin;
-#[cfg(feature = "manifest")]
-pub(crate) use transport::Transport;
+pub use transport::Transport;
 pub use transport::trust_certificates;
 pub(super) use whole::download;
 pub(super) use whole::small;
 pub(super) use whole::without_ranges;
 
-/// A file at an http(s) address, or in a hub (`hf://`). Its first bytes are read
-/// on opening, since that is how its length and version are learnt. Every later
-/// answer is compared with these, and holds exactly the bytes asked for or is
-/// refused.
+/// A file at an http(s) address, or in a hub (`hf://`). Opening it reads its first
+/// bytes, because that response states its length and version. Every later response is
+/// compared with these, and is refused unless it contains exactly the requested bytes.
+/// Bytes of another version are only accepted if the caller compares them with
+/// checksums.
 ///
-/// [`Source::read_ranges`] makes up to 8 requests at the same time. Ranges with
-/// at most 64 KiB between them become one request of at most 16 MiB.
+/// [`Source::read_ranges`] sends up to 8 requests at the same time. Ranges with at most
+/// 64 KiB between them are merged into one request of at most 16 MiB.
 #[derive(Debug)]
 pub struct Remote {
     client: Client,
     len_bytes: u64,
     version: Validators,
-    /// The bytes read on opening, handed out once.
+    /// The bytes that were read on opening. The first read of exactly these bytes takes
+    /// them.
     head: Mutex<Option<Vec<u8>>>,
     /// True if the server answers `If-Range` with the whole file although it is the
     /// same version. Ranges are then requested without that condition, and each
     /// answer's validators are compared here.
     misreads_conditions: AtomicBool,
+    /// How the validators of a response first differed from those of the opening,
+    /// although its bytes were accepted because the caller compares them with
+    /// checksums. Such bytes may be part of the catalog by which the file is read, so
+    /// all reads that are not compared with checksums fail from then on.
+    other: OnceLock<String>,
 }
 
 impl Remote {
-    /// Reads the first `head_len_bytes` bytes of the file at `url` and learns
-    /// its length from the answer.
+    /// Opens the file at `url`. Reads its first `head_len_bytes` bytes, and takes its
+    /// length from the response.
     pub fn open(url: &str, head_len_bytes: u64, options: &HttpOptions) -> Result<Self> {
         let client = Client::new(url, options)?;
         Self::begin(client, head_len_bytes)?.map_err(|client| ranges::ignored(&client))
@@ -110,34 +116,39 @@ impl Remote {
             version,
             head: Mutex::new(None),
             misreads_conditions: AtomicBool::new(false),
+            other: OnceLock::new(),
         };
-        remote.fill(&mut head, 0..expected)?;
+        remote.fill(&mut head, 0..expected, false)?;
         Ok(Ok(Self {
             head: Mutex::new(Some(head)),
             ..remote
         }))
     }
 
-    /// Requests made so far, those made again included.
+    /// Returns the number of requests so far, including retries.
     #[must_use]
     pub fn requests(&self) -> u64 {
         self.client.requests()
     }
 
-    /// Body bytes fetched so far.
+    /// Returns the number of body bytes fetched so far.
     #[must_use]
     pub fn fetched_bytes(&self) -> u64 {
         self.client.received_bytes()
     }
 
-    /// Adds what `bytes` lacks of `range`.
-    fn fill(&self, bytes: &mut Vec<u8>, range: Range<u64>) -> Result<()> {
+    /// Fetches the rest of `range`; `bytes` contains its beginning. If `is_compared` is
+    /// true, the rest may come from another version ([`Source::read_compared`]).
+    fn fill(&self, bytes: &mut Vec<u8>, range: Range<u64>, is_compared: bool) -> Result<()> {
         if bytes.len() as u64 == range.end - range.start {
             return Ok(());
         }
+        if let Some(difference) = self.other.get().filter(|_| !is_compared) {
+            return Err(ranges::other_version(&self.client, difference));
+        }
         retrying(self.client.options(), |progress| {
-            // Only where a changed file would be noticed may the parts of two
-            // answers be put together.
+            // Parts of two responses may only be joined if a change of the file would
+            // be noticed.
             if !self.version.exist() {
                 bytes.clear();
             }
@@ -147,7 +158,7 @@ impl Remote {
                 if rest.is_empty() {
                     return Ok(());
                 }
-                self.ask(bytes, rest.clone(), progress)?;
+                self.ask(bytes, rest.clone(), is_compared, progress)?;
                 if range.start + (bytes.len() as u64) < range.end {
                     ranges::count_short(&self.client, &mut short_answers)?;
                 }
@@ -155,12 +166,13 @@ impl Remote {
         })
     }
 
-    /// Makes one request for `rest` and appends what the server sends of it,
-    /// which may be less.
+    /// Sends one request for `rest` and appends the bytes that the server sends, which
+    /// may be fewer.
     fn ask(
         &self,
         bytes: &mut Vec<u8>,
         rest: Range<u64>,
+        is_compared: bool,
         progress: &mut Progress<'_>,
     ) -> Result<(), Failure> {
         let client = &self.client;
@@ -170,21 +182,19 @@ impl Remote {
         headers.extend(condition.map(|value| (header::IF_RANGE, value.clone())));
         let mut answer = client.request(&Method::GET, &headers, progress)?;
         let version = Validators::of(&answer.headers);
-        let compared = condition.is_some();
+        let by_server = condition.is_some();
         match answer.status {
-            StatusCode::PARTIAL_CONTENT => {
-                if !self.version.match_those_of(&version, compared) {
-                    return Err(client.changed(self.version.difference(&version)).into());
-                }
-            }
-            // With If-Range the whole file means that it is another one,
-            // unless it says otherwise.
-            StatusCode::OK if !self.version.match_those_of(&version, !compared) => {
-                return Err(client.changed(self.version.difference(&version)).into());
-            }
-            StatusCode::OK if compared => {
+            StatusCode::PARTIAL_CONTENT => self.check(&version, by_server, is_compared)?,
+            // The whole file in reply to `If-Range` means that the file has changed,
+            // unless its validators show otherwise.
+            StatusCode::OK if by_server => {
+                self.check(&version, false, is_compared)?;
                 self.misreads_conditions.store(true, Relaxed);
-                return self.ask(bytes, rest, progress);
+                return self.ask(bytes, rest, is_compared, progress);
+            }
+            StatusCode::OK if !self.version.match_those_of(&version, true) => {
+                let difference = self.version.difference(&version);
+                return Err(ranges::other_version(client, &difference).into());
             }
             StatusCode::OK => return Err(ranges::ignored(client).into()),
             StatusCode::RANGE_NOT_SATISFIABLE => {
@@ -208,6 +218,36 @@ impl Remote {
         receive(client, answer, expected, bytes, progress)?;
         Ok(())
     }
+
+    /// Refuses a response of another version, unless its bytes are compared with
+    /// checksums. `by_server` is true if the server has compared the version itself
+    /// (`If-Range`).
+    fn check(&self, version: &Validators, by_server: bool, is_compared: bool) -> Result<()> {
+        if self.version.match_those_of(version, by_server) {
+            return Ok(());
+        }
+        let difference = self.version.difference(version);
+        if !is_compared {
+            return Err(ranges::other_version(&self.client, &difference));
+        }
+        self.other.get_or_init(|| difference);
+        Ok(())
+    }
+
+    fn read_as(&self, range: Range<u64>, is_compared: bool) -> Result<Cow<'_, [u8]>> {
+        if range.is_empty() {
+            return Ok(Cow::Borrowed(&[]));
+        }
+        if range.start == 0
+            && let Ok(mut head) = self.head.lock()
+            && let Some(bytes) = head.take_if(|head| head.len() as u64 == range.end)
+        {
+            return Ok(Cow::Owned(bytes));
+        }
+        let mut bytes = Vec::new();
+        self.fill(&mut bytes, range, is_compared)?;
+        Ok(Cow::Owned(bytes))
+    }
 }
 
 impl Source for Remote {
@@ -220,22 +260,20 @@ impl Source for Remote {
     }
 
     fn read(&self, range: Range<u64>) -> Result<Cow<'_, [u8]>> {
-        if range.is_empty() {
-            return Ok(Cow::Borrowed(&[]));
-        }
-        if range.start == 0
-            && let Ok(mut head) = self.head.lock()
-            && let Some(bytes) = head.take_if(|head| head.len() as u64 == range.end)
-        {
-            return Ok(Cow::Owned(bytes));
-        }
-        let mut bytes = Vec::new();
-        self.fill(&mut bytes, range)?;
-        Ok(Cow::Owned(bytes))
+        self.read_as(range, false)
     }
 
     fn read_ranges(&self, ranges: &[Range<u64>]) -> Result<Vec<Cow<'_, [u8]>>> {
-        merged::read(self, ranges)
+        merged::read(self, ranges, |range| self.read_as(range, false))
+    }
+
+    fn read_compared(&self, ranges: &[Range<u64>]) -> Result<Vec<Cow<'_, [u8]>>> {
+        merged::read(self, ranges, |range| self.read_as(range, true))
+    }
+
+    fn other_version(&self) -> Option<Error> {
+        let difference = self.other.get()?;
+        Some(ranges::not_its_checksums(&self.client, difference))
     }
 
     fn is_remote(&self) -> bool {

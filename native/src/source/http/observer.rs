@@ -1,4 +1,4 @@
-//! Being told of requests.
+//! Observation of requests.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,54 +7,54 @@ use std::time::{Duration, Instant};
 use ureq::http::{Request, StatusCode, Uri, header};
 use zstn_net::target::{self, Target};
 
-/// Is told of the requests to web servers, hubs and object stores, when each has
-/// ended. Calls may come from any thread.
+/// Observes the requests to web servers, hubs and object stores. It is called when a
+/// request has ended, from any thread.
 pub trait HttpObserver: Send + Sync {
-    /// Called when a request has ended: its answer is read, or given up. One that
-    /// is redirected or repeated is followed by others.
+    /// Called when a request has ended, because its response was read or abandoned. A
+    /// redirect or a retry is reported as another request.
     fn request(&self, request: &HttpRequest);
 
-    /// Called when a file of `len_bytes`, given by host and path, was read whole
-    /// because its server ignores ranges.
+    /// Called when a file was read as a whole because its server ignores ranges. `file`
+    /// is its host and path, and `len_bytes` its length.
     fn read_whole(&self, file: &str, len_bytes: u64) {
         let _ = (file, len_bytes);
     }
 }
 
-/// A request that has ended. Nothing in it is secret: it has neither headers nor
-/// the query of the address, which may be a signature.
+/// A request that has ended. It contains no secrets: neither headers nor the query of
+/// the address, which may be a signature.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HttpRequest {
-    /// `GET`, `HEAD`, `PUT` and so on.
+    /// The method, such as `GET`, `HEAD` or `PUT`.
     pub method: String,
-    /// Host, and port if the address names one.
+    /// The host, followed by the port if the address contains one.
     pub host: String,
-    /// Path of the address.
+    /// The path of the address.
     pub path: String,
-    /// The range that was asked for, as in the header: `bytes=0-99`.
+    /// The requested range, as in the header: `bytes=0-99`.
     pub range: Option<String>,
-    /// Status of the answer; `None` if there was none.
+    /// The status of the response; `None` if there was no response.
     pub status: Option<u16>,
-    /// Length of the body that was to be sent.
+    /// The length of the request body in bytes, whether or not all of it was sent.
     pub sent_bytes: u64,
-    /// Bytes of the answer's body that were read.
+    /// The number of bytes that were read from the response body.
     pub received_bytes: u64,
-    /// Time from its beginning to its end.
+    /// The time from the start of the request to its end.
     pub elapsed: Duration,
-    /// 1 for a first attempt, 2 for its repetition, and so on. Stores do not say
-    /// so: there it is always 1.
+    /// The number of the attempt, from 1. Requests to object stores always have 1,
+    /// because stores do not report attempts.
     pub attempt: u32,
 }
 
-/// The observer of some options.
+/// An observer as it is stored in options.
 #[derive(Clone)]
 pub(super) struct Observer(Arc<Told>);
 
 struct Told {
     told: Arc<dyn HttpObserver>,
-    /// The same for a store. Made once: connections are shared between equal
-    /// options.
+    /// The adapter for stores. It is created once, because connections are shared
+    /// between options that are equal.
     #[cfg(feature = "store")]
     stores: zstn_store::Observer,
 }
@@ -76,7 +76,7 @@ impl Observer {
         &self.0.stores
     }
 
-    /// Says that a file was read whole.
+    /// Reports that a file was read as a whole.
     pub(super) fn read_whole(&self, url: &str, len_bytes: u64) {
         let shown = match target::parse(url) {
             Ok(Target { uri, .. }) => format!("{}{}", host(&uri), uri.path()),
@@ -85,7 +85,7 @@ impl Observer {
         self.0.told.read_whole(&shown, len_bytes);
     }
 
-    /// Begins to watch a request.
+    /// Begins to observe a request.
     pub(super) fn begin<B>(&self, request: &Request<B>, attempt: u32) -> Box<InFlight> {
         let uri = request.uri();
         let text = |name| Some(request.headers().get(name)?.to_str().ok()?.to_owned());
@@ -109,8 +109,8 @@ impl Observer {
     }
 }
 
-/// Returns the host of an address, without the user and password that may be
-/// before it, and the port if there is one.
+/// Returns the host of an address, without a user and password before it, and the port
+/// if there is one.
 fn host(uri: &Uri) -> String {
     let host = uri.host().unwrap_or_default();
     match uri.port_u16() {
@@ -125,7 +125,7 @@ impl fmt::Debug for Observer {
     }
 }
 
-/// A request that is being watched; it ends when this is dropped.
+/// A request that is being observed. The observer is called when this is dropped.
 pub(super) struct InFlight {
     told: Arc<dyn HttpObserver>,
     started: Instant,

@@ -1,4 +1,4 @@
-//! Learning length and version of a file from the first answer.
+//! Determines the length and the version of a file from the first response.
 
 use ureq::http::{Method, StatusCode};
 
@@ -10,16 +10,16 @@ use super::ranges;
 use super::retry::{Failure, Progress, may_pass};
 use super::validator::Validators;
 
-/// The contents of the first answer.
+/// The contents of the first response.
 pub(super) struct Opened {
-    /// `None` if the server does not say it.
+    /// The length of the file; `None` if the server does not state it.
     pub(super) len_bytes: Option<u64>,
     pub(super) version: Validators,
     pub(super) head: Vec<u8>,
 }
 
-/// One attempt at the first `most` bytes; `None` from a server that ignores
-/// ranges.
+/// Makes one attempt to read the first `most` bytes. Returns `None` if the server
+/// ignores ranges.
 pub(super) fn first(
     client: &Client,
     most: u64,
@@ -69,7 +69,7 @@ pub(super) fn first(
     }))
 }
 
-/// Asks for the length of the file by itself.
+/// Requests the length of the file separately.
 pub(super) fn ask_len(
     client: &Client,
     version: &Validators,
@@ -79,12 +79,15 @@ pub(super) fn ask_len(
     if may_pass(answer.status.as_u16()) {
         return Err(client.refused(&mut answer));
     }
-    // Other statuses: signed addresses are often for GET alone.
+    // With other statuses the length stays unknown: signed addresses are often valid
+    // for GET only.
     client.refuse_encoded(&answer)?;
     match answer.framing {
         Framing::Length(len) if answer.status == StatusCode::OK => {
-            if !version.match_those_of(&Validators::of(&answer.headers), true) {
-                return Err(client.changed("").into());
+            let answered = Validators::of(&answer.headers);
+            if !version.match_those_of(&answered, true) {
+                let difference = version.difference(&answered);
+                return Err(ranges::other_version(client, &difference).into());
             }
             Ok(len)
         }
@@ -92,7 +95,8 @@ pub(super) fn ask_len(
     }
 }
 
-/// No range of an empty file exists: servers answer 416 with its length.
+/// Returns whether a response with status 416 states that the file is empty. An empty
+/// file has no ranges.
 fn says_empty(client: &Client, answer: &Answer) -> bool {
     client
         .content_range(answer)

@@ -27,74 +27,74 @@ use crate::{Error, Result, display};
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct HttpOptions {
-    /// Number of times a request is repeated after a failure that may pass:
-    /// a connection that breaks, a stall, status 408, 429 or 5xx. An attempt
-    /// that received 1 MiB or more is not counted. 3 by default.
+    /// The number of retries after a failure that may be temporary: a broken
+    /// connection, a stall, or the status 408, 429 or 5xx. An attempt that received at
+    /// least 1 MiB is not counted. The default is 3.
     pub retries: u32,
-    /// Time limit of connecting. 20 seconds by default.
+    /// The time limit for connecting. The default is 20 seconds.
     pub connect_timeout: Duration,
-    /// Time limit of an answer, redirects included, and of every 32 KiB of a
-    /// body. 30 seconds by default.
+    /// The time limit for a response, including redirects, and for every 32 KiB of a
+    /// body. The default is 30 seconds.
     pub idle_timeout: Duration,
-    /// Time that a read may spend without progress, in all its attempts and
-    /// between them, before it fails; starts again with every MiB. A server that
-    /// asks for a longer wait (`Retry-After`) is reported at once. 55 seconds by
-    /// default.
+    /// The time that a read may spend without progress, in all of its attempts and
+    /// between them, before it fails. It starts again with every MiB. If a server
+    /// requests a longer wait (`Retry-After`), the read fails immediately. The default
+    /// is 55 seconds.
     pub give_up_after: Duration,
-    /// The first wait before a retry is at most this long; each later one at
-    /// most twice the one before, up to 10 seconds. 300 ms by default.
+    /// The maximum wait before the first retry; the maximum doubles for each further
+    /// retry, up to 10 seconds. The default is 300 ms.
     pub first_backoff: Duration,
-    /// The longest download from a server that does not announce its length,
-    /// in bytes; it would end only when the disk is full. 64 GiB by default.
+    /// The maximum length in bytes of a download whose server does not announce its
+    /// length: without a limit, it might only end when the disk is full. The default is
+    /// 64 GiB.
     pub max_unsized_bytes: u64,
-    /// The longest file that is read whole where single tensors are wanted and
-    /// its server ignores range requests, in bytes. 64 MiB by default, as in the
-    /// npm package; with 0 such a server is an error.
+    /// The maximum length in bytes of a file that is read as a whole when single
+    /// tensors are requested but the server ignores range requests. The default is 64
+    /// MiB, as in the npm package; with 0, such a server is an error.
     pub max_full_download_bytes: u64,
     pub(super) secrets: Secrets,
     pub(super) observer: Option<Observer>,
-    /// Connections, which clones share.
+    /// The connections, which clones share.
     pub(super) transport: Transport,
-    /// Address and token of the hub, if they are not those of the process.
+    /// The address and token of the hub, if they differ from the defaults of the
+    /// process.
     hub: Option<(String, Login)>,
 }
 
 impl HttpOptions {
-    /// Sends `Authorization: Bearer TOKEN` to the origin (scheme, host and port)
-    /// of `address`, as [`HttpOptions::with_header`] sends a header.
+    /// Sends `Authorization: Bearer TOKEN` to the origin (scheme, host and port) of
+    /// `address`, in the same way as [`HttpOptions::with_header`].
     ///
     /// # Errors
-    /// Those of [`HttpOptions::with_header`].
+    /// The errors of [`HttpOptions::with_header`].
     pub fn with_token(self, address: &str, token: &str) -> Result<Self> {
         self.with_header(address, "Authorization", &format!("Bearer {token}"))
     }
 
-    /// Sends a header with requests to the origin (scheme, host and port) of
-    /// `address`. Other origins do not receive it, nor does anything that is
-    /// requested after a redirect to another origin. `Debug` output and error
-    /// messages do not contain the value. Another header of the same name for
-    /// the same origin is replaced.
+    /// Sends a header with requests to the origin (scheme, host and port) of `address`.
+    /// Other origins do not receive it, and neither does any request after a redirect
+    /// to another origin. `Debug` output and error messages do not contain the value. A
+    /// header with the same name for the same origin is replaced.
     ///
     /// # Errors
-    /// [`Error::Usage`](crate::Error::Usage) if `address` is not an http(s)
-    /// address, if name or value have characters that a header must not have,
-    /// and for headers that the reader sets itself, such as `Range`.
+    /// [`Error::Usage`](crate::Error::Usage) if `address` is not an http(s) address, if
+    /// the name or the value contains invalid characters, or if the reader sets the
+    /// header itself, as it does with `Range`.
     pub fn with_header(mut self, address: &str, name: &str, value: &str) -> Result<Self> {
         self.secrets.add(address, name, value)?;
         Ok(self)
     }
 
-    /// Reads addresses of the scheme `hf` from the hub at `endpoint`, with
-    /// `token`, which no other origin receives.
+    /// Reads addresses with the scheme `hf` from the hub at `endpoint`, using `token`,
+    /// which no other origin receives.
     ///
-    /// By default the hub is that of `$HF_ENDPOINT`, or <https://huggingface.co>,
-    /// and the token that of `$HF_TOKEN`, or of the file that `hf auth login`
-    /// writes (`$HF_TOKEN_PATH`, `$HF_HOME/token`). With
-    /// `HF_HUB_DISABLE_IMPLICIT_TOKEN=1` none is sent.
+    /// By default the hub is `$HF_ENDPOINT`, or <https://huggingface.co>. The default
+    /// token is `$HF_TOKEN`, or the one in the file that `hf auth login` writes
+    /// (`$HF_TOKEN_PATH`, `$HF_HOME/token`). If `HF_HUB_DISABLE_IMPLICIT_TOKEN=1` is
+    /// set, no token is sent.
     ///
     /// # Errors
-    /// [`Error::Usage`](crate::Error::Usage) if `endpoint` is not an http(s)
-    /// address.
+    /// [`Error::Usage`](crate::Error::Usage) if `endpoint` is not an http(s) address.
     pub fn with_hub(mut self, endpoint: &str, token: Option<&str>) -> Result<Self> {
         check_endpoint(endpoint)?;
         let endpoint = hub::without_slash(endpoint).into();
@@ -102,23 +102,24 @@ impl HttpOptions {
         Ok(self)
     }
 
-    /// Tells `observer` of every request, those to object stores included, once
-    /// for each that a redirect or a failure makes necessary.
+    /// Reports every request to `observer`, including requests to object stores,
+    /// redirects and retries.
     #[must_use]
     pub fn with_observer(mut self, observer: Arc<dyn HttpObserver>) -> Self {
         self.observer = Some(Observer::new(observer));
         self
     }
 
-    /// Returns what tells the observer of requests to stores.
+    /// Returns the observer for requests to stores.
     #[cfg(feature = "store")]
     pub(in crate::source) fn observer_of_stores(&self) -> Option<zstn_store::Observer> {
         Some(self.observer.as_ref()?.of_stores().clone())
     }
 
-    /// Returns the same limits without headers, and without a hub.
-    #[cfg(feature = "gateway")]
-    pub(crate) fn limits(&self) -> Self {
+    /// Returns the same options without headers and hub.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn limits(&self) -> Self {
         Self {
             secrets: Secrets::default(),
             hub: None,
@@ -127,7 +128,8 @@ impl HttpOptions {
     }
 
     /// Returns the file at an address in a hub, and adds the hub's token to the
-    /// secrets. A header of that name that was given for the hub stays.
+    /// secrets. If the caller already gave an `Authorization` header for the hub, that
+    /// one is kept.
     pub(super) fn log_in(&mut self, address: &str) -> Result<HubFile> {
         hub::offline::check(&display::address(address))?;
         let (endpoint, login) = match self.hub.take() {

@@ -1,4 +1,4 @@
-//! Writing a file to a web server by one PUT request (RFC 9110, section 9.3.4).
+//! Writes a file to a web server with one PUT request (RFC 9110, section 9.3.4).
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -18,26 +18,25 @@ use crate::source::file::read_at;
 use crate::source::scheme::Scheme;
 use crate::{Error, Result};
 
-/// The least length, in bytes, of a body that is sent only after the server has
-/// agreed to take it (`Expect: 100-continue`).
+/// The minimum length, in bytes, of a body that is sent only after the server has
+/// agreed to receive it (`Expect: 100-continue`).
 const MIN_EXPECTED_BYTES: u64 = 1 << 20;
 
-/// Writes the first `len_bytes` bytes of `file` to the http(s) address `url`, by
-/// a PUT request. Headers of `options` that are for the origin of `url` are sent
-/// with it.
+/// Writes the first `len_bytes` bytes of `file` to the http(s) address `url` with a PUT
+/// request. The headers that `options` has for the origin of `url` are sent with it.
 ///
-/// Without `replace` a file that is there stays: the server is asked first, and
-/// told by `If-None-Match: *` to refuse one that has appeared since. A server
-/// that ignores this condition replaces such a file.
+/// If `replace` is false, an existing file is kept: the existence of the file is
+/// checked first, and `If-None-Match: *` makes the server refuse to replace a file that
+/// has appeared since. A server that ignores this condition replaces such a file.
 ///
-/// A request that fails for a reason that may pass is repeated as reads are. The
-/// body is sent to no other origin, wherever the server redirects.
+/// A request that fails for a reason that may be temporary is retried like a read. The
+/// body is never sent to another origin, whatever the server redirects to.
 ///
 /// # Errors
-/// [`Error::Exists`] for a file that is there, also if an attempt whose answer was
-/// lost may have written it; [`Error::Http`] for any status but 200, 201 and 204,
-/// and for a server that cannot be reached; [`Error::Io`] if `file` cannot be
-/// read or is shorter; [`Error::Usage`] for another kind of address.
+/// [`Error::Exists`] for an existing file, which an attempt whose response was lost may
+/// have written; [`Error::Http`] for any status except 200, 201 and 204, and for a
+/// server that cannot be reached; [`Error::Io`] if `file` cannot be read or is shorter;
+/// [`Error::Usage`] for an address that is not http(s).
 pub fn put(
     url: &str,
     file: &File,
@@ -48,10 +47,11 @@ pub fn put(
     put_watched(url, file, len_bytes, options, replace, &|_| Ok(()))
 }
 
-/// Writes a file like [`put`]; `sent` is called with the number of bytes that the
-/// present attempt sends next or has sent. An error of it ends the request before the
-/// server has these bytes, and is returned.
-pub(crate) fn put_watched(
+/// Writes a file like [`put`]. `sent` is called with the number of bytes that the
+/// current attempt has sent, including those that it sends next. If `sent` returns an
+/// error, the request ends before the server receives these bytes, and the error is
+/// returned.
+pub fn put_watched(
     url: &str,
     file: &File,
     len_bytes: u64,
@@ -80,17 +80,18 @@ pub(crate) fn put_watched(
     retrying(options, |progress| upload.attempt(progress))
 }
 
-/// Refuses the http(s) address of a file that is there.
+/// Checks that no file exists at an http(s) address.
 ///
 /// # Errors
-/// [`Error::Exists`]; [`Error::Http`] for a server that cannot be reached.
+/// [`Error::Exists`] if a file exists; [`Error::Http`] for a server that cannot be
+/// reached.
 pub(crate) fn check_absent(url: &str, options: &HttpOptions) -> Result<()> {
     let client = &Client::new(url, options)?;
     retrying(options, |progress| ask(client, progress))
 }
 
-/// Asks whether the file is there. A server that does not say so decides when it
-/// gets the file: addresses that are signed for writing may not be read.
+/// Checks whether the file exists. If the server does not answer this, it decides when
+/// it receives the file: an address that is signed for writing may not allow reading.
 fn ask(client: &Client, progress: &mut Progress<'_>) -> Result<(), Failure> {
     let mut answer = client.request(&Method::HEAD, &[], progress)?;
     match answer.status {
@@ -105,14 +106,14 @@ struct Upload<'a> {
     file: &'a File,
     len_bytes: u64,
     replace: bool,
-    /// Called with the bytes that an attempt has sent.
+    /// Called with the number of bytes that the current attempt has sent.
     sent: &'a dyn Fn(u64) -> Result<()>,
-    /// True once all bytes were sent in a request whose answer was lost.
+    /// True once all bytes were sent in a request whose response was lost.
     may_be_written: bool,
 }
 
 impl Upload<'_> {
-    /// One request, and those that it redirects to.
+    /// Sends one request and follows its redirects.
     fn attempt(&mut self, progress: &mut Progress<'_>) -> Result<(), Failure> {
         let client = self.client;
         let mut target = client.target()?;
@@ -198,7 +199,7 @@ impl Upload<'_> {
         sent
     }
 
-    /// The error for a file that is there.
+    /// Returns the error for an existing file.
     fn found(&self) -> Error {
         let lost = ": perhaps written by a request before, whose answer was lost; compare it";
         Error::Exists {
@@ -231,14 +232,15 @@ fn redirected(client: &Client, from: &Target, answer: &Answer) -> Result<Target,
     client.redirected(from, location)
 }
 
-/// The bytes of the file, which count as progress when they are sent.
+/// Reads the file for the request body, and counts the bytes as progress when they are
+/// sent.
 struct Body<'a, 'p> {
     file: &'a File,
     sent_bytes: u64,
     len_bytes: u64,
     sent: &'a dyn Fn(u64) -> Result<()>,
     error: Option<io::Error>,
-    /// The error of `sent`.
+    /// The error that `sent` returned.
     stopped: Option<Error>,
     progress: &'a mut Progress<'p>,
 }

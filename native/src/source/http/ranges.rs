@@ -1,4 +1,4 @@
-//! Checking the answer to a range request.
+//! Checks the responses to range requests.
 
 use std::ops::Range;
 
@@ -9,11 +9,12 @@ use super::client::Client;
 use super::content_range::ContentRange;
 use crate::Error;
 
-/// Number of consecutive answers that may be shorter than requested. Parts that
-/// halve with every answer get through; single bytes do not.
+/// The maximum number of consecutive responses that are shorter than requested. A range
+/// whose rest halves with every response is completed within this number; one that
+/// arrives in single bytes is not.
 const MAX_SHORT_ANSWERS: u32 = 64;
 
-/// The bytes that an answer holds, which must begin at `start`.
+/// Returns the range of bytes that a response contains, which must begin at `start`.
 pub(super) fn sent_from(
     client: &Client,
     range: &ContentRange,
@@ -30,7 +31,7 @@ pub(super) fn sent_from(
     }
 }
 
-/// Counts an answer that held less than was asked for.
+/// Counts a response with fewer bytes than requested.
 pub(super) fn count_short(client: &Client, short_answers: &mut u32) -> Result<(), Error> {
     *short_answers += 1;
     if *short_answers <= MAX_SHORT_ANSWERS {
@@ -43,6 +44,24 @@ pub(super) fn count_short(client: &Client, short_answers: &mut u32) -> Result<()
 
 pub(super) fn other_length(client: &Client, was: u64, is: u64) -> Error {
     client.changed(format!(", from {was} to {is} bytes"))
+}
+
+/// Returns the error for bytes of another version that are not compared with checksums.
+/// `difference` is the result of
+/// [`Validators::difference`](super::validator::Validators::difference).
+pub(super) fn other_version(client: &Client, difference: &str) -> Error {
+    client.changed(format!(
+        " ({difference}, and these bytes are not compared with checksums; if several servers \
+         answer for this address, download the file first)"
+    ))
+}
+
+/// Returns the error for bytes of another version that do not match the checksums in
+/// the file.
+pub(super) fn not_its_checksums(client: &Client, difference: &str) -> Error {
+    client.changed(format!(
+        " ({difference}, and the bytes do not have the checksums in the file)"
+    ))
 }
 
 pub(super) fn unknown_length(client: &Client) -> Error {
@@ -63,7 +82,8 @@ pub(super) fn ignored(client: &Client) -> Error {
     )
 }
 
-/// The error for a file of more than `most_bytes`, which is not read whole either.
+/// Returns the error for a file of more than `most_bytes`, which is not read as a
+/// whole.
 pub(super) fn ignored_beyond(client: &Client, most_bytes: u64) -> Error {
     client.problem(format!(
         "the server ignores range requests, and files of more than {most_bytes} bytes are not \
@@ -78,7 +98,7 @@ pub(super) fn beyond(client: &Client, sent: &Range<u64>, asked: &Range<u64>) -> 
     ))
 }
 
-/// The header that asks for `range`.
+/// Returns the header that requests `range`.
 pub(super) fn header(range: &Range<u64>) -> (HeaderName, HeaderValue) {
     let text = format!("bytes={}-{}", range.start, range.end.max(1) - 1);
     let value = HeaderValue::try_from(text);

@@ -1,4 +1,4 @@
-//! The reason that a server gives for a refusal.
+//! Extracts the reason that a server states for a refusal.
 
 use std::io::Read;
 
@@ -7,14 +7,14 @@ use zstn_net::shown;
 
 use super::answer::{Answer, Framing};
 
-/// The longest body in which a reason is looked for, in bytes.
+/// The maximum length of a body that is searched for a reason, in bytes.
 const MAX_BODY_BYTES: u64 = 16 << 10;
-/// The longest reason that is shown, in characters.
+/// The maximum length of a displayed reason, in characters.
 const MAX_CHARACTERS: usize = 300;
 
-/// Returns what an object store says of a refusal: ` (REASON; CODE)`, or nothing. It
-/// is the text of the elements `Message` and `Code` of its XML, without what is secret
-/// in the address that was asked.
+/// Returns the reason that an object store states for a refusal, formatted as
+/// ` (REASON; CODE)`, or nothing. It consists of the XML elements `Message` and `Code`,
+/// without the secrets of the requested address.
 pub(super) fn of(answer: &mut Answer) -> String {
     let is_xml = answer
         .headers
@@ -30,7 +30,7 @@ pub(super) fn of(answer: &mut Answer) -> String {
     }
     let mut body = Vec::new();
     let mut part = answer.body.as_reader().take(MAX_BODY_BYTES);
-    // What has arrived until it breaks off may do.
+    // The bytes before a broken connection may contain the reason.
     let _ = part.read_to_end(&mut body);
     let body = String::from_utf8_lossy(&body);
     let reason = match (element(&body, "Message"), element(&body, "Code")) {
@@ -44,7 +44,7 @@ pub(super) fn of(answer: &mut Answer) -> String {
     format!(" ({})", &reason[..end])
 }
 
-/// Returns the text of the first XML element of this name, on one line.
+/// Returns the text of the first XML element with this name, on one line.
 fn element(text: &str, name: &str) -> Option<String> {
     let (_, rest) = text.split_once(&format!("<{name}>"))?;
     let (value, _) = rest.split_once("</")?;

@@ -1,4 +1,4 @@
-//! Trying again what failed for a reason that may pass.
+//! Retries requests that failed for a reason that may be temporary.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::thread;
@@ -9,28 +9,28 @@ use httpdate::parse_http_date;
 use super::HttpOptions;
 use crate::{Error, Result};
 
-/// The longest wait of our own accord.
+/// The maximum wait, unless the server requests a longer one.
 const MAX_BACKOFF: Duration = Duration::from_secs(10);
-/// An attempt that received this much is not counted as a failure: on a poor
-/// line large tensors come in many pieces.
+/// An attempt that received at least this many bytes is not counted as a failure: on a
+/// poor connection, large tensors arrive in many pieces.
 const PROGRESS_BYTES: u64 = 1 << 20;
-/// Bytes that have to arrive within the idle timeout: 1 KiB a second by default,
-/// far below any line that is of use, and above a server that keeps a reader
-/// waiting with single bytes.
+/// The number of bytes that must arrive within the idle timeout. The default limit is
+/// about 1 KiB per second, far below any useful connection, but it detects a server
+/// that keeps a reader waiting with single bytes.
 const MIN_BYTES: u64 = 32 << 10;
 
-/// Why an attempt failed.
+/// The reason why an attempt failed.
 #[derive(Debug)]
 pub(super) enum Failure {
     /// The next attempt would fail as well.
     Final(Error),
-    /// The next attempt may do better.
+    /// The next attempt may succeed.
     Passing {
         error: Error,
-        /// The wait that the server asks for.
+        /// The wait that the server requests.
         retry_after: Option<Duration>,
-        /// True if a reused connection broke before any answer. Servers close
-        /// idle connections at any time, so that this is not a sign of trouble.
+        /// True if a reused connection broke before any response. Servers close idle
+        /// connections at any time, so this does not indicate a problem.
         stale: bool,
     },
 }
@@ -51,33 +51,36 @@ impl Failure {
     }
 }
 
-/// What one request may take.
+/// The time limits and the number of one request.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Turn {
-    /// Time until it is sent, and again until the answer begins.
+    /// The time limit for sending the request, and again for receiving the response
+    /// head.
     pub(super) patience: Duration,
-    /// Time that a part of a body may take.
+    /// The time limit for a single read of the body.
     pub(super) silence: Duration,
-    /// Number of the attempt, from 1 on.
+    /// The number of the attempt, from 1.
     pub(super) attempt: u32,
 }
 
-/// The bytes that one read has received so far, and the time it has wasted.
+/// The bytes that one read has received so far, and the time it has spent without
+/// progress.
 #[derive(Debug)]
 pub(super) struct Progress<'a> {
     options: &'a HttpOptions,
-    /// Attempts so far, with the present one.
+    /// The number of attempts so far, including the current one.
     attempts: u32,
-    /// The most bytes that were held at any time.
+    /// The largest number of bytes that the read has held at any time.
     highest: u64,
-    /// Time that the attempts since the last `PROGRESS_BYTES` took from when
-    /// too little arrived to when they were given up, with the waits between.
+    /// The time wasted by the attempts since the last `PROGRESS_BYTES`: for each, from
+    /// the moment when too few bytes arrived until it was given up, and the waits
+    /// between attempts.
     wasted: Duration,
-    /// Time that this attempt may wait for an answer and for `MIN_BYTES`.
+    /// The time that this attempt may wait for a response and for each `MIN_BYTES`.
     limit: Duration,
-    /// When the attempt or its body began, or `MIN_BYTES` had last arrived.
+    /// The time when the request or its body began, or when `MIN_BYTES` last arrived.
     marked: Instant,
-    /// Time that the answer took whose body has begun.
+    /// The time that the response head took whose body is being read.
     answer_took: Duration,
     bytes_since_mark: u64,
 }
@@ -108,15 +111,15 @@ impl<'a> Progress<'a> {
         self.options.give_up_after.saturating_sub(self.wasted)
     }
 
-    /// Begins a request, with redirects.
+    /// Begins a request, including its redirects.
     pub(super) fn begin_request(&mut self) {
         self.marked = Instant::now();
         self.bytes_since_mark = 0;
     }
 
-    /// Returns the times that the next request has.
+    /// Returns the time limits for the next request.
     pub(super) fn turn(&self) -> Turn {
-        // Zero would be no limit at all in some places.
+        // Some timeouts treat zero as no limit.
         let least = Duration::from_millis(1);
         let left = self.limit.saturating_sub(self.marked.elapsed());
         Turn {
@@ -132,8 +135,8 @@ impl<'a> Progress<'a> {
         self.begin_request();
     }
 
-    /// Counts `new_bytes`, after which the read holds `held_bytes`. Returns
-    /// `false` if too few arrive to go on.
+    /// Counts `new_bytes`, after which the read holds `held_bytes`. Returns `false` if
+    /// too few bytes arrive to continue.
     pub(super) fn received(&mut self, new_bytes: usize, held_bytes: u64) -> bool {
         self.highest = self.highest.max(held_bytes);
         self.bytes_since_mark += new_bytes as u64;
@@ -149,8 +152,8 @@ impl<'a> Progress<'a> {
     }
 }
 
-/// Runs `attempt` until it succeeds, fails for good, or fails once more than
-/// the options allow.
+/// Runs `attempt` until it succeeds, fails permanently, or fails more often than the
+/// options allow.
 pub(super) fn retrying<T>(
     options: &HttpOptions,
     mut attempt: impl FnMut(&mut Progress<'_>) -> Result<T, Failure>,
@@ -192,7 +195,8 @@ pub(super) fn retrying<T>(
     }
 }
 
-/// Adds to the last failure that it was not the first.
+/// Adds the number of attempts, and the wait that the server requests, to the last
+/// error.
 fn spent(mut error: Error, attempts: u32, retry_after: Option<Duration>) -> Error {
     if let Error::Http { detail, .. } = &mut error {
         if let Some(wait) = retry_after.filter(|wait| !wait.is_zero()) {
@@ -205,32 +209,32 @@ fn spent(mut error: Error, attempts: u32, retry_after: Option<Duration>) -> Erro
     error
 }
 
-/// Full jitter: anything from nothing to a limit that doubles each time. Many
-/// readers whose server failed at the same moment must not come back at the
-/// same moment.
+/// Returns a wait with full jitter, between zero and a limit that doubles each time.
+/// Many readers whose server failed at the same moment must not retry at the same
+/// moment.
 fn backoff(first: Duration, failures: u32) -> Duration {
     let limit = first.saturating_mul(1 << failures.min(16)).min(MAX_BACKOFF);
     limit.mul_f64(f64::from(random()) / f64::from(u32::MAX))
 }
 
-/// Returns a random number that is good enough for waits: the seed of the
-/// standard library's hash maps.
+/// Returns a random number that is sufficient for waits, from the seed of the standard
+/// library's hash maps.
 fn random() -> u32 {
     let bits = RandomState::new().build_hasher().finish();
     u32::try_from(bits >> 32).unwrap_or_default()
 }
 
-/// Returns whether a server that answers `status` may answer otherwise later.
+/// Returns whether a server that responds with `status` may respond differently later.
 pub(super) fn may_pass(status: u16) -> bool {
     matches!(status, 408 | 429 | 500..=599) && !matches!(status, 501 | 505)
 }
 
-/// Parses `Retry-After` (RFC 9110, section 10.2.3): a number of seconds, or a
+/// Parses `Retry-After` (RFC 9110, section 10.2.3), which is a number of seconds or a
 /// date.
 pub(super) fn parse_retry_after(header: &str, now: SystemTime) -> Option<Duration> {
     let text = header.trim();
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
-        // More digits than a number has are a very long time.
+        // A number that overflows is a very long wait.
         return Some(Duration::from_secs(text.parse().unwrap_or(u64::MAX)));
     }
     let date = parse_http_date(text).ok()?;

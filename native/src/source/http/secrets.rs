@@ -1,4 +1,4 @@
-//! Headers for one origin, such as a token.
+//! Headers that are sent to one origin only, such as a token.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use crate::source::hub;
 use crate::source::scheme::Scheme;
 use crate::{Error, Result};
 
-/// Headers that a reader sets itself, or that say how a request is framed.
+/// Headers that the reader sets itself or that frame a request.
 const RESERVED: &[HeaderName] = &[
     header::ACCEPT_ENCODING,
     header::CONNECTION,
@@ -30,7 +30,7 @@ const RESERVED: &[HeaderName] = &[
     header::UPGRADE,
 ];
 
-/// Scheme, host and port of an address (RFC 6454).
+/// The scheme, host and port of an address (RFC 6454).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Origin {
     scheme: String,
@@ -39,12 +39,12 @@ pub(super) struct Origin {
 }
 
 impl Origin {
-    /// Returns the origin of an address as people write it.
+    /// Returns the origin of an address as a user writes it.
     pub(super) fn of_address(address: &str) -> Option<Self> {
         Self::of(&target::parse(address).ok()?.uri)
     }
 
-    /// Returns `None` for an address that is neither http nor https.
+    /// Returns the origin of an address; `None` if it is neither http nor https.
     pub(super) fn of(uri: &Uri) -> Option<Self> {
         let scheme = uri.scheme_str()?.to_ascii_lowercase();
         let default_port = match &*scheme {
@@ -60,8 +60,8 @@ impl Origin {
     }
 }
 
-/// Returns the origin of an address, for one in a hub that of the hub. `None` if
-/// it is not read over HTTP.
+/// Returns the origin of an address; for an address in a hub, this is the origin of the
+/// hub. `None` if the address is not read over HTTP.
 pub(in super::super) fn origin(address: &str) -> Option<String> {
     let origin = match Scheme::find(address)? {
         Scheme::Http => Origin::of_address(address)?,
@@ -78,7 +78,7 @@ impl fmt::Display for Origin {
     }
 }
 
-/// Headers, each with the origin that it may be sent to.
+/// Headers, each with the only origin that may receive it.
 #[derive(Clone, Default)]
 pub(super) struct Secrets(Vec<Secret>);
 
@@ -90,8 +90,9 @@ struct Secret {
 }
 
 impl Secrets {
-    /// Adds a header, in the place of one of the same name for the same origin.
-    /// Errors repeat none of the arguments, which may have been exchanged.
+    /// Adds a header, replacing one with the same name for the same origin. Errors
+    /// contain none of the arguments, because a caller may have passed them in the
+    /// wrong order.
     pub(super) fn add(&mut self, address: &str, name: &str, value: &str) -> Result<()> {
         let name = HeaderName::try_from(name).map_err(|_| {
             Error::Usage("the name of a header has characters that it must not have".into())
@@ -110,7 +111,7 @@ impl Secrets {
         self.add_value(address, name, value)
     }
 
-    /// Adds a header that is known to be valid.
+    /// Adds a header that is already validated.
     pub(super) fn add_value(
         &mut self,
         address: &str,
@@ -132,8 +133,7 @@ impl Secrets {
         Ok(())
     }
 
-    /// Returns whether a header called `name` was added for the origin of
-    /// `address`.
+    /// Returns whether a header called `name` was added for the origin of `address`.
     pub(super) fn has(&self, address: &str, name: &HeaderName) -> bool {
         let origin = Origin::of_address(address);
         let mut own = self.0.iter().filter(|secret| secret.name == *name);
@@ -149,7 +149,7 @@ impl Secrets {
     }
 }
 
-/// Shows origins and names, never values.
+/// Shows origins and names, but never values.
 impl fmt::Debug for Secrets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shown = self.0.iter();

@@ -1,5 +1,5 @@
-//! Connections of the blocking client, by the policy that all of zstn's clients
-//! share (the crate `zstn-net`).
+//! Connections of the blocking HTTP client. All clients of zstn share the same policy
+//! for proxies and certificates (the crate `zstn-net`).
 
 use std::fmt;
 use std::path::Path;
@@ -18,34 +18,35 @@ use zstn_net::tls::Roots;
 use super::forward::{Forwarding, ToProxy};
 use crate::{Error, Result};
 
-/// Connections to servers, each by the way that its address takes.
+/// Connections to servers, directly or through the proxy that applies to an address.
 #[derive(Clone)]
-pub(crate) struct Transport(Arc<Ways>);
+pub struct Transport(Arc<Ways>);
 
 struct Ways {
     proxies: Proxies,
     configure: fn() -> ConfigBuilder<AgentScope>,
-    /// Without encryption, to servers.
+    /// Unencrypted connections to servers.
     plain: OnceLock<Agent>,
-    /// Connections to servers with encryption.
+    /// Encrypted connections to servers.
     secure: OnceLock<Agent>,
-    /// Through a proxy that sees the requests.
+    /// Connections through a proxy that sees the requests.
     forwarded: OnceLock<Agent>,
-    /// Through a proxy that sees nothing, to servers without and with encryption.
+    /// Tunnels through a proxy that does not see the requests: unencrypted, and
+    /// encrypted.
     tunnelled: [OnceLock<Agent>; 2],
-    /// True once any server has answered.
+    /// True once any server has responded.
     answered: AtomicBool,
 }
 
-/// Why there is no answer.
+/// The reason why there is no response.
 #[derive(Debug)]
-pub(crate) enum Unanswered {
-    /// The request cannot be sent: the address or the settings are wrong.
+pub enum Unanswered {
+    /// The request cannot be sent, because the address or the settings are wrong.
     Unsendable(String),
-    /// The server, or the proxy before it, does not answer.
+    /// The server, or the proxy, does not respond.
     Failed {
         error: ureq::Error,
-        /// The name of the proxy for messages, if there is one.
+        /// The name of the proxy for messages, if a proxy was used.
         proxy: Option<String>,
     },
 }
@@ -57,8 +58,8 @@ impl fmt::Debug for Transport {
 }
 
 impl Transport {
-    /// Prepares connections; `configure` begins the settings of each agent.
-    pub(crate) fn new(configure: fn() -> ConfigBuilder<AgentScope>) -> Self {
+    /// Creates the transport; `configure` returns the initial settings of each agent.
+    pub fn new(configure: fn() -> ConfigBuilder<AgentScope>) -> Self {
         Self(Arc::new(Ways {
             proxies: Proxies::of_process(),
             configure,
@@ -70,8 +71,8 @@ impl Transport {
         }))
     }
 
-    /// Sends a request and returns its answer. `limits` sets its time limits.
-    pub(crate) fn run<S: AsSendBody>(
+    /// Sends a request and returns the response. `limits` sets the time limits.
+    pub fn run<S: AsSendBody>(
         &self,
         mut request: Request<S>,
         limits: impl FnOnce(ConfigBuilder<HttpCrateScope<S>>) -> ConfigBuilder<HttpCrateScope<S>>,
@@ -81,7 +82,7 @@ impl Transport {
         let proxy = ways.proxies.find(request.uri());
         let proxy = proxy.map_err(Unanswered::Unsendable)?;
         let agent = match proxy {
-            // To a proxy that is encrypted itself there is only a tunnel.
+            // A proxy that is encrypted itself is only used for tunnels.
             Some(proxy) if is_secure || proxy.url().scheme() == "https" => {
                 let tunnelled = &ways.tunnelled[usize::from(is_secure)];
                 tunnelled.get_or_init(|| ways.agent(true, Some(proxy)))
@@ -106,15 +107,15 @@ impl Transport {
         Ok(answer)
     }
 
-    /// Returns whether any server has answered, so that a connection may be one that
-    /// was kept since then.
-    pub(crate) fn has_answered(&self) -> bool {
+    /// Returns whether any server has responded before, so that a connection may be a
+    /// reused one.
+    pub fn has_answered(&self) -> bool {
         self.0.answered.load(Relaxed)
     }
 }
 
 impl Ways {
-    /// Returns connections to a proxy, for requests without encryption.
+    /// Returns an agent for unencrypted requests through a proxy.
     fn forwarding(&self, proxy: &Proxy) -> Agent {
         let config = (self.configure)().proxy(None).build();
         let address: Result<Uri, _> = format!("http://{}/", proxy.authority()).parse();
@@ -138,19 +139,18 @@ impl Ways {
     }
 }
 
-/// Trusts the certificates in a PEM file as well, in all connections that this
-/// process makes from now on: to web servers, hubs and object stores. The
-/// certificates of the system, of `SSL_CERT_FILE` and of `SSL_CERT_DIR` are trusted
-/// in any case.
+/// Trusts the certificates in a PEM file in addition, for all later connections of this
+/// process to web servers, hubs and object stores. The certificates of the system, of
+/// `SSL_CERT_FILE` and of `SSL_CERT_DIR` are always trusted.
 ///
 /// # Errors
-/// [`Error::Io`] for a file that cannot be read, or that holds no certificate.
+/// [`Error::Io`] for a file that cannot be read or contains no certificate.
 pub fn trust_certificates(file: &Path) -> Result<()> {
     let fail = Error::file("use the certificates in", file);
     zstn_net::tls::trust(file).map_err(fail)
 }
 
-/// Returns the certificates that are trusted, which agents share.
+/// Returns the trusted certificates, which all agents share.
 fn root_certs() -> RootCerts {
     static SHARED: Mutex<Option<(Arc<Roots>, RootCerts)>> = Mutex::new(None);
     let roots = Roots::of_process();
@@ -171,8 +171,8 @@ fn root_certs() -> RootCerts {
 }
 
 impl Unanswered {
-    /// Returns a sentence for people, without address.
-    pub(crate) fn describe(&self) -> String {
+    /// Returns a sentence for the user, without the address.
+    pub fn describe(&self) -> String {
         let (error, proxy) = match self {
             Self::Unsendable(why) => return why.clone(),
             Self::Failed { error, proxy } => (error, proxy),

@@ -6,13 +6,13 @@ use std::time::Duration;
 use httpdate::parse_http_date;
 use ureq::http::{HeaderMap, HeaderValue, header};
 
-/// The validators of one answer.
+/// The validators of one response.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Validators {
     etag: Option<HeaderValue>,
     last_modified: Option<HeaderValue>,
-    /// True if `last_modified` names a moment that was over when the server
-    /// answered, so that no second version can have it.
+    /// True if `last_modified` is a moment that had passed when the server responded,
+    /// so that no later version can have the same one.
     date_is_strong: bool,
 }
 
@@ -31,13 +31,14 @@ impl Validators {
         }
     }
 
-    /// Returns whether a changed file would be noticed. Only then may bytes of
-    /// two answers be joined in one read.
+    /// Returns whether a change of the file would be noticed. Only then may the bytes
+    /// of two responses be joined in one read.
     pub(super) fn exist(&self) -> bool {
         self.etag.is_some() || self.last_modified.is_some()
     }
 
-    /// Returns the value for `If-Range`: a strong ETag, or a date that is as good.
+    /// Returns the value for `If-Range`: a strong ETag, or a date that is equally
+    /// reliable.
     pub(super) fn if_range(&self) -> Option<&HeaderValue> {
         match &self.etag {
             Some(etag) => is_strong(etag).then_some(etag),
@@ -45,12 +46,13 @@ impl Validators {
         }
     }
 
-    /// Returns whether `answered` belongs to the same version. Validators that
-    /// cannot be compared count as the same only if there are none here, or if
-    /// the server was asked to compare (`If-Range`), which it did by answering.
+    /// Returns whether the response with the validators `answered` belongs to the same
+    /// version. If no validators can be compared, it does only if there are none here,
+    /// or if the server compared them itself: it was asked to (`If-Range`), and its
+    /// status implies that they match.
     pub(super) fn match_those_of(&self, answered: &Self, compared_by_server: bool) -> bool {
-        // A strong ETag that has become a weak one is another ETag: something
-        // on the way may have changed the bytes.
+        // A strong ETag that has become weak is a different ETag: an intermediary may
+        // have changed the bytes.
         if let (Some(ours), Some(theirs)) = (&self.etag, &answered.etag) {
             return without_coding(ours) == without_coding(theirs);
         }
@@ -60,31 +62,25 @@ impl Validators {
         compared_by_server || !self.exist()
     }
 
-    /// Describes how those of an answer differ, for a sentence about a changed file.
+    /// Describes how the validators of a response differ, as part of a sentence.
     pub(super) fn difference(&self, answered: &Self) -> String {
-        let pair = match (&self.etag, &answered.etag) {
-            (Some(ours), Some(theirs)) => Some(("ETag", ours, theirs)),
-            _ => self
-                .last_modified
-                .as_ref()
-                .zip(answered.last_modified.as_ref())
-                .map(|(ours, theirs)| ("Last-Modified", ours, theirs)),
+        let text = |value: &Option<HeaderValue>| match value {
+            Some(value) => String::from_utf8_lossy(value.as_bytes()).into_owned(),
+            None => "none".into(),
         };
-        let Some((name, ours, theirs)) = pair.filter(|(_, ours, theirs)| ours != theirs) else {
-            return String::new();
+        let has_dates = self.last_modified.is_some() && answered.last_modified.is_some();
+        let by_date = self.etag.is_none() || answered.etag.is_none() && has_dates;
+        let (name, validator): (_, fn(&Self) -> &Option<HeaderValue>) = match by_date {
+            true => ("Last-Modified", |of| &of.last_modified),
+            false => ("ETag", |of| &of.etag),
         };
-        let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
-        format!(
-            " ({name} {} instead of {}; if several servers answer for this address and name one \
-             file differently, download it first)",
-            text(theirs),
-            text(ours)
-        )
+        let (theirs, ours) = (text(validator(answered)), text(validator(self)));
+        format!("{name} {theirs} instead of {ours}")
     }
 }
 
-/// Returns an ETag without what some servers append to the same file's ETag when they
-/// might compress it. Files that come compressed are refused in any case.
+/// Returns an ETag without the suffix that some servers append when they might compress
+/// the file. Compressed files are refused in any case.
 fn without_coding(etag: &HeaderValue) -> &[u8] {
     let bytes = etag.as_bytes();
     let Some(inner) = bytes.strip_suffix(b"\"") else {
@@ -140,6 +136,32 @@ mod tests {
             let found = validators(headers);
             let value = found.if_range().map(|value| value.to_str().unwrap());
             assert_eq!(value, expected, "{headers:?}");
+        }
+    }
+
+    #[test]
+    fn the_validators_that_differ_are_named() {
+        use header::{ETAG, LAST_MODIFIED};
+        let (monday, tuesday) = ("Mon, 01 Jan 2024", "Tue, 02 Jan 2024");
+        for (first, later, expected) in [
+            (
+                &[(ETAG, "\"1\""), (LAST_MODIFIED, monday)][..],
+                &[(ETAG, "W/\"1\""), (LAST_MODIFIED, tuesday)][..],
+                "ETag W/\"1\" instead of \"1\"",
+            ),
+            (&[(ETAG, "\"1\"")], &[], "ETag none instead of \"1\""),
+            (
+                &[(ETAG, "\"1\""), (LAST_MODIFIED, monday)],
+                &[(LAST_MODIFIED, tuesday)],
+                "Last-Modified Tue, 02 Jan 2024 instead of Mon, 01 Jan 2024",
+            ),
+            (
+                &[(LAST_MODIFIED, monday)],
+                &[(ETAG, "\"1\"")],
+                "Last-Modified none instead of Mon, 01 Jan 2024",
+            ),
+        ] {
+            assert_eq!(validators(first).difference(&validators(later)), expected);
         }
     }
 

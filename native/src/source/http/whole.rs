@@ -1,4 +1,4 @@
-//! A whole file from a server, in one answer where nothing breaks.
+//! Downloads whole files, in one response unless a connection breaks.
 
 use std::fs::File;
 use std::io::{Seek, Write};
@@ -15,14 +15,14 @@ use crate::output::temporary;
 use crate::source::Local;
 use crate::{Error, Result};
 
-/// Downloads the file at `url` into a temporary file, which is removed with the
-/// result. `progress` is called with the bytes fetched so far and, if known, the
-/// length.
+/// Downloads the file at `url` into a temporary file, which is removed when the result
+/// is dropped. `progress` is called with the number of bytes fetched and the length, if
+/// it is known.
 ///
 /// # Errors
-/// Errors of the network; a server that does not announce how long the file is,
-/// and ends its answer by closing the connection, unless it answers ranges. A
-/// download that was cut off would look like a whole one.
+/// Network errors; a server that neither announces the length of the file nor supports
+/// ranges, and ends its response by closing the connection. A truncated download would
+/// look complete in this case.
 pub fn download(
     url: &str,
     options: &HttpOptions,
@@ -47,14 +47,15 @@ pub fn download(
     }
 }
 
-/// All of a small file.
+/// The bytes of a small file.
 pub struct SmallFile {
     pub bytes: Vec<u8>,
-    /// The address of this version of it, if that is another one.
+    /// The address of this version of the file, if it differs from the requested
+    /// address.
     pub pinned: Option<String>,
 }
 
-/// Reads all of a small file. One of more than `most_bytes` is the error
+/// Reads a whole small file. A file of more than `most_bytes` is refused with the error
 /// `too_long`.
 pub fn small(
     url: &str,
@@ -69,7 +70,8 @@ pub fn small(
     })
 }
 
-/// Reads all of a file of at most `most_bytes`; a longer one is the error `too_long`.
+/// Reads a whole file of at most `most_bytes`. A longer file is refused with the error
+/// `too_long`.
 fn capped(client: &Client, most_bytes: u64, too_long: impl FnOnce() -> Error) -> Result<Vec<u8>> {
     let mut whole = Whole::new(client, most_bytes);
     whole.is_capped = true;
@@ -81,7 +83,7 @@ fn capped(client: &Client, most_bytes: u64, too_long: impl FnOnce() -> Error) ->
     }
 }
 
-/// Reads all of a file whose server ignores ranges into memory, if it is not
+/// Reads a whole file, whose server ignores ranges, into memory. The file must not be
 /// longer than [`HttpOptions::max_full_download_bytes`].
 pub fn without_ranges(url: &str, options: &HttpOptions) -> Result<Local> {
     let client = Client::new(url, options)?;
@@ -97,7 +99,7 @@ pub fn without_ranges(url: &str, options: &HttpOptions) -> Result<Local> {
     Ok(Local::of_bytes(client.shown().into(), bytes))
 }
 
-/// The error for a file that is not there, or not without a login.
+/// Returns the error for a file that does not exist or requires a login.
 fn absent(client: &Client, answer: &mut Answer) -> Error {
     match client.refused(answer) {
         Failure::Final(error) | Failure::Passing { error, .. } => error,
@@ -139,22 +141,27 @@ impl Sink for Spooled<'_> {
 
 enum Fetched {
     All,
-    /// No file is there, or none without a login.
+    /// The file does not exist, or requires a login.
     Absent(Answer),
     TooLong,
 }
 
 struct Whole<'a> {
     client: &'a Client,
-    /// Length limit: of every file, or of those whose length nobody announces.
+    /// The length limit: for every file if `is_capped`, otherwise for files without an
+    /// announced length.
     most_bytes: u64,
     is_capped: bool,
-    /// Validators of the answer whose bytes are kept.
+    /// The validators of the response whose bytes have been received.
     version: Validators,
     total: Option<u64>,
-    /// True if the first byte is requested as a range, since only an answer to
-    /// a range says how long the file is.
+    /// True if the file is requested as a range from the first byte, because a server
+    /// that does not announce its length may state it in the response to a range.
     by_range: bool,
+    /// True once the rest of the file came from another version and the file was
+    /// fetched again from its start. This is done only once: a file that keeps changing
+    /// is an error.
+    has_begun_again: bool,
 }
 
 impl<'a> Whole<'a> {
@@ -166,6 +173,7 @@ impl<'a> Whole<'a> {
             version: Validators::default(),
             total: None,
             by_range: false,
+            has_begun_again: false,
         }
     }
 
@@ -181,7 +189,7 @@ impl<'a> Whole<'a> {
         })
     }
 
-    /// One request; `None` if another is needed at once.
+    /// Sends one request; returns `None` if another one is needed immediately.
     fn attempt(
         &mut self,
         sink: &mut dyn Sink,
@@ -220,12 +228,10 @@ impl<'a> Whole<'a> {
         client.refuse_encoded(&answer)?;
         let version = Validators::of(&answer.headers);
         if start > 0 {
-            // The whole file instead of the rest: ranges are ignored, or the
-            // file is another one.
+            // The server sent the whole file instead of the rest: it ignores ranges, or
+            // the file has changed.
             let compared = self.version.if_range().is_some();
-            if !self.version.match_those_of(&version, !compared) {
-                return Err(client.changed("").into());
-            }
+            self.check(&version, !compared)?;
             sink.restart()?;
         }
         self.version = version;
@@ -258,7 +264,8 @@ impl<'a> Whole<'a> {
         }))
     }
 
-    /// The rest of the file, or the first part of it.
+    /// Receives the response to a range request: the rest of the file, or its first
+    /// part.
     fn part(
         &mut self,
         answer: Answer,
@@ -270,8 +277,9 @@ impl<'a> Whole<'a> {
         let version = Validators::of(&answer.headers);
         if start > 0 {
             let compared = self.version.if_range().is_some();
-            if !self.version.match_those_of(&version, compared) {
-                return Err(client.changed("").into());
+            if !self.check(&version, compared)? {
+                sink.restart()?;
+                return Ok(None);
             }
         } else {
             self.version = version;
@@ -299,8 +307,20 @@ impl<'a> Whole<'a> {
         Ok((sink.len_bytes() == total).then_some(Fetched::All))
     }
 
-    /// Returns what to expect of a file of `len` bytes; `None` if that is too
-    /// long.
+    /// Returns whether a response belongs to the version whose bytes have been
+    /// received. The second response that does not is an error.
+    fn check(&mut self, version: &Validators, by_server: bool) -> Result<bool> {
+        let is_same = self.version.match_those_of(version, by_server);
+        if !is_same && self.has_begun_again {
+            let difference = self.version.difference(version);
+            return Err(self.client.changed(format!(" ({difference})")));
+        }
+        self.has_begun_again |= !is_same;
+        Ok(is_same)
+    }
+
+    /// Returns the expected length of a body with the whole file, which has `len`
+    /// bytes. Returns `None` if that is too long.
     fn whole_of(&mut self, len: u64, sink: &mut dyn Sink) -> Option<Expected> {
         if self.is_capped && len > self.most_bytes {
             return None;

@@ -1,4 +1,4 @@
-//! The addresses of files in a hub: `hf://OWNER/NAME@REVISION/FOLDER/FILE`.
+//! The addresses of files in a model hub: `hf://OWNER/NAME@REVISION/FOLDER/FILE`.
 
 use std::fmt;
 
@@ -7,11 +7,11 @@ use percent_encoding::{percent_decode_str, utf8_percent_encode};
 use crate::source::address::PLAIN;
 use crate::{Error, Result, display};
 
-/// The revision that an address without one means.
+/// The revision of an address that does not state one.
 const MAIN: &str = "main";
 
-/// First components that name the kind of a repository, with what precedes its
-/// owner in the hub's own addresses. A model needs none.
+/// The first components that state the type of a repository, with the prefix of its
+/// owner in the hub's own addresses. A model needs no prefix.
 const KINDS: [(&str, &str); 4] = [
     ("models", ""),
     ("datasets", "datasets/"),
@@ -19,16 +19,16 @@ const KINDS: [(&str, &str); 4] = [
     ("kernels", "kernels/"),
 ];
 
-/// The longest name of an owner or repository, in bytes.
+/// The maximum length of an owner or repository name, in bytes.
 const MAX_NAME_BYTES: usize = 96;
 
-/// A parsed address. Names of files are as they are, without escapes; those of
-/// revisions may be percent-encoded, which a slash in one has to be.
+/// A parsed address. File names have no escapes; revisions may be percent-encoded,
+/// which is required for a slash in a revision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in super::super) struct HubAddress {
-    /// Empty, or the kind of the repository and a slash.
+    /// Empty, or the type of the repository and a slash.
     kind: &'static str,
-    /// Owner and name.
+    /// The owner and the name, separated by a slash.
     repository: String,
     revision: Option<String>,
     path: String,
@@ -38,7 +38,7 @@ impl HubAddress {
     /// Parses an address.
     ///
     /// # Errors
-    /// [`Error::Usage`], with the right spelling.
+    /// [`Error::Usage`], with the correct syntax.
     pub(in super::super) fn parse(address: &str) -> Result<Self> {
         parse(address).map_err(|why| {
             Error::Usage(format!(
@@ -49,7 +49,7 @@ impl HubAddress {
         })
     }
 
-    /// Returns the same file in the commit, branch or tag `revision`.
+    /// Returns the address of the same file in the commit, branch or tag `revision`.
     pub(super) fn at(&self, revision: &str) -> Self {
         Self {
             revision: Some(revision.into()),
@@ -57,7 +57,7 @@ impl HubAddress {
         }
     }
 
-    /// Returns the http(s) address of the file, in `commit` if that is known.
+    /// Returns the http(s) address of the file, in `commit` if it is known.
     pub(super) fn url(&self, endpoint: &str, commit: Option<&str>) -> String {
         let revision = utf8_percent_encode(commit.unwrap_or(self.revision()), PLAIN);
         let names = self.path.split('/');
@@ -68,7 +68,7 @@ impl HubAddress {
         format!("{page}/resolve/{revision}/{}", names.join("/"))
     }
 
-    /// Returns the address of the repository's page.
+    /// Returns the address of the repository's web page.
     pub(super) fn page(&self, endpoint: &str) -> String {
         format!("{endpoint}/{}{}", self.kind, self.repository)
     }
@@ -97,7 +97,7 @@ fn parse(address: &str) -> Result<HubAddress, String> {
     let (kind, rest) = kind(rest)?;
     let no_file = || "this names no file in a repository".to_owned();
     let (owner, rest) = rest.split_once('/').ok_or_else(no_file)?;
-    // An `@` after the name of the repository is a part of the file's.
+    // An `@` after the end of the repository name belongs to the file name.
     let (name, rest) = rest.split_at(rest.find(['@', '/']).ok_or_else(no_file)?);
     for name in [owner, name] {
         check_name(name)?;
@@ -131,7 +131,7 @@ fn parse(address: &str) -> Result<HubAddress, String> {
     })
 }
 
-/// Splits off the kind of the repository.
+/// Splits off the type of the repository.
 fn kind(rest: &str) -> Result<(&'static str, &str), String> {
     let (first, after) = rest.split_once('/').unwrap_or((rest, ""));
     if first == "buckets" {
@@ -142,8 +142,8 @@ fn kind(rest: &str) -> Result<(&'static str, &str), String> {
     Ok(found.map_or(("", rest), |(_, kind)| (*kind, after)))
 }
 
-/// Splits what follows the `@` into the revision and the path. The references of
-/// pull requests and conversions may be written with their slashes.
+/// Splits the text after `@` into the revision and the path. The references of pull
+/// requests and conversions may be written with unescaped slashes.
 fn revision(rest: &str) -> Option<(&str, &str)> {
     if let Some(after) = rest.strip_prefix("refs/") {
         let (kind, after) = after.split_once('/')?;
@@ -175,7 +175,7 @@ fn check_name(name: &str) -> Result<(), String> {
     }
 }
 
-/// Returns whether a component is empty, `.` or `..`, which URLs leave out.
+/// Returns whether a component is empty, `.` or `..`, all of which URLs normalise away.
 fn has_odd_component(path: &str) -> bool {
     path.split('/').any(|name| ["", ".", ".."].contains(&name))
 }
@@ -191,7 +191,7 @@ mod tests {
 
     use super::*;
 
-    /// Addresses that the npm package reads as well, by the same table.
+    /// The table of addresses that the tests of the npm package also use.
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Table {
@@ -225,7 +225,7 @@ mod tests {
             assert_eq!(parsed.repository, row.repository, "{address}");
             assert_eq!(parsed.revision, row.revision, "{address}");
             assert_eq!(parsed.path, row.file, "{address}");
-            // What it is shown as means the same.
+            // The displayed address parses to the same file.
             let shown = parsed.at("c/d").to_string();
             let again = HubAddress::parse(&shown).unwrap();
             assert_eq!(again, parsed.at("c/d"), "{shown}");

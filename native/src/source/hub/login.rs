@@ -1,4 +1,4 @@
-//! The token of the person, from where the hub's own tools keep it.
+//! Finds the user's access token where the hub's own tools store it.
 
 use std::path::PathBuf;
 use std::{env, fmt, io};
@@ -6,18 +6,18 @@ use std::{env, fmt, io};
 use crate::source::regular;
 use crate::{Error, Result};
 
-/// The token for a hub, and where it was looked for.
+/// The access token for a hub.
 #[derive(Clone)]
 pub(in super::super) enum Login {
-    /// This one, from the environment or a file.
+    /// The token, from the environment or a file.
     Token(String),
-    /// There is none.
+    /// No token was found.
     None,
-    /// There may be one, and `HF_HUB_DISABLE_IMPLICIT_TOKEN` forbids to send it.
+    /// No token may be sent, because `HF_HUB_DISABLE_IMPLICIT_TOKEN` is set.
     Disabled,
 }
 
-/// Shows no token.
+/// Does not show the token.
 impl fmt::Debug for Login {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -29,12 +29,12 @@ impl fmt::Debug for Login {
 }
 
 impl Login {
-    /// Returns the token of `$HF_TOKEN`, else of the file that `hf auth login`
-    /// writes: `$HF_TOKEN_PATH`, or `token` in `$HF_HOME`, which is
-    /// `huggingface` in the folder for caches.
+    /// Returns the token of `$HF_TOKEN`; without one, the token in the file that
+    /// `hf auth login` writes. This file is `$HF_TOKEN_PATH`, or `token` in `$HF_HOME`,
+    /// which defaults to `huggingface` in the folder for caches.
     ///
     /// # Errors
-    /// A file that is there and cannot be read.
+    /// A token file that exists but cannot be read.
     pub(in super::super) fn of_process() -> Result<Self> {
         if is_true("HF_HUB_DISABLE_IMPLICIT_TOKEN") {
             return Ok(Self::Disabled);
@@ -60,7 +60,7 @@ impl Login {
         }
     }
 
-    /// Takes a token, if there is one.
+    /// Uses `token`, unless it is missing or empty.
     pub(in super::super) fn of(token: Option<&str>) -> Self {
         token.and_then(cleaned).map_or(Self::None, Self::Token)
     }
@@ -78,20 +78,19 @@ fn is_missing(error: &io::Error) -> bool {
     matches!(error.kind(), NotFound | NotADirectory)
 }
 
-/// Returns the token in a text; an empty one is none.
+/// Returns the token in a text; `None` if it is empty.
 fn cleaned(text: &str) -> Option<String> {
     let token = text.trim();
     (!token.is_empty()).then(|| token.into())
 }
 
-/// Returns whether a variable is set to a word for yes, as the hub's own tools
-/// read it.
+/// Returns whether a variable is set to a word that the hub's own tools accept as true.
 pub(super) fn is_true(name: &str) -> bool {
     let value = env::var(name).unwrap_or_default().to_ascii_uppercase();
     ["1", "ON", "YES", "TRUE"].contains(&value.as_str())
 }
 
-/// Returns the path of the file with the token.
+/// Returns the path of the token file.
 fn path() -> Option<PathBuf> {
     let set = |name| env::var_os(name).filter(|value| !value.is_empty());
     let home = env::home_dir();

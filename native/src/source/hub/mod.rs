@@ -2,7 +2,7 @@
 
 mod address;
 mod login;
-pub(crate) mod offline;
+pub mod offline;
 mod refusal;
 
 use std::env;
@@ -14,11 +14,11 @@ pub(super) use login::Login;
 
 use crate::Result;
 
-/// The hub that addresses mean by default.
+/// The hub that is used by default.
 const ENDPOINT: &str = "https://huggingface.co";
 
-/// Returns the address of the hub of this process: `$HF_ENDPOINT`, without a
-/// slash at its end.
+/// Returns the address of the hub for this process, `$HF_ENDPOINT`, without a trailing
+/// slash.
 pub(super) fn endpoint() -> String {
     let set = env::var("HF_ENDPOINT").unwrap_or_default();
     without_slash(if set.is_empty() { ENDPOINT } else { &set }).into()
@@ -28,18 +28,18 @@ pub(super) fn without_slash(endpoint: &str) -> &str {
     endpoint.trim_end_matches('/')
 }
 
-/// One file of a hub, whose revision is settled by the first answer.
+/// A file in a hub. The first response determines the commit from which it is read.
 #[derive(Debug)]
 pub(super) struct HubFile {
     address: HubAddress,
     endpoint: String,
     login: Login,
-    /// The commit that the first answer was made from.
+    /// The commit that the first response came from.
     commit: OnceLock<String>,
 }
 
 impl HubFile {
-    /// Parses `address`, which is read from the hub at `endpoint`.
+    /// Parses `address`, which refers to the hub at `endpoint`.
     pub(super) fn new(address: &str, endpoint: String, login: Login) -> Result<Self> {
         Ok(Self {
             address: HubAddress::parse(address)?,
@@ -57,14 +57,15 @@ impl HubFile {
         &self.login
     }
 
-    /// Returns the http(s) address to ask. Once a commit is known, that of the
-    /// file in it: a branch may move between two requests.
+    /// Returns the http(s) address to request. Once the commit is known, this is the
+    /// address of the file in that commit, because a branch may move between two
+    /// requests.
     pub(super) fn url(&self) -> String {
         let commit = self.commit.get().map(String::as_str);
         self.address.url(&self.endpoint, commit)
     }
 
-    /// Notes the commit that an answer of the hub was made from (`X-Repo-Commit`).
+    /// Records the commit that a response of the hub came from (`X-Repo-Commit`).
     pub(super) fn note_commit(&self, commit: &str) {
         let is_hex = commit.bytes().all(|byte| byte.is_ascii_hexdigit());
         if (40..=64).contains(&commit.len()) && is_hex {
@@ -72,8 +73,8 @@ impl HubFile {
         }
     }
 
-    /// Returns the address of the file in the commit that is read, if the hub
-    /// has said which one that is.
+    /// Returns the address of the file in the commit that is read, if the hub has
+    /// reported that commit.
     pub(super) fn pinned(&self) -> Option<String> {
         let commit = self.commit.get()?;
         Some(self.address.at(commit).to_string())

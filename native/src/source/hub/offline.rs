@@ -1,4 +1,4 @@
-//! `HF_HUB_OFFLINE`, by which the hub's own tools make no request.
+//! `HF_HUB_OFFLINE`, a setting of the hub's own tools that forbids requests to the hub.
 
 use super::login::is_true;
 use crate::{Error, Result};
@@ -6,13 +6,13 @@ use crate::{Error, Result};
 /// The variables that forbid requests to the hub, as in `huggingface_hub`.
 const VARIABLES: [&str; 2] = ["HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"];
 
-/// Refuses to read or write `what` if this process may make no request to a hub.
+/// Refuses to read or write `what` if this process may not send requests to a hub.
 ///
 /// # Errors
-/// [`Error::Usage`].
-pub(crate) fn check(what: &str) -> Result<()> {
+/// [`Error::Usage`] if a variable forbids it.
+pub fn check(what: &str) -> Result<()> {
     let is_set = |name: &&&str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-    // The first that is set decides.
+    // The first variable that is set decides.
     match VARIABLES.iter().find(is_set).filter(|name| is_true(name)) {
         None => Ok(()),
         Some(name) => Err(Error::Usage(format!(

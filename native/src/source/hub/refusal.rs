@@ -1,13 +1,13 @@
-//! What a hub's refusals mean for the person.
+//! Explains a hub's refusals to the user.
 
 use ureq::http::{HeaderMap, StatusCode};
 
 use super::{HubFile, Login};
 
 impl HubFile {
-    /// Returns what to add to the status of an answer: the reason that the hub
-    /// gives (`X-Error-Code`, `X-Error-Message`), and what to do about it. `None`
-    /// if the answer has no such reason.
+    /// Returns the text to add to the status of a response: the reason that the hub
+    /// states (`X-Error-Code`, `X-Error-Message`), and what the user can do. `None` if
+    /// the hub states no known reason.
     pub(in super::super) fn advice(
         &self,
         status: StatusCode,
@@ -57,7 +57,7 @@ impl HubFile {
         Some(advice)
     }
 
-    /// Returns what to do to be logged in.
+    /// Returns the advice for logging in.
     fn log_in(&self) -> &'static str {
         match self.login {
             Login::Disabled => {

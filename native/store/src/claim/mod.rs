@@ -14,18 +14,21 @@ use record::Record;
 
 mod record;
 
-/// More than any marker has.
+/// A length that no marker reaches.
 const MAX_MARKER_BYTES: u64 = 4096;
 
 /// The exclusive right to write a folder of objects.
 ///
-/// A marker object, [`FolderClaim::MARKER`], is in the folder from the beginning
-/// until [`FolderClaim::release`]. It is created on condition that there is none,
-/// so of two writers one is refused, and a folder with a marker is not complete.
+/// A marker object, [`FolderClaim::MARKER`], exists in the folder from
+/// [`FolderClaim::take`] until [`FolderClaim::release`]. It is created on the condition
+/// that it does not exist, so only one of two writers succeeds, and a folder that
+/// contains a marker is incomplete. With `AWS_CONDITIONAL_PUT=disabled`, its absence is
+/// only checked beforehand, and two writers that start at the same time may both
+/// succeed.
 ///
-/// The marker has a random identifier, which is also kept in a local file.
-/// Dropping a claim keeps both: a later attempt that finds the file continues the
-/// claim, and every object in the folder is from attempts before it.
+/// The marker contains a random identifier, which is also recorded in a local file.
+/// Dropping a claim removes neither. A later attempt that finds the file continues the
+/// claim; all objects in the folder are then from its own earlier attempts.
 #[derive(Debug)]
 pub struct FolderClaim {
     folder: Address,
@@ -35,28 +38,28 @@ pub struct FolderClaim {
     is_continued: bool,
 }
 
-/// The content of the marker.
+/// The content of the marker object.
 #[derive(Serialize, Deserialize)]
 struct Marker {
     id: String,
 }
 
 impl FolderClaim {
-    /// The name of the marker.
+    /// The name of the marker object.
     pub const MARKER: &'static str = ".zstn-unfinished";
 
     /// Claims the folder at `folder`, which has to be empty, or continues the claim
-    /// that the file in `state_folder` is about. While the claim exists that file
-    /// is locked.
+    /// recorded in `state_folder`. The file that records it is locked while the claim
+    /// exists.
     ///
-    /// Without `state_folder`, or where it cannot be written or locked, the claim
-    /// cannot be continued. Claims in memory are continued within the process,
-    /// without a file.
+    /// Without `state_folder`, or if it cannot be written or locked, a later process
+    /// cannot continue the claim. Claims in the in-memory store can be continued within
+    /// the process, without a file.
     ///
     /// # Errors
-    /// [`Error::NotEmpty`] and [`Error::Claimed`] if the folder is not for this
-    /// attempt, [`Error::Busy`] if another claim has the lock, [`Error::Io`] if the
-    /// file cannot be kept, and those of requests.
+    /// [`Error::NotEmpty`] if the folder contains objects, [`Error::Claimed`] if
+    /// another attempt has claimed it, [`Error::Busy`] if another claim has the lock,
+    /// [`Error::Io`] if the claim cannot be recorded, and errors of requests.
     pub fn take(
         folder: &Address,
         state_folder: Option<&Path>,
@@ -79,14 +82,14 @@ impl FolderClaim {
         Ok(claim)
     }
 
-    /// Returns whether this continues an attempt that was cut off. The objects in
-    /// the folder are then those that it has left.
+    /// Returns whether this claim continues an interrupted attempt, whose objects are
+    /// still in the folder.
     #[must_use]
     pub fn is_continued(&self) -> bool {
         self.is_continued
     }
 
-    /// Returns whether a later attempt could continue this one.
+    /// Returns whether a later attempt could continue this claim.
     #[must_use]
     pub fn is_continuable(&self) -> bool {
         self.record.is_kept()
@@ -101,7 +104,7 @@ impl FolderClaim {
     /// Ends the claim of a folder that is complete.
     ///
     /// # Errors
-    /// Those of requests. The marker then stays, and a later attempt continues the
+    /// Errors of requests. The marker then remains, and a later attempt continues the
     /// claim.
     pub fn release(self) -> Result<()> {
         delete(&self.marker, &self.options)?;
@@ -109,10 +112,10 @@ impl FolderClaim {
         Ok(())
     }
 
-    /// Deletes the objects `written`, the last one first, and ends the claim.
+    /// Deletes the objects `written`, starting with the last, and ends the claim.
     ///
     /// # Errors
-    /// Those of the first request that fails. Nothing is deleted after it, and a
+    /// The error of the first request that fails. Nothing is deleted after it, and a
     /// later attempt continues the claim.
     pub fn discard(self, written: &[Address]) -> Result<()> {
         for address in written.iter().rev() {
@@ -127,7 +130,7 @@ impl FolderClaim {
     }
 
     fn begin(&mut self) -> Result<()> {
-        // A marker that it was about is gone.
+        // The marker with the recorded identifier no longer exists.
         self.record.clear();
         self.refuse_content()?;
         let id = new_id();
@@ -136,11 +139,12 @@ impl FolderClaim {
             action: "write the marker of the folder".into(),
             source: error.into(),
         })?;
-        // Before the marker: a marker whose identifier is lost is in everyone's way.
+        // The identifier is recorded first: if the process stopped in between, a marker
+        // with an unknown identifier would block every later attempt.
         self.record.set(id)?;
         self.create(&marker)?;
-        // Another attempt may have begun and completed the folder since it was seen
-        // empty.
+        // Another attempt may have claimed, filled and released the folder since it was
+        // seen empty.
         if let Err(error) = self.refuse_content() {
             if matches!(error, Error::NotEmpty { .. }) {
                 delete(&self.marker, &self.options)?;
@@ -185,10 +189,10 @@ impl FolderClaim {
     }
 }
 
-/// Returns an identifier that no other attempt has. It is no secret.
+/// Returns an identifier that no other attempt has. It is not a secret.
 fn new_id() -> String {
     let mut hasher = blake3::Hasher::new();
-    // Each has keys that the system has chosen at random.
+    // Each `RandomState` contains random keys.
     for _ in 0..2 {
         hasher.update(&RandomState::new().hash_one(0).to_le_bytes());
     }

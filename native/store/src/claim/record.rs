@@ -1,4 +1,4 @@
-//! The identifier of a claim, kept for an attempt that continues it.
+//! The identifier of a claim, recorded so that a later attempt can continue it.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,7 +12,7 @@ use crate::address::Service;
 use crate::lock::Lock;
 use crate::{Address, Error, Result, StoreOptions, state};
 
-/// Where an identifier is kept, for one claim at a time.
+/// The recorded identifier of one claim.
 #[derive(Debug)]
 pub(super) struct Record {
     place: Place,
@@ -22,17 +22,17 @@ pub(super) struct Record {
 #[derive(Debug)]
 enum Place {
     Nowhere,
-    /// For stores in memory.
+    /// Claims in the in-memory store are recorded in this process.
     Process(Held),
     File {
         path: PathBuf,
         target: String,
-        /// Released last.
+        /// Declared last, so that it is released last.
         _lock: Lock,
     },
 }
 
-/// The content of the file.
+/// The content of the state file.
 #[derive(Serialize, Deserialize)]
 struct Claim {
     address: String,
@@ -40,7 +40,7 @@ struct Claim {
 }
 
 impl Record {
-    /// Takes the lock and reads the identifier that an attempt before has left.
+    /// Takes the lock and reads the identifier that an earlier attempt recorded.
     pub(super) fn open(
         folder: &Address,
         state_folder: Option<&Path>,
@@ -88,7 +88,7 @@ impl Record {
                     id: id.clone(),
                 };
                 match write(path, &claim) {
-                    // Its files can be locked, but no more can be made.
+                    // The existing lock file can be locked, but no file can be created.
                     Err(error) if state::is_unwritable(&error) => self.place = Place::Nowhere,
                     written => written.map_err(|source| failed(path, source))?,
                 }
@@ -103,7 +103,7 @@ impl Record {
         match &self.place {
             Place::Nowhere => {}
             Place::Process(held) => held.set(None),
-            // If it stays, no marker has its identifier.
+            // If the file remains, no marker has its identifier.
             Place::File { path, .. } => drop(fs::remove_file(path)),
         }
     }
@@ -120,7 +120,7 @@ fn failed(place: &Path, source: io::Error) -> Error {
     }
 }
 
-/// Takes the lock and reads the file. Returns `None` if another claim has the lock.
+/// Takes the lock and reads the file. Returns `None` if another claim holds the lock.
 fn open_file(state_folder: &Path, target: String) -> io::Result<Option<Record>> {
     fs::create_dir_all(state_folder)?;
     let name = format!("{}.folder", state::file_stem(&target));
@@ -137,8 +137,8 @@ fn open_file(state_folder: &Path, target: String) -> io::Result<Option<Record>> 
     Ok(Some(Record { place, id }))
 }
 
-/// Returns the identifier in the file, if it is about `target`. A damaged file is
-/// none.
+/// Returns the identifier in the file if it was recorded for `target`. A damaged file
+/// counts as missing.
 fn read(path: &Path, target: &str) -> io::Result<Option<String>> {
     let bytes = match fs::read(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -159,7 +159,7 @@ fn write(path: &Path, claim: &Claim) -> io::Result<()> {
     Ok(())
 }
 
-/// Identifiers of claims in memory, by the address of the folder.
+/// Identifiers of claims in the in-memory store, by the address of the folder.
 static PROCESS: Mutex<BTreeMap<String, Entry>> = Mutex::new(BTreeMap::new());
 
 #[derive(Debug, Default)]
@@ -172,7 +172,7 @@ fn process() -> MutexGuard<'static, BTreeMap<String, Entry>> {
     PROCESS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The lock on an entry.
+/// The lock on an entry of [`PROCESS`].
 #[derive(Debug)]
 struct Held {
     url: String,

@@ -1,4 +1,4 @@
-//! The request after which an object exists.
+//! Completing an upload: the request that makes the object appear.
 
 use std::mem;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::failure::{Failure, Kind};
 use crate::{Error, Object, Result, runtime, small};
 
 impl Upload {
-    /// Sends an object of one part or less.
+    /// Sends an object of at most one part.
     pub(super) fn put_whole(mut self) -> Result<UploadReport> {
         if let Some(entries) = self.unfinished.take() {
             self.discard_unfinished(entries);
@@ -25,9 +25,9 @@ impl Upload {
             true => self.put(payload.clone(), PutMode::Create)?,
             false => Err(None),
         };
-        // Without the condition there is the question. It is asked as well where
-        // the condition fails for blocks that an earlier run has left on Azure:
-        // they make no object, but azurite counts them as one.
+        // Without the conditional write, `exists` is called first. It is also called if
+        // the condition fails on Azure, because azurite counts uncommitted blocks of an
+        // earlier run as an object.
         let may_ask = match &answer {
             Err(Some(failure)) => {
                 failure.kind == Kind::Condition && self.address.service() == Service::Azure
@@ -51,7 +51,8 @@ impl Upload {
             return Ok(self.sent_whole());
         }
         match failure {
-            // Not without being asked: another writer's object could be lost.
+            // The object is not written without the condition, since that could replace
+            // another writer's object.
             Some(failure) if has_condition && kind == Some(Kind::Unsupported) => {
                 Err(Error::NoConditions {
                     url: self.address.url(),
@@ -72,8 +73,9 @@ impl Upload {
         }
     }
 
-    /// Returns whether the object consists of these bytes: a request whose answer
-    /// is lost is made again, and then refused for the object that it has made.
+    /// Returns whether the object consists of these bytes. If the response to a
+    /// successful request is lost, the retried request is refused because the object
+    /// exists.
     fn is_there_whole(&self, payload: &PutPayload) -> bool {
         let there = small::read_small(&self.address, self.len_bytes, &self.options.store);
         there.is_ok_and(|there| {
@@ -99,13 +101,14 @@ impl Upload {
         })
     }
 
-    /// Conditions can be switched off for servers that do not have them.
+    /// Returns whether requests may have conditions, which can be switched off for
+    /// servers that do not support them.
     fn has_conditional_put(&self) -> bool {
         let conditions = self.options.store.environment.get("AWS_CONDITIONAL_PUT");
         self.address.service() != Service::S3 || conditions != Some("disabled")
     }
 
-    /// Completes an object of parts.
+    /// Completes an object sent in parts.
     pub(super) fn complete(&self, session: &mut Session, parts: usize) -> Result<()> {
         let ids = session.wait(parts)?;
         if !self.options.replace && small::exists(&self.address, &self.options.store)? {
@@ -120,7 +123,7 @@ impl Upload {
             runtime::wait(async move { store.complete_multipart(&path, &id, ids).await })
         };
         let mut answer = complete(creator.unwrap_or(plain))?;
-        // A server that does not know the condition.
+        // The server does not support the condition.
         if creator.is_some()
             && let Err(error) = &answer
             && Failure::new(error).kind == Kind::Unsupported
@@ -141,9 +144,10 @@ impl Upload {
         }
     }
 
-    /// Returns whether the object consists of these parts: a request to complete
-    /// it whose answer is lost is made again, and then refused. S3 and Google
-    /// Cloud name an object of parts after the digests of these.
+    /// Returns whether the object consists of these parts. If the response to a
+    /// successful completion is lost, the retried request is refused. On S3 and Google
+    /// Cloud, the entity tag of a multipart object is derived from the digests of its
+    /// parts.
     fn is_there(&self, parts: &[PartId]) -> bool {
         let mut digests = Md5::new();
         for part in parts {
@@ -166,7 +170,7 @@ impl Upload {
     }
 }
 
-/// Decodes an MD5 digest.
+/// Decodes an MD5 digest in hex.
 fn hex(text: &str) -> Option<[u8; 16]> {
     let mut digest = [0; 16];
     let is_digest = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());

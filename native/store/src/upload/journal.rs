@@ -1,9 +1,10 @@
-//! The file that remembers which parts of an upload a store already has.
+//! The journal file, which records the parts of an upload that the store already has.
 //!
-//! Each line is a BLAKE3 digest and the JSON that it is of. The first names the
-//! upload, every other a part. A part is appended when the store has confirmed
-//! it. What follows a line that is torn or damaged does not count, and without a
-//! valid first line there is no journal: damage costs time, never bytes.
+//! Each line consists of a BLAKE3 digest and the JSON object that it covers. The first
+//! line describes the upload, every other line a part. A part is appended when the
+//! store has confirmed it. Lines after a torn or damaged line are ignored, and without
+//! a valid first line there is no journal: damage can cause parts to be sent again, but
+//! never wrong bytes.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -23,14 +24,14 @@ pub(crate) struct UnfinishedUpload {
     pub(crate) part_bytes: u64,
 }
 
-/// A part that the store has.
+/// A part that the store has confirmed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct StoredPart {
-    /// From 0.
+    /// Part number, counted from 0.
     pub(crate) number: usize,
     pub(crate) len_bytes: u64,
     pub(crate) blake3: String,
-    /// The store's name for it.
+    /// The store's identifier of the part.
     pub(crate) id: String,
 }
 
@@ -41,15 +42,15 @@ pub(crate) struct Entries {
     pub(crate) parts: BTreeMap<usize, StoredPart>,
 }
 
-/// A journal that parts are added to.
+/// A journal open for appending parts.
 #[derive(Debug)]
 pub(crate) struct Journal {
     path: PathBuf,
     file: File,
 }
 
-/// Reads the journal at `path`; `None` if there is none for `address`, or none
-/// that can be believed.
+/// Reads the journal at `path`. Returns `None` if there is none, it has no valid first
+/// line, or it belongs to another address.
 pub(crate) fn read(path: &Path, address: &str) -> io::Result<Option<Entries>> {
     let bytes = match File::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -74,7 +75,7 @@ pub(crate) fn read(path: &Path, address: &str) -> io::Result<Option<Entries>> {
 }
 
 impl Journal {
-    /// Writes a journal with these entries, in place of one that may exist.
+    /// Writes a journal with these entries, and replaces an existing one.
     pub(crate) fn create(
         path: &Path,
         upload: &UnfinishedUpload,
@@ -95,16 +96,16 @@ impl Journal {
         })
     }
 
-    /// Adds a part, or replaces that of the same number.
+    /// Appends a part. If a part with the same number exists, the new one replaces it.
     pub(crate) fn add(&mut self, part: &StoredPart) -> io::Result<()> {
         self.file.write_all(line(part)?.as_bytes())?;
         self.file.sync_data()
     }
 
-    /// Removes the journal: nothing is left to continue.
+    /// Removes the journal of an upload that cannot or need not be continued.
     pub(crate) fn remove(self) {
         drop(self.file);
-        // If it stays, a later run finds that its upload is gone.
+        // If the file remains, a later run finds that its upload no longer exists.
         let _ = fs::remove_file(&self.path);
     }
 }

@@ -19,24 +19,24 @@ use session::Session;
 mod completion;
 mod journal;
 mod options;
+mod resume;
 mod session;
-mod unfinished;
 
 pub use options::{UploadOptions, UploadReport, default_journal_folder};
 
-/// An object that is being written. It appears under its name when
-/// [`Upload::finish`] returns, with all bytes given to [`Upload::write`].
+/// An object that is being written. It appears under its name when [`Upload::finish`]
+/// returns, with all bytes given to [`Upload::write`].
 ///
-/// An object of one part or less is one request, which does not replace another
-/// unless [`UploadOptions::replace`] allows it. A longer one is sent in parts
-/// while it is written. Whether another exists is then asked when the upload
-/// begins and before it is completed; on S3 the completion itself has that
-/// condition too. On Azure and Google Cloud, another writer that completes in
-/// between is replaced.
+/// An object of at most one part is sent in one request, which does not replace an
+/// existing object unless [`UploadOptions::replace`] allows it. A longer object is sent
+/// in parts while it is written. [`Upload::begin`] and [`Upload::finish`] check that no
+/// object exists; on S3, the completing request also has that condition. On Azure and
+/// Google Cloud, and on S3 with `AWS_CONDITIONAL_PUT=disabled`, an object that another
+/// writer completes after the last check is replaced.
 ///
-/// With a journal, an upload that is dropped or killed can be continued: a later
-/// upload of the same bytes to the same address sends only what is missing.
-/// Without one, dropping discards what was sent.
+/// With a journal, an upload that is dropped or killed can be continued: a later upload
+/// of the same bytes to the same address sends only the missing parts. Without a
+/// journal, dropping an upload discards the parts already sent.
 pub struct Upload {
     address: Address,
     path: Path,
@@ -47,26 +47,25 @@ pub struct Upload {
     len_bytes: u64,
     /// The number of the part in `buffer`.
     number: usize,
-    /// Where the journal is or will be.
+    /// Path of the journal, which may not exist yet.
     journal_path: Option<PathBuf>,
-    /// What an earlier run left, until the first part is full.
+    /// The parts sent by an earlier run, until the first part of this one is full.
     unfinished: Option<Entries>,
     session: Option<Session>,
     has_failed: bool,
-    /// There was to be a journal.
+    /// Set if a journal was requested but cannot be written.
     is_without_journal: bool,
-    /// Released last.
+    /// Declared last, so that it is released last.
     lock: Option<Lock>,
 }
 
 impl Upload {
-    /// Begins to write the object at `address`, or continues what the journal
-    /// says.
+    /// Begins to write the object at `address`, or continues the upload in the journal.
     ///
     /// # Errors
-    /// [`Error::Exists`] if there is an object that may not be replaced,
-    /// [`Error::Busy`] if another process uploads with the same journal,
-    /// [`Error::Io`] if the journal cannot be kept, and those of requests.
+    /// [`Error::Exists`] if an object exists and may not be replaced, [`Error::Busy`]
+    /// if another process uploads with the same journal, [`Error::Io`] if the journal
+    /// cannot be written, and errors of requests.
     pub fn begin(address: &Address, options: &UploadOptions) -> Result<Self> {
         let path = address.object_path()?;
         let connection = connect(address, &options.store, Purpose::Write)?;
@@ -89,7 +88,7 @@ impl Upload {
             is_without_journal: false,
             lock: None,
         };
-        // An upload in memory ends with the process.
+        // Uploads to the in-memory store end with the process, so they need no journal.
         if let Some(folder) = &options.journal_folder
             && address.service() != Service::Memory
         {
@@ -98,16 +97,16 @@ impl Upload {
         Ok(upload)
     }
 
-    /// Appends bytes. Full parts are sent while this returns; it waits when
-    /// [`UploadOptions::parts_at_once`] of them are under way.
+    /// Appends bytes. Full parts are sent in the background; this call waits while
+    /// [`UploadOptions::parts_at_once`] parts are being sent.
     ///
     /// # Errors
-    /// [`Error::TooLong`] beyond 9,999 parts, and those of requests. After an
-    /// error nothing can be written any more.
+    /// [`Error::TooLong`] beyond 9,999 parts, and errors of requests. After an error,
+    /// all further calls fail.
     pub fn write(&mut self, mut bytes: &[u8]) -> Result<()> {
         self.check()?;
         while !bytes.is_empty() {
-            // Only now is it certain that this part is not the last.
+            // More bytes follow, so the part in the buffer is not the last one.
             if self.buffer.len() == self.part_bytes {
                 self.has_failed = true;
                 self.send_buffer()?;
@@ -122,13 +121,13 @@ impl Upload {
         Ok(())
     }
 
-    /// Sends the rest and completes the object.
+    /// Sends the remaining bytes and completes the object.
     ///
     /// # Errors
     /// [`Error::Exists`] if another writer has created the object meanwhile,
-    /// [`Error::PartsLost`] if the store has discarded parts, and those of
-    /// requests. After an error that may pass, another upload of the same bytes
-    /// continues from the journal.
+    /// [`Error::PartsLost`] if the store has discarded parts, and errors of requests.
+    /// After a transient error, another upload of the same bytes continues from the
+    /// journal.
     pub fn finish(mut self) -> Result<UploadReport> {
         self.check()?;
         if self.session.is_none() {
@@ -155,8 +154,8 @@ impl Upload {
                 Ok(report)
             }
             Err(error @ Error::Exists { .. }) => {
-                // Nobody needs the parts any more. This is the error to
-                // report, even if they cannot be removed.
+                // The parts have no further use. This error is reported even if they
+                // cannot be removed.
                 let _ = session.discard();
                 Err(error)
             }
@@ -171,10 +170,10 @@ impl Upload {
         }
     }
 
-    /// Discards what was sent.
+    /// Discards the parts already sent.
     ///
     /// # Errors
-    /// Those of requests. The store then keeps parts until its own rules for
+    /// Errors of requests. The store then keeps the parts until its own rules for
     /// unfinished uploads remove them.
     pub fn abort(mut self) -> Result<()> {
         if let Some(entries) = self.unfinished.take() {
@@ -189,7 +188,7 @@ impl Upload {
         &self.address
     }
 
-    /// Returns the bytes written so far, sent or not.
+    /// Returns the number of bytes written so far, whether sent or still buffered.
     #[must_use]
     pub fn len_bytes(&self) -> u64 {
         self.len_bytes
@@ -204,8 +203,8 @@ impl Upload {
         }
     }
 
-    /// Makes room for more bytes: what they need at first, since most objects are
-    /// short, and a whole part once there was one. Never more than a part.
+    /// Reserves space for more bytes. Most objects are short, so the buffer grows as
+    /// needed for the first part; later buffers have the length of a part at once.
     fn reserve(&mut self, additional: usize) {
         let needed = self.buffer.len() + additional;
         if needed <= self.buffer.capacity() {
@@ -248,8 +247,8 @@ impl Drop for Upload {
         };
         session.stop();
         if session.journal.is_none() {
-            // Nobody could continue it. If the store cannot be reached, its own
-            // rules remove the parts.
+            // No later run could continue the upload. If the store cannot be reached,
+            // its own rules for unfinished uploads remove the parts.
             let _ = session.discard();
         }
     }
@@ -261,7 +260,7 @@ impl Write for Upload {
         Ok(bytes.len())
     }
 
-    /// Does nothing: only complete parts can be sent.
+    /// Does nothing, because only complete parts can be sent.
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }

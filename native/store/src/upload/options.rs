@@ -6,49 +6,51 @@ use std::path::PathBuf;
 use crate::StoreOptions;
 
 const MIB: u64 = 1 << 20;
-/// Below this, S3 refuses a part that is not the last.
+/// The minimum length that S3 accepts for any part but the last.
 const MIN_PART_BYTES: u64 = 5 * MIB;
-/// Fewer requests than with the minimum, and still 80 MiB of memory at most.
+/// Longer than the minimum, for fewer requests; a default upload buffers at most 80
+/// MiB.
 const DEFAULT_PART_BYTES: u64 = 16 * MIB;
-/// S3 permits 10 000. The last number is left for a question to the store.
+/// Maximum number of parts. S3 permits 10,000; the last number is reserved for asking
+/// the store whether an upload exists.
 pub(crate) const MAX_PARTS: usize = 9_999;
-/// The number of parts to plan with, so that estimates need not be exact.
+/// The number of parts to plan for, which leaves a margin for inexact estimates.
 const PLANNED_PARTS: u64 = 9_000;
 
 /// Options for [`Upload::begin`](super::Upload::begin).
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct UploadOptions {
-    /// If true, an object of that name is replaced. False by default.
+    /// If true, an existing object with this name is replaced. False by default.
     pub replace: bool,
-    /// The greatest length that the object can have, in bytes, if it is known.
-    /// Parts are larger for objects over 140 GiB; without it, 156 GiB is the end.
+    /// The maximum length of the object in bytes, if known. For objects over 140 GiB,
+    /// it makes the parts longer; if it is unknown, objects are limited to 156 GiB.
     pub expected_bytes: Option<u64>,
-    /// The length of parts in bytes, at least 5 MiB. An object of at most this
-    /// length is sent in one request. 16 MiB by default.
+    /// Length of a part in bytes, at least 5 MiB. An object of at most this length is
+    /// sent in one request. 16 MiB by default.
     pub part_bytes: u64,
-    /// How many parts are sent at the same time. 4 by default. One more part is
-    /// held in memory.
+    /// Maximum number of parts that are sent at the same time. One more part is
+    /// buffered. 4 by default.
     pub parts_at_once: usize,
-    /// Where the journal is kept that lets a later run continue, such as
-    /// [`default_journal_folder`]. Without it, which is the default, an upload
-    /// that is dropped is discarded.
+    /// Folder of the journal that lets a later run continue, such as
+    /// [`default_journal_folder`]. None by default; an upload without a journal is
+    /// discarded when dropped.
     pub journal_folder: Option<PathBuf>,
-    /// If true, the upload goes on without a journal where the folder for journals
-    /// cannot be written or locked. False by default: that is an error.
+    /// If true, the upload continues without a journal if the journal folder cannot be
+    /// written or locked. False by default, which makes that an error.
     pub journal_is_optional: bool,
     /// Credentials, time limits and retries.
     pub store: StoreOptions,
 }
 
 impl UploadOptions {
-    /// Returns the length of parts in bytes: `part_bytes`, or more where the
-    /// object would have too many of them.
+    /// Returns the length of parts in bytes: `part_bytes`, or more if the object would
+    /// otherwise have too many parts.
     pub(crate) fn usable_part_bytes(&self) -> u64 {
         self.part_bytes.max(self.min_part_bytes())
     }
 
-    /// The shortest parts that the object can have.
+    /// Returns the smallest part length with which the object does not have too many parts.
     pub(crate) fn min_part_bytes(&self) -> u64 {
         let expected = self.expected_bytes.unwrap_or(0).div_ceil(PLANNED_PARTS);
         expected.max(MIN_PART_BYTES).next_multiple_of(MIB)
@@ -69,26 +71,26 @@ impl Default for UploadOptions {
     }
 }
 
-/// What an upload did.
+/// The result of an upload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct UploadReport {
     /// Length of the object in bytes.
     pub len_bytes: u64,
-    /// Bytes that were sent, those of requests made again not counted.
+    /// Number of bytes sent, without retried requests.
     pub sent_bytes: u64,
-    /// Parts of the object; 0 if it was sent whole.
+    /// Number of parts; 0 if the object was sent in one request.
     pub parts: u64,
-    /// Parts that an earlier run had sent.
+    /// Number of parts that an earlier run had sent.
     pub parts_reused: u64,
-    /// True if there was to be a journal and none could be kept, which
+    /// True if a journal was requested but could not be written, as
     /// [`UploadOptions::journal_is_optional`] permits.
     pub is_without_journal: bool,
 }
 
-/// Returns the folder for journals of uploads by this user: `zstn/uploads` in the
-/// folder where the system keeps the state of programs. `None` if no variable
-/// says where that is.
+/// Returns the folder for the journals of this user's uploads: `zstn/uploads` in the
+/// system's folder for application state. `None` if no environment variable names that
+/// folder.
 #[must_use]
 pub fn default_journal_folder() -> Option<PathBuf> {
     let folder = |name: &str| {

@@ -13,14 +13,14 @@ use super::journal::{Journal, StoredPart};
 use crate::connection::Connection;
 use crate::{Address, Error, Result, failure::Failure, runtime};
 
-/// A multipart upload under way.
+/// A multipart upload in progress.
 pub(super) struct Session {
     pub(super) connection: Arc<Connection>,
     pub(super) address: Address,
     pub(super) path: Path,
     pub(super) upload_id: String,
     pub(super) journal: Option<Journal>,
-    /// Parts that the store has, those of earlier runs included.
+    /// Parts that the store has, including parts sent by earlier runs.
     pub(super) stored: BTreeMap<usize, StoredPart>,
     pub(super) sent_bytes: u64,
     pub(super) reused: u64,
@@ -29,7 +29,7 @@ pub(super) struct Session {
     tasks: BTreeMap<usize, AbortHandle>,
 }
 
-/// The end of a request.
+/// The outcome of sending a part.
 struct Sent {
     part: StoredPart,
     result: object_store::Result<PartId>,
@@ -60,8 +60,8 @@ impl Session {
         }
     }
 
-    /// Sends part `number`, unless the store has it. Waits while `at_once` parts
-    /// are under way.
+    /// Sends part `number` in the background, unless the store already has it. Waits
+    /// first while `at_once` parts are being sent.
     pub(super) fn send(&mut self, number: usize, bytes: Vec<u8>, at_once: usize) -> Result<()> {
         let blake3 = blake3::hash(&bytes).to_hex().to_string();
         let len_bytes = bytes.len() as u64;
@@ -89,21 +89,21 @@ impl Session {
         });
         self.tasks.insert(number, task.abort_handle());
         threads.spawn(async move {
-            // A task that panics has an end too.
+            // A task that panics reports an error, too.
             let result = task.await.unwrap_or_else(|error| Err(error.into()));
-            // Fails only if the upload was dropped.
+            // Sending fails only if the upload was dropped.
             let _ = sender.send(Sent { part, result });
         });
         Ok(())
     }
 
-    /// Waits until everything is stored and returns the store's names for parts
+    /// Waits until all parts are stored, and returns the store's identifiers of parts
     /// `0..count`.
     pub(super) fn wait(&mut self, count: usize) -> Result<Vec<PartId>> {
         while !self.tasks.is_empty() {
             self.wait_for_one()?;
         }
-        // Of an earlier run whose object was longer.
+        // Parts beyond `count` are from an earlier run whose object was longer.
         self.stored.retain(|number, _| *number < count);
         let ids: Vec<PartId> = self.stored.values().map(part_id).collect();
         match ids.len() == count {
@@ -115,7 +115,8 @@ impl Session {
     }
 
     fn wait_for_one(&mut self) -> Result<()> {
-        // Every task sends its end, and this session has a sender itself.
+        // Every task sends its outcome, and the session itself owns a sender, so the
+        // channel is not closed.
         let sent = self.receiver.recv().map_err(|_| Error::Failed {
             url: self.address.url(),
         })?;
@@ -148,19 +149,19 @@ impl Session {
         failure.into_error(&self.address)
     }
 
-    /// Stops sending. Parts that were stored by now are noted in the journal.
+    /// Stops sending. Parts that have been stored are still added to the journal.
     pub(super) fn stop(&mut self) {
         for task in self.tasks.values() {
             task.abort();
         }
         while let Ok(sent) = self.receiver.try_recv() {
-            // The parts that failed are sent again by a later run.
+            // Parts that failed are sent again by a later run.
             let _ = self.note(sent);
         }
         self.tasks.clear();
     }
 
-    /// Discards what the store has, and the journal.
+    /// Discards the parts in the store, and the journal.
     pub(super) fn discard(mut self) -> Result<()> {
         self.stop();
         let (connection, path) = (Arc::clone(&self.connection), self.path.clone());
@@ -190,7 +191,7 @@ fn part_id(part: &StoredPart) -> PartId {
     }
 }
 
-/// Returns whether the store says that it does not have an upload or a part.
+/// Returns whether the store reports that it does not have an upload or a part.
 pub(super) fn is_gone(failure: &Failure) -> bool {
     failure.is(&[
         "NoSuchUpload",

@@ -1,6 +1,6 @@
-//! A zstd decoder with two calls: frames that stay in the module's memory, which
-//! measures the decoder alone, and frames copied in and out, as packages for
-//! JavaScript do.
+//! A zstd decoder for WebAssembly with two entry points. [`Frames`] decodes frames that
+//! stay in the module's memory, which times the decoder alone; [`decode`] copies frames
+//! in and out, as JavaScript packages do.
 
 use wasm_bindgen::prelude::*;
 
@@ -25,7 +25,7 @@ fn decode_frame(frame: &[u8], out: &mut [u8]) {
     assert_eq!(len, out.len());
 }
 
-/// Frames in the module's memory, and buffers for their contents.
+/// Frames in the module's memory, and a buffer for their contents.
 #[wasm_bindgen]
 #[derive(Default)]
 pub struct Frames {
@@ -41,13 +41,13 @@ impl Frames {
         Self::default()
     }
 
-    /// Adds a frame that decodes to `len_bytes`.
+    /// Adds a frame that decodes to `len_bytes` bytes.
     pub fn push(&mut self, frame: &[u8], len_bytes: usize) {
         self.frames.push((frame.to_vec(), len_bytes));
         self.out.resize(self.out.len() + len_bytes, 0);
     }
 
-    /// Decodes all of them, one after the other.
+    /// Decodes all frames sequentially.
     pub fn decode(&mut self) {
         let mut rest = self.out.as_mut_slice();
         for (frame, len_bytes) in &self.frames {
@@ -57,13 +57,13 @@ impl Frames {
         }
     }
 
-    /// Returns their contents.
+    /// Returns the concatenated contents of all frames.
     pub fn decoded(&self) -> Vec<u8> {
         self.out.clone()
     }
 }
 
-/// Returns the contents of `frame`, which are `len_bytes` bytes.
+/// Returns the contents of `frame`, which has `len_bytes` bytes.
 #[wasm_bindgen]
 pub fn decode(frame: &[u8], len_bytes: usize) -> Vec<u8> {
     let mut out = vec![0; len_bytes];

@@ -1,5 +1,4 @@
-//! A file in memory behind callbacks, which return less than they are asked for, or
-//! fail.
+//! A file in memory behind callbacks that return fewer bytes than requested, or fail.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -9,12 +8,12 @@ use zstn_capi::zstn_io;
 
 use crate::part;
 
-/// The file, and how it is read.
+/// A file, and how its callbacks behave.
 pub struct File<'a> {
     bytes: &'a [u8],
-    /// The most bytes that a call returns.
+    /// Maximum number of bytes that a call returns.
     most: usize,
-    /// Calls before the first that fails, and what that returns.
+    /// Number of calls that succeed, and the result of all later calls.
     failure: Option<(u64, i64)>,
     calls: AtomicU64,
     released: AtomicUsize,
@@ -35,7 +34,7 @@ impl<'a> File<'a> {
         self.bytes.len() as u64
     }
 
-    /// Returns the callbacks. They are valid as long as the file is.
+    /// Returns the callbacks, which are valid while this file is borrowed.
     pub fn callbacks(&self) -> zstn_io {
         zstn_io {
             struct_size: size_of::<zstn_io>(),
@@ -46,23 +45,24 @@ impl<'a> File<'a> {
         }
     }
 
-    /// Checks that the library has let go of the file, as often as it was given it.
+    /// Checks that the library released the file exactly `times` times.
     pub fn is_released(&self, times: usize) {
         assert_eq!(self.released.load(Ordering::Relaxed), times);
     }
 }
 
-/// Reads as `zstn_io` says. A panic ends the process.
+/// Implements `read_at` of `zstn_io`. A panic ends the process.
 ///
 /// # Safety
-/// `ctx` is a [`File`], and there is room for `len` bytes at `buffer`.
+/// `ctx` points to a live [`File`], and `buffer` to `len` writable bytes.
 unsafe extern "C" fn read_at(
     ctx: *mut c_void,
     offset: u64,
     buffer: *mut c_void,
     len: usize,
 ) -> i64 {
-    // SAFETY: see above.
+    // SAFETY: the caller guarantees that `ctx` points to a live `File`, which is only
+    // accessed through shared references.
     let file = unsafe { &*ctx.cast::<File>() };
     assert_eq!(file.released.load(Ordering::Relaxed), 0, "it was released");
     assert!(len > 0, "nothing was asked for");
@@ -73,17 +73,20 @@ unsafe extern "C" fn read_at(
         _ => {}
     }
     let some = &all[..len.min(file.most)];
-    // SAFETY: no more than there is room for, in memory of the library's own.
+    // SAFETY: the caller guarantees `len` writable bytes at `buffer`, and `some` is at
+    // most that long. The buffer belongs to the library, so it does not overlap the
+    // file.
     unsafe { ptr::copy_nonoverlapping(some.as_ptr(), buffer.cast(), some.len()) };
     i64::try_from(some.len()).expect("a small file")
 }
 
-/// Notes that the library needs the file no more.
+/// Records that the library has released the file.
 ///
 /// # Safety
-/// `ctx` is a [`File`].
+/// `ctx` points to a live [`File`].
 unsafe extern "C" fn release(ctx: *mut c_void) {
-    // SAFETY: see above.
+    // SAFETY: the caller guarantees that `ctx` points to a live `File`, which is only
+    // accessed through shared references.
     let file = unsafe { &*ctx.cast::<File>() };
     file.released.fetch_add(1, Ordering::Relaxed);
 }

@@ -1,4 +1,4 @@
-//! What a model lists: tensors and metadata.
+//! The lists of tensors and metadata of a model.
 
 use std::ffi::{CStr, CString, c_char};
 use std::{mem, ptr, slice};
@@ -11,12 +11,13 @@ use zstn_capi::{
 
 use super::{call, text};
 
-/// A tensor of the list.
+/// A tensor in the list of a model.
 #[derive(Debug, PartialEq)]
 pub struct Listed {
-    /// Up to the first NUL, as functions take it.
+    /// The name up to its first NUL, in the form that C functions accept.
     pub name: CString,
-    /// Whether the name has no NUL. C cannot ask for a tensor whose name has one.
+    /// Whether `name` is the complete name. In C, a tensor whose name contains a NUL
+    /// cannot be requested.
     pub has_name: bool,
     pub dtype: CString,
     pub shape: Vec<u64>,
@@ -26,12 +27,13 @@ pub struct Listed {
     alias_of: u64,
 }
 
-/// Reads the list of a model, and checks it.
+/// Reads the list of a model and checks its consistency.
 ///
 /// # Safety
-/// It is a handle that is not freed meanwhile.
+/// `model` is a valid handle that is not freed during the call.
 pub unsafe fn tensors(model: *const zstn_model) -> Vec<Listed> {
-    // SAFETY: see above.
+    // SAFETY: the caller guarantees that `model` is a valid handle; `text` is used only
+    // while the handle is valid.
     let (count, kind, needs_base) = unsafe {
         (
             zstn_model_tensor_count(model),
@@ -40,7 +42,8 @@ pub unsafe fn tensors(model: *const zstn_model) -> Vec<Listed> {
         )
     };
     assert!(!kind.is_empty() && [0, 1].contains(&needs_base));
-    // SAFETY: see above.
+    // SAFETY: the caller guarantees that `model` is a valid handle during this
+    // function.
     let tensors = (0..count).map(|number| unsafe { tensor(model, number) });
     let tensors: Vec<Listed> = tensors.collect();
     for (number, tensor) in (0..).zip(&tensors) {
@@ -50,11 +53,12 @@ pub unsafe fn tensors(model: *const zstn_model) -> Vec<Listed> {
     }
     let mut none = unset();
     let refused = call(|error| {
-        // SAFETY: a handle, a structure with its size, memory for an error.
+        // SAFETY: `model` is a valid handle, `none` is a `zstn_tensor` with its
+        // `struct_size` set, and `error` comes from `call`.
         unsafe { zstn_model_tensor(model, count, &raw mut none, error) }
     });
     assert_eq!(refused, Err(ZSTN_ERROR_USAGE));
-    // SAFETY: see above.
+    // SAFETY: the caller guarantees that `model` is a valid handle.
     unsafe { metadata(model) };
     tensors
 }
@@ -75,22 +79,25 @@ fn unset() -> zstn_tensor {
     }
 }
 
-/// Reads an entry of the list.
+/// Reads the tensor with index `number`.
 ///
 /// # Safety
-/// That of [`tensors`].
+/// The requirements of [`tensors`] apply.
 unsafe fn tensor(model: *const zstn_model, number: usize) -> Listed {
     let mut tensor = unset();
     let listed = call(|error| {
-        // SAFETY: a handle, a structure with its size, memory for an error.
+        // SAFETY: `model` is a valid handle, `tensor` is a `zstn_tensor` with its
+        // `struct_size` set, and `error` comes from `call`.
         unsafe { zstn_model_tensor(model, number, &raw mut tensor, error) }
     });
     listed.expect("a tensor of the list");
-    // SAFETY: texts of the model.
+    // SAFETY: the library stored NUL-terminated strings that live as long as the model;
+    // `name_len` excludes the NUL.
     let (name, dtype) = unsafe { (named(tensor.name, tensor.name_len), text(tensor.dtype)) };
     let shape = match tensor.rank {
         0 => &[],
-        // SAFETY: as many numbers of the model.
+        // SAFETY: the library stored a pointer to `rank` numbers that live as long as
+        // the model.
         rank => unsafe { slice::from_raw_parts(tensor.shape, rank) },
     };
     let elements = shape.iter().map(|size| u128::from(*size)).product::<u128>();
@@ -100,7 +107,8 @@ unsafe fn tensor(model: *const zstn_model, number: usize) -> Listed {
     if has_name {
         let mut found = usize::MAX;
         let outcome = call(|error| {
-            // SAFETY: a handle, a text, the address of a number, memory for an error.
+            // SAFETY: `model` is a valid handle, `name` is NUL-terminated, `found` is
+            // writable, and `error` comes from `call`.
             unsafe { zstn_model_find(model, name.as_ptr(), &raw mut found, error) }
         });
         assert_eq!((outcome, found), (Ok(()), number));
@@ -117,18 +125,20 @@ unsafe fn tensor(model: *const zstn_model, number: usize) -> Listed {
     }
 }
 
-/// Reads all metadata, which is sorted by key.
+/// Reads all metadata, which must be sorted by key.
 ///
 /// # Safety
-/// That of [`tensors`].
+/// The requirements of [`tensors`] apply.
 unsafe fn metadata(model: *const zstn_model) {
-    // SAFETY: see above.
+    // SAFETY: the caller guarantees that `model` is a valid handle.
     let count = unsafe { zstn_model_metadata_count(model) };
     let entry = |number| {
-        // SAFETY: pointers and lengths, of which zeros are valid.
+        // SAFETY: `zstn_metadata` consists of pointers and lengths, and all-zero bytes
+        // are valid for both.
         let mut entry: zstn_metadata = unsafe { mem::zeroed() };
         call(|error| {
-            // SAFETY: a handle, a structure, memory for an error.
+            // SAFETY: `model` is a valid handle, `entry` is a writable `zstn_metadata`,
+            // and `error` comes from `call`.
             unsafe { zstn_model_metadata(model, number, &raw mut entry, error) }
         })
         .map(|()| entry)
@@ -136,9 +146,11 @@ unsafe fn metadata(model: *const zstn_model) {
     let mut last: Option<&[u8]> = None;
     for number in 0..count {
         let entry = entry(number).expect("an entry of the list");
-        // SAFETY: texts of the model.
+        // SAFETY: the library stored a string with its length that is followed by a NUL
+        // and lives as long as the model.
         unsafe { named(entry.value, entry.value_len) };
-        // SAFETY: the same, with its length.
+        // SAFETY: the key is such a string, too, so its first `key_len` bytes are
+        // readable.
         let key = unsafe {
             named(entry.key, entry.key_len);
             slice::from_raw_parts(entry.key.cast::<u8>(), entry.key_len)
@@ -149,14 +161,15 @@ unsafe fn metadata(model: *const zstn_model) {
     assert_eq!(entry(count).map(|_| ()), Err(ZSTN_ERROR_USAGE));
 }
 
-/// Returns a text with a length, up to its first NUL. A forged one may have some
-/// before the one that ends it.
+/// Returns a string of `len` bytes up to its first NUL. A forged string may contain
+/// NULs before the one that terminates it.
 ///
 /// # Safety
-/// It is valid for one byte more, as long as the result is used.
+/// `start` is null or points to `len + 1` bytes that stay valid while the result is
+/// used.
 unsafe fn named<'a>(start: *const c_char, len: usize) -> &'a CStr {
     assert!(!start.is_null());
-    // SAFETY: see above.
+    // SAFETY: `start` is not null, so the caller guarantees `len + 1` readable bytes.
     let bytes = unsafe { slice::from_raw_parts(start.cast::<u8>(), len + 1) };
     let (end, all) = bytes.split_last().expect("at least a NUL");
     assert!(*end == 0 && str::from_utf8(all).is_ok());

@@ -1,5 +1,5 @@
-//! The C library, called as a program in C calls it: by pointers, handles and
-//! statuses. What the header promises of every function is checked here.
+//! Calls the C library as a C program does, with pointers, handles and status codes,
+//! and checks the guarantees that the header gives for every function.
 
 #![warn(clippy::undocumented_unsafe_blocks)]
 
@@ -24,10 +24,10 @@ use zstn_capi::{
 
 pub use session::{Choice, run};
 
-/// What a function stores, or its status.
+/// The value that a function stores, or its status.
 type Outcome<T> = Result<T, zstn_status>;
 
-/// The statuses that malformed files and failing callbacks may lead to. Any other,
+/// The statuses that malformed files and failing callbacks may cause. Any other status,
 /// above all `ZSTN_ERROR_PANIC`, is a defect.
 const ANSWERS: [zstn_status; 7] = [
     ZSTN_ERROR_FORMAT,
@@ -39,8 +39,8 @@ const ANSWERS: [zstn_status; 7] = [
     ZSTN_ERROR_NOT_FOUND,
 ];
 
-/// Calls a function with memory for the reason of an error, which has to be there if
-/// it fails. A function that succeeds leaves the memory as it is.
+/// Calls a function with memory for an error, which is valid for writes during the
+/// call. The function must fill it if it fails, and leave it untouched if it succeeds.
 fn call(function: impl FnOnce(*mut zstn_error) -> zstn_status) -> Outcome<()> {
     const UNTOUCHED: zstn_error = zstn_error {
         code: 77,
@@ -61,19 +61,21 @@ fn call(function: impl FnOnce(*mut zstn_error) -> zstn_status) -> Outcome<()> {
     Err(status)
 }
 
-/// A handle, which is freed when it is dropped.
+/// An owned handle, which is freed when dropped.
 struct Handle<T> {
     pointer: *mut T,
     free: unsafe extern "C" fn(*mut T),
 }
 
 impl<T> Handle<T> {
-    /// Calls a function that makes a handle; after an error that has to be NULL.
+    /// Calls a function that creates a handle, which must be null after an error. Both
+    /// pointers that `make` receives are valid for writes during the call.
     fn new(
         free: unsafe extern "C" fn(*mut T),
         make: impl FnOnce(*mut *mut T, *mut zstn_error) -> zstn_status,
     ) -> Outcome<Self> {
-        // Neither NULL nor a handle, so that it is seen if nothing is stored.
+        // This pointer is neither null nor a handle, so it reveals that nothing was
+        // stored.
         let unset = NonNull::dangling().as_ptr();
         let mut pointer = unset;
         let outcome = call(|error| make(&raw mut pointer, error));
@@ -87,37 +89,39 @@ impl<T> Handle<T> {
 
 impl<T> Drop for Handle<T> {
     fn drop(&mut self) {
-        // SAFETY: a handle of that function, which nobody uses any more.
+        // SAFETY: `pointer` is a handle created together with `free`, and this value
+        // owned it exclusively.
         unsafe { (self.free)(self.pointer) }
     }
 }
 
-/// Starts an engine of one thread.
+/// Starts an engine with one thread.
 fn engine() -> Handle<zstn_engine> {
     static SPEAKS: Once = Once::new();
     let engine = Handle::new(zstn_engine_free, |out, error| {
-        // SAFETY: the address of a pointer, and memory for an error.
+        // SAFETY: `out` points to a writable pointer, and `error` comes from `call`.
         unsafe { zstn_engine_new(1, out, error) }
     });
-    // The library keeps panics silent from its first call on; those of the checks
-    // here have to be seen.
+    // The library silences panics from its first call on; panics of the checks here
+    // must be visible.
     SPEAKS.call_once(|| panic::set_hook(Box::new(|panic| eprintln!("{panic}"))));
     engine.expect("a thread")
 }
 
-/// Returns a text of the library.
+/// Returns a string of the library.
 ///
 /// # Safety
-/// It is NULL or valid as long as the result is used.
+/// `text` is null or points to a NUL-terminated string that stays valid while the
+/// result is used.
 unsafe fn text<'a>(text: *const c_char) -> &'a CStr {
     assert!(!text.is_null(), "a text is NULL");
-    // SAFETY: see above.
+    // SAFETY: `text` is not null, so the caller guarantees a NUL-terminated string.
     let text = unsafe { CStr::from_ptr(text) };
     assert!(text.to_str().is_ok(), "a text is not UTF-8");
     text
 }
 
-/// Returns a number of bytes that has been compared with a limit.
+/// Converts a number of bytes that is known to be within the limit.
 fn index(len_bytes: u64) -> usize {
     usize::try_from(len_bytes).expect("a length within the limit")
 }

@@ -1,4 +1,4 @@
-//! Opening a file whose ranges the caller fetches.
+//! Opens a file whose ranges the caller fetches.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -18,19 +18,22 @@ pub fn open(file: &[u8], engine: &Handle<zstn_engine>) -> Outcome<Handle<zstn_mo
     let head = index(zstn_head_len(len));
     assert!(head <= file.len());
     let opening = Handle::new(zstn_opening_free, |out, error| {
-        // SAFETY: bytes of the file, the address of a pointer, memory for an error.
+        // SAFETY: the head of `file` has at least `head` bytes, `out` points to a
+        // writable pointer, and `error` comes from `call`.
         unsafe { zstn_opening_new(len, file.as_ptr().cast(), head, out, error) }
     })?;
     loop {
         let mut needs = ranges(|ranges, count, error| {
-            // SAFETY: a handle, a list and its length, memory for an error.
+            // SAFETY: `opening` owns a valid handle, `ranges` provides the list and its
+            // capacity, and `error` comes from `call`.
             unsafe { zstn_opening_needs(opening.pointer, ranges, count, error) }
         })?;
         if needs.is_empty() {
             break;
         }
         supply(file, &needs, |offset, from, len, error| {
-            // SAFETY: a handle, bytes of the file, memory for an error.
+            // SAFETY: `opening` owns a valid handle, `from` points to `len` bytes of
+            // the file, and `error` comes from `call`.
             unsafe { zstn_opening_supply(opening.pointer, offset, from, len, error) }
         })?;
         needs.sort_by_key(|range| range.offset);
@@ -38,19 +41,20 @@ pub fn open(file: &[u8], engine: &Handle<zstn_engine>) -> Outcome<Handle<zstn_mo
         assert!(needs.windows(2).all(are_apart), "ranges overlap");
     }
     Handle::new(zstn_model_free, |out, error| {
-        // SAFETY: two handles, the address of a pointer, memory for an error.
+        // SAFETY: `opening` and `engine` own valid handles, `out` points to a writable
+        // pointer, and `error` comes from `call`.
         unsafe { zstn_opening_finish(opening.pointer, engine.pointer, out, error) }
     })
 }
 
-/// Returns the bytes of a range, which has to be inside of the file.
+/// Returns the bytes of a range, which must be inside the file.
 pub fn fetch<'a>(file: &'a [u8], range: &zstn_range) -> &'a [u8] {
     assert_eq!(range.file, 0, "there is one file");
     part(file, range.offset..range.offset + range.len)
 }
 
-/// Supplies ranges of the file one after the other. `give` takes an offset, the bytes
-/// from there on and their number.
+/// Supplies ranges of the file sequentially. `give` receives an offset, a pointer to
+/// the bytes at that offset, and their number.
 pub fn supply(
     file: &[u8],
     needs: &[zstn_range],
@@ -62,8 +66,9 @@ pub fn supply(
     })
 }
 
-/// Asks for a list of ranges: for their number, and then for all of them with room
-/// for one more.
+/// Requests a list of ranges: first its length, with a null list, then its entries,
+/// with capacity for an extra one. The pointers that `ask` receives are valid for that
+/// number of entries during the call.
 pub fn ranges(
     ask: impl Fn(*mut zstn_range, *mut usize, *mut zstn_error) -> zstn_status,
 ) -> Outcome<Vec<zstn_range>> {

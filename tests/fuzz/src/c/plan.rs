@@ -1,4 +1,4 @@
-//! Reading a tensor, or rows of one, whose ranges the caller fetches.
+//! Reads a tensor, or rows of one, whose ranges the caller fetches.
 
 use std::ffi::CStr;
 
@@ -10,14 +10,14 @@ use zstn_capi::{
 use super::opening::{fetch, ranges, supply};
 use super::{Handle, Outcome, index, room};
 
-/// A plan that has all it needs to say what it decodes.
+/// A plan that has received all the data it needs to list the ranges to decode.
 pub struct Plan<'a> {
     file: &'a [u8],
     plan: Handle<zstn_plan>,
 }
 
 impl<'a> Plan<'a> {
-    /// Plans to read rows of a tensor.
+    /// Plans to read a range of rows of a tensor.
     pub fn new(
         file: &'a [u8],
         model: &Handle<zstn_model>,
@@ -25,30 +25,34 @@ impl<'a> Plan<'a> {
         (begin, end): (u64, u64),
     ) -> Outcome<Self> {
         let plan = Handle::new(zstn_plan_free, |out, error| {
-            // SAFETY: a handle, a text, the address of a pointer, memory for an error.
+            // SAFETY: `model` owns a valid handle, `name` is NUL-terminated, `out`
+            // points to a writable pointer, and `error` comes from `call`.
             unsafe { zstn_plan_tensor(model.pointer, name.as_ptr(), begin, end, out, error) }
         })?;
         let needs = ranges(|ranges, count, error| {
-            // SAFETY: a handle, a list and its length, memory for an error.
+            // SAFETY: `plan` owns a valid handle, `ranges` provides the list and its
+            // capacity, and `error` comes from `call`.
             unsafe { zstn_plan_needs(plan.pointer, ranges, count, error) }
         })?;
         supply(file, &needs, |offset, from, len, error| {
-            // SAFETY: a handle, bytes of the file, memory for an error.
+            // SAFETY: `plan` owns a valid handle, `from` points to `len` bytes of the
+            // file, and `error` comes from `call`.
             unsafe { zstn_plan_supply(plan.pointer, offset, from, len, error) }
         })?;
         Ok(Self { file, plan })
     }
 
     pub fn len_bytes(&self) -> u64 {
-        // SAFETY: a handle.
+        // SAFETY: `self.plan` owns a valid handle.
         unsafe { zstn_plan_len(self.plan.pointer) }
     }
 
-    /// Decodes what was planned.
+    /// Decodes the planned rows.
     pub fn decode(&self, engine: &Handle<zstn_engine>) -> Outcome<Vec<u8>> {
         let plan = self.plan.pointer;
         let parts = ranges(|ranges, count, error| {
-            // SAFETY: a handle, a list and its length, memory for an error.
+            // SAFETY: `self.plan` owns a valid handle, `ranges` provides the list and
+            // its capacity, and `error` comes from `call`.
             unsafe { zstn_plan_parts(plan, ranges, count, error) }
         })?;
         let parts = parts.iter().map(|range| fetch(self.file, range));
@@ -59,8 +63,9 @@ impl<'a> Plan<'a> {
         let parts: Vec<zstn_bytes> = parts.collect();
         room::fill(index(self.len_bytes()), 0, |out, capacity, error| {
             let (list, count) = (parts.as_ptr(), parts.len());
-            // SAFETY: two handles, a list of bytes of the file and its length, a
-            // buffer and its length, memory for an error.
+            // SAFETY: `engine` and `self.plan` own valid handles, `list` points to
+            // `count` spans of the file, `out` points to `capacity` writable bytes, and
+            // `error` comes from `call`.
             unsafe { zstn_plan_decode(engine.pointer, plan, list, count, out, capacity, error) }
         })
     }

@@ -1,4 +1,4 @@
-//! Readers of a file behind callbacks.
+//! Reads a file through callbacks.
 
 use std::ffi::CStr;
 use std::ptr;
@@ -35,38 +35,41 @@ impl<'a> Reader<'a> {
         };
         let (io, len) = (file.callbacks(), file.len_bytes());
         let reader = Handle::new(zstn_reader_free, |out, error| {
-            // SAFETY: callbacks of a file that outlives the reader, options with a
-            // handle, the address of a pointer, memory for an error.
+            // SAFETY: the callbacks belong to a file that outlives the reader, the
+            // options hold a valid engine handle, `out` points to a writable pointer,
+            // and `error` comes from `call`.
             unsafe { zstn_open_io(&raw const io, len, &raw const options, out, error) }
         })?;
         let _file = file;
         Ok(Self { reader, _file })
     }
 
-    /// Returns its list, which is freed with the reader.
+    /// Returns the reader's model, which is freed with the reader.
     pub fn model(&self) -> *const zstn_model {
-        // SAFETY: a handle.
+        // SAFETY: `self.reader` owns a valid handle.
         unsafe { zstn_reader_model(self.reader.pointer) }
     }
 
-    /// Reads a tensor of this length.
+    /// Reads a tensor of `len_bytes` bytes.
     pub fn read(&self, name: &CStr, len_bytes: u64) -> Outcome<Vec<u8>> {
         fill(index(len_bytes), 1, |out, capacity, error| {
-            // SAFETY: a handle, a text, a buffer and its length, memory for an error.
+            // SAFETY: `self.reader` owns a valid handle, `name` is NUL-terminated,
+            // `out` points to `capacity` writable bytes, and `error` comes from `call`.
             unsafe { zstn_read(self.reader.pointer, name.as_ptr(), out, capacity, error) }
         })
     }
 
-    /// Reads rows of this length together.
+    /// Reads rows with `len_bytes` bytes in total.
     pub fn rows(&self, name: &CStr, rows: (u64, u64), len_bytes: u64) -> Outcome<Vec<u8>> {
         let (reader, name) = (self.reader.pointer, name.as_ptr());
         fill(index(len_bytes), 1, |out, capacity, error| {
-            // SAFETY: a handle, a text, a buffer and its length, memory for an error.
+            // SAFETY: `reader` is a valid handle, `name` is NUL-terminated, `out`
+            // points to `capacity` writable bytes, and `error` comes from `call`.
             unsafe { zstn_read_rows(reader, name, rows.0, rows.1, out, capacity, error) }
         })
     }
 
-    /// Reads several tensors at one go, each given by its number and length.
+    /// Reads several tensors in one call, each given by its index and length.
     pub fn many(&self, tensors: &[(usize, u64)]) -> Outcome<Vec<Vec<u8>>> {
         let rooms = tensors.iter().map(|(_, len)| Room::new(index(*len), 1));
         let mut rooms: Vec<Room> = rooms.collect();
@@ -79,15 +82,16 @@ impl<'a> Reader<'a> {
         let targets: Vec<zstn_target> = targets.collect();
         let outcome = call(|error| {
             let (list, count, ctx) = (targets.as_ptr(), targets.len(), ptr::null_mut());
-            // SAFETY: a handle, a list of buffers with their lengths, no callback,
-            // memory for an error.
+            // SAFETY: `self.reader` owns a valid handle, `list` points to `count`
+            // targets whose buffers have the stated lengths, there is no callback, and
+            // `error` comes from `call`.
             unsafe { zstn_read_many(self.reader.pointer, list, count, None, ctx, error) }
         });
         let bytes = rooms.into_iter().map(Room::into_bytes).collect();
         outcome.map(|()| bytes)
     }
 
-    /// Returns the length of the safetensors file that the model amounts to.
+    /// Returns the length of the unpacked safetensors file.
     pub fn unpacked_len(&self) -> Outcome<u64> {
         let mut unpacked = zstn_unpacked {
             struct_size: size_of::<zstn_unpacked>(),
@@ -97,19 +101,21 @@ impl<'a> Reader<'a> {
             sha256: [0; 32],
         };
         call(|error| {
-            // SAFETY: a handle, a structure with its size, memory for an error.
+            // SAFETY: `self.reader` owns a valid handle, `unpacked` has its
+            // `struct_size` set, and `error` comes from `call`.
             unsafe { zstn_unpacked_describe(self.reader.pointer, &raw mut unpacked, error) }
         })?;
         assert!([unpacked.is_original, unpacked.has_sha256].map(|flag| flag < 2) == [true; 2]);
         Ok(unpacked.len)
     }
 
-    /// Reads a range of that file.
+    /// Reads a range of the unpacked file.
     pub fn unpacked(&self, offset: u64, len: usize) -> Outcome<Vec<u8>> {
         let mut room = Room::new(len, offset as usize);
         let outcome = call(|error| {
             let out = room.pointer();
-            // SAFETY: a handle, a buffer and its length, memory for an error.
+            // SAFETY: `self.reader` owns a valid handle, `out` points to `len` writable
+            // bytes, and `error` comes from `call`.
             unsafe { zstn_unpacked_read_at(self.reader.pointer, offset, out, len, error) }
         });
         let bytes = room.into_bytes();
@@ -117,7 +123,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Verifies a file, which is released in the end.
+/// Verifies a file, and checks that the library released it.
 pub fn verify(file: &File, engine: &Handle<zstn_engine>) -> Outcome<()> {
     let io = file.callbacks();
     let input = zstn_input {
@@ -157,8 +163,9 @@ pub fn verify(file: &File, engine: &Handle<zstn_engine>) -> Outcome<()> {
     };
     let outcome = call(|error| {
         let (input, options) = (&raw const input, &raw const options);
-        // SAFETY: structures with their sizes, callbacks of a file that outlives the
-        // call, no original, memory for an error.
+        // SAFETY: all structures have their `struct_size` set, the callbacks belong to
+        // a file that outlives the call, the original is null, and `error` comes from
+        // `call`.
         unsafe { zstn_verify(input, ptr::null(), options, &raw mut report, error) }
     });
     file.is_released(1);

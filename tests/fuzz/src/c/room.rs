@@ -1,4 +1,4 @@
-//! Memory for results, exactly as long as they are.
+//! Result buffers of the exact length, surrounded by guard bytes.
 
 use std::ffi::c_void;
 
@@ -6,13 +6,13 @@ use zstn_capi::{ZSTN_ERROR_USAGE, zstn_error, zstn_status};
 
 use super::{Outcome, call};
 
-/// Bytes before and after that nobody may write to.
+/// Number of bytes before and after a buffer that must not be written.
 const GUARD_BYTES: usize = 64;
-/// Fill bytes of guards and room. A result is read twice, each time with another
-/// fill: the two differ where the library writes nothing.
+/// Initial values of buffers and their guards. A result is read twice with different
+/// initial values, which reveals bytes that the library does not write.
 const GUARDS: [u8; 2] = [0xA5, 0x3C];
 
-/// Memory of a caller, with a guard on both sides.
+/// A caller's buffer with a guard on both sides.
 pub struct Room {
     bytes: Vec<u8>,
     len: usize,
@@ -20,7 +20,7 @@ pub struct Room {
 }
 
 impl Room {
-    /// Makes room for `len` bytes. `number` chooses what they are before.
+    /// Allocates a buffer of `len` bytes; `number` selects its initial value.
     pub fn new(len: usize, number: usize) -> Self {
         let guard = GUARDS[number % GUARDS.len()];
         Self {
@@ -34,7 +34,7 @@ impl Room {
         self.bytes[GUARD_BYTES..].as_mut_ptr().cast()
     }
 
-    /// Returns the bytes, none of which the library has written around.
+    /// Returns the buffer after checking that the guards are intact.
     pub fn into_bytes(mut self) -> Vec<u8> {
         let (before, rest) = self.bytes.split_at(GUARD_BYTES);
         let guards = before.iter().chain(&rest[self.len..]);
@@ -48,8 +48,8 @@ impl Room {
     }
 }
 
-/// Has a function fill `len` bytes. Room for one byte less has to be refused before
-/// anything is written.
+/// Calls a function that fills `len` bytes. A buffer that is one byte too short must be
+/// refused before anything is written.
 pub fn fill(
     len: usize,
     number: usize,

@@ -1,5 +1,5 @@
-//! One file through the C library in every way to read it: the results have to be the
-//! same, whoever fetches the bytes.
+//! Reads one file through the C library in every way. All ways must give the same
+//! results, whether the caller or the library fetches the bytes.
 
 use zstn_capi::{ZSTN_ALL_ROWS, ZSTN_ERROR_NEEDS_BASE, zstn_engine, zstn_model};
 
@@ -10,10 +10,10 @@ use super::reader::{self, Reader};
 use super::{Handle, Outcome, engine, index, opening};
 use crate::LIMIT_BYTES;
 
-/// Tensors of one file that are read.
+/// Number of tensors that are read per file.
 const TENSORS: usize = 3;
-/// The least bytes that callbacks return, as a part of the file: otherwise large
-/// files take too many calls.
+/// Approximate maximum number of callback calls per pass over a file. It sets the
+/// minimum number of bytes per call, so that large files do not take too many calls.
 const MOST_CALLS: usize = 4096;
 
 /// Options of a session, taken from the first bytes of an input.
@@ -25,7 +25,7 @@ pub struct Choice {
 }
 
 impl Choice {
-    /// Reads a choice for a file of `len` bytes.
+    /// Parses the options for a file of `len` bytes.
     #[must_use]
     pub fn new(bytes: &[u8; 8], len: usize) -> Self {
         let [tensor, a, b, c, d, most, good, result] = *bytes;
@@ -34,7 +34,7 @@ impl Choice {
             1 => -1,
             2 => i64::MIN,
             3 => i64::MAX,
-            // More than anybody asks for.
+            // This result exceeds the length of any request.
             _ => i64::try_from(len).map_or(i64::MAX, |len| len + 1),
         };
         Self {
@@ -48,8 +48,8 @@ impl Choice {
         }
     }
 
-    /// Returns a range of rows, which may reach beyond the tensor, in two forms: by
-    /// the number of its end, and by `ZSTN_ALL_ROWS` if it ends with the tensor.
+    /// Returns a range of rows, which may extend past the tensor, in two forms: with
+    /// its end index, and with `ZSTN_ALL_ROWS` if it ends with the tensor.
     fn rows_of(&self, tensor: &Listed) -> [(u64, u64); 2] {
         let count = tensor.shape.first().copied().unwrap_or(0);
         let [begin, end] = self.rows.map(|row| row % count.saturating_add(2));
@@ -60,17 +60,18 @@ impl Choice {
     }
 }
 
-/// A tensor, and what both ways of reading have made of it.
+/// A tensor, and the result that both ways of reading returned.
 struct Read {
     number: usize,
     len_bytes: u64,
     whole: Outcome<Vec<u8>>,
 }
 
-/// Reads a file in all ways. If `checksums_count`, rows have to be those of the whole.
+/// Reads a file in all ways. If `checksums_count`, rows must equal those of the whole
+/// tensor.
 ///
 /// # Panics
-/// If the library breaks a promise.
+/// If the library breaks a guarantee.
 pub fn run(file: &[u8], choice: &Choice, checksums_count: bool) {
     let engine = engine();
     let verified = verify(file, choice, &engine);
@@ -100,7 +101,7 @@ pub fn run(file: &[u8], choice: &Choice, checksums_count: bool) {
     good.is_released(1);
 }
 
-/// Verifies a file unless it is known to hold more than the limit.
+/// Verifies a file unless it is known to exceed the limit.
 fn verify(file: &[u8], choice: &Choice, engine: &Handle<zstn_engine>) -> Option<Outcome<()>> {
     let opened = crate::catalog(file);
     let len_bytes = opened.map_or(0, |opened| {
@@ -114,7 +115,8 @@ fn verify(file: &[u8], choice: &Choice, engine: &Handle<zstn_engine>) -> Option<
     let failing = File::new(file, choice.most, Some(choice.failure));
     let failing = reader::verify(&failing, engine);
     let verified = reader::verify(&File::new(file, choice.most, None), engine);
-    // A run that succeeds did not need the bytes that failed, so neither did the other.
+    // If the failing run succeeds, it did not need the failed reads, so the other run
+    // must succeed as well.
     assert!(failing.is_err() || verified.is_ok());
     Some(verified)
 }
@@ -130,7 +132,7 @@ struct Session<'a> {
 
 impl Session<'_> {
     fn everything(self, verified: Option<Outcome<()>>) {
-        // SAFETY: handles that outlive the lists.
+        // SAFETY: both handles are valid and outlive this call.
         let (tensors, again) = unsafe {
             (
                 list::tensors(self.model.pointer),
@@ -158,13 +160,13 @@ impl Session<'_> {
         }
         let unpacked = self.unpacked();
         self.failing(&tensors, &read, unpacked.as_deref());
-        // The reader's own hold on the engine is the last one.
+        // From here on, only the reader keeps the engine alive.
         drop(self.engine);
         let are_read = many(self.reader, &read);
         assert_eq!(are_read, read.iter().all(|read| read.whole.is_ok()));
     }
 
-    /// Reads a tensor in both ways.
+    /// Reads a whole tensor in both ways.
     fn whole(&self, tensor: &Listed) -> Outcome<Vec<u8>> {
         let rows = (0, ZSTN_ALL_ROWS);
         let planned = Plan::new(self.file, self.model, &tensor.name, rows).and_then(|plan| {
@@ -181,7 +183,7 @@ impl Session<'_> {
 
     /// Reads rows of a tensor in both ways.
     fn rows(&self, tensor: &Listed, whole: &Outcome<Vec<u8>>) {
-        // There would be no telling how long they are.
+        // The length of the rows of a tensor that needs a base is not known here.
         if tensor.needs_base {
             return;
         }
@@ -201,7 +203,7 @@ impl Session<'_> {
         assert!(planned.is_empty() || whole[start..start + planned.len()] == planned);
     }
 
-    /// Reads the file that the model amounts to, as a whole and a range of it.
+    /// Reads the unpacked file as a whole, and a range of it.
     fn unpacked(&self) -> Option<Vec<u8>> {
         let len_bytes = self.reader.unpacked_len().ok();
         let len = index(len_bytes.filter(|len| *len <= LIMIT_BYTES)?);
@@ -216,14 +218,14 @@ impl Session<'_> {
         whole.ok()
     }
 
-    /// Returns a range of `len` bytes.
+    /// Returns a range within `len` bytes.
     fn range(&self, len: usize) -> (usize, usize) {
         let [a, b] = self.choice.rows.map(|row| index(row) % (len + 1));
         (a.min(b), a.max(b))
     }
 
-    /// Reads with callbacks that fail from some call on. What is read until then is
-    /// right.
+    /// Reads with callbacks that fail from some call on. Every successful result must
+    /// be correct.
     fn failing(&self, tensors: &[Listed], read: &[Read], unpacked: Option<&[u8]>) {
         let file = File::new(self.file, self.choice.most, Some(self.choice.failure));
         if let Ok(reader) = Reader::open(&file, &self.engine) {
@@ -243,14 +245,14 @@ impl Session<'_> {
     }
 }
 
-/// Compares what both ways of reading have made of the same.
+/// Compares the results of both ways of reading.
 fn same(planned: &Outcome<Vec<u8>>, read: &Outcome<Vec<u8>>) {
     assert_eq!(planned.as_ref().err(), read.as_ref().err());
     assert!(planned == read, "the results differ");
 }
 
-/// Reads several tensors at one go, the first of them twice. Returns whether they
-/// can be read.
+/// Reads several tensors in one call, the first of them twice. Returns whether all can
+/// be read.
 fn many(reader: &Reader, read: &[Read]) -> bool {
     let wanted: Vec<&Read> = read.iter().chain(read.first()).collect();
     let numbers = wanted.iter().map(|read| (read.number, read.len_bytes));

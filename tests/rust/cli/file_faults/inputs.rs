@@ -1,4 +1,4 @@
-//! Inputs that change after they were opened.
+//! Runs every operation on inputs that change after they were opened.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,7 +11,7 @@ use zstn_tests::tier::chosen;
 
 use super::scratch::Scratch;
 
-/// Calls a function when the work on a file has begun.
+/// Calls a function when work on a file has begun.
 pub(super) struct WhenBegun<'a>(pub(super) Change<'a>);
 
 pub(super) type Change<'a> = &'a (dyn Fn() + Sync);
@@ -24,12 +24,12 @@ impl Progress for WhenBegun<'_> {
     fn advance(&self, _: u64) {}
 }
 
-/// An operation that reads a file. A new one gets all faults by a line here.
+/// An operation that reads a file. Adding an operation here runs all faults with it.
 struct Surface {
     name: &'static str,
-    /// The file that changes.
+    /// Name of the file that changes.
     file: &'static str,
-    /// Opens the file, calls the function, reads, and returns what came of it.
+    /// Opens the file, calls the function, reads, and returns the result.
     run: fn(&Scratch, Change<'_>) -> Result<Vec<u8>>,
 }
 
@@ -147,7 +147,7 @@ fn judge(surface: &Surface, fault: &InputFault, truth: &[u8]) -> std::result::Re
     let is_refused = AtomicBool::new(false);
     let found = (surface.run)(&scratch, &|| match fault.act.apply(&path) {
         Ok(()) => {}
-        // It protects files that are open or mapped from some changes.
+        // Windows protects open or mapped files from some changes.
         Err(_) if cfg!(windows) => is_refused.store(true, Ordering::Relaxed),
         Err(error) => panic!("{error}"),
     });

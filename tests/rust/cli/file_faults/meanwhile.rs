@@ -1,4 +1,4 @@
-//! Folders that change while an output is written to them.
+//! Output folders that change during a write.
 
 use std::fs;
 use std::path::Path;
@@ -12,8 +12,8 @@ use zstn_tests::faults::report::{self, Run};
 use super::inputs::{Change, WhenBegun};
 use super::scratch::Scratch;
 
-/// An operation that writes a file: calls the function when work has begun. A new
-/// one gets all faults by a line here.
+/// An operation that writes a file and calls the function when work has begun. Adding
+/// an operation here runs all faults with it.
 type Write = fn(&Scratch, Sink<'_>, Change<'_>) -> zstn::Result<()>;
 
 const SURFACES: [(&str, Write); 3] = [
@@ -74,7 +74,7 @@ fn judge(write: Write, fault: &FolderFault) -> Result<(), String> {
     let is_refused = AtomicBool::new(false);
     let found = write(&scratch, sink, &|| match fault.act.apply(&output) {
         Ok(()) => {}
-        // It removes no folder with an open file.
+        // Windows does not remove a folder that contains an open file.
         Err(_) if cfg!(windows) => is_refused.store(true, Ordering::Relaxed),
         Err(error) => panic!("{error}"),
     });

@@ -1,8 +1,8 @@
-//! The faults of files and folders in `tests/faults/files.json`.
+//! Runs the faults of files and folders in `tests/faults/files.json`.
 
 mod inputs;
 mod meanwhile;
-// The shell limits the length of files.
+// These tests limit file sizes with the shell's `ulimit`.
 #[cfg(unix)]
 mod outputs;
 pub(crate) mod scratch;

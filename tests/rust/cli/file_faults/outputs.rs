@@ -1,4 +1,4 @@
-//! Outputs that cannot be written, by every verb.
+//! Outputs that cannot be written, with every command that writes.
 
 use std::fs;
 use std::path::Path;
@@ -36,14 +36,14 @@ fn an_output_that_cannot_be_written_is_an_error_and_leaves_nothing() {
 fn judge(arguments: &[&str], fault: &OutputFault) -> Result<(), String> {
     let folder = scratch();
     let folder = folder.path();
-    // `convert` chooses the format by the extension.
+    // `convert` chooses the format by the file extension.
     let extension = match arguments[0] {
         "convert" => ".zt",
         _ => "",
     };
     let output = format!("{}{extension}", fault.output);
     for name in &fault.files {
-        // Only the last name of the output has an extension.
+        // Of the listed files, only the output has the extension.
         let is_output = *name == fault.output;
         let name = format!("{name}{}", if is_output { extension } else { "" });
         fs::write(folder.join(name), b"mine").unwrap();

@@ -1,4 +1,4 @@
-//! A folder with files of every kind.
+//! A folder with files of several formats.
 
 use std::fs::{self, File};
 use std::path::PathBuf;
@@ -16,8 +16,8 @@ pub(crate) fn plain() -> Vec<u8> {
     checkpoint(&[("a", "BF16", a), ("b", "BF16", b)])
 }
 
-/// A folder with `m.safetensors`, its fine-tune, and both packed. All of them have
-/// a modification time long ago.
+/// A folder with `m.safetensors`, a fine-tune, and the packed files of both, all with
+/// an old modification time.
 pub(crate) struct Scratch {
     pub(crate) folder: tempfile::TempDir,
     pub(crate) engine: Engine,

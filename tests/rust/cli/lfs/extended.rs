@@ -1,4 +1,4 @@
-//! Objects with extension frames (docs/formats/extensions.md).
+//! LFS objects with extension frames (docs/formats/extensions.md).
 
 use std::path::Path;
 use std::process::Command;
@@ -47,7 +47,7 @@ fn the_filter_writes_them_if_it_may_and_always_reads_them() {
     assert!(back.status.success() && back.stdout == model);
 }
 
-/// Returns a setting of the repository in a folder.
+/// Returns a git setting of the repository in `folder`.
 fn setting(folder: &Path, name: &str) -> String {
     let mut git = Command::new("git");
     git.args(["config", "--get", name]).current_dir(folder);

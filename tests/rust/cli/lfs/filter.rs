@@ -1,4 +1,4 @@
-//! The filter.
+//! The clean and smudge filter.
 
 use std::io::Write;
 use std::path::Path;
@@ -9,12 +9,12 @@ use zstn_tests::many_kinds;
 
 use super::{lfs, zstn_bytes};
 
-/// Runs the filter on bytes.
+/// Runs the filter on these bytes.
 fn filter(folder: &Path, direction: &str, bytes: &[u8]) -> Output {
     filter_with(folder, &[direction], bytes)
 }
 
-/// Runs the filter with more arguments on bytes.
+/// Runs the filter with additional arguments on these bytes.
 pub fn filter_with(folder: &Path, arguments: &[&str], bytes: &[u8]) -> Output {
     let arguments = [&["filter"], arguments, &["--", "-a name.safetensors"]].concat();
     let mut child = lfs(folder, &arguments).spawn().unwrap();
@@ -35,7 +35,7 @@ fn the_filter_packs_and_unpacks() {
     assert!(packed.stdout == zstn_bytes(&model));
     let back = filter(folder.path(), "smudge", &packed.stdout);
     assert!(back.status.success() && back.stdout == model);
-    // Everything else stays what it is, packed files included.
+    // All other content stays unchanged, including packed files.
     let text_file = b"version https://git-lfs.github.com/spec/v1\n".repeat(30);
     for bytes in [&b""[..], b"x", b"ZLFS\x02", &packed.stdout, &text_file] {
         let out = filter(folder.path(), "clean", bytes);

@@ -1,5 +1,5 @@
-//! `zstn lfs` as git-lfs starts it: messages of the agent, bytes of the filter.
-//! The real git-lfs is in `tests/lfs`.
+//! `zstn lfs` as git-lfs starts it: the messages of the agent and the bytes of the
+//! filter. Tests with the real git-lfs are in `tests/lfs`.
 
 mod extended;
 mod filter;
@@ -17,7 +17,7 @@ use tempfile::TempDir;
 use zstn_tests::command::{program, text};
 use zstn_tests::sha256;
 
-/// A command in a folder that is in no repository.
+/// Returns a command that runs in a folder outside any repository.
 fn lfs(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(program());
     command
@@ -26,14 +26,14 @@ fn lfs(folder: &Path, arguments: &[&str]) -> Command {
         .current_dir(folder)
         .env("GIT_CEILING_DIRECTORIES", folder)
         .env("TMPDIR", folder)
-        .env("TMP", folder) // the same on Windows
+        .env("TMP", folder) // folder for temporary files on Windows
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     command
 }
 
-/// An agent, and the pipes to it.
+/// A running agent and the pipes to it.
 struct Agent {
     child: Child,
     to: Option<ChildStdin>,
@@ -51,7 +51,7 @@ impl Agent {
         }
     }
 
-    /// Starts an agent that is ready.
+    /// Starts an agent and completes the initialisation.
     fn ready(folder: &Path, arguments: &[&str]) -> Self {
         let mut agent = Self::start(folder, arguments);
         agent.send(&json!({
@@ -72,8 +72,8 @@ impl Agent {
         serde_json::from_str(&line).unwrap_or_else(|_| panic!("{line:?} is not JSON"))
     }
 
-    /// Has an object moved; returns the last message, once the progress of one
-    /// that was moved has been checked.
+    /// Sends a transfer request, checks the progress of a successful transfer, and
+    /// returns the last message.
     fn transfer(&mut self, message: &Value) -> Value {
         self.send(message);
         let mut so_far = 0;
@@ -101,7 +101,7 @@ impl Agent {
         text.into()
     }
 
-    /// Closes the pipe; returns the exit status and what was printed for people.
+    /// Closes the pipe and waits. Returns the exit status and the messages.
     fn end(mut self) -> (i32, String) {
         drop(self.to.take());
         let out = self.child.wait_with_output().unwrap();
@@ -134,7 +134,7 @@ fn stored(folder: &TempDir, oid: &str) -> std::path::PathBuf {
     store.join(&oid[..2]).join(&oid[2..4]).join(oid)
 }
 
-/// Returns the folder for files in the making in another.
+/// Returns the folder below `parent` for unfinished files.
 fn unfinished(parent: &Path) -> std::path::PathBuf {
     let entries = std::fs::read_dir(parent).unwrap();
     let mut paths = entries.map(|entry| entry.unwrap().path());
@@ -143,12 +143,12 @@ fn unfinished(parent: &Path) -> std::path::PathBuf {
     found.expect("there is no folder for files in the making")
 }
 
-/// Returns a checkpoint as it is packed by default.
+/// Returns a checkpoint packed with default options.
 fn zstn_bytes(model: &[u8]) -> Vec<u8> {
     zstn_bytes_with(model, false)
 }
 
-/// Returns a packed checkpoint, with extension frames if they are allowed.
+/// Returns a packed checkpoint, with extension frames if `extended` is set.
 fn zstn_bytes_with(model: &[u8], extended: bool) -> Vec<u8> {
     let mut packed = Vec::new();
     let sink = zstn::Sink::writer(&mut packed);

@@ -1,11 +1,11 @@
-//! Objects in a store, whole and damaged.
+//! Intact and damaged objects in a store.
 
 use serde_json::json;
 use zstn_tests::{many_kinds, sha256};
 
 use super::{Agent, download, folder_with_store, stored, unfinished, upload, zstn_bytes};
 
-/// Returns the names of the files in the making of an agent.
+/// Returns the names of an agent's unfinished files.
 fn made(folder: &tempfile::TempDir) -> Vec<String> {
     let entries = std::fs::read_dir(unfinished(folder.path())).unwrap();
     let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
@@ -44,7 +44,7 @@ fn objects_come_back_bit_for_bit() {
     let first = std::fs::read(stored(&folder, &sha256(&model))).unwrap();
     assert!(first.starts_with(b"ZSTN") && first.len() < model.len());
     assert_eq!(agent.end(), (0, String::new()));
-    // Nothing is left but the store and the file that was sent.
+    // Only the store and the uploaded file remain.
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);
 }
 
@@ -77,7 +77,7 @@ fn damaged_objects_are_named() {
         );
         assert!(said.contains("git lfs push --object-id"), "{said}");
     }
-    // These may be whole, and their pointer wrong.
+    // These objects may be intact while the pointer is wrong.
     for (other, reason) in [
         (&other[..], "bytes instead of"),
         (&longer, "more than the original"),
@@ -89,7 +89,7 @@ fn damaged_objects_are_named() {
         assert!(said.contains("does not fit its pointer"), "{said}");
         assert!(said.contains(reason), "{said}");
     }
-    // This is whole, and nobody should delete it.
+    // This object is intact, so the message must not suggest deleting it.
     std::fs::write(&path, b"ZLFS\x02\0\0\0").unwrap();
     let said = agent.fails(&download(&model));
     assert!(said.contains("use a newer one"), "{said}");
@@ -97,12 +97,12 @@ fn damaged_objects_are_named() {
         !said.contains("damaged") && !said.contains("delete"),
         "{said}"
     );
-    // Nothing of them is left in the folder for files in the making.
+    // The failed downloads left no files in the folder for unfinished files.
     assert_eq!(made(&folder), Vec::<String>::new());
     std::fs::write(&path, &packed).unwrap();
     assert!(agent.transfer(&download(&model))["error"].is_null());
-    // What is there is not sent again, but it has to restore the object: git-lfs may
-    // prune the local copy then.
+    // An existing object is not sent again, but it must restore the original, because
+    // git-lfs may then prune the local copy.
     let local = folder.path().join("object");
     let restored = made(&folder);
     assert!(agent.transfer(&upload(&local, &model))["error"].is_null());

@@ -1,4 +1,4 @@
-//! Folders that disappear or grow old while an agent works.
+//! Folders that disappear or become old while an agent runs.
 
 use std::fs::{self, FileTimes, OpenOptions};
 use std::path::Path;
@@ -27,7 +27,8 @@ fn a_store_that_disappears_is_not_created_anew() {
     assert_eq!(agent.end(), (0, String::new()));
 }
 
-// Windows removes no folder with an open file, which the agent's lock is.
+// Windows does not remove a folder that contains an open file, such as the agent's
+// lock.
 #[cfg(unix)]
 #[test]
 fn a_lost_folder_of_this_machine_is_not_a_missing_object() {

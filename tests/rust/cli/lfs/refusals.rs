@@ -1,4 +1,4 @@
-//! Messages and stores that are refused.
+//! Messages and stores that the agent refuses.
 
 use std::io::Write;
 
@@ -12,7 +12,7 @@ fn an_object_that_fails_is_an_answer_and_the_next_is_moved() {
     let folder = folder_with_store();
     let path = folder.path().join("object");
     let mut agent = Agent::ready(folder.path(), &["--store", "store"]);
-    // Names that are not digests could be paths.
+    // Object ids that are not digests could be paths.
     let outside = format!("../../../../{}", "a".repeat(52));
     let upper = sha256(b"x").to_uppercase();
     for oid in [&*outside, &upper, "", "abc", &"/".repeat(64)] {
@@ -22,7 +22,7 @@ fn an_object_that_fails_is_an_answer_and_the_next_is_moved() {
         message["event"] = "download".into();
         assert!(agent.fails(&message).contains("64 hexadecimal digits"));
     }
-    // Local files that are not what they are said to be.
+    // Local files that do not match the message.
     let mut message = upload(&path, b"x");
     message["oid"] = sha256(b"y").into();
     assert!(agent.fails(&message).contains("git lfs fsck"));
@@ -54,7 +54,7 @@ fn other_messages_end_the_agent() {
     let endless = "x".repeat(2 << 20);
     for line in ["GET / HTTP/1.1\n", secret, "{}\n", "[]\n", &endless] {
         let mut agent = Agent::start(folder.path(), &["--store", "store"]);
-        // A pipe that the agent has closed is an answer, too.
+        // The agent may already have closed the pipe, which is fine.
         let _ = agent.to.as_mut().unwrap().write_all(line.as_bytes());
         let (status, said) = agent.end();
         assert_eq!(status, 2, "{said}");
@@ -89,7 +89,7 @@ fn a_store_that_cannot_be_used_is_said_at_the_start() {
         assert_eq!(status, 2, "{said}");
         assert!(said.contains(reason), "{said}");
     }
-    // Without a store, the server has to say where objects are.
+    // Without a store, the server must provide the address of each object.
     let mut agent = Agent::ready(folder.path(), &[]);
     let said = agent.fails(&download(b"x"));
     assert!(said.contains("zstn lfs install --store"), "{said}");

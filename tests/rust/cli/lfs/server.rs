@@ -1,4 +1,4 @@
-//! Requests to servers.
+//! Requests that the agent sends to servers.
 
 use serde_json::json;
 use zstn_tests::many_kinds;
@@ -18,7 +18,7 @@ fn a_server_gets_packed_objects_with_its_headers() {
         "header": {
             "Authorization": "Bearer a-token",
             "Content-Type": "application/x-model",
-            // The agent knows better how long a packed object is.
+            // The agent replaces this with the length of the packed object.
             "Content-Length": model.len().to_string(),
             "Transfer-Encoding": "chunked",
         },
@@ -58,7 +58,7 @@ fn secrets_stay_with_their_server() {
         "{said}"
     );
     assert!(other.log().is_empty());
-    // Nor do addresses of other kinds get anything.
+    // URLs with other schemes do not receive anything either.
     for href in ["file:///etc/passwd", "s3://bucket/x", "/etc/passwd"] {
         message["action"] = json!({"href": href});
         assert!(agent.fails(&message).contains("http"));

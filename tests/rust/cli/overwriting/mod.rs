@@ -1,4 +1,4 @@
-//! Outputs: no existing file is lost without `--force`.
+//! Existing files are never replaced without `--force`.
 
 #[cfg(unix)]
 mod special_files;
@@ -14,7 +14,7 @@ use zstn_tests::checkpoint;
 use zstn_tests::command::{program, text, zstn};
 use zstn_tests::rng::Rng;
 
-/// `m.safetensors`, a fine-tune of it, both packed, and a frame.
+/// Creates `m.safetensors`, a fine-tune of it, the packed files of both, and a frame.
 fn models(folder: &Path) {
     let weights = Rng(5).bf16_weights(20_000);
     let mut tuned = weights.clone();
@@ -39,8 +39,7 @@ pub(super) fn scratch() -> tempfile::TempDir {
     folder
 }
 
-/// Every verb that writes a file, with the name of its output missing at the
-/// end.
+/// Every command that writes a file, without the final argument, which is the output.
 pub(super) const WRITING: [&[&str]; 8] = [
     &["pack", "m.safetensors", "-o"],
     &["pack", "tuned.safetensors", "--base", "m.safetensors", "-o"],
@@ -67,7 +66,7 @@ fn run(folder: &Path, arguments: &[&str], output: &OsStr, force: bool) -> Output
     command.stdin(Stdio::null()).output().expect("zstn runs")
 }
 
-/// Links to `input` by its name; returns the name of the link.
+/// Creates a symbolic link to `input`, and returns the name of the link.
 #[cfg(unix)]
 fn soft_link(folder: &Path, input: &str) -> Option<String> {
     let extension = Path::new(input).extension().unwrap().to_str().unwrap();
@@ -77,7 +76,7 @@ fn soft_link(folder: &Path, input: &str) -> Option<String> {
     Some(soft)
 }
 
-/// Returns nothing: on Windows a link takes a privilege.
+/// Does nothing, because creating a link on Windows requires a privilege.
 #[cfg(not(unix))]
 fn soft_link(_: &Path, _: &str) -> Option<String> {
     None
@@ -100,7 +99,7 @@ fn an_input_is_never_replaced_not_even_with_force() {
     let folder = folder.path();
     for arguments in WRITING {
         for input in inputs(arguments) {
-            // By another spelling of the path, and by hard and symbolic links.
+            // Another spelling of the path, a hard link and a symbolic link.
             fs::create_dir_all(folder.join("sub")).unwrap();
             let extension = Path::new(input).extension().unwrap().to_str().unwrap();
             let hard = format!("hard.{extension}");
@@ -112,7 +111,8 @@ fn an_input_is_never_replaced_not_even_with_force() {
             for name in names {
                 let out = run(folder, arguments, name.as_ref(), true);
                 let what = format!("{arguments:?} {name}: {}", text(&out.stderr));
-                // An extension that `convert` does not know is refused for that reason.
+                // `convert` and `get` may refuse the output for its unknown extension
+                // instead.
                 assert_eq!(out.status.code(), Some(2), "{what}");
                 if arguments[0] != "convert" && arguments[0] != "get" {
                     assert!(text(&out.stderr).contains("is being read"), "{what}");
@@ -179,7 +179,7 @@ fn what_goes_to_the_null_device_is_gone() {
     let null = if cfg!(windows) { "nul" } else { "/dev/null" };
     let before = contents(folder.path());
     for arguments in WRITING {
-        // `convert` and `get` choose the format by the extension.
+        // `convert` and `get` choose the format by the file extension.
         if !["convert", "get"].contains(&arguments[0]) {
             let out = run(folder.path(), arguments, null.as_ref(), false);
             assert!(out.status.success(), "{arguments:?}: {}", text(&out.stderr));
@@ -193,7 +193,7 @@ fn a_file_that_exists_is_replaced_with_force_by_every_verb() {
     let folder = scratch();
     let folder = folder.path();
     for arguments in WRITING {
-        // `convert` chooses the format by the extension.
+        // `convert` chooses the format by the file extension.
         let name = match arguments[0] {
             "convert" => "out.zt",
             "get" => "out.bin",

@@ -1,4 +1,4 @@
-//! Pipes, devices, links and names that only some systems have.
+//! Pipes, devices, links, and names that only some systems support.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -36,7 +36,7 @@ fn a_pipe_gets_the_bytes_and_stays_a_pipe() {
     assert!(reader.join().unwrap() == original);
     assert!(pipe.metadata().unwrap().file_type().is_fifo());
 
-    // The same pipe as an input.
+    // The pipe also works as an input.
     let writer = std::thread::spawn({
         let (pipe, original) = (pipe.clone(), original.clone());
         move || fs::write(pipe, original).unwrap()
@@ -51,8 +51,8 @@ fn a_pipe_gets_the_bytes_and_stays_a_pipe() {
 #[test]
 fn devices_are_written_to_and_sockets_refused() {
     let folder = scratch();
-    // A null device of its own: if it were replaced by a file, nothing else
-    // on the machine would be affected.
+    // A separate null device: if a bug replaced it with a file, the rest of the machine
+    // would not be affected.
     let null = folder.path().join("null");
     let made = Command::new("mknod")
         .arg(&null)
@@ -92,7 +92,8 @@ fn a_link_means_what_it_leads_to() {
     let folder = folder.path();
     fs::create_dir(folder.join("disk")).unwrap();
     let original = fs::read(folder.join("m.safetensors")).unwrap();
-    // One link to a file, one through another link to a file that does not exist.
+    // One link points to a file, the other through a second link to a file that does
+    // not exist.
     fs::write(folder.join("disk/old"), b"old").unwrap();
     symlink("disk/old", folder.join("link")).unwrap();
     symlink("disk/hop", folder.join("dangling")).unwrap();
@@ -149,14 +150,14 @@ fn names_that_are_not_unicode_work_everywhere() {
     assert!(fs::read(folder.join("again")).unwrap() == original);
     let tuned = [word("unpack"), word("tuned.z4dm"), word("--base"), odd];
     run(&[&tuned[..], &[word("-o"), word("restored")]].concat());
-    // A folder, and the name derived from it.
+    // A folder, and the output name derived from it.
     let model = outer.path().join(name(b"\xe8"));
     fs::create_dir(&model).unwrap();
     fs::copy(folder.join(odd), model.join("model.safetensors")).unwrap();
     run(&[word("pack"), model.as_os_str()]);
     let packed = outer.path().join(name(b"\xe8-zstn"));
     assert!(packed.join("model.zstn").is_file());
-    // The library takes the same paths.
+    // The library accepts the same paths.
     let engine = Engine::new(1).unwrap();
     let (input, output) = (folder.join(name(b"\xe9.zstn")), folder.join("library"));
     zstn::unpack(&engine, &input, &output, &zstn::UnpackOptions::default()).unwrap();

@@ -1,4 +1,4 @@
-//! `zstn get`: bytes for programs, a summary for people.
+//! `zstn get`: bytes for programs, and a summary for people.
 
 use zstn_tests::command::{json, text, zstn};
 #[cfg(unix)]
@@ -6,7 +6,7 @@ use zstn_tests::terminal::zstn_on_terminal;
 
 use crate::folder_with;
 
-/// Ten rows of two columns, as bfloat16.
+/// Creates a model with ten rows of two bfloat16 columns.
 fn model() -> (tempfile::TempDir, Vec<u8>) {
     let bytes: Vec<u8> = (0..40).collect();
     let header = r#"{"w":{"dtype":"BF16","shape":[10,2],"data_offsets":[0,40]},"f8":{"dtype":"F8_E4M3","shape":[4],"data_offsets":[40,44]}}"#;

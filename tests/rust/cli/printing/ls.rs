@@ -1,4 +1,4 @@
-//! `zstn ls`: its layout and its memory.
+//! The layout and memory use of `zstn ls`.
 
 use zstn_tests::command::{json, text, zstn};
 
@@ -75,9 +75,9 @@ mod memory {
 
     use super::*;
 
-    /// Returns the peak memory of `zstn` while it prints, in bytes. Its output
-    /// goes to a pipe that is read slowly, so that the process exists while
-    /// the kernel is queried.
+    /// Returns the peak memory of a `zstn` process in bytes. Its output goes to a pipe
+    /// that is read slowly, so that the process still exists when its memory is
+    /// queried.
     fn peak(folder: &Path, arguments: &[&str]) -> u64 {
         let mut child = Command::new(program())
             .args(arguments)
@@ -92,7 +92,7 @@ mod memory {
         let mut buffer = vec![0; 1 << 18];
         let mut peak_kib = 0;
         loop {
-            // The kernel has no such line for a process that has ended.
+            // The line is missing once the process has ended.
             let status = std::fs::read_to_string(&status).unwrap_or_default();
             let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:"));
             let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse().ok());
@@ -124,7 +124,7 @@ mod memory {
         }
     }
 
-    /// One and a half times the memory of the model itself.
+    /// Memory limit per tensor: one and a half times the memory of the model itself.
     const MOST_BYTES: u64 = 1500;
 }
 
@@ -154,7 +154,7 @@ fn one_unknown_dtype_makes_one_tensor_unreadable() {
     assert_eq!(run(&["get", "m.safetensors", "b"]).stdout, [3, 4]);
     let got = run(&["get", "m.safetensors", "a"]);
     assert!(!got.status.success() && text(&got.stderr).contains("`FP4`"));
-    // Nothing that needs all tensors leaves one out.
+    // Commands that need all tensors do not skip any.
     let converted = run(&["convert", "m.safetensors", "m.zt"]);
     assert!(!converted.status.success() && text(&converted.stderr).contains("`FP4`"));
     let packed = run(&["pack", "m.safetensors"]);

@@ -1,5 +1,5 @@
-//! The output of the command line: lists of any length, names with any
-//! characters, bytes and summaries, to terminals, files and closed pipes.
+//! The output of the command line: lists of any length, names with any characters,
+//! bytes and summaries, printed to terminals, files and closed pipes.
 
 mod get;
 mod ls;
@@ -13,7 +13,7 @@ mod stop;
 mod text;
 mod vocabulary;
 
-/// A safetensors file of tensors without elements.
+/// Returns a safetensors file of tensors without elements.
 fn without_elements<'a>(names: impl Iterator<Item = &'a str>) -> Vec<u8> {
     let entry = r#"{"dtype":"U8","shape":[0],"data_offsets":[0,0]}"#;
     let entries = names.map(|name| format!("{}:{entry}", serde_json::Value::from(name)));

@@ -1,4 +1,4 @@
-//! Closed pipes.
+//! Closed output pipes.
 
 use std::io::pipe;
 use std::path::Path;
@@ -9,7 +9,7 @@ use zstn_tests::rng::Rng;
 
 use crate::folder_with;
 
-/// Standard output and error, each open or closed.
+/// Whether standard output and standard error are closed.
 #[derive(Debug, Clone, Copy)]
 struct Closed {
     stdout: bool,
@@ -19,7 +19,7 @@ struct Closed {
 fn run(folder: &Path, arguments: &[&str], closed: Closed) -> ExitStatus {
     let end = |is_closed| match is_closed {
         false => Stdio::null(),
-        // The reading end is dropped here, before anything is written.
+        // The reading end is dropped here, before the program writes anything.
         true => Stdio::from(pipe().expect("a pipe").1),
     };
     Command::new(program())
@@ -68,7 +68,7 @@ fn a_closed_pipe_never_ends_in_a_panic() {
     ] {
         for (stdout, stderr) in [(true, false), (false, true), (true, true)] {
             let closed = Closed { stdout, stderr };
-            // A file in the way is a separate error.
+            // An existing output file would be a separate error.
             for made in [
                 "x.zstn",
                 "y.safetensors",
@@ -80,12 +80,12 @@ fn a_closed_pipe_never_ends_in_a_panic() {
                 let _ = std::fs::remove_file(folder.path().join(made));
             }
             let ended = run(folder.path(), arguments, closed);
-            // The bytes of a result must not be taken for all of it; a listing may
-            // end anywhere.
+            // A truncated result must not be mistaken for a complete one; a listing may
+            // be truncated.
             let is_result =
                 arguments.ends_with(&["-o", "-"]) || arguments == ["get", "m.zstn", "a"];
             let expected = if stdout && is_result { 141 } else { status };
-            // After a signal there is no code.
+            // A process that a signal ended has no exit code.
             assert_eq!(
                 ended.code(),
                 Some(expected),

@@ -1,11 +1,11 @@
-//! Tensors chosen by patterns, and lists in another order.
+//! Tensors selected by patterns, and lists in another order.
 
 use zstn_tests::command::{json, text, zstn};
 use zstn_tests::rng::Rng;
 
 use crate::folder_with;
 
-/// A packed model with two layers of two tensors, and an embedding.
+/// Creates a packed model with two layers of two tensors, and an embedding.
 fn model() -> (tempfile::TempDir, Vec<(&'static str, Vec<u8>)>) {
     let mut rng = Rng(41);
     let tensors = vec![
@@ -103,7 +103,7 @@ fn a_tree_sums_up_what_names_have_in_common() {
         assert!(out.status.success(), "{}", text(&out.stderr));
         text(&out.stdout)
     };
-    // Names, tensors or dtype, and sizes.
+    // The columns are the name, the tensors or the dtype, and sizes.
     let words = |line: &str| -> Vec<String> {
         line.split_whitespace().take(6).map(str::to_owned).collect()
     };

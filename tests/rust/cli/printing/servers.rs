@@ -1,4 +1,4 @@
-//! The JSON of verbs that serve.
+//! The JSON output of commands that run as servers.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -9,7 +9,7 @@ use serde_json::Value;
 use zstn_tests::command::program;
 use zstn_tests::schema;
 
-/// A process that is ended with this.
+/// A process that is killed when dropped.
 struct Running(Child);
 
 impl Drop for Running {
@@ -19,8 +19,8 @@ impl Drop for Running {
     }
 }
 
-/// Starts a server, asks it for something, and compares the lines for its address
-/// and for the request with the schema of its verb.
+/// Starts a server, sends it a request, and checks the lines for its address and for
+/// the request against the schema of the command.
 fn check(folder: &Path, verb: &str, arguments: &[&str]) {
     let mut child = Command::new(program())
         .args([verb, "--json", "--port", "0"])

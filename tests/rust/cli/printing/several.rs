@@ -1,4 +1,4 @@
-//! Several inputs, and outputs that are given or not.
+//! Several inputs, with and without given outputs.
 
 use std::path::Path;
 use std::process::Output;
@@ -6,7 +6,7 @@ use std::process::Output;
 use zstn_tests::checkpoint;
 use zstn_tests::command::{json, text, zstn};
 
-/// `a.safetensors`, `b.safetensors`, and `model/` with a checkpoint.
+/// Creates `a.safetensors`, `b.safetensors`, and `model/` with a checkpoint.
 fn folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join("model")).unwrap();
@@ -45,7 +45,7 @@ fn every_input_gets_an_output_of_its_own() {
     assert!(read("back/a.safetensors") == read("a.safetensors"));
     assert!(read("back/b.safetensors") == read("b.safetensors"));
     assert!(read("back/model/model.safetensors") == read("model/model.safetensors"));
-    // One file goes into a folder as well, under its own name.
+    // A single file is also written into an existing folder, under its own name.
     succeed(folder.path(), "pack a.safetensors -o back");
     assert!(read("back/a.zstn") == read("a.zstn"));
     let listed = text(&succeed(folder.path(), "ls a.zstn b.zstn").stdout);
@@ -124,7 +124,7 @@ fn one_meaning_for_one_option() {
     assert!(text(&succeed(folder, "ls a.zstn -q").stderr).is_empty());
     let got = succeed(folder, "get a.zstn w -q -T 1 -o w.bin");
     assert!(got.stdout.is_empty() && got.stderr.is_empty());
-    // An option that could do nothing is not there.
+    // Options without an effect on a command are not accepted.
     for line in [
         "info a.zstn --quiet",
         "ls a.zstn --threads 2",

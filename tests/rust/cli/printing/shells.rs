@@ -1,8 +1,8 @@
-//! Completions and manual pages.
+//! Shell completions and manual pages.
 
 use zstn_tests::command::{text, zstn};
 
-// Windows may have a bash, of another system whose folders it sees.
+// Windows may have a bash that belongs to another system and shares its folders.
 #[cfg(unix)]
 #[test]
 fn bash_completes_verbs_options_and_values() {

@@ -1,11 +1,11 @@
-//! Signals.
+//! Signals during a run.
 
 use std::process::{Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 use zstn_tests::command::{is_ignored, program, text};
 
-/// The number of shards to pack, enough for a signal to arrive in the middle.
+/// The number of shards to pack, enough for a signal to arrive during the work.
 const SHARDS: usize = 100;
 
 #[test]
@@ -30,8 +30,8 @@ fn after_a_signal_there_is_one_status_and_not_a_word() {
     }
     for trial in 0..20 {
         let signal = signals[trial % signals.len()];
-        // Every second trial as under `nohup`, which ignores one signal; the others
-        // must still be handled.
+        // Half of the trials ignore one signal, as under `nohup`; the others must still
+        // be handled.
         let start = match trial % 4 < 2 {
             true => "exec \"$0\" pack model -o packed",
             false => "trap '' HUP; exec \"$0\" pack model -o packed",
@@ -45,7 +45,7 @@ fn after_a_signal_there_is_one_status_and_not_a_word() {
             .stderr(Stdio::piped())
             .spawn()
             .expect("zstn runs");
-        // Waits until some shards are packed, more in every trial.
+        // Wait until some shards are packed, more of them in every trial.
         let under_way = || {
             let entries = std::fs::read_dir(scratch.path()).expect("a folder");
             let hidden = entries.flatten().map(|entry| entry.path()).find(|path| {

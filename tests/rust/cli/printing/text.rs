@@ -6,12 +6,12 @@ use zstn_tests::command::{json, text, zstn};
 use super::without_elements;
 use crate::folder_with;
 
-/// A title for the window, a colour, a forged line, C1's CSI, DEL, writing
-/// from right to left, a line separator.
+/// A window title, a colour, a forged line, CSI as a C1 character, DEL, right-to-left
+/// overrides, and a line separator.
 const HOSTILE: &str = "\x1b]0;title\x07\x1b[31mred\nforged  F32\r\t\u{9b}5m\x7f\u{202e}txet\u{2066}\u{200f}\u{61c}\u{2028}";
 
-/// Returns the name with the characters that a file may have in its name: elsewhere
-/// than on Unix, none of the first 32.
+/// Removes the characters that the system does not allow in file names. Systems other
+/// than Unix do not allow the first 32 characters.
 fn possible_name(name: &str) -> String {
     let is_possible = |character: char| cfg!(unix) || character >= ' ';
     name.chars().filter(|&c| is_possible(c)).collect()
@@ -67,7 +67,7 @@ fn names_and_metadata_are_escaped_wherever_they_are_shown() {
         assert_eq!(shown.lines().count(), lines, "{arguments:?}: {shown}");
         assert!(!shown.contains("\nforged"), "{arguments:?}: {shown}");
     }
-    // The command line itself: arguments that are not understood.
+    // Unknown arguments on the command line itself.
     let out = zstn(folder.path(), &["ls", "m.zstn", "--colour", HOSTILE]);
     assert_eq!(out.status.code(), Some(2));
     assert!(!text(&out.stderr).contains(is_unsafe));

@@ -1,4 +1,4 @@
-//! The JSON of every verb: one vocabulary, and the one that is documented.
+//! The JSON output of all commands uses one vocabulary, which the documentation lists.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -10,7 +10,7 @@ use zstn_tests::repository;
 use zstn_tests::rng::Rng;
 use zstn_tests::schema;
 
-/// A checkpoint, a fine-tune of it, and a folder with a checkpoint.
+/// Creates a checkpoint, a fine-tune of it, and a folder with a checkpoint.
 fn folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join("model")).unwrap();
@@ -30,7 +30,7 @@ fn report(folder: &Path, line: &str) -> Value {
     json(&zstn(folder, &line.split(' ').collect::<Vec<_>>()))
 }
 
-/// Returns the objects that a line prints, one or several.
+/// Returns the JSON objects that a command prints.
 fn reports(folder: &Path, line: &str) -> Vec<Value> {
     let out = zstn(folder, &line.split(' ').collect::<Vec<_>>());
     assert!(out.status.success(), "{line}: {}", text(&out.stderr));
@@ -41,8 +41,8 @@ fn reports(folder: &Path, line: &str) -> Vec<Value> {
     objects.collect()
 }
 
-/// Adds the keys of all objects in `value`, but for those that are names of
-/// tensors, dtypes or metadata.
+/// Adds the keys of all objects in `value`, except for names of tensors, dtypes and
+/// metadata.
 fn collect(value: &Value, keys: &mut BTreeSet<String>) {
     match value {
         Value::Object(members) => {
@@ -64,7 +64,7 @@ fn collect(value: &Value, keys: &mut BTreeSet<String>) {
     }
 }
 
-/// Every verb that writes JSON, each for what makes it write other keys.
+/// Commands that print JSON, in every variant that leads to different keys.
 const LINES: [&str; 22] = [
     "pack a.safetensors",
     "pack tuned.safetensors --base a.zstn",
@@ -96,7 +96,7 @@ fn every_key_is_documented_and_every_documented_key_exists() {
     let mut keys = BTreeSet::new();
     for line in LINES {
         for report in reports(folder.path(), &format!("{line} --json")) {
-            // What every verb says of its input, by the same names.
+            // Every command describes its input with the same keys.
             for key in ["input", "original_bytes", "packed_bytes"] {
                 assert!(!report[key].is_null(), "{line} has no {key}: {report}");
             }
@@ -107,7 +107,7 @@ fn every_key_is_documented_and_every_documented_key_exists() {
     let sketched = report(folder.path(), "sketch a.zstn -o s --json");
     schema::check("sketch", &sketched);
     collect(&sketched, &mut keys);
-    // In a repository of its own, so that there are settings to show.
+    // A separate repository, which has settings to print.
     let git = ["init", "--quiet", "."];
     let mut made = Command::new("git");
     made.args(git).current_dir(folder.path());
@@ -123,7 +123,7 @@ fn every_key_is_documented_and_every_documented_key_exists() {
         collect(&error, &mut keys);
     }
     let documented = std::fs::read_to_string(repository().join("docs/json.md")).unwrap();
-    // What servers print, which comes last, is tested where they run.
+    // The output of servers, described last, is tested with the servers.
     let reports = documented.split("\n## Requests").next().unwrap();
     let documented: BTreeSet<String> = reports
         .lines()
@@ -181,7 +181,7 @@ fn wrong_usage_is_json_as_well() {
         let message = error["error"]["message"].as_str().unwrap();
         assert!(message.contains(part), "{line}: {message}");
     }
-    // The name of a file is not the option.
+    // A file named `--json` is not the option.
     let out = zstn(folder.path(), &["pack", "--", "--json"]);
     assert!(
         text(&out.stderr).starts_with("error: "),

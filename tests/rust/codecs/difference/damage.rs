@@ -1,4 +1,4 @@
-//! Damaged frames and forged fields.
+//! Damaged frames and frames with forged fields.
 
 use zstn_core::dtype::Dtype;
 use zstn_core::frame::difference::{Difference, Directory};
@@ -11,7 +11,7 @@ use zstn_tests::tier::{self, stepped};
 use super::vectors::{self, Vector};
 use super::{decode, frame, native, refusal, trained};
 
-/// The small frames of all vectors, and one of the encoder.
+/// Returns the small frames of all vectors and one made by the encoder.
 fn small_frames() -> Vec<Vector> {
     let mut frames: Vec<Vector> = vectors::made()
         .into_iter()
@@ -63,8 +63,8 @@ fn every_flip_is_noticed() {
     }
 }
 
-/// With checksums made anew, a flip is found by the field it is in, or decodes to
-/// a tensor of the same length.
+/// With recomputed checksums, a flipped bit is either rejected by the field that
+/// contains it or decodes to a tensor of the same length.
 #[test]
 fn no_forged_bit_panics() {
     let native = native();
@@ -109,8 +109,8 @@ fn no_forged_bit_panics() {
     }
 }
 
-/// Returns a small frame, its base, and the rule that breaks when `change` was
-/// made to it and its head was sealed again.
+/// Applies `change` to a small frame, recomputes the checksum of its head, and returns
+/// the rule that the result breaks.
 fn forged(change: impl Fn(&mut Vec<u8>)) -> Option<Rule> {
     let (base, tensor) = trained(&mut Rng(9), Dtype::Bf16, 80, 1e-2);
     let mut frame = frame(&Pure, Dtype::Bf16, &[80], &base, &tensor);
@@ -165,7 +165,8 @@ fn fields_outside_their_ranges_are_refused() {
 
 #[test]
 fn a_few_bytes_promise_no_memory() {
-    // As many elements as a number can say, in one group and in their own.
+    // The largest possible numbers of elements, in a single group and in one group
+    // each.
     for elements in [1u64 << 40, (1 << 56) - 1] {
         let rule = forged(|frame| {
             put(frame, 24, &elements.to_le_bytes());
@@ -178,14 +179,14 @@ fn a_few_bytes_promise_no_memory() {
         });
         assert_eq!(rule, Some(Rule::Truncated), "codes");
     }
-    // The head alone, for a tensor that is not as long as it says.
+    // The head alone, for a tensor whose length differs from the stated one.
     let (base, tensor) = trained(&mut Rng(9), Dtype::F32, 80, 1e-2);
     let coded = frame(&Pure, Dtype::F32, &[80], &base, &tensor);
     for len_bytes in [0, 319, 321, u64::MAX] {
         let error = Directory::parse(&coded, len_bytes).expect_err("another length");
         assert_eq!(error.rule(), Some(Rule::DeltaReference));
     }
-    // Another base of the same length.
+    // A different base of the same length.
     assert_eq!(refusal(&coded, &tensor).rule(), Some(Rule::DeltaReference));
     assert_eq!(
         refusal(&coded, &base[4..]).rule(),

@@ -1,4 +1,4 @@
-//! Differences of tensors (`ZXD1`): golden vectors, round trips, ranges, damage.
+//! Difference frames (`ZXD1`): golden vectors, round trips, ranges, and damage.
 
 mod damage;
 mod ranges;
@@ -40,8 +40,8 @@ fn refusal(frame: &[u8], base: &[u8]) -> Error {
     decode(frame, base).expect_err("a damaged frame")
 }
 
-/// Returns little-endian weights and what training made of them: every change
-/// in proportion to the scale of its row.
+/// Returns little-endian weights and the same weights after training. The magnitude of
+/// the changes differs between runs of 100 elements.
 fn trained(rng: &mut Rng, dtype: Dtype, count: usize, change: f64) -> (Vec<u8>, Vec<u8>) {
     let mut base = Vec::new();
     let mut current = Vec::new();
@@ -55,7 +55,7 @@ fn trained(rng: &mut Rng, dtype: Dtype, count: usize, change: f64) -> (Vec<u8>, 
     (base, current)
 }
 
-/// Returns a float, for 16 bits cut off and not rounded.
+/// Encodes a float. For 16-bit dtypes, the value is truncated rather than rounded.
 #[allow(clippy::cast_possible_truncation)]
 fn element(dtype: Dtype, value: f64) -> Vec<u8> {
     let bits = (value as f32).to_bits();

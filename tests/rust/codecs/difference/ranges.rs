@@ -1,5 +1,5 @@
-//! Ranges of a tensor from the head of its frame, some blocks, and a part of
-//! the base.
+//! Decodes ranges of a tensor from the head of its frame, some blocks, and the
+//! corresponding range of the base.
 
 use zstn_core::bytes::part;
 use zstn_core::dtype::Dtype;
@@ -11,7 +11,7 @@ use zstn_tests::rng::Rng;
 
 use super::{DTYPES, frame, trained};
 
-/// A frame of three blocks of 4096 elements, the last one cut short.
+/// Returns a frame of three blocks: two of 4096 elements, and a shorter one.
 fn small_blocks(base: &[u8], current: &[u8]) -> Vec<u8> {
     let count = base.len() / 2;
     let fields = DifferenceFrame {

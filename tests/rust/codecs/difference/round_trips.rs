@@ -1,4 +1,4 @@
-//! What is written decodes to the same bytes, with any engine.
+//! Encoded tensors decode to the same bytes with every engine.
 
 use proptest::prelude::*;
 use zstn_core::TensorRef;
@@ -24,7 +24,8 @@ fn comes_back(dtype: Dtype, shape: &[u64], base: &[u8], current: &[u8]) -> Vec<u
     coded
 }
 
-/// A tensor and its base: trained a little or a lot, partly equal, or unrelated.
+/// Generates a tensor and its base, which are slightly or strongly trained, partly
+/// equal, or unrelated.
 fn pair() -> impl Strategy<Value = (Dtype, Vec<u64>, Vec<u8>, Vec<u8>)> {
     let shape = prop_oneof![
         (1u64..3000).prop_map(|n| vec![n]),
@@ -106,7 +107,7 @@ fn unchanged_tensors_and_rows_take_next_to_nothing() {
     let (base, trained) = trained(&mut Rng(8), Dtype::Bf16, 300_000, 1e-3);
     let coded = comes_back(Dtype::Bf16, &[1000, 300], &base, &base);
     assert!(coded.len() < 250, "{}", coded.len());
-    // Every fourth row is trained.
+    // Every fourth row has been trained.
     let mut current = base.clone();
     let mut alone = Vec::new();
     for (row, place) in (0..base.len()).step_by(600).enumerate() {
@@ -138,7 +139,7 @@ fn weight_decay_is_a_function_of_the_mantissa() {
     current[..20 * 1024].copy_from_slice(&trained[..20 * 1024]);
     let coded = comes_back(Dtype::F32, &[200, 256], &base, &current);
     assert_eq!(coded[6], 1, "with means");
-    // Nine of ten rows cost a few bits an element, those of training 20.
+    // Nine of ten rows cost a few bits per element, the trained rows 20.
     assert!(coded.len() < base.len() / 4, "{}", coded.len());
 }
 

@@ -1,6 +1,5 @@
-//! Golden vectors: frames with every feature of the format, each field chosen
-//! here and none by the encoder. `NAME.zxd1` decodes with `NAME.base` to
-//! `NAME.tensor`.
+//! Golden vectors with every feature of the format. Every field is chosen here and none
+//! by the encoder. `NAME.zxd1` decodes to `NAME.tensor` with the base `NAME.base`.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -22,7 +21,7 @@ pub struct Vector {
     pub tensor: Vec<u8>,
 }
 
-/// Returns all vectors, made anew.
+/// Generates all vectors.
 pub fn made() -> Vec<Vector> {
     let mut all = Vec::new();
     let mut add = |name, fields: DifferenceFrame, (base, tensor): (Vec<u8>, Vec<u8>)| {
@@ -61,8 +60,8 @@ pub fn made() -> Vec<Vector> {
     };
     add("f32-32-states", states, pair(3, 2, 70, 1e-3));
 
-    // Signs, infinities and NaNs against each other; all differences wrap or
-    // not as 16 and 32 bits do.
+    // All pairs of signs, infinities and NaNs. The differences wrap in some of these
+    // pairs, which depends on the width of 16 or 32 bits.
     let edges: [u16; 12] = [
         0, 0x8000, 1, 0x8001, 0x7F80, 0xFF80, 0x7FC0, 0xFFFF, 0x7FFF, 0x3F80, 0xBF80, 0x7C00,
     ];
@@ -87,8 +86,8 @@ pub fn made() -> Vec<Vector> {
         (wide(&bases), wide(&tensors)),
     );
 
-    // Each context with a shift of its own, 16 tables by turns, and codes from
-    // one end to the other.
+    // Each context has its own shift, the contexts alternate between 16 tables, and the
+    // codes cover the whole range.
     let fields = DifferenceFrame {
         codes: (0..=255).collect(),
         codings: (0..161)
@@ -120,8 +119,8 @@ pub fn made() -> Vec<Vector> {
         (Rng(6).bytes(240), Rng(7).bytes(240)),
     );
 
-    // Unchanged groups that cost nothing, and a code of unchanged groups for
-    // groups that are not.
+    // Unchanged groups that take no bits, and the code for unchanged groups used for
+    // groups that did change.
     let unchanged = pair(8, 0, 4096 + 700, 0.0).0;
     let fields = DifferenceFrame {
         codes: vec![255; 5],
@@ -144,7 +143,7 @@ pub fn made() -> Vec<Vector> {
         .collect();
     add("bf16-all-one-step-as-255", fields, (base, moved));
 
-    // Means, with and without a difference from them; the largest ones wrap.
+    // Means, with and without differences from them; the largest means wrap.
     let mut means = [0; 64];
     for (i, mean) in (0..).zip(&mut means) {
         *mean = [-998 - i, 5, i32::MIN, i32::MAX][i as usize % 4];
@@ -183,7 +182,7 @@ pub fn made() -> Vec<Vector> {
     };
     add("bf16-by-mantissa", fields, pair(11, 0, 90, 1e-2));
 
-    // More codes than it pays to store; blocks whose last one is short.
+    // More codes than are worth storing uncoded, and frames whose last block is short.
     let mut codes = vec![91; 600];
     codes[77] = 80;
     let fields = DifferenceFrame {
@@ -198,9 +197,9 @@ pub fn made() -> Vec<Vector> {
     };
     add("bf16-three-blocks", fields, pair(13, 0, 8192 + 45, 1e-2));
 
-    // Products whose sums single precision holds, and others that need doubles;
-    // rows of the matrix are not groups. Some elements differ from what is
-    // predicted.
+    // Products whose sums fit single precision, and others that need double precision.
+    // The rows of the matrix do not coincide with groups, and some elements differ from
+    // the prediction.
     for (name, seed, dtype, bits, shifts) in [
         ("bf16-low-rank", 14, 0, 8, [9, 9]),
         ("f32-low-rank", 15, 2, 20, [20, 23]),
@@ -225,7 +224,8 @@ pub fn made() -> Vec<Vector> {
         };
         let (mut base, _) = pair(seed, dtype, rows * columns, 0.0);
         let width = base.len() / (rows * columns);
-        // Infinities and a NaN stay; zeros, the smallest and the largest numbers.
+        // Infinities and a NaN, which stay unchanged, zeros, and the smallest and
+        // largest numbers.
         for (number, high) in [0x7F80, 0xFF80, 0x7FC1, 0, 0x8000, 1, 0x7F7Fu16]
             .into_iter()
             .enumerate()
@@ -288,8 +288,11 @@ fn the_folder_holds_nothing_else() {
     assert_eq!(found, expected.collect());
 }
 
-/// Writes the vectors: `cargo test -p zstn-tests --test codecs write_vectors --
-/// --ignored`.
+/// Writes the vectors; to be run by hand:
+///
+/// ```sh
+/// cargo test -p zstn-tests --test codecs write_vectors -- --ignored
+/// ```
 #[test]
 #[ignore = "writes the vectors"]
 fn write_vectors() {
@@ -308,7 +311,7 @@ fn write_vectors() {
     }
 }
 
-/// docs/formats/zxd1.md 15
+/// The example in docs/formats/zxd1.md 15.
 #[test]
 fn the_worked_example() {
     let words = |words: [u16; 6]| words.map(u16::to_le_bytes).concat();
@@ -321,7 +324,7 @@ fn the_worked_example() {
         .nth(1)
         .expect("an example");
     let listing = example.split("```").nth(1).expect("a listing");
-    // The bytes of a line end where its remark begins.
+    // The hex bytes of a line end where its remark begins.
     let bytes = listing.lines().skip(1).flat_map(|line| {
         let fields = line.split(' ').take_while(|field| !field.is_empty());
         let digits: String = fields.collect();

@@ -1,9 +1,9 @@
-//! Damaged frames, and frames where they do not belong.
+//! Damaged frames, and frames in places where their family is not allowed.
 
 use zstn_core::engine::ZstdCoding;
-use zstn_core::frame::auto::StreamCodec;
+use zstn_core::frame::zara::StreamCodec;
 use zstn_core::frame::{
-    Edition, Family, Frame, Stored, auto, chunked, decompress, palette, sparse, turbo,
+    Edition, Family, Frame, Stored, chunked, decompress, palette, sparse, turbo, zara,
 };
 use zstn_core::pure::Pure;
 use zstn_core::{ErrorKind, Rule};
@@ -13,7 +13,7 @@ use zstn_tests::tier::stepped;
 
 use super::{CODINGS, bit_pack, example, native};
 
-/// A small frame of every family, with every method that the family has.
+/// Returns small frames of every family with every method that the family has.
 fn small_frames() -> Vec<Vec<u8>> {
     let engine = native();
     let mut bytes = example().repeat(12);
@@ -35,7 +35,7 @@ fn small_frames() -> Vec<Vec<u8>> {
             block_bytes: 100,
         },
     ] {
-        frames.push(auto::encode(
+        frames.push(zara::encode(
             &engine,
             &bytes,
             bit_pack("bfloat16"),
@@ -79,7 +79,7 @@ fn every_bit_flip_gives_an_error_or_as_many_bytes() {
                 decompress(&native, &flipped, 1 << 20),
             ];
             for bytes in results.into_iter().flatten() {
-                // Widths and tails have no checksum.
+                // No checksum covers widths and tails.
                 assert!(bytes.len() <= truth.len() * 8, "bit {bit}");
             }
             flipped[bit / 8] ^= 1 << (bit % 8);
@@ -124,10 +124,10 @@ fn containers_hold_the_families_of_their_edition_and_bytes_after_a_frame() {
 fn a_brotli_bomb_stops_at_the_promised_length() {
     let engine = native();
     let zeros = vec![0; 20 << 20];
-    let mut frame = auto::encode(
+    let mut frame = zara::encode(
         &engine,
         &zeros,
-        auto::Transform::Raw(1),
+        zara::Transform::Raw(1),
         &[StreamCodec::Brotli(5)],
     );
     assert!(frame.len() < 1000);

@@ -1,6 +1,6 @@
-//! The worked examples of the format description, byte for byte.
+//! Checks the worked examples in the format description byte for byte.
 
-use zstn_core::frame::{auto, chunked, decompress, palette, sparse, turbo};
+use zstn_core::frame::{chunked, decompress, palette, sparse, turbo, zara};
 use zstn_core::pure::Pure;
 
 use super::{CODINGS, bit_pack, example, native};
@@ -16,7 +16,7 @@ fn hex(text: &str) -> Vec<u8> {
         .collect()
 }
 
-/// docs/formats/z4ai-frames.md 17
+/// The examples in docs/formats/z4ai-frames.md 17.
 #[test]
 fn worked_examples() {
     let sparse_frame = hex(
@@ -50,8 +50,8 @@ fn worked_examples() {
     );
     assert!(palette::encode(&engine, &example(), 2, 4, &CODINGS).is_none());
 
-    // Sign, exponent and packed mantissa, all stored.
-    let packed = auto::encode(&engine, &example(), bit_pack("bfloat16"), &[]);
+    // The sign, exponent and packed mantissa, all stored.
+    let packed = zara::encode(&engine, &example(), bit_pack("bfloat16"), &[]);
     let streams = hex("00 0200000000000000 0200000000000000 0880 \
          00 0A00000000000000 0A00000000000000 007F00007F7F00240000 \
          00 0900000000000000 0900000000000000 000000000000340000");

@@ -1,5 +1,5 @@
-//! The frame families other than `Z4AI`: golden vectors with both engines,
-//! worked examples, round trips of every encoder, damage.
+//! The frame families other than `Z4AI`: golden vectors with both engines, worked
+//! examples, round trips of every encoder, and damage.
 
 mod damage;
 mod examples;
@@ -7,7 +7,7 @@ mod round_trips;
 mod vectors;
 
 use zstn_core::engine::ZstdCoding;
-use zstn_core::frame::{auto, decompress};
+use zstn_core::frame::{decompress, zara};
 use zstn_core::pure::Pure;
 use zstn_core::transform::FloatFormat;
 
@@ -17,7 +17,7 @@ fn native() -> zstn::Engine {
     zstn::Engine::new(2).expect("two threads")
 }
 
-/// The input of the worked examples: ten elements and a byte.
+/// Returns the input of the worked examples: ten elements and an extra byte.
 fn example() -> Vec<u8> {
     let words = [0u16, 0x3F80, 0, 0, 0xBF80, 0x3F80, 0, 0x1234, 0x8000, 0];
     let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
@@ -29,8 +29,8 @@ fn float(name: &str) -> FloatFormat {
     FloatFormat::by_name(name.as_bytes()).expect("a float format")
 }
 
-fn bit_pack(name: &str) -> auto::Transform {
-    auto::Transform::BitPack(float(name))
+fn bit_pack(name: &str) -> zara::Transform {
+    zara::Transform::BitPack(float(name))
 }
 
 fn comes_back(engine: &zstn::Engine, frame: &[u8], bytes: &[u8]) {

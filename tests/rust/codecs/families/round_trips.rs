@@ -1,14 +1,14 @@
-//! The output of every encoder decodes to the same bytes.
+//! The output of every encoder decodes to the original bytes.
 
 use proptest::prelude::*;
 use zstn_core::engine::ZstdCoding;
-use zstn_core::frame::auto::StreamCodec;
-use zstn_core::frame::{auto, chunked, palette, sparse, turbo};
+use zstn_core::frame::zara::StreamCodec;
+use zstn_core::frame::{chunked, palette, sparse, turbo, zara};
 use zstn_tests::rng::Rng;
 
 use super::{CODINGS, bit_pack, comes_back, float, native};
 
-/// Returns zeros, few values, weights or noise.
+/// Generates zeros, few distinct values, weights or noise.
 fn data() -> impl Strategy<Value = Vec<u8>> {
     (any::<u64>(), 0usize..6000, 0..5).prop_map(|(seed, len, kind)| {
         let mut rng = Rng(seed);
@@ -75,9 +75,9 @@ proptest! {
         let name = ["bfloat16", "float16", "float32"][kind % 3];
         let transform = match kind {
             0..3 => bit_pack(name),
-            3..6 => auto::Transform::BitField(float(name)),
-            6 => auto::Transform::Raw(width),
-            _ => auto::Transform::BytePlane(width),
+            3..6 => zara::Transform::BitField(float(name)),
+            6 => zara::Transform::Raw(width),
+            _ => zara::Transform::BytePlane(width),
         };
         let codecs = [
             StreamCodec::Zstd(ZstdCoding::Search(1)),
@@ -85,13 +85,13 @@ proptest! {
             StreamCodec::Brotli(9),
             StreamCodec::BrotliBlocks { quality: 5, block_bytes: 700 },
         ];
-        // Each alone, all, none.
+        // One codec alone, all codecs, or none.
         let codecs = match choice {
             0..4 => &codecs[choice..=choice],
             4 => &codecs[..],
             _ => &[],
         };
-        comes_back(&engine, &auto::encode(&engine, &bytes, transform, codecs), &bytes);
+        comes_back(&engine, &zara::encode(&engine, &bytes, transform, codecs), &bytes);
     }
 }
 
@@ -105,14 +105,14 @@ fn nothing_and_less_than_an_element() {
     ];
     for bytes in [&[][..], &[7], &[0, 0, 1]] {
         for transform in [
-            auto::Transform::Raw(4),
-            auto::Transform::BytePlane(4),
-            auto::Transform::BitField(float("float32")),
+            zara::Transform::Raw(4),
+            zara::Transform::BytePlane(4),
+            zara::Transform::BitField(float("float32")),
             bit_pack("float32"),
         ] {
             comes_back(
                 &engine,
-                &auto::encode(&engine, bytes, transform, &codecs),
+                &zara::encode(&engine, bytes, transform, &codecs),
                 bytes,
             );
         }

@@ -1,4 +1,4 @@
-//! Golden vectors with both engines.
+//! Golden vectors of the frame families, decoded by both engines.
 
 use zstn_core::ErrorKind;
 use zstn_core::engine::Engine;

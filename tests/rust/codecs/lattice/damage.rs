@@ -1,4 +1,4 @@
-//! Damaged frames, and fields that lie.
+//! Damaged frames, and frames whose fields contradict their content.
 
 use zstn_core::ErrorKind;
 use zstn_core::Rule;
@@ -153,7 +153,7 @@ fn inner_frames_are_those_of_containers_and_fill_their_places() {
         ..nested
     };
     assert!(decompress(&Pure, &nested.frame(), 8).is_ok());
-    // Eight bytes, as there are symbols.
+    // The inner frame has eight bytes, one per symbol.
     assert_eq!(inner(0, nested.frame()), Some(Rule::LatticeFrames));
     assert_eq!(
         inner(0, [stored(&[7; 8]), vec![0]].concat()),

@@ -1,4 +1,4 @@
-//! What the encoder finds, and what it leaves alone.
+//! Which tensors the encoder recognises as lattices, and which it does not.
 
 use zstn_core::TensorRef;
 use zstn_core::dtype::Dtype;
@@ -14,7 +14,7 @@ fn weights(dtype: Dtype, count: usize) -> Vec<u8> {
         Dtype::F32 => (0..count)
             .flat_map(|_| (rng.normal(0.02) as f32).to_le_bytes())
             .collect(),
-        // As good as any others in half precision.
+        // Random half-precision values serve as well as any others.
         _ => rng.bf16_weights(count),
     }
 }
@@ -58,7 +58,8 @@ fn small_tensors_may_be_lattices_too() {
     assert_eq!(Family::recognise(&frame), Some(Family::Lattice));
 }
 
-/// Palette, sparse and other frames that are made in memory end at 128 MiB.
+/// Unlike palette, sparse and other frames that are built in memory, lattice frames are
+/// not limited to 128 MiB.
 #[test]
 fn matrices_of_large_models_may_be_lattices() {
     const BLOCKS: u64 = 130; // of 1 MiB
@@ -85,8 +86,8 @@ fn frames_do_not_depend_on_the_number_of_threads() {
 
 #[test]
 fn scales_take_the_shortest_dtype_and_experts_their_own_rows() {
-    // Powers of two fit bfloat16; rows of a stack of matrices are its last
-    // dimension.
+    // Scales that are powers of two fit bfloat16. The rows of stacked matrices are
+    // along the last dimension.
     let mut bytes = made(Grid::Integers(7), Dtype::F32, [64, 256, 64, 256], 5);
     for (row, bytes) in bytes.chunks_mut(1024).enumerate() {
         let power = [1.0f32, 2.0, 0.5, 0.25][row % 4];

@@ -1,4 +1,4 @@
-//! Frames `ZXQ1`: golden vectors, what the encoder finds, rows, damage.
+//! `ZXQ1` frames: golden vectors, detection by the encoder, rows, and damage.
 
 #![allow(clippy::cast_possible_truncation)] // of numbers in range
 
@@ -22,12 +22,12 @@ fn native() -> zstn::Engine {
     zstn::Engine::new(2).expect("two threads")
 }
 
-/// The grid of a made tensor, and how its symbols are distributed.
+/// The grid of a generated tensor and the distribution of its symbols.
 #[derive(Debug, Clone, Copy)]
 enum Grid {
-    /// Integers up to this.
+    /// Integers up to this magnitude.
     Integers(u8),
-    /// Integers from 0 to this, less a zero point of each group.
+    /// Integers from 0 to this value, minus a zero point per group.
     Offset(u8),
     Nf4,
     E4m3,
@@ -63,8 +63,8 @@ const NF4: [f32; 16] = [
     1.0,
 ];
 
-/// Returns the elements of a matrix on a grid, with a random scale for each group
-/// of `geometry`: rows, columns, rows and columns of a group.
+/// Returns the elements of a matrix on a grid with one random scale per group.
+/// `geometry` holds the rows, columns, rows per group and columns per group.
 fn made(grid: Grid, dtype: Dtype, geometry: [u32; 4], seed: u64) -> Vec<u8> {
     let mut rng = Rng(seed);
     let [rows, columns, group_rows, group_columns] = geometry;
@@ -91,7 +91,7 @@ fn made(grid: Grid, dtype: Dtype, geometry: [u32; 4], seed: u64) -> Vec<u8> {
         Grid::E4m3 => (0..count)
             .map(|_| symbol(100.0, 12.0, 126.0) | symbol(0.5, 0.7, 1.0) << 7)
             .collect(),
-        // Half-precision numbers about 1, of both signs.
+        // Half-precision numbers around 1 with either sign.
         Grid::F16 => (0..count)
             .flat_map(|_| {
                 let [low, ..] = low.next_u64().to_le_bytes();
@@ -127,7 +127,7 @@ fn made(grid: Grid, dtype: Dtype, geometry: [u32; 4], seed: u64) -> Vec<u8> {
     decompress(&Pure, &fields.frame(), 1 << 30).expect("a frame of made fields")
 }
 
-/// Returns the lattice frame of a tensor, if there is one, after decoding it
+/// Returns the lattice frame of a tensor, if the encoder chose one, after decoding it
 /// with both engines.
 fn coded(bytes: &[u8], dtype: Dtype, shape: &[u64]) -> Option<Vec<u8>> {
     let tensor = TensorRef::new(bytes, dtype, shape);

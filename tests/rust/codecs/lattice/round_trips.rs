@@ -1,4 +1,4 @@
-//! Tensors on every grid come back bit by bit, and their frames are small.
+//! Tensors on every grid are restored exactly, and their frames are small.
 
 use proptest::prelude::*;
 use zstn_core::dtype::Dtype;
@@ -6,7 +6,7 @@ use zstn_tests::rng::Rng;
 
 use super::{DTYPES, GRIDS, Grid, coded, made, parsed};
 
-/// Rows and columns of a group in a matrix of 96×384.
+/// Rows and columns of a group in a 96×384 matrix.
 const GROUPS: [[u32; 2]; 7] = [
     [96, 384],
     [1, 384],
@@ -29,12 +29,13 @@ proptest! {
     ) {
         let is_large = matches!(grid, Grid::F16);
         let dtype = if is_large { Dtype::F32 } else { dtype };
-        // Columns of two-byte grids are not looked for.
+        // The encoder does not search two-byte grids for column groups.
         let group = if is_large && group[1] == 1 { [1, 384] } else { group };
         let bytes = made(grid, dtype, [96, 384, group[0], group[1]], seed);
         let frame = coded(&bytes, dtype, &[96, 384]).expect("a lattice");
         let geometry = parsed(&frame).head().geometry;
-        // A larger group than the one that was made would have one scale too few.
+        // A geometry with larger groups than the generated ones would have too few
+        // scales.
         prop_assert!(geometry.groups() >= u64::from(96 / group[0] * (384 / group[1])));
         prop_assert!(frame.len() < bytes.len());
     }
@@ -51,7 +52,7 @@ proptest! {
         let mut rng = Rng(seed);
         let mut bytes = made(grid, dtype, [64, columns, 1, columns], seed);
         for _ in 0..spoiled {
-            // NaN, infinities, zeros of both signs and anything else.
+            // NaN, infinities, zeros of both signs and arbitrary bits.
             let at = rng.next_u64() as usize % (bytes.len() / 4) * 4;
             let other = [0x7fc0_7e00, 0xff80_fc00, 0x8000_8000, 0, rng.next_u64() as u32];
             let other = other[rng.next_u64() as usize % other.len()];
@@ -76,8 +77,8 @@ proptest! {
     }
 }
 
-/// bfloat16 has fewer bits below 2^-126 than above: a number that fits eight bits
-/// of significance may be none of its numbers there.
+/// bfloat16 has fewer significant bits below 2^-126 than above, so a number with eight
+/// significant bits may not be representable there.
 #[test]
 fn subnormal_numbers_next_to_scaled_bfloat16_come_back() {
     let mut rng = Rng(5);
@@ -98,7 +99,7 @@ fn subnormal_numbers_next_to_scaled_bfloat16_come_back() {
     }
 }
 
-/// Groups as high as the matrix, which is decoded in several pieces.
+/// Each group is as high as the matrix, which is decoded in several chunks.
 #[test]
 fn exceptions_reach_over_pieces() {
     let mut bytes = made(Grid::Integers(7), Dtype::Bf16, [4096, 96, 4096, 1], 3);

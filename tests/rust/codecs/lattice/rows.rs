@@ -1,4 +1,4 @@
-//! Parts of tensors, read from parts of their frames.
+//! Reads rows of tensors from ranges of their frames.
 
 use std::ops::Range;
 
@@ -9,7 +9,7 @@ use zstn_core::pure::Pure;
 
 use super::{Grid, coded, made, native};
 
-/// A tensor of 1024×1024, in blocks, with exceptions.
+/// Returns a 1024×1024 tensor with exceptions, and its frame in blocks.
 fn large(grid: Grid, dtype: Dtype) -> (Vec<u8>, Vec<u8>) {
     let mut bytes = made(grid, dtype, [1024, 1024, 1, 128], 11);
     for at in [70_000, 1_000_000] {

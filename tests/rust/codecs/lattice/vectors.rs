@@ -1,4 +1,4 @@
-//! Golden vectors, whose elements numpy computed.
+//! Golden vectors whose elements were computed with numpy.
 
 use zstn_core::engine::Engine;
 use zstn_core::frame::decompress;

@@ -7,7 +7,7 @@ use zstn_tests::rng::Rng;
 
 use super::{METHODS, decode, encode, native, parse, skewed};
 
-/// Small payloads of every shape, with their planes.
+/// Returns small payloads of every method, with the lengths of their planes.
 fn samples(native: &zstn::Engine) -> Vec<(Method, Vec<u8>, usize)> {
     let mut rng = Rng(4);
     let planes = [
@@ -59,13 +59,13 @@ fn no_bit_flip_panics() {
                 }
             }
         }
-        // States and positions at the end amount to a check of some 40 bits,
-        // which does not include the values of symbols.
+        // The final states and positions act as a check of about 40 bits, which does
+        // not cover the values of symbols.
         println!("{method:?}, {len} symbols: {unnoticed} flips unnoticed");
     }
 }
 
-/// A payload of method 3 that names its table.
+/// Builds a payload of method 3, which contains its table.
 fn shared(symbols: u64, frequencies: &[(usize, u16)], stream: &[u8]) -> Vec<u8> {
     let mut payload = symbols.to_le_bytes().to_vec();
     let mut table = [0u16; 256];
@@ -91,14 +91,14 @@ fn lengths_are_earned() {
         let refused = rule(parse(Method::Rans, &payload, symbols));
         assert_eq!(refused, Some(Rule::RansCapacity));
     }
-    // The cheapest table decodes as many symbols as the check allows:
-    // nearly four times the fall of a state from 2^31 to 2^23.
+    // The cheapest table decodes as many symbols as the check allows: nearly four times
+    // the number that takes a state from 2^31 down to 2^23.
     let mut states = [0xFF, 0xFF, 0xFF, 0x7F].repeat(4);
     for symbols in [4 * 90_800, 4 * 90_850] {
         let payload = shared(symbols, &nearly, &states);
         assert_eq!(parse(Method::Rans, &payload, symbols), Ok(()));
     }
-    // A single symbol, which costs no bits, has its own limit.
+    // A single symbol takes no bits and has a separate limit.
     states = start;
     let constant = [(7, 16384)];
     let payload = shared(1 << 20, &constant, &states);
@@ -111,7 +111,7 @@ fn lengths_are_earned() {
 
 #[test]
 fn lengths_of_packed_tables_are_earned() {
-    // The head of method 4 could be that of a constant plane; its table is not.
+    // The head of method 4 could belong to a constant plane, but its table does not.
     let native = native();
     let mut plane = Rng(5).bytes(60_000);
     plane.iter_mut().for_each(|byte| *byte &= 3);

@@ -1,5 +1,5 @@
-//! rANS planes (docs/formats/z4ai-frames.md 5 to 8): round trips, and damage that
-//! is refused.
+//! rANS planes (docs/formats/z4ai-frames.md 5 to 8): round trips, and rejection of
+//! damage.
 
 mod damage;
 mod round_trips;
@@ -42,7 +42,7 @@ fn decode(engine: &impl Engine, method: Method, payload: &[u8], len: usize) -> R
     Ok(out)
 }
 
-/// An opaque `Z4AI` frame of one plane.
+/// Builds an opaque `Z4AI` frame with one plane.
 fn frame(method: Method, len_bytes: u64, payload: &[u8]) -> Vec<u8> {
     let mut frame = b"Z4AI".to_vec();
     frame.extend_from_slice(&[1, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0]);
@@ -65,14 +65,14 @@ fn native() -> zstn::Engine {
     zstn::Engine::new(2).expect("two threads")
 }
 
-/// Returns bytes of which each value is about half as frequent as the one before.
+/// Returns random bytes; each value is about half as frequent as the previous one.
 fn skewed(rng: &mut Rng, len: usize) -> Vec<u8> {
     (0..len)
         .map(|_| rng.next_u64().trailing_zeros().to_le_bytes()[0])
         .collect()
 }
 
-/// Returns bytes that hardly differ from their predecessors.
+/// Returns bytes that differ little from their predecessors.
 fn walk(rng: &mut Rng, len: usize) -> Vec<u8> {
     let mut at = 0u8;
     (0..len)

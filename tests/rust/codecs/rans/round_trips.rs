@@ -1,4 +1,4 @@
-//! Round trips, and sizes close to the entropy.
+//! Round trips, and encoded sizes close to the entropy.
 
 use proptest::prelude::*;
 use zstn_core::frame::plane::Method;
@@ -32,7 +32,7 @@ fn chunks_do_not_depend_on_threads() {
 fn coded_planes_are_near_their_entropy() {
     let plane = skewed(&mut Rng(3), 1 << 20);
     for method in METHODS {
-        // Two bits a byte.
+        // The plane has two bits of entropy per byte.
         let len = encode(&native(), method, &plane).len();
         let ideal = plane.len() / 4;
         assert!(len < ideal + ideal / 50, "{method:?}: {len} for {ideal}");
@@ -124,7 +124,11 @@ proptest! {
     }
 }
 
-/// A measurement: `cargo test -p zstn-tests --release --test codecs rans -- --ignored --nocapture`.
+/// Measures the speed; to be run by hand:
+///
+/// ```sh
+/// cargo test -p zstn-tests --release --test codecs rans -- --ignored --nocapture
+/// ```
 #[test]
 #[ignore = "a measurement"]
 fn speed() {

@@ -1,4 +1,4 @@
-//! Damaged frames and noise: both decoders agree.
+//! Both decoders agree on damaged frames and on noise.
 
 use zstn_tests::rng::Rng;
 
@@ -21,7 +21,7 @@ fn every_bit_and_every_cut_of_small_frames() {
                 tally.compare(&damaged, len);
                 damaged[bit / 8] ^= 1 << (bit % 8);
             }
-            // Cuts inside the only block, whose length is adjusted.
+            // Truncate the frame inside its only block, and adjust the block's length.
             let head = header_bytes(&frame) + 3;
             for end in head..frame.len() {
                 let size = u32::try_from(end - head).expect("small") << 3 | 5;
@@ -62,8 +62,8 @@ fn flips_and_cuts_of_large_frames() {
 
 #[test]
 fn sections_of_noise() {
-    // Blocks of stored literals and a sequences section that is all noise:
-    // every mode of the three tables, descriptions, and what follows them.
+    // Blocks of raw literals with a random sequences section, which covers every mode
+    // of the three tables, their descriptions, and the bits after them.
     let mut rng = Rng(25);
     let mut tally = Tally::default();
     for _ in 0..80_000 {
@@ -77,7 +77,7 @@ fn sections_of_noise() {
         let len = 3 + usize::from(rng.bytes(1)[0] % 9);
         block.extend(rng.bytes(len).iter().map(|byte| byte & byte >> 3 & 7));
         block.push(1 << (rng.bytes(1)[0] % 8));
-        // No content size and the largest window that a block can use.
+        // The frame has no content size, and the largest window that a block can use.
         let size = u32::try_from(block.len()).expect("small") << 3 | 5;
         let mut frame = vec![0x28, 0xB5, 0x2F, 0xFD, 0, 0x38];
         frame.extend(&size.to_le_bytes()[..3]);

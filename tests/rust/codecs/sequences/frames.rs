@@ -1,4 +1,4 @@
-//! Frames of every level, with matches of every kind, and vectors that break a rule.
+//! Frames of every level with every type of match, and vectors that break a rule.
 
 use serde::Deserialize;
 use zstn_core::engine::{PackEngine, ZstdCoding};
@@ -88,7 +88,7 @@ fn matches_from_as_far_as_any_window() {
         .zstd_encode(&bytes, ZstdCoding::Long(3), &mut frame);
     assert!(frame.len() < bytes.len() * 2 / 3);
     assert!(by_pure(&frame, bytes.len()).as_deref() == Ok(&bytes));
-    // Rows of zeros and of one value: matches that overlap themselves.
+    // Rows of zeros and of one value produce matches that overlap themselves.
     let rows: Vec<u8> = (0..500_000u32)
         .map(|n| {
             if n / 3000 % 2 == 0 {

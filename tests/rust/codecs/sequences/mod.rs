@@ -1,5 +1,5 @@
-//! zstd frames with sequences: `Pure` gives the bytes that C zstd gives, and
-//! accepts nothing that C zstd refuses.
+//! zstd frames with sequences: `Pure` returns the same bytes as C zstd, and accepts no
+//! frame that C zstd refuses.
 
 mod damage;
 mod frames;
@@ -9,19 +9,19 @@ use zstn_tests::rng::Rng;
 
 use super::decoders::{STRICT, by_c, by_pure};
 
-/// The outcomes of both engines over the frames compared.
+/// Counts the outcomes of the comparison of both engines.
 #[derive(Debug, Default)]
 struct Tally {
-    /// Accepted by both, with the same bytes.
+    /// Frames accepted by both engines with the same bytes.
     accepted: usize,
     refused: usize,
-    /// Accepted by C zstd alone, for one of the reasons in [`STRICT`].
+    /// Frames accepted by C zstd alone, for one of the reasons in [`STRICT`].
     strict: usize,
 }
 
 impl Tally {
-    /// Decodes `frame` with both engines, if it passes the check that precedes
-    /// every engine.
+    /// Decodes `frame` with both engines, if it passes the check that precedes every
+    /// engine.
     fn compare(&mut self, frame: &[u8], len: usize) {
         if entropy::zstd::check(frame, len as u64).is_err() {
             return;
@@ -41,13 +41,13 @@ impl Tally {
     }
 }
 
-/// The parts of a frame by C zstd that tests depend on.
+/// Features of a frame by C zstd that the tests rely on.
 #[derive(Debug, Default, Clone, Copy)]
 struct Shape {
     blocks: usize,
-    /// Blocks with sequences.
+    /// Number of blocks with sequences.
     with_sequences: usize,
-    /// Those of them whose literals have a Huffman code, in one stream, in
+    /// Number of those blocks whose literals have a Huffman code: in one stream, in
     /// four, and with the code of an earlier block.
     one_stream: usize,
     four_streams: usize,
@@ -55,7 +55,7 @@ struct Shape {
 }
 
 impl Shape {
-    /// Reads a frame that has a content size and no checksum.
+    /// Parses a frame with a content size and without a checksum.
     fn of(frame: &[u8]) -> Self {
         let mut rest = &frame[header_bytes(frame)..];
         let mut shape = Self::default();
@@ -102,15 +102,15 @@ impl Shape {
     }
 }
 
-/// Length of the header of a frame without dictionary.
+/// Returns the length of the header of a frame without a dictionary.
 fn header_bytes(frame: &[u8]) -> usize {
     let descriptor = frame[4];
     let window = usize::from(descriptor & 0x20 == 0);
     5 + window + [1 - window, 2, 4, 8][usize::from(descriptor >> 6)]
 }
 
-/// Returns bytes with repetitions between literals of `symbols` values: words of a
-/// small dictionary, noise, and distant copies.
+/// Returns bytes with repetitions between literals of `symbols` distinct values: words
+/// from a small dictionary, noise, and distant copies.
 fn text(rng: &mut Rng, len: usize, symbols: u64) -> Vec<u8> {
     let mut below = |n: u64| usize::try_from(rng.next_u64() % n).expect("small");
     let words: Vec<Vec<u8>> = (0..24)
@@ -139,7 +139,7 @@ fn text(rng: &mut Rng, len: usize, symbols: u64) -> Vec<u8> {
     out
 }
 
-/// The frame of `bytes` by C zstd.
+/// Compresses `bytes` with C zstd.
 fn frame(bytes: &[u8], level: i32) -> Vec<u8> {
     zstd::bulk::compress(bytes, level).expect("compressed")
 }

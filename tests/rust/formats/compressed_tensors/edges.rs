@@ -1,4 +1,4 @@
-//! Cases that no file of the package covers, by the description of the format.
+//! Cases in the description of the format that no file of the package covers.
 
 use half::{bf16, f16};
 use zstn_core::Rule;
@@ -22,7 +22,7 @@ fn f32s(values: &[f32]) -> Vec<u8> {
 
 #[test]
 fn power_of_two_scales_at_the_ends_of_their_range() {
-    // Per scale 32 codes of fp4: 0, 0.5, -6 and 0s.
+    // Each scale has 32 fp4 codes: 0, 0.5, -6, then zeros.
     let row: Vec<u8> = [0x10, 0x0F].into_iter().chain([0; 14]).collect();
     let model = Model::module(
         r#"{"num_bits": 4, "type": "float", "strategy": "group", "group_size": 32}"#,
@@ -38,9 +38,9 @@ fn power_of_two_scales_at_the_ends_of_their_range() {
     let first_three = |row: usize| &values[row * 32..][..3];
     // 2^-128, which is subnormal, and -6 * 2^-127.
     assert_eq!(first_three(0), [0, 0x0020, 0x8140]);
-    // 2^126; -6 * 2^127 is beyond the largest number.
+    // 2^126, and -6 * 2^127, which exceeds the largest finite number.
     assert_eq!(first_three(1), [0, 0x7E80, 0xFF80]);
-    // Zero times infinity is not a number.
+    // Zero times infinity is NaN.
     assert_eq!(first_three(2), [0x7FC0, 0x7F80, 0xFF80]);
 }
 
@@ -73,7 +73,7 @@ fn nvfp4_divides_and_multiplies_in_f32() {
     assert_eq!(expected[8], 0x8000, "the sign of zero is kept");
 }
 
-/// Four codes of four bits in a row, 1 to 4, and a scale of 2.
+/// Returns a module with a row of four 4-bit codes, 1 to 4, and a scale of 2.
 fn packed(scheme: &str, more: &[(&str, Dtype, &[u64], Vec<u8>)]) -> Model {
     let mut parts: Vec<(&str, Dtype, &[u64], Vec<u8>)> = vec![
         (
@@ -112,7 +112,7 @@ fn columns_belong_to_the_groups_their_index_names() {
     };
     assert_eq!(read_f16(&with([1, 0, 0, 1])), [-8.0, 4.0, 6.0, -32.0]);
     assert_eq!(read_f16(&with([1, 1, 1, 0])), [-8.0, -16.0, -24.0, 8.0]);
-    // The index of groups is not filled: groups are consecutive.
+    // An unfilled group index means that groups are consecutive.
     assert_eq!(read_f16(&with([0, 1, -1, 0])), [2.0, 4.0, -24.0, -32.0]);
     for wrong in [2, -2, i32::MAX] {
         let error = with([0, wrong, 1, 1])
@@ -136,7 +136,7 @@ fn zero_points_of_all_releases() {
         model.config = config.replace("0.20.0", version).into_bytes();
         model
     };
-    // 3, packed and plain.
+    // The value 3, packed and plain.
     let word = vec![0x0B, 0, 0, 0];
     assert_eq!(
         read_f16(&of_release("0.20.0", Some((Dtype::I32, word)))),
@@ -157,7 +157,7 @@ fn zero_points_of_all_releases() {
 
 #[test]
 fn zero_points_of_floats_round_before_the_product() {
-    // 448 - 2^-9 does not fit BF16: the difference rounds to 448.
+    // 448 - 2^-9 is not representable in bfloat16, so the difference rounds to 448.
     let model = Model::module(
         r#"{"type": "float", "strategy": "tensor", "symmetric": false}"#,
         "naive-quantized",
@@ -222,7 +222,7 @@ fn masks_and_offsets_are_checked() {
         model
     };
     let rule = |model: Model, name: &str| model.read(name).expect_err("damage").rule();
-    // Seven columns: the last bit is unused.
+    // The row has seven columns, so the last bit is unused.
     let past = change("sb013_f32", "layers.1.proj.bitmask", &[0xFF]);
     assert_eq!(
         rule(past, "layers.1.proj.weight"),

@@ -1,4 +1,4 @@
-//! Models in folders, whole and in shards.
+//! Models in folders, in a single file and in shards.
 
 use std::path::Path;
 

@@ -1,5 +1,5 @@
-//! compressed-tensors: files of the real package, damaged ones, and those that
-//! zstn writes.
+//! compressed-tensors: files made by the real package, damaged files, and files written
+//! by zstn.
 
 mod edges;
 mod folder;
@@ -41,7 +41,7 @@ fn every_vector_decodes_to_the_truth_beside_it() {
                     assert!(format.contains(own) || format == "mixed-precision", "{own}");
                 }
                 Entry::Stored(_) => {
-                    // Besides the weights, there are scales of activations.
+                    // Stored entries are weights and the scales of activations.
                     assert!(
                         names.contains(name) || name.ends_with(".input_scale"),
                         "{name}"

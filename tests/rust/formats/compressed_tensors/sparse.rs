@@ -7,7 +7,7 @@ use zstn_tests::cases::read;
 use zstn_tests::compressed_model::GOOD;
 use zstn_tests::compressed_model::{Model, cases, safetensors};
 
-/// Writes these tensors with the configuration that belongs to them.
+/// Writes these tensors and the matching configuration.
 fn write(format: Format, dense: &[(Stored, Vec<u8>)]) -> (Model, usize) {
     let mut writer = SparseWriter::new(format).expect("a sparse format");
     let mut tensors = Vec::new();
@@ -145,8 +145,8 @@ fn the_configuration_says_what_was_written() {
     assert_eq!(sparsity["targets"], serde_json::json!(["m.0"]));
 }
 
-/// A tensor of rank 1 to 3 with that share of zeros; half the patterns keep
-/// two of four at most.
+/// Generates a tensor of rank 1 to 3 with a share of zeros. Half of the patterns keep
+/// at most two of every four elements.
 fn tensors() -> impl Strategy<Value = (Stored, Vec<u8>)> {
     let dtypes = [
         Dtype::F32,

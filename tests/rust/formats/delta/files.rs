@@ -15,7 +15,7 @@ use zstn_tests::checkpoint;
 use zstn_tests::rng::Rng;
 use zstn_tests::tier;
 
-/// A folder with `base` and `target`, mapped.
+/// Creates a folder with the files `base` and `target`.
 fn on_disk(base: &[u8], target: &[u8]) -> (tempfile::TempDir, PathBuf, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, bytes: &[u8]| {
@@ -30,7 +30,7 @@ fn on_disk(base: &[u8], target: &[u8]) -> (tempfile::TempDir, PathBuf, PathBuf) 
 #[test]
 fn files_are_the_same_whatever_the_memory_and_come_back() {
     let mut rng = Rng(77);
-    // The second tensor alone is more than a batch of 64 MiB / 6.
+    // The second tensor alone exceeds a batch of 64 MiB / 6.
     let tensors: Vec<Vec<u8>> = [1, 11, 1, 2, 1]
         .map(|mebibytes| rng.bf16_weights(32 << 10).repeat(mebibytes << 4))
         .into();
@@ -99,7 +99,7 @@ fn files_are_the_same_whatever_the_memory_and_come_back() {
     }
 }
 
-/// The progress that was reported.
+/// The reported progress.
 #[derive(Default)]
 struct Seen {
     expected: AtomicU64,
@@ -167,7 +167,7 @@ fn a_bad_delta_leaves_no_file() {
             assert_eq!(rule, case["rule"].as_str(), "{}", case["name"]);
         }
     }
-    // Overlapping tensors that say different things about the same bytes.
+    // Overlapping tensors that specify different values for the same bytes.
     let case = cases::deltas("zstn", "z4dm")
         .into_iter()
         .find(|case| case["name"] == "md_target_overlap")

@@ -1,9 +1,9 @@
-//! Packing against a base piece by piece gives the same file as packing in
-//! memory, and so does the npm package: the digests in `vectors/pure-delta.json`
-//! are checked here and by `tests/js/node/pack-delta.test.mjs`.
+//! Incremental packing against a base produces the same file as packing in memory, and
+//! so does the npm package: this test and `tests/js/node/pack-delta.test.mjs` check the
+//! digests in `vectors/pure-delta.json`.
 //!
-//! A change of the encoder's choices changes them. Set `ZSTN_WRITE_DIGESTS=1` for
-//! one run of this test to update them.
+//! When the encoder's choices change, the digests change. Run this test once with
+//! `ZSTN_WRITE_DIGESTS=1` to update them.
 
 use std::collections::BTreeMap;
 
@@ -23,11 +23,12 @@ use crate::digests::{self, Digests};
 struct Piecewise {
     delta: Vec<u8>,
     packing: IncrementalDeltaPacker,
-    /// Bytes of the base that were read.
+    /// Number of bytes of the base that were read.
     base_bytes: usize,
 }
 
-/// Packs as a page does; the reads are as many as announced.
+/// Packs incrementally as a web page does, and checks that the number of reads equals
+/// the announced one.
 fn piecewise(target: &[u8], base: &[u8], options: DeltaOptions) -> Result<Piecewise> {
     let (target_len, base_len) = (target.len() as u64, base.len() as u64);
     let mut packing = IncrementalDeltaPacker::new(target_len, base_len, options);
@@ -87,8 +88,8 @@ fn the_same_bytes_every_time_and_everywhere() {
     digests::check("pure-delta.json", 20, digests_of);
 }
 
-/// A base of a few megabytes with an own tensor at either end, and fine-tunes of
-/// it whose other tensors are in the order of `names`.
+/// Returns a base of a few megabytes with a tensor of its own at either end, and a
+/// fine-tune whose other tensors are in the order of `names`.
 fn base_and_target(names: [&str; 3]) -> (Vec<u8>, Vec<u8>) {
     let mut rng = Rng(31);
     let tensors = ["a", "b", "c"].map(|name| (name, rng.bf16_weights(400_000)));
@@ -115,7 +116,8 @@ fn a_base_in_the_same_order_is_read_once_where_the_prefix_may_come_last() {
         let last = piecewise(&target, &base, options.prefix_last(true)).unwrap();
         assert_eq!(last.base_bytes, base.len() + read_again, "{names:?}");
         let first = piecewise(&target, &base, options).unwrap();
-        // All but what the first range held is read twice.
+        // The three shared tensors are read twice, except for the bytes in the first
+        // range.
         let twice = base.len() + 2_400_000;
         assert!((twice - (64 << 10)..=twice).contains(&first.base_bytes));
         assert!(first.delta == last.delta);

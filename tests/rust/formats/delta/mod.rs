@@ -1,5 +1,5 @@
-//! Deltas: every vector decodes, every malformed one and every wrong base is
-//! refused, and deltas that zstn writes are as small as they should be.
+//! Deltas: every vector decodes, every malformed delta and every wrong base is refused,
+//! and deltas written by zstn are small.
 
 mod files;
 mod incremental;

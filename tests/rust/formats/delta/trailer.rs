@@ -1,4 +1,4 @@
-//! Deltas that this project writes, and the trailer that only they have.
+//! Deltas written by this project, which have a trailer that other deltas lack.
 
 use zstn_core::container::model_delta::{Base, Kind, ModelDelta, pack};
 use zstn_core::frame::select::Effort;
@@ -40,7 +40,8 @@ fn a_fine_tune_shrinks_and_comes_back() {
     assert_eq!(kinds, [Kind::Delta, Kind::Copy, Kind::Full, Kind::Full]);
     assert!(delta.unpack(&Pure, &parsed_base).unwrap() == target);
 
-    // The same bytes under exchanged names: z4ai's digest does not notice.
+    // Swapping the names of two tensors leaves the bytes equal, so z4ai's digest does
+    // not detect it.
     let swapped = checkpoint(&[
         ("w", "BF16", &weights),
         ("z", "BF16", &frozen),
@@ -80,12 +81,12 @@ fn a_delta_with_a_trailer_and_a_flipped_bit_is_refused_or_restores_exactly() {
             }
         }
     }
-    // Flags of a Z4DL and the trailer's own magic and tags say nothing about
-    // the bytes.
+    // Some flips do not affect the restored bytes: the flags of a Z4DL, and the magic
+    // and tags of the trailer.
     assert!(refused > 20 * exact, "{refused} refused, {exact} exact");
 }
 
-/// A base, a target with tensors of all three kinds, and the delta.
+/// Returns a base, a target with copied, differing and new tensors, and the delta.
 fn small() -> (Vec<u8>, Vec<u8>, Vec<u8>) {
     let mut rng = Rng(5);
     let weights = rng.bf16_weights(150);
@@ -107,7 +108,7 @@ fn trailer_and_records_have_to_agree() {
     let (base, _, packed) = small();
     let delta = ModelDelta::parse(&packed).unwrap();
     let records_end = usize::try_from(delta.records().last().unwrap().payload.end).unwrap();
-    // The first place in the trailer follows the tag and the length of its field.
+    // The first entry follows the tag and the length of the record.
     let places = packed[records_end..]
         .windows(4)
         .position(|tag| tag == b"RECS")
@@ -118,7 +119,7 @@ fn trailer_and_records_have_to_agree() {
     let mut other_digest = packed.clone();
     other_digest[places + 10] ^= 1;
     let mut other_header = packed.clone();
-    // `[31]` at the end of a shape: the digest of the header notices first.
+    // `[31]` is the end of a shape; the digest of the header detects the change first.
     let digit = packed.windows(4).position(|text| text == b"[31]").unwrap();
     other_header[digit + 2] = b'2';
     for (file, rule) in [

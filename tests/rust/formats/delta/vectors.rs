@@ -1,4 +1,4 @@
-//! The vectors of both kinds of delta, good and malformed.
+//! The vectors of both delta formats, well-formed and malformed.
 
 use zstn_core::frame::delta::Delta;
 use zstn_core::pure::Pure;

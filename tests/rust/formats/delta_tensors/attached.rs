@@ -1,5 +1,5 @@
-//! Differences from tensors whose digests a packed base holds: those are not
-//! computed, and whatever is wrong is refused as if they were.
+//! Differences whose base is a packed file with digests. Readers use these digests
+//! instead of computing them, and must reject the same inputs as without them.
 
 use zstn_core::Rule;
 use zstn_core::bytes::part;
@@ -13,7 +13,7 @@ use zstn_tests::extended::fine_tuned;
 
 use super::opened;
 
-/// A tensor that has changed a little everywhere.
+/// Name of a tensor with small changes everywhere.
 const CHANGED: &str = "up";
 
 fn catalog(file: &[u8]) -> FileCatalog {
@@ -25,7 +25,7 @@ fn model(file: &[u8]) -> Model {
     builder.finish(&Pure).expect("a model")
 }
 
-/// Returns the stored bytes of the tensor.
+/// Returns the stored bytes of the tensor [`CHANGED`].
 fn stored(file: &[u8]) -> &[u8] {
     let catalog = catalog(file);
     let number = catalog.find(CHANGED).expect("is there");

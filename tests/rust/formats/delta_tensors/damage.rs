@@ -27,11 +27,11 @@ fn damage_to_the_places_of_a_walk_ends_in_a_refusal() {
             flipped[end - 1 - bit / 8] ^= 1 << (rng.next_u64() % 8);
             refused += usize::from(opened(&flipped).is_err());
         }
-        // A cut file.
+        // The file is truncated.
         assert!(opened(&delta[..end]).is_err());
     }
     assert!(refused >= 200, "{refused}");
-    // More records than the header lists, and other forged numbers.
+    // Forged numbers, such as more records than the header lists.
     let count_at = 29 + records.header().len();
     for (at, bytes) in [
         (count_at, &u32::MAX.to_le_bytes()[..]),
@@ -182,7 +182,7 @@ fn bases_that_do_not_fit() {
             "{error}"
         );
     }
-    // The same names and lengths with other bytes are noticed when read.
+    // A base with the same names and lengths but other bytes is detected on reading.
     let mut other_b = b.clone();
     other_b[100] ^= 1;
     let other = checkpoint(&[("a", "BF16", &b), ("b", "BF16", &other_b)]);

@@ -1,5 +1,5 @@
-//! Single tensors from deltas: few reads, the right bytes or a refusal, and every
-//! walk ends.
+//! Reads single tensors from deltas: few reads suffice, the result is correct or
+//! refused, and every walk over the records ends.
 
 mod attached;
 mod damage;
@@ -17,7 +17,7 @@ use zstn_core::pure::Pure;
 use zstn_tests::checkpoint;
 use zstn_tests::rng::Rng;
 
-/// A file opened by ranges, with the number of rounds and bytes.
+/// A file opened by ranges, with the number of rounds and bytes that opening took.
 struct Opened<'f> {
     file: &'f [u8],
     catalog: FileCatalog,
@@ -52,7 +52,7 @@ fn opened(file: &[u8]) -> Result<Opened<'_>> {
 }
 
 impl Opened<'_> {
-    /// Returns the tensor `name`, read together with the tensors of `bases`.
+    /// Reads and decodes the tensor `name`, with the corresponding tensors of `bases`.
     fn tensor(&self, engine: &impl Engine, name: &str, bases: &[&Self]) -> Result<Vec<u8>> {
         let number = self.catalog.find(name)?;
         let tensor = &self.catalog.tensors()[number];
@@ -74,8 +74,8 @@ impl Opened<'_> {
     }
 }
 
-/// Opens both, compares every tensor with the target's; returns the opened
-/// delta.
+/// Opens a delta and its base, compares every tensor with the target, and returns the
+/// opened delta.
 fn assert_reads<'f>(delta: &'f [u8], base: &[u8], target: &[u8], what: &str) -> Opened<'f> {
     let opened_delta = opened(delta).unwrap_or_else(|error| panic!("{what}: {error}"));
     let (base, target) = (opened(base).unwrap(), opened(target).unwrap());
@@ -99,8 +99,8 @@ fn assert_reads<'f>(delta: &'f [u8], base: &[u8], target: &[u8], what: &str) -> 
     opened_delta
 }
 
-/// A base and a target of `count` noisy tensors, the first half of them as in
-/// the base, the last one new.
+/// Returns a base and a target of `count` noisy tensors. The first half is unchanged,
+/// and the last tensor is new.
 fn pair(count: usize, len_bytes: usize) -> (Vec<u8>, Vec<u8>) {
     let mut rng = Rng(count as u64);
     let names: Vec<String> = (0..count)
@@ -129,12 +129,12 @@ fn with_trailer(base: &[u8], target: &[u8]) -> Vec<u8> {
     pack(&engine, target, &Base::parse(base).unwrap(), Effort::Fast).unwrap()
 }
 
-/// Returns the delta without its trailer, as z4ai writes it.
+/// Removes the trailer from a delta, which makes it a delta as z4ai writes it.
 fn without_trailer(delta: &[u8]) -> Vec<u8> {
     let parsed = ModelDelta::parse(delta).unwrap();
     let records = parsed.records();
     let mut bare = part(delta, 0..records.last().unwrap().payload.end).to_vec();
-    // The announcement of the trailer is the highest bit of the payload's flags.
+    // The highest bit of the payload's flags announces the trailer.
     for record in records.iter().filter(|record| !record.payload.is_empty()) {
         let start = index(record.payload.start);
         let flags = match &bare[start..start + 4] {

@@ -1,4 +1,4 @@
-//! The right bytes in few round trips.
+//! Tensors are read correctly in few round trips.
 
 use zstn_core::catalog::BaseUse;
 use zstn_core::container::model_delta::{Base, ModelDelta, pack};
@@ -76,7 +76,7 @@ fn a_delta_without_a_trailer_is_walked() {
     assert!(delta.len() > 4 << 20);
     let walked = assert_reads(&delta, &base, &target, "walked");
     assert!(!walked.catalog.has_tensor_digests());
-    // Copies are next to each other; each of the others takes a window.
+    // Copied tensors are adjacent; each other tensor takes one window.
     assert!(
         (100..=160).contains(&walked.rounds),
         "{} rounds",

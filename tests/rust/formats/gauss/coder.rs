@@ -1,4 +1,4 @@
-//! The entropy coder, word for word against the real one.
+//! Compares the entropy coder word by word with the original implementation.
 
 use serde_json::Value;
 use zstn_core::entropy::ans::{Categorical, Decoder, Encoder, Gaussian};
@@ -7,7 +7,7 @@ use zstn_tests::cases::{self, text};
 
 use super::FOLDER;
 
-/// A C99 hexadecimal float.
+/// Parses a C99 hexadecimal float.
 fn hex_float(value: &Value) -> f64 {
     let text = text(value);
     let (mantissa, exponent) = text.split_once('p').expect("an exponent");

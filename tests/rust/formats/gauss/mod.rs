@@ -1,4 +1,4 @@
-//! Gauss files made by the real package are read to the bit, and bad ones are
+//! Gauss files made by the real package are read exactly, and malformed ones are
 //! refused.
 
 mod coder;

@@ -1,5 +1,5 @@
-//! Unpacking and verifying accept the same files: files of every kind, with flipped
-//! bits, cuts and splices, with the old checksums and with new ones.
+//! Unpacking and verifying accept the same files. The files are of every format and
+//! have flipped bits, truncations and splices, with old or recomputed checksums.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -17,8 +17,8 @@ use zstn_tests::tier::count;
 use super::section::section;
 use super::{Disk, FOOTER_BYTES, native, original};
 
-/// A packed file, its base if it is a delta, and whether damage that leaves its
-/// checksums valid can be seen.
+/// A packed file, its base if it is a delta, and whether its digests reveal damage that
+/// leaves the checksums valid.
 struct Subject {
     name: &'static str,
     packed: Vec<u8>,
@@ -27,8 +27,8 @@ struct Subject {
     has_digests: bool,
 }
 
-/// A checkpoint with a block table, bands of statistics and, with `long_header`, a
-/// copy of the header in the section.
+/// Returns a checkpoint whose packed file has a block table, statistics bands and, with
+/// `long_header`, a copy of the header in the section.
 fn large(long_header: bool) -> Vec<u8> {
     let mut rng = Rng(8);
     let weights = rng.bf16_weights(600 * 300);
@@ -89,12 +89,12 @@ fn subjects(disk: &Disk) -> Vec<Subject> {
     subjects
 }
 
-/// Changes the file in a way that transfers, disks and careless tools do.
+/// Damages the file as transfers, disks and careless tools do.
 fn mutate(rng: &mut Rng, file: &[u8]) -> Vec<u8> {
     let mut out = file.to_vec();
     let mut below = |limit: usize| usize::try_from(rng.next_u64() % limit as u64).expect("small");
     let at = below(file.len());
-    // Most of the fields that matter are at both ends.
+    // Most of the important fields are near either end.
     let at = match below(3) {
         0 => at.min(300),
         1 => file.len() - 1 - at.min(400),
@@ -118,16 +118,16 @@ fn mutate(rng: &mut Rng, file: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The places of the checksums of a file.
+/// Locations of the checksums in a file.
 struct Checksums {
-    /// Range of the version and the records of the section.
+    /// Range of the section's version and records.
     covered: Range<usize>,
-    /// What each checksum covers, and its place.
+    /// For each checksum, the range that it covers and its offset.
     places: Vec<(Range<usize>, usize)>,
 }
 
 impl Checksums {
-    /// Finds them in an undamaged file; `None` if it has no section.
+    /// Locates the checksums in an undamaged file; `None` if it has no section.
     fn of(packed: &[u8]) -> Option<Self> {
         if packed.get(packed.len() - FOOTER_BYTES - 8..packed.len() - FOOTER_BYTES)? != b"ZSTNINTG"
         {
@@ -163,7 +163,7 @@ impl Checksums {
         })
     }
 
-    /// Returns a file of the same length with new checksums.
+    /// Returns a file of the same length with its checksums recomputed.
     fn renew(&self, file: &[u8]) -> Vec<u8> {
         let mut out = file.to_vec();
         for (covered, at) in self

@@ -1,5 +1,5 @@
-//! A SHA-256 that the packer was given: nothing else of the file depends on it,
-//! and a wrong one shows whenever the whole file is restored.
+//! A SHA-256 that was given to the packer: nothing else in the file depends on it, and
+//! a wrong one is detected whenever the whole file is restored.
 
 use std::path::Path;
 
@@ -38,7 +38,7 @@ fn claiming(disk: &Disk, sha256: [u8; 32]) -> Vec<u8> {
     pack_as(disk, &original(), &PackOptions::default().sha256(sha256)).expect("packs")
 }
 
-/// Packs a file piece by piece.
+/// Packs a file incrementally.
 fn pack_incrementally(file: &[u8], options: ContainerOptions) -> zstn_core::Result<Vec<u8>> {
     let mut packing = IncrementalPacker::new(file.len() as u64, options);
     let mut out = Vec::new();
@@ -48,7 +48,7 @@ fn pack_incrementally(file: &[u8], options: ContainerOptions) -> zstn_core::Resu
     Ok(out)
 }
 
-/// Both digests are in the message, and the reason for a claim that is wrong.
+/// Checks that the message contains the actual and the claimed digest.
 fn names_both(message: &str) {
     assert!(message.contains(&sha256(&original())), "{message}");
     assert!(message.contains(&"ab".repeat(32)), "{message}");
@@ -90,7 +90,7 @@ fn nobody_vouches_for_a_claim() {
 fn a_wrong_claim_shows_when_the_file_is_restored() {
     let disk = Disk::new();
     let file = claiming(&disk, WRONG);
-    // Tensors have digests of their own.
+    // Tensors have their own digests.
     assert!(read_all(&file).expect("in order") == read_all(&packed()).expect("in order"));
 
     let error = disk.unpack(&file).expect_err("wrong");
@@ -120,7 +120,7 @@ fn a_wrong_claim_shows_when_the_file_is_restored() {
     assert_eq!(rule(unpacked), (Some(Rule::ZstnFileDigest), None));
     assert!(received.is_empty(), "nothing unchecked goes to a writer");
 
-    // A packed base is unpacked.
+    // A packed base is unpacked, which checks its digest.
     let base = Input::bytes("base.zstn", file);
     let error = pack_as(&disk, &original(), &PackOptions::default().base(base));
     assert_eq!(rule(error), (Some(Rule::ZstnFileDigest), None));
@@ -145,7 +145,8 @@ fn all_packers_store_the_same_claim() {
     }
 }
 
-/// A single frame has no place for a digest.
+/// A file packed as a single frame cannot store a digest, so the claim is checked while
+/// packing.
 #[test]
 fn a_file_that_breaks_the_rules_is_compared_at_once() {
     let (disk, file) = (Disk::new(), [original(), vec![7; 9]].concat());

@@ -1,4 +1,4 @@
-//! Every bit flipped, every length cut.
+//! Flips every bit, and truncates at every length.
 
 use zstn_core::container::zstn::unpack;
 use zstn_core::pure::Pure;
@@ -18,7 +18,7 @@ fn every_flipped_bit_is_refused() {
         assert!(unpack(&Pure, &flipped).is_err(), "bit {bit} in memory");
         assert!(disk.unpack(&flipped).is_err(), "bit {bit} unpacked");
         assert!(disk.verify(&flipped).is_err(), "bit {bit} verified");
-        // A reader of tensors does not look at figures and block tables.
+        // A reader of tensors uses neither statistics nor block tables.
         let read = read_all(&flipped);
         assert!(
             !read.is_ok_and(|tensors| tensors != truth),

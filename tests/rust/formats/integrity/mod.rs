@@ -1,6 +1,6 @@
-//! The integrity section: damage anywhere in a packed file is an error or
-//! changes nothing, however the file is read; sections that are wrong are
-//! refused, missing ones are not (docs/formats/zstn-integrity.md).
+//! The integrity section: damage anywhere in a packed file causes an error or has no
+//! effect, however the file is read. Invalid sections are refused, missing ones are
+//! accepted (docs/formats/zstn-integrity.md).
 
 mod agreement;
 mod claimed;
@@ -23,8 +23,8 @@ const TRAILER_BYTES: usize = 16;
 
 const FOOTER_BYTES: usize = 20;
 
-/// A checkpoint of about a kB whose frames are of several kinds, with a
-/// tie and an empty tensor.
+/// Returns a checkpoint of about 1 kB with frames of several families, a tied tensor
+/// and an empty one.
 fn original() -> Vec<u8> {
     let mut rng = Rng(31);
     let weights = rng.bf16_weights(120);
@@ -63,7 +63,7 @@ impl Source for Memory {
     }
 }
 
-/// Reads every tensor by itself.
+/// Reads every tensor individually.
 fn read_all(file: &[u8]) -> zstn::Result<Vec<Tensor>> {
     read_all_with(file, Verify::default())
 }
@@ -77,7 +77,7 @@ fn read_all_with(file: &[u8], verify: Verify) -> zstn::Result<Vec<Tensor>> {
     names.into_iter().map(|name| reader.read(name)).collect()
 }
 
-/// A folder for files under test, and an engine.
+/// A folder for the files under test, and an engine.
 struct Disk {
     folder: TempDir,
     engine: Engine,

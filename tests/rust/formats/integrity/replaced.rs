@@ -1,5 +1,5 @@
-//! A frame that was replaced along with its checksum: only the digest of the
-//! decoded bytes shows it.
+//! A frame that was replaced together with its checksum is detected only by the digest
+//! of the decoded bytes.
 
 use std::fs;
 use std::path::Path;
@@ -13,8 +13,8 @@ use zstn_core::pure::Pure;
 use super::section::{rule, section, with_records};
 use super::{Disk, Memory, native, packed, read_all_with};
 
-/// The file in which the frame of `w` has another bit, and the checksum that
-/// goes with it.
+/// Returns the file with one bit of the frame of `w` changed and the checksum
+/// recomputed.
 fn replaced() -> Vec<u8> {
     let packed = packed();
     let reader = Reader::open(Input::source(Memory(packed.clone()))).expect("in order");
@@ -27,7 +27,7 @@ fn replaced() -> Vec<u8> {
         .iter()
         .position(|record| record.0 == "FRMS")
         .expect("there");
-    // From the end, where planes are stored as they are.
+    // The search starts at the end, where planes are stored uncompressed.
     for at in frame.clone().rev() {
         let mut file = packed.clone();
         file[at] ^= 1;
@@ -50,11 +50,11 @@ fn only_the_digest_detects_a_replaced_frame() {
     let options = Reader::options().engine(&native());
     let by_default = options.open(Input::source(Memory(file.clone())));
     assert_eq!(rule(by_default.and_then(|reader| reader.read("w"))), digest);
-    // Unpacking and verifying compare digests in any case.
+    // Unpacking and verifying always compare digests.
     assert_eq!(rule(disk.unpack(&file)), digest);
     assert_eq!(rule(disk.verify(&file)), digest);
     assert_eq!(unpack(&Pure, &file).expect_err("replaced").rule(), digest.0);
-    // The vector is what the other languages read.
+    // The tests of the other languages read this vector.
     let path =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("vectors/zstn-verify/replaced-frame.zstn");
     if std::env::var_os("ZSTN_WRITE_DIGESTS").is_some() {

@@ -1,4 +1,4 @@
-//! The records of a section, right and wrong ones.
+//! Valid and invalid records of an integrity section.
 
 use std::ops::Range;
 
@@ -11,7 +11,7 @@ use zstn_tests::{cases, sha256};
 
 use super::{Disk, FOOTER_BYTES, TRAILER_BYTES, original, packed, read_all};
 
-/// Returns the range of the section, and its records.
+/// Returns the range of the section and its records.
 pub fn section(packed: &[u8]) -> (Range<usize>, Vec<(String, Vec<u8>)>) {
     let end = packed.len() - FOOTER_BYTES;
     let number = |at: usize| {
@@ -32,7 +32,7 @@ pub fn section(packed: &[u8]) -> (Range<usize>, Vec<(String, Vec<u8>)>) {
     (start..end, records)
 }
 
-/// The file with a section of these records and the right checksum.
+/// Returns the file with a section that has these records and a correct checksum.
 pub fn with_records(packed: &[u8], version: u16, records: &[(String, Vec<u8>)]) -> Vec<u8> {
     let mut payload = version.to_le_bytes().to_vec();
     for (tag, value) in records {
@@ -67,8 +67,8 @@ pub fn rule<T>(result: zstn::Result<T>) -> (Option<Rule>, Option<String>) {
 fn a_section_is_what_the_format_says() {
     let (original, packed) = (original(), packed());
     let (place, records) = section(&packed);
-    // 12 bytes are the head of a record that short frames do not need; as many are
-    // that of the statistics.
+    // `FIXED_BYTES` includes a 12-byte head for a record that short frames do not need;
+    // the head of the statistics record is as long.
     assert_eq!(
         place.len() as u64,
         FIXED_BYTES + 40 * 4 + records[4].1.len() as u64,
@@ -114,7 +114,7 @@ fn a_wrong_section_is_refused_where_it_is_used() {
         let none = |value: &mut Vec<u8>| value.clear();
         on_opening(&changed(tag, &none), Rule::ZstnIntegrity);
     }
-    // The entry of `zeros`: `tied` has none.
+    // The third entry belongs to `zeros`, because `tied` has none.
     for (tag, at, expected) in [
         ("FRMS", 2 * 8, Rule::ZstnFrameChecksum),
         ("TENS", 2 * 32, Rule::ZstnTensorDigest),
@@ -130,8 +130,8 @@ fn a_wrong_section_is_refused_where_it_is_used() {
             (Some(expected), Some("zeros"))
         );
     }
-    // The digest of the whole file and the statistics are compared by everything that
-    // decodes the whole file. Single tensors have digests of their own.
+    // Decoding the whole file compares its digest and the statistics. Single tensors
+    // have their own digests.
     for (tag, at, expected) in [
         ("FILE", 20, Rule::ZstnFileDigest),
         ("STAT", 5, Rule::ZstnStatistics),
@@ -179,8 +179,8 @@ fn unknown_and_missing_records_are_accepted_and_nothing_else() {
     }
 }
 
-/// Returns the file without section and statistics, as zstn wrote it before it
-/// announced the section.
+/// Returns the file without section and statistics, in the version that does not
+/// announce them.
 fn bare(packed: &[u8]) -> Vec<u8> {
     let place = section(packed).0;
     let mut bare = [&packed[..place.start], &packed[place.end..]].concat();

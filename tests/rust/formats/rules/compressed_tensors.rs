@@ -1,4 +1,4 @@
-//! Weights in parts, of a module called `p`.
+//! Malformed weights in parts, in a module called `p`.
 
 use zstn_core::container::foreign::compressed_tensors::{
     Checkpoint, Config, Entry, Format, SparseWriter, Stored,
@@ -46,7 +46,7 @@ fn config(format: &str, scheme: &str) -> String {
     )
 }
 
-/// A row of four codes of four bits in two groups, with the group of its last
+/// Returns a row of four 4-bit codes in two groups; `group` is the group of the last
 /// column.
 fn packed(group: u8) -> Tensors {
     vec![
@@ -63,7 +63,7 @@ fn packed(group: u8) -> Tensors {
     ]
 }
 
-/// The bytes of the tensor whose name ends with `part`.
+/// Returns the bytes of the tensor whose name ends with `part`.
 fn bytes_of<'t>(tensors: &'t mut Tensors, part: &str) -> &'t mut Vec<u8> {
     let tensor = tensors
         .iter_mut()
@@ -71,7 +71,7 @@ fn bytes_of<'t>(tensors: &'t mut Tensors, part: &str) -> &'t mut Vec<u8> {
     &mut tensor.expect("a part").1
 }
 
-/// A sparse weight of zeros whose first row does not begin at the first value.
+/// Reads a sparse weight of zeros whose first row does not begin at the first value.
 fn moved_row() -> Result<()> {
     let mut writer = SparseWriter::new(Format::SparseBitmask)?;
     let dense = stored("p.weight", Dtype::F16, &[8, 256]);
@@ -85,7 +85,8 @@ fn moved_row() -> Result<()> {
     decode(&config, &tensors, "p.weight")
 }
 
-/// A weight for Marlin kernels whose first group of four has position 0 twice.
+/// Reads a weight for Marlin kernels whose first group of four contains position 0
+/// twice.
 fn one_position_twice() -> Result<()> {
     let vector = |suffix: &str| {
         let name = format!("marlin24_w4_channel_in64{suffix}");

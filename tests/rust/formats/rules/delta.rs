@@ -1,4 +1,5 @@
-//! Deltas: their magic, and the trailers that those of z4ai do not have.
+//! Malformed deltas: wrong magics, and invalid trailers, which z4ai's deltas do not
+//! have.
 
 use zstn_core::container::model_delta::{Base, ModelDelta, pack};
 use zstn_core::engine::Engine;
@@ -18,7 +19,7 @@ fn base() -> Vec<u8> {
     checkpoint(&[("old", "U8", b"bytes")])
 }
 
-/// A delta that holds one tensor as a frame of its own.
+/// Returns a delta that stores one tensor as a frame of its own.
 fn sealed() -> Vec<u8> {
     let target = checkpoint(&[("new", "U8", b"other bytes")]);
     let base = base();
@@ -26,8 +27,7 @@ fn sealed() -> Vec<u8> {
     pack(&Pure, &target, &base, Effort::Fast).expect("packs")
 }
 
-/// Returns the delta with a bit flipped `offset` bytes into the trailer's field of
-/// that tag.
+/// Flips a bit of a delta, `offset` bytes into the trailer's field `tag`.
 fn flipped(tag: &[u8; 4], offset: usize) -> Vec<u8> {
     let mut file = sealed();
     let field = file.windows(4).rposition(|window| window == tag);
@@ -36,7 +36,7 @@ fn flipped(tag: &[u8; 4], offset: usize) -> Vec<u8> {
     file
 }
 
-/// Returns the delta with a trailer that claims to be longer than any file.
+/// Returns the delta with a trailer whose stated length exceeds any file.
 fn endless() -> Vec<u8> {
     let mut file = sealed();
     let end = file.len() - 8;

@@ -1,4 +1,4 @@
-//! Differences of tensors.
+//! Malformed difference frames.
 
 use zstn_core::Rule;
 use zstn_core::engine::Engine;
@@ -7,11 +7,12 @@ use zstn_tests::difference_frame::{DifferenceFrame, seal, seal_block};
 
 use super::Case;
 
-/// Offsets in the frame below: its first coding, its first table, the states.
+/// Offsets in the frame below: its first coding, its first table, and the states.
 const CODINGS_AT: usize = 57;
 const TABLES_AT: usize = CODINGS_AT + 2 + 2;
 
-/// A frame of 16 elements in one group and context, with 16 raw bits.
+/// Returns a frame of 16 elements in one group and one context, with 16 raw bits, and
+/// its base.
 fn frame() -> (Vec<u8>, Vec<u8>) {
     let base: Vec<u8> = (0..16)
         .flat_map(|i| (0x3F80u16 + i).to_le_bytes())
@@ -62,9 +63,9 @@ pub fn cases(engine: &impl Engine) -> Vec<Case> {
         ),
         (Rule::InterleavedSide, in_head(55, 2)),
         (Rule::DifferenceContexts, in_head(CODINGS_AT, 1)),
-        // A first symbol after the last one.
+        // The first symbol of the table comes after the last one.
         (Rule::InterleavedTable, in_head(TABLES_AT, 86)),
-        // The length of a rANS part.
+        // The length of a rANS stream.
         (Rule::DifferenceBlocks, in_head(blocks_at - 12, 0)),
         (
             Rule::DifferenceBlockChecksum,

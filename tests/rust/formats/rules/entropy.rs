@@ -1,11 +1,11 @@
-//! Payloads of planes and streams.
+//! Malformed payloads of planes and streams.
 
 use zstn_core::Rule;
 use zstn_core::entropy::{rans, zstd};
 
 use super::Case;
 
-/// A zstd frame that declares no content size and holds `bytes` as they are.
+/// Builds a zstd frame that stores `bytes` uncompressed and declares no content size.
 fn raw_frame(window: u8, bytes: &[u8]) -> Vec<u8> {
     let last = u8::try_from(bytes.len() << 3 | 1).expect("few bytes");
     let mut frame = vec![0x28, 0xB5, 0x2F, 0xFD, 0, window, last, 0, 0];
@@ -13,21 +13,21 @@ fn raw_frame(window: u8, bytes: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// A rANS table of two symbols, one bit each.
+/// Returns a rANS table of two symbols with one bit each.
 fn table() -> Vec<u8> {
     let mut table = [0u16; 256];
     table[..2].fill(8192);
     table.iter().flat_map(|f| f.to_le_bytes()).collect()
 }
 
-/// Returns a payload of plane method 3 for this many symbols, whose stream is four
-/// states and nothing more.
+/// Returns a payload of plane method 3 for `symbols` symbols, whose stream consists
+/// only of four states.
 fn empty_stream(symbols: u64) -> Vec<u8> {
     let states = [0, 0, 0x80, 0].repeat(4);
     [&symbols.to_le_bytes()[..], &table(), &states].concat()
 }
 
-/// A payload of plane method 3 for one symbol, in a chunk of no bytes.
+/// Returns a payload of plane method 3 with one symbol in an empty chunk.
 fn empty_chunk() -> Vec<u8> {
     let symbols = (1u64 << 63 | 1).to_le_bytes();
     let count = 1u16.to_le_bytes();
@@ -57,7 +57,7 @@ pub fn cases() -> Vec<Case> {
             Rule::RansChunks,
             rans::Shared::parse(&empty_chunk(), 1).map(drop),
         ),
-        // Four states hold 32 bits, and what rounding adds.
+        // Four states hold 32 bits, plus rounding.
         (
             Rule::RansCapacity,
             rans::Shared::parse(&empty_stream(64), 64).map(drop),

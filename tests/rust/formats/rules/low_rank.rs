@@ -1,4 +1,4 @@
-//! Fields of low-rank predictions (docs/formats/zxd1.md 13.1).
+//! Invalid fields of low-rank predictions (docs/formats/zxd1.md 13.1).
 
 use zstn_core::Rule;
 use zstn_core::bytes::Cursor;
@@ -7,7 +7,7 @@ use zstn_core::frame::difference::low_rank::{Head, LowRank};
 
 use super::Case;
 
-/// Rank 1 of three rows and two columns, with five factors of three bits.
+/// Rank 1 for three rows and two columns, with five factors of three bits.
 const VALID: Head = Head {
     rank: 1,
     bits: 3,

@@ -1,5 +1,5 @@
-//! Every rule has an input that breaks it and is refused for it: a malformed
-//! file of `tests/vectors`, whose manifest names the rule, or a case built here.
+//! Every rule has an input that breaks it and is refused for it: a malformed file in
+//! `tests/vectors`, whose manifest names the rule, or a case built here.
 
 mod compressed_tensors;
 mod delta;
@@ -24,8 +24,8 @@ use zstn_core::{Error, Result, Rule};
 use zstn_tests::cases::malformed;
 use zstn_tests::refusal::Refusal;
 
-/// The folders of `tests/vectors` with malformed files. The tests of each
-/// format read them and compare the rule.
+/// The folders of `tests/vectors` with malformed files. The tests of each format read
+/// the files and compare the rule.
 const FOLDERS: [&str; 6] = [
     "compressed-tensors-bad",
     "gauss-bad",
@@ -35,7 +35,7 @@ const FOLDERS: [&str; 6] = [
     "ztensor-bad",
 ];
 
-/// A rule, and the result of reading an input that breaks it and no other.
+/// A rule, and the result of reading an input that breaks only this rule.
 type Case = (Rule, Result<()>);
 
 fn cases(engine: &impl Engine) -> Vec<Case> {
@@ -56,7 +56,7 @@ fn cases(engine: &impl Engine) -> Vec<Case> {
     .concat()
 }
 
-/// Opens a file of any kind and reads every tensor of it.
+/// Opens a file of any format and reads all of its tensors.
 fn read_all(engine: &impl Engine, file: &[u8]) -> Result<()> {
     let opening = FileOpener::new(file.len() as u64, file.to_vec())?;
     let catalog = opening.finish(engine)?;
@@ -113,8 +113,8 @@ fn every_malformed_file_says_what_it_is_refused_for() {
     assert!(bad.iter().eq(FOLDERS), "{bad:?}");
     for folder in FOLDERS {
         for entry in malformed(folder) {
-            // The others are damaged in a way that no reader can notice, or
-            // some readers accept them.
+            // The other files have damage that no reader can detect, or are accepted by
+            // some readers.
             let is_refused = entry
                 .get("verdict")
                 .is_none_or(|verdict| verdict == "must_reject");

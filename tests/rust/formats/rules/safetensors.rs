@@ -1,4 +1,4 @@
-//! safetensors files, and files that are not models.
+//! Malformed safetensors files, and files that are not models.
 
 use zstn_core::Rule;
 use zstn_core::container::zstn::pack;
@@ -8,7 +8,7 @@ use zstn_core::pure::Pure;
 
 use super::{Case, read_all};
 
-/// A file with this header in front of this many bytes of data.
+/// Builds a file from a header and `data_len_bytes` bytes of data.
 fn file(header: &[u8], data_len_bytes: usize) -> Vec<u8> {
     let mut file = (header.len() as u64).to_le_bytes().to_vec();
     file.extend_from_slice(header);
@@ -16,13 +16,13 @@ fn file(header: &[u8], data_len_bytes: usize) -> Vec<u8> {
     file
 }
 
-/// The header of one tensor.
+/// Returns a header with one tensor.
 fn header(dtype: &str, shape: &str, offsets: &str) -> Vec<u8> {
     format!(r#"{{"t":{{"dtype":"{dtype}","shape":[{shape}],"data_offsets":[{offsets}]}}}}"#)
         .into_bytes()
 }
 
-/// A file that ends after the length of its header and two bytes of it.
+/// Builds a file that states this header length and ends after two bytes of the header.
 fn of_header_len(len_bytes: u64) -> Vec<u8> {
     [&len_bytes.to_le_bytes()[..], b"{}"].concat()
 }

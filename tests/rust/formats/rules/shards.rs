@@ -1,4 +1,4 @@
-//! Checkpoints in several files.
+//! Sharded checkpoints with an invalid index.
 
 use std::path::Path;
 
@@ -17,8 +17,9 @@ fn parsed(json: &str) -> Result<()> {
     ShardIndex::parse(json.as_bytes()).map(drop)
 }
 
-/// Packs by its index, and reads the tensor `u` of, a folder that holds an index of
-/// `pairs` and the checkpoint `m.safetensors` of the tensor `t`, also called `m.bin`.
+/// Creates a folder with an index of `pairs` and the tensor `t` in `m.safetensors` and
+/// `m.bin`. Packs the folder by its index and reads the tensor `u`; returns the first
+/// error.
 fn packed(pairs: &str) -> Result<()> {
     let scratch = tempfile::tempdir().expect("a folder");
     let folder = scratch.path().join("model");

@@ -1,4 +1,4 @@
-//! Sketches.
+//! Malformed sketches.
 
 use zstn_core::Rule;
 use zstn_core::engine::Engine;

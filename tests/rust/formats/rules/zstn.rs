@@ -1,5 +1,5 @@
-//! ZSTN files: the index, and the integrity sections and block tables that the
-//! vectors of z4ai do not have.
+//! Malformed ZSTN files: the index, and the integrity sections and block tables, which
+//! z4ai's vectors do not have.
 
 use zstn_core::catalog::FileOpener;
 use zstn_core::container::zstn::ContainerOptions;
@@ -16,7 +16,7 @@ use super::Case;
 
 const FOOTER_BYTES: usize = 20;
 
-/// A file without an integrity section.
+/// Packs tensors into a file without an integrity section.
 fn packed(tensors: &[(&str, &str, &[u8])]) -> Vec<u8> {
     let mut file = Vec::new();
     let checkpoint = checkpoint(tensors);
@@ -25,7 +25,7 @@ fn packed(tensors: &[(&str, &str, &[u8])]) -> Vec<u8> {
     file
 }
 
-/// Returns a file whose index counts more records than fit in any file.
+/// Returns a file whose index states more records than fit in any file.
 fn endless_index() -> Vec<u8> {
     let mut file = packed(&[("t", "U8", b"bytes")]);
     let footer = file.len() - FOOTER_BYTES;
@@ -35,16 +35,16 @@ fn endless_index() -> Vec<u8> {
     file
 }
 
-/// A file whose last tensor ends before it begins.
+/// Returns a file whose last tensor ends before it begins.
 fn span_that_ends_early() -> Vec<u8> {
     let mut file = packed(&[("first", "U8", b"12345"), ("last", "U8", b"123")]);
     let name = file.windows(4).rposition(|window| window == b"last");
-    // The two ends of its span, 5 and 8, follow the name.
+    // The start and end of its span, 5 and 8, follow the name.
     file[name.expect("in the index") + 4 + 8] = 2;
     file
 }
 
-/// A file of one tensor, whose integrity section has this one record.
+/// Returns a file of one tensor whose integrity section has only this record.
 fn with_record(tag: [u8; 4], value: &[u8]) -> Vec<u8> {
     let mut file = packed(&[("t", "U8", b"bytes")]);
     let footer = file.split_off(file.len() - FOOTER_BYTES);
@@ -55,13 +55,13 @@ fn with_record(tag: [u8; 4], value: &[u8]) -> Vec<u8> {
     [&file[..], &section, &len, b"ZSTNINTG", &footer].concat()
 }
 
-/// The length of the checkpoint packed, and a SHA-256 that it does not have.
+/// Returns the length of the packed checkpoint, with a wrong SHA-256.
 fn other_file() -> Vec<u8> {
     let len = checkpoint(&[("t", "U8", b"bytes")]).len() as u64;
     [&len.to_le_bytes()[..], &[0; 32]].concat()
 }
 
-/// A block table of a stored plane of one byte, whose checksum is given as 0.
+/// Returns a block table of a stored one-byte plane whose checksum is stated as 0.
 fn block_table() -> Result<BlockTable> {
     let mut table = vec![0, 1, 0, 0];
     table.extend_from_slice(&0u64.to_le_bytes());
@@ -102,7 +102,7 @@ pub fn cases(engine: &impl Engine) -> Vec<Case> {
             BlockTable::parse(&[0; 8], 0, 0).map(drop),
         ),
         (Rule::ZstnBlockChecksum, block_table.check(b"x")),
-        // Six zeros among five elements.
+        // Six zeros are stated for five elements.
         (
             Rule::ZstnStatistics,
             statistics(&with_record(*b"STAT", &[1, 12])),

@@ -1,4 +1,4 @@
-//! zTensor files: cases that the vectors of version 2 do not cover.
+//! Malformed zTensor files that the vectors of version 2 do not cover.
 
 use zstn_core::Rule;
 use zstn_core::container::foreign::ztensor::{Entry, Layout, Writer};
@@ -29,8 +29,7 @@ fn array(items: &[Vec<u8>]) -> Vec<u8> {
     [vec![head], items.concat()].concat()
 }
 
-/// A map with its keys in the order that CBOR's deterministic encoding asks
-/// for.
+/// Encodes a map with its keys in the order of CBOR's deterministic encoding.
 fn map(entries: &[(&str, Vec<u8>)]) -> Vec<u8> {
     let head = 0xA0 | u8::try_from(entries.len()).expect("few entries");
     let mut pairs: Vec<_> = entries
@@ -44,8 +43,8 @@ fn map(entries: &[(&str, Vec<u8>)]) -> Vec<u8> {
     [head].into_iter().chain(pairs).collect()
 }
 
-/// A file of version 2 with one dense tensor of one byte: its name, and the
-/// entries of its part besides the place of `blob`.
+/// Returns a version 2 file with one dense tensor of one byte. `part` lists the entries
+/// of its part other than the location of `blob`.
 fn version_2(name: &str, part: &[(&str, Vec<u8>)], blob: &[u8]) -> Vec<u8> {
     let blob_len = u16::try_from(blob.len()).expect("a small blob");
     let place = array(&[number(4096), number(blob_len)]);
@@ -53,7 +52,7 @@ fn version_2(name: &str, part: &[(&str, Vec<u8>)], blob: &[u8]) -> Vec<u8> {
     file(name, &[("data", map(&part))], blob)
 }
 
-/// A file of version 2 with one dense tensor of one byte and these parts.
+/// Returns a version 2 file with one dense tensor of one byte and these parts.
 fn file(name: &str, parts: &[(&str, Vec<u8>)], blob: &[u8]) -> Vec<u8> {
     let tensor = map(&[
         ("shape", array(&[number(1)])),
@@ -77,7 +76,8 @@ fn file(name: &str, parts: &[(&str, Vec<u8>)], blob: &[u8]) -> Vec<u8> {
     file
 }
 
-/// A file of version 0.1 whose tensor has sparse rows but one dimension.
+/// Returns a version 0.1 file with a one-dimensional tensor whose format is sparse
+/// rows.
 fn rows_of_a_vector() -> Vec<u8> {
     let (mut writer, magic) = Writer::new();
     let entry = Entry {

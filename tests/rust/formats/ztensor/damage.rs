@@ -1,4 +1,4 @@
-//! Damaged files: refused, or read right.
+//! Damaged files are refused or read correctly.
 
 use zstn_core::ErrorKind;
 use zstn_core::bytes::part;
@@ -14,7 +14,8 @@ fn every_truncation_is_refused() {
         let step = 1 + file.len() / 3000;
         for len in (0..file.len()).step_by(step) {
             if len == 16 && file.starts_with(b"ZTEN0001\0\0\0\0\0\0\0\0") {
-                // The magic and padding: an old way to say "no tensors".
+                // The magic and padding alone are a legacy encoding of a file without
+                // tensors.
                 assert!(read_all(&Pure, &file[..len]).expect("empty").is_empty());
                 continue;
             }
@@ -24,8 +25,8 @@ fn every_truncation_is_refused() {
     }
 }
 
-/// Flips each bit alone (every eleventh one outside of the larger tier), and only
-/// some bits of the padding.
+/// Flips single bits: all of them in the full tier, every eleventh one in the small
+/// tier, and only some in the padding.
 fn for_every_flip(file: &[u8], mut check: impl FnMut(&[u8], usize)) {
     let mut flipped = file.to_vec();
     for byte in 0..file.len() {
@@ -62,9 +63,9 @@ fn no_bit_flip_is_taken_for_something_it_is_not() {
                 0 => read_all(&Pure, flipped),
                 _ => read_all(&engine, flipped),
             };
-            // Hashes cover all of version 2. In others a flip may go
-            // unnoticed, but what is read is as long as the list says, which
-            // `read_all` has looked at.
+            // Hashes cover all of version 2. In other versions, a flip may go
+            // undetected, but the tensors have their listed lengths, which `read_all`
+            // has checked.
             if is_hashed && let Ok(read) = read {
                 assert!(read == truth, "{} at {byte}", case.file);
             }

@@ -1,5 +1,5 @@
-//! zTensor: files of the released packages decode to their truth, ours are
-//! theirs byte for byte, and bad ones are refused.
+//! zTensor: files of the released packages decode correctly, files written by zstn
+//! equal them byte for byte, and malformed ones are refused.
 
 mod damage;
 mod written;

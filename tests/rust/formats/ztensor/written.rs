@@ -1,4 +1,4 @@
-//! Files that zstn writes: equal to those of the packages, and read again.
+//! Files written by zstn equal the files of the packages and can be read again.
 
 use zstn_core::ErrorKind;
 use zstn_core::bytes::part;
@@ -11,7 +11,7 @@ use zstn_core::pure::Pure;
 use zstn_tests::cases;
 use zstn_tests::ztensor::{manifest, native, open, read_all, vector};
 
-/// The entry that would be written for a tensor of version 0.1.
+/// Returns the entry that a writer would produce for a tensor of version 0.1.
 fn entry(tensor: &ztensor::Tensor) -> Entry<'_> {
     let stored = &tensor.parts[0];
     Entry {

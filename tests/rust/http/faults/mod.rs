@@ -1,8 +1,7 @@
-//! Every fault of a server against its outcome: the right bytes, or an error that
-//! says what is wrong. Never other bytes, and never a hang.
+//! Every fault of a server must lead to its expected outcome: the correct bytes, or an
+//! error that states the problem. Reads must never return wrong bytes and never hang.
 //!
-//! The cases are those of `tests/faults/server.json`, which the npm package runs
-//! as well.
+//! The cases are in `tests/faults/server.json`; the npm package runs the same table.
 
 mod scripted;
 mod surfaces;
@@ -26,14 +25,14 @@ use zstn_tests::tier::{self, chosen};
 
 use surfaces::{SURFACES, Surface};
 
-/// Most of these wait for a server.
+/// Number of concurrent runs; most of them wait for a server.
 const RUNS_AT_ONCE: usize = 48;
 const RETRIES: usize = 3;
 const TOKEN: &str = "a-secret-token";
 
-/// End stalls; all other cases do not depend on time. On a busy machine a right
-/// answer may take longer than the first limit. What is wrong is wrong with the
-/// second one, too.
+/// Idle timeouts that end stalled cells; all other cells do not depend on time. On a
+/// busy machine, a correct answer may exceed the first timeout, so a cell fails only if
+/// it also fails with the second one.
 const STALL_LIMITS: [Duration; 2] = [Duration::from_millis(300), Duration::from_secs(3)];
 const NO_LIMIT: Duration = Duration::from_secs(15);
 
@@ -43,19 +42,19 @@ fn options(idle: Duration) -> HttpOptions {
     options.give_up_after = idle * 6;
     options.first_backoff = Duration::from_millis(2);
     options.max_unsized_bytes = 4 << 20;
-    // Servers without ranges have to be refused: reading them whole has tests of its
-    // own (`without_ranges.rs`).
+    // Servers without ranges must be refused here; `without_ranges.rs` tests downloads
+    // of whole files from them.
     options.max_full_download_bytes = 0;
     options
 }
 
-/// A cell, read in one way from one kind of file.
+/// A cell to run with one surface and one file format.
 struct Attempt<'a> {
     cell: &'a Cell,
     case: &'a Case,
     surface: &'a Surface,
     kind: Kind,
-    /// Requests that a right server receives.
+    /// The number of requests that a correct server receives.
     right_requests: usize,
 }
 
@@ -71,7 +70,8 @@ fn every_fault_has_its_outcome() {
             if !surface.operations.contains(&cell.operation) {
                 continue;
             }
-            for kind in cell.kinds.clone() {
+            let kinds = cell.kinds.iter().copied();
+            for kind in kinds.filter(|kind| surface.kinds.contains(kind)) {
                 let key = format!("{:?} {kind:?} {}", cell.operation, surface.name);
                 let count = || requests_to_a_right_server(&table, cell.operation, surface, kind);
                 attempts.push(Attempt {
@@ -131,7 +131,8 @@ fn requests_to_a_right_server(
 }
 
 impl Attempt<'_> {
-    /// Runs it, again with another limit if it is about time. Returns what is wrong.
+    /// Runs the cell, a second time with a longer timeout if it stalls. Returns the
+    /// problem.
     fn problem(&self) -> Option<String> {
         if !self.cell.stalls {
             return self.run(NO_LIMIT).err();
@@ -156,7 +157,7 @@ impl Attempt<'_> {
         self.judge_requests(&log, expected)?;
         self.judge_headers(&log)?;
         if has_failed && *times == Times::Once && expected.faults == 1 {
-            // The fault is over, and has left nothing.
+            // After a single fault, the same server must be usable again.
             let again = self.read(&server.url, limit);
             self.judge_bytes(again, "model")
                 .map_err(|problem| format!("again: {problem}"))?;
@@ -164,7 +165,7 @@ impl Attempt<'_> {
         Ok(())
     }
 
-    /// Reads. An attempt that does not end is an error.
+    /// Reads from the server. A read that does not end is an error.
     fn read(&self, url: &str, limit: Duration) -> Result<Vec<u8>> {
         let options = options(limit).with_token(url, TOKEN)?;
         let (send, receive) = mpsc::channel();
@@ -186,7 +187,7 @@ impl Attempt<'_> {
         let failure = expected.failure.as_ref().ok_or("has no native outcome")?;
         let has_another_way = self.surface.has_another_way;
         let error = match found {
-            // All of one version or of the other, read at one go.
+            // The bytes must be those of one version as a whole, in a single download.
             Ok(bytes) if has_another_way => {
                 let model = self.judge_bytes(Ok(bytes.clone()), "model");
                 return model.or_else(|_| self.judge_bytes(Ok(bytes), "other"));
@@ -239,7 +240,8 @@ impl Attempt<'_> {
         let fits = match expected.tries {
             None => true,
             Some(Tries::One) => requests == before + 1,
-            // A kept connection that was closed costs no retry.
+            // Reconnecting after an idle connection was closed does not count as a
+            // retry.
             Some(Tries::All) => requests > before + RETRIES,
             Some(Tries::OneMore) => requests == self.right_requests + expected.faults,
         };

@@ -1,4 +1,4 @@
-//! Faults that are a matter of the exact order of events.
+//! Faults that depend on the exact order of events.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -90,13 +90,14 @@ fn a_server_that_goes_away_is_looked_for_again() {
 
 #[test]
 fn waiting_has_an_end_even_if_every_attempt_brings_something() {
-    // On a busy machine a right answer may take longer than the first limits.
+    // On a busy machine, a correct answer may exceed the first timeout.
     let [limit, longer] = STALL_LIMITS;
     let problem = waits_that_have_no_end(limit).and_then(|_| waits_that_have_no_end(longer));
     assert_eq!(problem, None);
 }
 
-/// Returns what kind of file is waited for longer than it should, with this limit.
+/// Returns the first file format whose reading exceeds the overall time limit; `None`
+/// if none does.
 fn waits_that_have_no_end(idle: Duration) -> Option<String> {
     let mut options = options(idle);
     options.give_up_after = idle * 11 / 6;
@@ -192,7 +193,7 @@ fn a_part_that_cannot_be_known_to_be_of_the_same_file_is_dropped() {
             to.write_all(head.as_bytes())?;
             let break_at = 1 + usize::from(asked.range.is_some());
             if asked.number == break_at {
-                // A part of another version, which nothing reveals.
+                // Bytes of another version, sent without any sign of the change.
                 let wrong: Vec<u8> = body.iter().map(|byte| !byte).collect();
                 to.write_all(&wrong[..10_000])?;
                 return Ok(Then::Close);

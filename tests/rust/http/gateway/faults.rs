@@ -1,4 +1,4 @@
-//! Answers to clients when the upstream is down, slow, broken or changed.
+//! The gateway's answers when its upstream is down, slow, broken or changed.
 
 use std::io::{ErrorKind, Write};
 use std::net::TcpStream;
@@ -7,7 +7,7 @@ use zstn_tests::stub_hub::Fault;
 
 use super::*;
 
-/// A fault of the server that has the bytes.
+/// Restricts a fault to the server of large files.
 fn storage(fault: Fault) -> Fault {
     Fault {
         path: "/cdn/".into(),
@@ -59,8 +59,8 @@ fn an_upstream_that_does_not_answer_is_a_timeout() {
     assert_eq!(site.file(FIRST, &[]).status, 200);
 }
 
-/// More files are being opened, of an upstream that answers none of them, than there are
-/// threads for blocking work.
+/// More files of an unresponsive upstream are being opened than there are threads for
+/// blocking work.
 #[test]
 fn openings_that_halt_keep_nobody_from_other_files() {
     const OPENINGS: usize = 640;
@@ -87,7 +87,7 @@ fn openings_that_halt_keep_nobody_from_other_files() {
             stream
         })
         .collect();
-    // All openings have begun when the last of these is answered.
+    // All openings have begun by the time the last of these requests is answered.
     for _ in 0..50 {
         let answer = cached();
         assert_eq!(answer.status, 200, "{}", answer.text());
@@ -121,8 +121,8 @@ fn statuses_of_the_upstream_are_those_of_the_gateway() {
     }
 }
 
-/// A packed file whose bytes are others than when it was listed is an error, and
-/// not one that stays.
+/// If the bytes of a packed file changed after it was listed, the gateway returns an
+/// error and does not cache it.
 #[test]
 fn changed_bytes_are_not_served_and_not_kept() {
     let site = site();
@@ -137,12 +137,13 @@ fn changed_bytes_are_not_served_and_not_kept() {
     assert_eq!(answer.status, 200, "{}", answer.text());
     assert!(answer.body == site.originals[0].1);
 
-    // The index was read; what follows is damaged.
+    // The index has been read already; the bytes after it are damaged.
     site.hub.inject(Fault {
         changed: true,
         ..storage(Fault::default())
     });
-    // In a list it is what it is; the others are what they restore.
+    // A list shows the damaged file under its packed name, and the others as the files
+    // that they restore.
     let names = lists::names(&site.json("/api/models/me/model/tree/main"));
     assert!(
         names.contains(&SECOND.replace(".safetensors", ".zstn")),

@@ -1,4 +1,4 @@
-//! Files by their bytes.
+//! Downloads of files through the gateway.
 
 use zstn::PackOptions;
 use zstn_core::container::zstn::ContainerOptions;
@@ -63,7 +63,7 @@ fn clients_learn_digest_and_length_without_the_bytes() {
     );
     assert_eq!(head.header("x-repo-commit"), Some(&*site.commit));
     assert_eq!(head.header("x-xet-hash"), None);
-    // The commit is a revision like any other.
+    // The commit id is accepted as a revision like a branch.
     let path = format!("/me/model/resolve/{}/{name}", site.commit);
     let again = ask(
         site.gateway,
@@ -85,7 +85,7 @@ fn files_that_are_there_are_passed_on() {
         ("both.zstn", &other),
     ];
     let site = site_with(Options::default(), &more);
-    // As the hub does: to the server that has the bytes.
+    // The gateway redirects to the server that has the bytes, as the hub does.
     for name in ["plain.safetensors", "both.safetensors", "both.zstn"] {
         let answer = site.file(name, &[]);
         assert_eq!(answer.status, 302, "{name}");
@@ -104,7 +104,7 @@ fn files_that_are_there_are_passed_on() {
     assert_eq!(missing.header("x-error-code"), Some("EntryNotFound"));
 }
 
-/// An index may have a variant on either side of the word `index`.
+/// The name of an index may have a variant on either side of the word `index`.
 #[test]
 fn indices_with_variants_are_restored() {
     let index = WEIGHTS.replace(".safetensors", ".zstn");
@@ -138,8 +138,7 @@ fn what_was_fetched_is_not_fetched_again() {
     assert!(!site.has_fetched());
 }
 
-/// One that is packed against a base cannot be restored here. It stays visible
-/// as what it is.
+/// The gateway cannot restore a file packed against a base, so it shows it unchanged.
 #[test]
 fn a_difference_is_shown_as_it_is() {
     let folder = tempfile::tempdir().unwrap();
@@ -148,7 +147,7 @@ fn a_difference_is_shown_as_it_is() {
     std::fs::write(at("tuned.safetensors"), shard("x", 2)).unwrap();
     let options = PackOptions::default().base(at("base.safetensors"));
     let engine = Engine::new(2).unwrap();
-    // Under the name of a container that restores a file.
+    // The name has the extension of a container without a base.
     zstn::pack(&engine, at("tuned.safetensors"), at("delta.zstn"), &options).unwrap();
     let delta = std::fs::read(at("delta.zstn")).unwrap();
     let site = site_with(Options::default(), &[("delta.zstn", &delta)]);

@@ -1,4 +1,4 @@
-//! A folder as an upstream.
+//! A local folder as the upstream.
 
 use std::path::Path;
 
@@ -63,7 +63,7 @@ fn a_folder_is_a_hub_of_repositories() {
     assert!(data.body == [7; 1_999_996]);
 }
 
-/// Clients compare the digests of small files with what they have downloaded.
+/// Clients compare the digests of small files with their downloads.
 #[test]
 fn plain_files_have_the_digests_of_git() {
     let (_folder, _, gateway) = folder();
@@ -133,7 +133,7 @@ fn what_is_not_there_is_said_as_a_hub_says_it() {
     assert!(write.text().contains("read and not changed"));
 }
 
-/// A client that has begun to download one state must not get files of another.
+/// A client that began to download one state must not get files of another state.
 #[test]
 fn a_changed_folder_is_another_commit() {
     let (folder, _, gateway) = folder();
@@ -149,7 +149,7 @@ fn a_changed_folder_is_another_commit() {
     assert!(answer.body == changed);
 }
 
-/// Files of one length, as a model that is trained further has them.
+/// Both states have files of the same length, as when a model is trained further.
 #[test]
 fn bytes_of_two_states_are_not_mixed() {
     let folder = tempfile::tempdir().unwrap();

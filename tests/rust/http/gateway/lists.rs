@@ -1,10 +1,10 @@
-//! Lists of files.
+//! Lists of files through the gateway.
 
 use serde_json::{Value, json};
 
 use super::*;
 
-/// Returns the paths of a list.
+/// Returns the paths in a list, sorted.
 pub fn names(list: &Value) -> Vec<String> {
     let entries = list.as_array().unwrap().iter();
     let text = |entry: &Value| {
@@ -22,7 +22,7 @@ fn shown(site: &Site) -> Vec<String> {
         .iter()
         .map(|(name, _)| (*name).to_owned())
         .collect();
-    // Every repository of a hub has it.
+    // Every repository of the stub hub has this file.
     names.push(".gitattributes".into());
     names.sort();
     names
@@ -86,7 +86,8 @@ fn paths_are_looked_up_by_the_names_that_are_shown() {
     assert_eq!(status, 400);
 }
 
-/// A page may end between a file and the packed one.
+/// A page of the upstream's list can end between a plain file and its packed
+/// counterpart.
 #[test]
 fn pages_stay_pages_of_the_gateway() {
     let plain = shard("both", 4);

@@ -1,4 +1,4 @@
-//! `zstn gateway`: what clients see of packed files in a hub or a folder.
+//! `zstn gateway`: how clients see the packed files of a hub or a folder.
 
 mod faults;
 mod files;
@@ -11,23 +11,23 @@ mod trust;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use zstn::gateway::Gateway;
 use zstn::source::HttpOptions;
 use zstn::{Engine, Location, Reader};
 use zstn_core::container::zstn::pack;
 use zstn_core::frame::select::Effort;
+use zstn_hub::gateway::Gateway;
 use zstn_tests::rng::Rng;
 use zstn_tests::stub_hub::{LoggedRequest, Options, RepoId, StubHub};
 use zstn_tests::{checkpoint, sha256};
 
 use crate::serve::client::{Answer, ask, get};
 
-/// A hub with a repository of packed files, and a gateway to it.
+/// A hub with a repository of packed files, and a gateway in front of it.
 struct Site {
     hub: StubHub,
     gateway: SocketAddr,
     commit: String,
-    /// The files before they were packed, by their names.
+    /// The files before packing, by name.
     originals: Vec<(&'static str, Vec<u8>)>,
 }
 
@@ -53,7 +53,7 @@ fn model() -> RepoId {
     RepoId::model("me/model")
 }
 
-/// Limits that end tests of faults soon.
+/// Returns short timeouts, so that tests of faults end soon.
 fn impatient() -> HttpOptions {
     let mut http = HttpOptions::default();
     http.retries = 1;
@@ -62,14 +62,14 @@ fn impatient() -> HttpOptions {
     http
 }
 
-/// A gateway that asks the hub about every request.
+/// Returns a gateway that checks every request with the hub.
 fn gateway(upstream: &Location) -> Gateway {
     let any_port = SocketAddr::from(([127, 0, 0, 1], 0));
     let gateway = Gateway::bind(upstream, any_port, &impatient()).unwrap();
     gateway.with_trust(Duration::ZERO)
 }
 
-/// Runs `gateway` until the tests end. Returns its address.
+/// Runs `gateway` until the test process ends. Returns its address.
 fn run(gateway: Gateway) -> SocketAddr {
     let url = gateway.url();
     let address = url.trim_start_matches("http://").trim_end_matches('/');
@@ -124,8 +124,8 @@ impl Site {
         serde_json::from_slice(&answer.body).unwrap()
     }
 
-    /// Returns whether bytes of large files were fetched, but for the first one, by which
-    /// a client proves that it may read the file.
+    /// Returns whether the gateway fetched bytes of large files other than the first
+    /// byte, which it requests to prove that a client may read the file.
     fn has_fetched(&self) -> bool {
         let is_proof = |request: &LoggedRequest| request.header("range") == Some("bytes=0-0");
         !self.fetched().iter().all(is_proof)

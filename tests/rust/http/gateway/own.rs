@@ -1,4 +1,4 @@
-//! Health, figures, access and the end.
+//! Health checks, metrics, access control and shutdown of the gateway.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -64,8 +64,8 @@ fn names_and_origins_are_those_that_are_allowed() {
     assert!(methods.contains("POST"), "{methods}");
 }
 
-/// Clients that read nothing keep no others from the gateway, and its health is answered
-/// at once.
+/// Clients that do not read their answers do not block other clients, and health checks
+/// are answered immediately.
 #[test]
 fn stalled_clients_keep_nobody_out() {
     let folder = tempfile::tempdir().unwrap();
@@ -74,12 +74,12 @@ fn stalled_clients_keep_nobody_out() {
     let file = std::fs::File::create(model.join("large.bin")).unwrap();
     file.set_len(64 << 20).unwrap();
     std::fs::write(model.join("small.bin"), "bytes").unwrap();
-    let limits = zstn::serve::Limits {
+    let limits = zstn_serve::Limits {
         connections: 3,
         connections_per_address: 3,
         write: Duration::from_secs(1 << 20),
         give_way: Duration::from_secs(1 << 20),
-        ..zstn::serve::Limits::default()
+        ..zstn_serve::Limits::default()
     };
     let stalled = |address| {
         let mut stream = TcpStream::connect(address).unwrap();
@@ -92,7 +92,7 @@ fn stalled_clients_keep_nobody_out() {
     let patient = run(gateway(&upstream).with_limits(limits));
     let _stalled = [(); 3].map(|()| stalled(patient));
     assert_eq!(get(patient, "/healthz", &[]).status, 200);
-    let limits = zstn::serve::Limits {
+    let limits = zstn_serve::Limits {
         give_way: Duration::from_millis(200),
         ..limits
     };
@@ -102,7 +102,7 @@ fn stalled_clients_keep_nobody_out() {
     assert_eq!(answer.body, b"bytes");
 }
 
-/// Answers under way are completed.
+/// Answers in progress are completed.
 #[test]
 fn stopping_waits_for_answers() {
     let site = site();

@@ -1,4 +1,4 @@
-//! Whose permissions requests have.
+//! Requests are answered with the permissions of the client that sent them.
 
 use zstn_tests::round_server::{Page, RoundServer};
 use zstn_tests::stub_hub::{Fault, Role};
@@ -31,7 +31,8 @@ fn the_client_has_its_own_permissions_and_no_others() {
     let site = private();
     let token = bearer(TOKEN);
     assert_eq!(site.file(FIRST, &[&token]).status, 200);
-    // Decoded, fetched and listed already: still nothing for those who may not.
+    // The file has been fetched, decoded and listed already, but clients without
+    // permission still get nothing.
     for headers in [&[][..], &["Authorization: Bearer wrong"]] {
         let answer = site.file(FIRST, headers);
         assert_eq!(answer.status, 401, "{headers:?}");
@@ -71,7 +72,7 @@ fn a_gated_repository_says_so() {
     assert_eq!(refused.header("x-error-code"), Some("GatedRepo"));
 }
 
-/// The storage that a hub redirects to is another server.
+/// The storage to which a hub redirects is on another server.
 #[test]
 fn tokens_go_to_the_hub_alone() {
     let site = private();
@@ -89,7 +90,8 @@ fn tokens_go_to_the_hub_alone() {
     }
 }
 
-/// While an answer is trusted the hub is not asked again, but never for others.
+/// While a cached answer is trusted, the hub is not contacted again for the same
+/// client, but always for other clients.
 #[test]
 fn trust_is_for_one_client() {
     let site = private();
@@ -108,8 +110,7 @@ fn trust_is_for_one_client() {
     assert!(!trusting.hub.log().is_empty());
 }
 
-/// Requests that are passed on have the client's token, and the gateway adds none
-/// of its own.
+/// Forwarded requests carry the client's token; the gateway adds no token of its own.
 #[test]
 fn other_requests_are_passed_on_as_they_are() {
     let site = private();
@@ -132,9 +133,9 @@ fn other_requests_are_passed_on_as_they_are() {
     assert_eq!(last.header("x-kept"), Some("2"));
 }
 
-/// A list of a branch and the bytes fetched a moment later may be of two commits. The
-/// second one's bytes must not be kept as those of the first: others have files with these
-/// contents.
+/// A branch can move between listing it and fetching its bytes. The bytes of the second
+/// commit must not be cached for the first one, because other repositories may have
+/// files with the listed contents.
 #[test]
 fn a_branch_that_moves_does_not_spoil_what_others_read() {
     let site = site();
@@ -150,13 +151,14 @@ fn a_branch_that_moves_does_not_spoil_what_others_read() {
         sentence.contains("listed with other contents"),
         "{sentence}"
     );
-    // The check of the other file may go on meanwhile.
+    // The other file may still be being checked.
     assert!(site.fetched().is_empty());
     site.hub.heal();
     assert!(site.file(FIRST, &[]).body == site.originals[0].1);
 }
 
-/// A page may not read more through the gateway than the gateway allows.
+/// A web page must not read more through the gateway than the gateway allows, whatever
+/// the hub's CORS headers are.
 #[test]
 fn the_hub_does_not_say_which_pages_may_read() {
     let hub = RoundServer::start();

@@ -1,4 +1,4 @@
-//! What the gateway believes: of clients, of paths, and of what files claim.
+//! Which claims the gateway trusts: in requests, in paths, and in files.
 
 use serde_json::{Value, json};
 use zstn_core::container::zstn::{ContainerOptions, OriginalSha256};
@@ -25,7 +25,7 @@ fn with_tokens() -> Site {
     site_with(options, &[])
 }
 
-/// The storage refuses everything.
+/// Makes the storage refuse every request.
 fn refuse(site: &Site) {
     site.hub.inject(Fault {
         path: "/cdn/".into(),
@@ -34,14 +34,14 @@ fn refuse(site: &Site) {
     });
 }
 
-/// A pointer to an object says nothing about who may read the object.
+/// An LFS pointer to an object does not prove that the client may read the object.
 #[test]
 fn bytes_are_given_after_one_was_read_with_the_clients_permissions() {
     let site = with_tokens();
     let warm = get(site.gateway, FILE, &[TOKEN]);
     assert!(warm.body == site.originals[0].1);
     assert_eq!(get(site.gateway, TREE, &[TOKEN]).status, 200);
-    // The same objects in another repository, as a copied pointer has them.
+    // The same objects in another repository, as if its owner had copied the pointers.
     let copy = packed(&site.originals[0].1);
     let stolen = RepoId::model("evil/stolen");
     site.hub.add(&stolen, &[("m.zstn", &copy)]).unwrap();
@@ -54,7 +54,7 @@ fn bytes_are_given_after_one_was_read_with_the_clients_permissions() {
         for headers in [&[OTHER][..], &[OTHER, "Range: bytes=0-9"]] {
             for method in ["GET", "HEAD"] {
                 let answer = ask(site.gateway, method, path, headers);
-                // The index of shards is a small file, which the hub has itself.
+                // The index of shards is a small file, which the hub serves itself.
                 let expected = if path.ends_with(".json") { 200 } else { 404 };
                 let is_range = headers.len() > 1 && method == "GET";
                 let expected = if expected == 200 && is_range {
@@ -70,7 +70,7 @@ fn bytes_are_given_after_one_was_read_with_the_clients_permissions() {
     assert!(get(site.gateway, FILE, &[OTHER]).body == site.originals[0].1);
 }
 
-/// Names, lengths and digests of originals are content, too.
+/// The names, lengths and digests of original files are also protected content.
 #[test]
 fn lists_of_a_gated_repository_show_what_the_client_may_read() {
     let site = with_tokens();
@@ -89,7 +89,8 @@ fn lists_of_a_gated_repository_show_what_the_client_may_read() {
     assert!(!names(&info["siblings"]).contains(&FIRST.to_owned()));
 }
 
-/// A proof holds as long as other answers of the upstream, and for one client.
+/// A proof of access is trusted as long as other cached answers, and only for one
+/// client.
 #[test]
 fn proofs_are_trusted_for_a_time() {
     let site = with_tokens();
@@ -138,7 +139,7 @@ fn paths_that_could_mean_another_place_reach_no_upstream() {
     assert!(site.hub.log().is_empty());
 }
 
-/// A tag that is not a digest may also be the tag of another file.
+/// Different files can have the same ETag if it is not a digest.
 #[test]
 fn a_tag_that_is_no_digest_names_one_file() {
     let hub = RoundServer::start();
@@ -166,7 +167,7 @@ fn a_tag_that_is_no_digest_names_one_file() {
     }
 }
 
-/// The digest of a long file is known when the file has been read.
+/// The digest of a long file is unknown until the whole file has been read.
 #[test]
 fn digests_are_computed_and_not_repeated() {
     let long = checkpoint(&[("w", "BF16", &Rng(5).bf16_weights(4_500_000))]);
@@ -202,17 +203,17 @@ fn digests_are_computed_and_not_repeated() {
             !before.contains(&sha256(&long)) && !before.contains("0707"),
             "{before}"
         );
-        // A part does not tell.
+        // Reading a range does not reveal the digest.
         assert_eq!(site.file(name, &["Range: bytes=0-99"]).status, 206);
         assert_eq!(oid(name), None, "{name}");
         assert!(site.file(name, &[]).body == long);
         assert_eq!(oid(name), Some(sha256(&long)), "{name}");
-        // Clients keep files by their tags.
+        // The ETag stays the same, because clients use it as the key of their caches.
         assert_eq!(tag(&ask(site.gateway, "HEAD", &path, &[])), before);
     }
 }
 
-/// One bad transfer is forgotten with its answer.
+/// The effects of a corrupted transfer end with its answer.
 #[test]
 fn a_bad_transfer_leaves_nothing_behind() {
     for seed in [20, 21] {
@@ -264,7 +265,7 @@ fn long_lists_are_streamed_and_have_a_limit() {
     }
 }
 
-/// Returns the body of an answer in chunks.
+/// Decodes a body with the chunked transfer coding.
 fn dechunked(mut body: &[u8]) -> Vec<u8> {
     let mut found = Vec::new();
     loop {

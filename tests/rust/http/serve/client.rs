@@ -1,12 +1,12 @@
-//! A server under test, and requests as they go over the wire.
+//! Starts servers under test and sends raw requests to them.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 
-use zstn::serve::Server;
+use zstn_serve::Server;
 
-/// A server for `folder` that listens at any free port.
+/// Creates a server for `folder` on a free port.
 pub fn bind(folder: &Path) -> Server {
     Server::bind(folder, SocketAddr::from(([127, 0, 0, 1], 0))).unwrap()
 }
@@ -18,14 +18,14 @@ pub fn address(server: &Server) -> SocketAddr {
     address.parse().unwrap()
 }
 
-/// Runs `server` until the tests end. Returns its address.
+/// Runs `server` until the test process ends. Returns its address.
 pub fn run(server: Server) -> SocketAddr {
     let address = address(&server);
     std::thread::spawn(move || server.run(|_| ()));
     address
 }
 
-/// Serves `folder` until the tests end.
+/// Serves `folder` until the test process ends. Returns the address.
 pub fn serve(folder: &Path) -> SocketAddr {
     run(bind(folder).with_cache(1 << 20))
 }
@@ -54,8 +54,8 @@ impl Answer {
     }
 }
 
-/// Sends exactly these bytes and reads until the server hangs up, in an
-/// orderly way or not.
+/// Sends exactly these bytes and reads until the server closes or resets the
+/// connection.
 pub fn exchange(server: SocketAddr, request: &[u8]) -> Answer {
     let mut stream = TcpStream::connect(server).unwrap();
     stream.write_all(request).unwrap();
@@ -71,7 +71,7 @@ pub fn exchange(server: SocketAddr, request: &[u8]) -> Answer {
     }
 }
 
-/// Sends a request to `localhost`, unless `headers` have another `Host`.
+/// Sends a request for the host `localhost`, unless `headers` contain another `Host`.
 pub fn ask(server: SocketAddr, method: &str, path: &str, headers: &[&str]) -> Answer {
     let mut request = format!("{method} {path} HTTP/1.1\r\nConnection: close\r\n");
     if !headers.iter().any(|header| header.starts_with("Host:")) {

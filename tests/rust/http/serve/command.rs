@@ -1,4 +1,4 @@
-//! The verb `serve`.
+//! The command `zstn serve`.
 
 use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, TcpListener};
@@ -9,7 +9,7 @@ use zstn_tests::command::{text, zstn, zstn_with_signals};
 
 use super::client::get;
 
-/// A running `zstn serve`.
+/// A running `zstn serve` process.
 struct Running {
     child: Child,
     output: BufReader<std::process::ChildStdout>,
@@ -65,7 +65,7 @@ fn it_serves_the_folder_it_is_in_and_logs_what_it_answers() {
     let mut server = Running::start(folder.path(), &[]);
     assert_eq!(get(server.address, "/a.bin", &[]).body, [7; 12_345]);
     assert_eq!(server.line(), "200 GET   12.3 kB  /a.bin\n");
-    // Bytes that a terminal would act on: CSI, as it is and in UTF-8.
+    // These bytes are terminal control sequences: the CSI character, raw and in UTF-8.
     let range = "Range: bytes=0-1\u{9b}31m";
     get(server.address, "/\u{9b}31m\u{202e}", &[range]);
     let line = server.line();
@@ -87,7 +87,7 @@ fn it_serves_the_folder_it_is_in_and_logs_what_it_answers() {
     assert!(note.contains("--cors https://viewer.example"), "{note}");
 }
 
-/// Each of the signals that ask a program to end lets answers in progress be completed.
+/// Every signal that requests termination lets answers in progress complete.
 #[cfg(unix)]
 #[test]
 fn signals_end_it_with_grace() {
@@ -133,7 +133,8 @@ fn the_library_handles_no_signal() {
     let server = super::client::serve(folder.path());
     let upstream = zstn::Location::from(folder.path());
     let any_port = SocketAddr::from(([127, 0, 0, 1], 0));
-    let gateway = zstn::gateway::Gateway::bind(&upstream, any_port, &Default::default()).unwrap();
+    let gateway =
+        zstn_hub::gateway::Gateway::bind(&upstream, any_port, &Default::default()).unwrap();
     let url = gateway.url();
     let address = url["http://".len()..url.len() - 1].parse().unwrap();
     std::thread::spawn(move || gateway.run(|_| ()));

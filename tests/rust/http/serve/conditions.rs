@@ -1,4 +1,5 @@
-//! Conditional requests.
+//! Conditional requests: `If-Match`, `If-None-Match`, `If-Modified-Since` and
+//! `If-Range`.
 
 use std::fs::File;
 use std::time::{Duration, SystemTime};
@@ -15,7 +16,7 @@ fn a_request_for_another_version_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let original = checkpoint(&[("a", "U8", &[7; 100])]);
     let packed = pack(&Engine::new(1).unwrap(), &original, Effort::Fast).unwrap();
-    // 4 October 2023, 10:40:00 and half a second.
+    // 4 October 2023, 10:40:00.5 UTC.
     let changed = SystemTime::UNIX_EPOCH + Duration::from_millis(1_696_416_000_500);
     for (name, bytes) in [("plain.bin", &original), ("m.zstn", &packed)] {
         let path = folder.path().join(name);
@@ -77,14 +78,14 @@ fn a_request_for_another_version_is_refused() {
             assert_eq!(answer.status, status, "{path}, {condition}");
             let is_part = answer.body == original[..8];
             assert_eq!(is_part, status == 206, "{path}, {condition}");
-            // A range is ignored where there is no body.
+            // A HEAD request ignores ranges.
             for range in [&["Range: bytes=0-7", &*condition][..], &[&condition]] {
                 let head = ask(server, "HEAD", path, range);
                 let expected = if status == 206 { 200 } else { status };
                 assert_eq!(head.status, expected, "HEAD {path}, {condition}");
             }
         }
-        // If-Match decides before the others are looked at.
+        // `If-Match` is evaluated before the other conditions.
         let both = [
             &*format!("If-Match: {tag}"),
             "If-Unmodified-Since: Wed, 04 Oct 2023 10:39:59 GMT",
@@ -95,7 +96,7 @@ fn a_request_for_another_version_is_refused() {
     }
 }
 
-/// A file that was changed just now may be changed again within the same second.
+/// A file that was modified just now can change again within the same second.
 #[test]
 fn a_date_of_this_moment_is_no_version() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,20 +1,20 @@
-//! Slow clients, and shutting down.
+//! Slow clients, connection limits and shutdown.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use zstn::serve::{Handle, Limits};
+use zstn_serve::{Handle, Limits};
 
 use super::client::{address, bind, get, run};
 
 const REQUEST: &[u8] = b"GET /large.bin HTTP/1.1\r\nHost: localhost\r\n\r\n";
-/// More bytes than sockets buffer.
+/// Number of bytes that exceeds all socket buffers.
 const LARGE_BYTES: u64 = 64 << 20;
 const ENDLESS: Duration = Duration::from_secs(1 << 20);
 
-/// Limits that are never reached.
+/// Limits that no test reaches.
 const NONE: Limits = Limits {
     head: ENDLESS,
     write: ENDLESS,
@@ -40,13 +40,13 @@ fn limited(folder: &Path, limits: Limits) -> (SocketAddr, Handle) {
 
 fn connect(server: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(server).unwrap();
-    // Makes a failing test end.
+    // This timeout ends a failing test.
     let patience = Some(Duration::from_secs(60));
     stream.set_read_timeout(patience).unwrap();
     stream
 }
 
-/// Reads until the server hangs up; returns how many bytes came.
+/// Reads until the server closes the connection. Returns the number of bytes received.
 fn read_out(stream: &mut TcpStream) -> u64 {
     let mut buffer = vec![0; 1 << 20];
     let mut len = 0;
@@ -60,7 +60,7 @@ fn read_out(stream: &mut TcpStream) -> u64 {
     }
 }
 
-/// Reads the small file from another address of this machine.
+/// Requests the small file from another loopback address.
 #[cfg(target_os = "linux")]
 fn get_from(address: [u8; 4], server: SocketAddr) -> Vec<u8> {
     use socket2::{Domain, Socket, Type};
@@ -76,7 +76,7 @@ fn get_from(address: [u8; 4], server: SocketAddr) -> Vec<u8> {
     answer.split_off(end.unwrap() + 4)
 }
 
-/// A download that has begun and is not read further.
+/// Starts a download and stops reading.
 fn stalled(server: SocketAddr) -> TcpStream {
     let mut stream = connect(server);
     stream.write_all(REQUEST).unwrap();
@@ -112,7 +112,7 @@ fn requests_that_do_not_come_are_not_waited_for() {
     }
     let dripping = connect(server);
     std::thread::scope(|scope| {
-        // One byte after another, until the server hangs up.
+        // Sends single bytes until the server closes the connection.
         scope.spawn(|| {
             let mut request = b"GET /small.bin HTTP/1.1\r\nX: ".iter().copied();
             while (&dripping)
@@ -148,7 +148,7 @@ fn a_client_that_takes_nothing_is_dropped() {
     assert_eq!(get(server, "/small.bin", &[]).body, b"bytes");
 }
 
-/// Connections that are accepted although all slots are taken.
+/// Number of connections that are accepted beyond the limit.
 const RESERVE: usize = 64;
 
 #[test]
@@ -169,21 +169,22 @@ fn idle_connections_make_way_for_new_ones() {
     assert_eq!(read_out(&mut first), 0, "it was idle for longest");
     drop(idle);
 
-    // All have unfinished answers: the next waits for one of them to end.
+    // All connections have unfinished answers, so the next one waits until one of them
+    // ends.
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| get(server, "/small.bin", &[]).body);
         drop(others.pop());
         assert_eq!(waiting.join().unwrap(), b"bytes");
     });
-    // Those are unaffected: the whole file arrives.
+    // The other downloads are unaffected and complete.
     for stream in &mut others {
         let copied = std::io::copy(&mut stream.take(LARGE_BYTES), &mut std::io::sink());
         assert_eq!(copied.unwrap(), LARGE_BYTES);
     }
 }
 
-/// One address cannot have all slots, and its clients that fall behind lose theirs when
-/// others wait.
+/// One address cannot take all slots, and its stalled clients lose theirs when other
+/// clients wait.
 #[cfg(target_os = "linux")]
 #[test]
 fn clients_that_stop_reading_give_way() {
@@ -195,7 +196,7 @@ fn clients_that_stop_reading_give_way() {
     };
     let (server, handle) = limited(folder.path(), limits);
     let _stalled: Vec<TcpStream> = (0..3).map(|_| stalled(server)).collect();
-    // A fourth one of this address waits, and another address is served.
+    // A fourth connection from this address waits, while another address is served.
     let mut waiting = connect(server);
     waiting.write_all(REQUEST).unwrap();
     wait_for(&handle, 4);

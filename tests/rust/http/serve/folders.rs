@@ -1,9 +1,9 @@
-//! The files of a folder that are listed and served.
+//! Which files of a folder are listed and served.
 
 use zstn::Engine;
-use zstn::serve::Page;
 use zstn_core::container::zstn::pack;
 use zstn_core::frame::select::Effort;
+use zstn_serve::Page;
 use zstn_tests::checkpoint;
 
 use super::client::{bind, get, run, serve};
@@ -65,8 +65,7 @@ fn sizes_have_units() {
     assert!(page.contains("b.bin</a> 12 B"), "{page}");
 }
 
-/// In a listing, only tags begin with `<`, and the only control characters are
-/// its own line feeds.
+/// In a listing, `<` occurs only in tags, and line feed is the only control character.
 #[cfg(unix)]
 #[test]
 fn names_with_control_characters_are_escaped() {
@@ -92,8 +91,8 @@ fn names_with_control_characters_are_escaped() {
     assert!(!page.contains(is_raw), "{page}");
 }
 
-/// A listing does not parse long headers: this file ends long before the header
-/// it declares, and is still listed.
+/// A listing does not parse long headers. This file ends long before the end of its
+/// declared header, and is still listed.
 #[test]
 fn a_listing_looks_at_first_bytes_alone() {
     let folder = tempfile::tempdir().unwrap();

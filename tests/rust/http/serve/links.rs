@@ -1,4 +1,4 @@
-//! Links out of the served folder.
+//! Symbolic links that lead out of the served folder.
 #![cfg(unix)]
 
 use std::fs;
@@ -19,8 +19,8 @@ struct Cache {
 }
 
 impl Cache {
-    /// `hub/models--org--m` with `blobs`, `refs` and a snapshot of links, in a
-    /// hidden folder as `~/.cache` is one.
+    /// Creates `hub/models--org--m` with `blobs`, `refs` and a snapshot of links, in a
+    /// hidden folder like `~/.cache`.
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let original = checkpoint(&[("a", "U8", &[7; 100])]);
@@ -147,8 +147,8 @@ fn folders_beside_snapshots_are_no_cache() {
     assert_eq!(get(serve(&other), "/x.bin", &[]).status, 404);
 }
 
-/// A link that stays inside is always followed, even into a hidden folder:
-/// annexes and caches link to files in hidden folders.
+/// Links within the served folder are always followed, even into hidden folders,
+/// because git-annex and caches store files there.
 #[test]
 fn links_inside_the_folder_are_followed() {
     let folder = tempfile::tempdir().unwrap();
@@ -196,7 +196,7 @@ fn a_named_folder_may_be_linked_to() {
     assert!(error.contains("nowhere"), "{error}");
 }
 
-/// The server's log says where a link leads; its answers do not.
+/// The server's log contains the target of a refused link; its answers do not.
 #[test]
 fn the_log_says_which_folder_to_name() {
     let cache = Cache::new();

@@ -1,4 +1,4 @@
-//! `zstn serve`: its answers, its access rules and its memory.
+//! `zstn serve`: its answers, access rules and memory use.
 
 pub mod client;
 mod command;

@@ -1,4 +1,4 @@
-//! Access: names of the server, and pages of other origins.
+//! Access control by host name and origin.
 
 use super::client::{ask, bind, exchange, get, run, serve};
 
@@ -50,7 +50,7 @@ fn only_names_of_this_machine_are_answered() {
     assert_eq!(two.status, 400);
     for (request, status) in [
         ("GET /a.bin HTTP/1.1\r\nConnection: close\r\n\r\n", 400),
-        // No browser is old enough to send this.
+        // No current browser sends HTTP/1.0.
         ("GET /a.bin HTTP/1.0\r\n\r\n", 200),
         (
             "GET http://evil.example/a.bin HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
@@ -127,7 +127,7 @@ fn pages_of_this_machine_may_read_and_others_may_not() {
     let without = get(server, "/a.bin", &[]);
     assert_eq!(without.header("access-control-allow-origin"), None);
     assert_eq!(without.header("vary"), Some("Origin"));
-    // A refusal is readable by the same origins as the file.
+    // An error response is readable by the same origins as the file.
     let missing = get(server, "/b.bin", &["Origin: http://localhost:1"]);
     assert_eq!(missing.status, 404);
     let allowed = missing.header("access-control-allow-origin");

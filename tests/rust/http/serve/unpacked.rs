@@ -1,4 +1,4 @@
-//! Packed files served as the safetensors files they restore.
+//! Packed files that are served as the safetensors files they restore.
 
 use zstn::Engine;
 use zstn_core::bytes::index;
@@ -10,7 +10,7 @@ use zstn_tests::{cases, checkpoint, sha256};
 
 use super::client::{ask, bind, get, run, serve};
 
-/// A checkpoint of tensors of 1 MB and more, and its packed file.
+/// Returns a checkpoint of tensors of at least 1 MB, and its packed file.
 pub fn model(seed: u64) -> (Vec<u8>, Vec<u8>) {
     let mut rng = Rng(seed);
     let tensors: Vec<(String, Vec<u8>)> = (0..9)
@@ -40,8 +40,8 @@ fn a_digest_that_is_only_claimed_is_not_in_the_tag() {
     assert!(whole.body == original);
 }
 
-/// A tensor that is longer than a server decodes at a time is read in blocks, if it is
-/// stored so, and refused otherwise.
+/// A tensor longer than the server decodes at once is read in blocks if it is stored in
+/// blocks, and refused otherwise.
 #[test]
 fn long_tensors_are_decoded_in_blocks_or_refused() {
     let mut rng = Rng(11);
@@ -81,7 +81,7 @@ fn it_is_the_original_whole_and_in_ranges() {
     let whole = get(server, path, &[]);
     assert_eq!(whole.status, 200);
     assert!(whole.body == original);
-    // The digest in the packed file is a claim until it has been compared.
+    // The digest stored in the packed file is unverified, so it is not used as ETag.
     let tag = whole.header("etag").unwrap().to_owned();
     assert!(!tag.contains(&sha256(&original)), "{tag}");
     assert_eq!(whole.header("accept-ranges"), Some("bytes"));
@@ -118,7 +118,7 @@ fn it_is_the_original_whole_and_in_ranges() {
             Some(&*format!("bytes */{len}"))
         );
     }
-    // A server may ignore these.
+    // Servers may ignore ranges of this form.
     for range in ["bytes=0-7,100-200", "lines=1-2"] {
         let all = get(server, path, &[&format!("Range: {range}")]);
         assert_eq!((all.status, all.body.len()), (200, len), "{range}");
@@ -190,7 +190,7 @@ fn every_container_is_served_as_its_original() {
 #[test]
 fn ranges_decode_what_they_touch_and_damage_shows() {
     let (original, mut packed) = model(2);
-    // Somewhere in the frame of the sixth tensor.
+    // This byte is in the frame of the sixth tensor.
     let at = packed.len() * 6 / 9 - 200_000;
     packed[at] ^= 1;
     let folder = tempfile::tempdir().unwrap();
@@ -261,7 +261,7 @@ fn a_damaged_head_is_an_error_and_other_files_are_not_there() {
         let root = folder.path().display().to_string();
         assert!(text.contains(' ') && !text.contains(&root), "{text}");
     }
-    // A listing looks at names and first bytes only.
+    // A listing reads only names and the first bytes of files.
     let page = get(server, "/", &[]).text();
     for (name, is_listed) in [
         ("damaged", true),

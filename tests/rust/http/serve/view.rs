@@ -1,4 +1,4 @@
-//! `zstn view`: the page and the models, for the browser of this machine alone.
+//! `zstn view` serves the viewer and the models only to the browser of this machine.
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -10,11 +10,11 @@ use zstn_tests::command::{text, zstn, zstn_with_signals};
 
 use super::client::{Answer, ask, get};
 
-/// A running `zstn view` of the page in `page`.
+/// A running `zstn view` process that serves the viewer in `page`.
 struct Running {
     child: Child,
     address: SocketAddr,
-    /// The path with the secret, which ends with a slash.
+    /// The path that contains the secret, with a trailing slash.
     root: String,
 }
 
@@ -41,7 +41,7 @@ impl Running {
         }
     }
 
-    /// Returns where the printed link leads.
+    /// Returns the target to which the printed link redirects.
     fn target(&self) -> String {
         let answer = self.get("", &[]);
         assert_eq!(answer.status, 302);
@@ -134,7 +134,7 @@ fn no_other_page_reads_anything() {
     let folder = folder();
     let view = Running::start(folder.path(), &["models/my model.zstn"]);
     let path = "models/0/my%20model.zstn";
-    // DNS rebinding.
+    // DNS rebinding sends a foreign host name.
     let foreign = view.get(path, &["Host: evil.example"]);
     assert_eq!(foreign.status, 421);
     for origin in ["https://evil.example", "http://localhost:3000", "null"] {
@@ -172,7 +172,7 @@ fn a_signature_in_an_address_is_nowhere_in_the_link() {
 fn it_ends_with_success_when_it_is_interrupted() {
     let folder = folder();
     let mut view = Running::start(folder.path(), &["models/my model.zstn"]);
-    // It answers, so it also listens to signals.
+    // Once the process answers requests, its signal handlers are installed.
     assert_eq!(view.get("?src=x", &[]).status, 200);
     let process = Pid::from_child(&view.child);
     kill_process(process, Signal::INT).unwrap();

@@ -1,4 +1,4 @@
-//! A hub, a worker, and somebody who pushes.
+//! A hub, a worker, and a user who pushes.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use zstn::hub::{Addition, Hub, ListedFile, NewCommit, Repository};
-use zstn::serve::Handle;
-use zstn::worker::{Event, JobEvent, Stage, Worker, WorkerOptions};
 use zstn::{Location, UnpackOptions};
+use zstn_hub::hub::{Addition, Hub, ListedFile, NewCommit, Repository};
+use zstn_hub::worker::{Event, JobEvent, Stage, Worker, WorkerOptions};
+use zstn_serve::Handle;
 use zstn_tests::rng::Rng;
 use zstn_tests::stub_hub::{Options, RepoId, Role, StubHub};
 use zstn_tests::{checkpoint, sha256};
@@ -19,10 +19,10 @@ use zstn_tests::{checkpoint, sha256};
 pub const TOKEN: &str = "hf_the-token-of-the-worker";
 pub const SECRET: &str = "the secret of the webhook";
 pub const REPO: &str = "me/model";
-/// A guard: nothing here takes nearly that long.
+/// Time limit of every wait; passing tests do not reach it.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A hub with a repository, and a person who may write to it.
+/// A hub with a repository, and a client that may write to it.
 pub struct Desk {
     pub stub: StubHub,
     pub hub: Hub,
@@ -73,7 +73,7 @@ impl Desk {
         Running::new(worker.unwrap().with_secret(SECRET))
     }
 
-    /// Has the hub notify `url` of commits.
+    /// Makes the hub notify `url` of commits.
     pub fn notify(&self, url: &str) {
         let address = format!("{}/api/settings/webhooks", self.stub.url());
         let body = json!({ "url": url, "secret": SECRET, "watched": [], "domains": ["repo"] });
@@ -137,7 +137,7 @@ impl Desk {
         }
     }
 
-    /// Returns what a packed file of the branch restores.
+    /// Restores a packed file of the branch and returns its bytes.
     pub fn unpacked(&self, path: &str) -> Vec<u8> {
         let mut restored = Vec::new();
         let location = Location::url(self.repository.file_url("main", path));
@@ -159,7 +159,7 @@ pub fn weights(name: &str, seed: u64) -> Vec<u8> {
     checkpoint(&[(name, "BF16", &Rng(seed).bf16_weights(40_000))])
 }
 
-/// Posts a notification; returns status and body.
+/// Posts a notification. Returns the status and the body of the answer.
 pub fn post(url: &str, secret: Option<&str>, body: &str) -> (u16, Value) {
     post_with(url, secret, &[("content-type", "application/json")], body)
 }
@@ -190,7 +190,7 @@ pub fn post_with(
     )
 }
 
-/// Returns the notification of a commit.
+/// Returns the notification of a change from `old` to `new`.
 pub fn payload(old: &str, new: &str) -> String {
     json!({
         "event": { "action": "update", "scope": "repo.content" },
@@ -201,7 +201,7 @@ pub fn payload(old: &str, new: &str) -> String {
     .to_string()
 }
 
-/// A worker on a thread.
+/// A worker that runs on its own thread.
 pub struct Running {
     pub url: String,
     handle: Handle,
@@ -214,7 +214,7 @@ impl Running {
         Self::logging(worker, |_| {})
     }
 
-    /// Starts a worker with another log besides the one that is kept.
+    /// Starts a worker that passes events to `other` in addition to recording them.
     pub fn logging(worker: Worker, other: impl Fn(&Event) + Send + Sync + 'static) -> Self {
         let events = Arc::<Mutex<Vec<JobEvent>>>::default();
         let log = Arc::clone(&events);
@@ -272,7 +272,7 @@ impl Drop for Running {
     }
 }
 
-/// Waits until something is so.
+/// Waits until a condition is true.
 pub fn wait(mut is_so: impl FnMut() -> bool, what: impl Fn() -> String) {
     let start = Instant::now();
     while !is_so() {
@@ -281,7 +281,7 @@ pub fn wait(mut is_so: impl FnMut() -> bool, what: impl Fn() -> String) {
     }
 }
 
-/// Returns the names of the files below a folder, without locks.
+/// Returns the names of the files in a folder, without lock files.
 pub fn names(folder: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(folder).unwrap();
     let mut names: Vec<String> = entries

@@ -1,10 +1,10 @@
-//! Jobs that fail, and what the others notice of it.
+//! Jobs that fail, and their effect on other jobs.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use zstn::worker::{Event, Stage, Worker, WorkerOptions};
+use zstn_hub::worker::{Event, Stage, Worker, WorkerOptions};
 use zstn_tests::stub_hub::Fault;
 
 use super::Desk;
@@ -26,7 +26,7 @@ fn entries_that_are_no_jobs_hold_up_nothing() {
     std::fs::write(queued.join("strange.json"), of("../etc").to_string()).unwrap();
     std::fs::write(queued.join("renamed.json"), of("me/other").to_string()).unwrap();
     std::fs::create_dir(queued.join("folder.json")).unwrap();
-    // Opening a pipe would wait for a writer.
+    // Opening this pipe would block until a writer opens it.
     let mut mkfifo = std::process::Command::new("mkfifo");
     assert!(
         mkfifo
@@ -41,7 +41,7 @@ fn entries_that_are_no_jobs_hold_up_nothing() {
     post(&worker.url, Some(SECRET), &payload(&before, &new));
     worker.wait(Stage::Committed, 1);
     worker.wait(Stage::Failed, 5);
-    // A job is finished after its commit.
+    // The job leaves the queue shortly after its commit.
     let end = Instant::now() + Duration::from_secs(60);
     while names(&queued).len() != 5 {
         assert!(Instant::now() < end, "{:?}", names(&queued));
@@ -120,12 +120,12 @@ fn a_file_that_fails_keeps_no_other_from_being_committed() {
     let worker = desk.unnotified_worker();
     let body = payload(&before, &new);
     post(&worker.url, Some(SECRET), &body);
-    // A permission is not tried again, but the other file is there.
+    // A refused permission is not retried, but the other file is committed.
     worker.wait(Stage::Failed, 2);
     assert_eq!(worker.count(Stage::Committed), 1);
     assert!(desk.unpacked("b.zstn") == files[1] && !desk.has("a.zstn"));
     desk.stub.heal();
-    // The same notification does the rest.
+    // The same notification completes the remaining work.
     post(&worker.url, Some(SECRET), &body);
     worker.wait(Stage::Committed, 2);
     assert!(desk.unpacked("a.zstn") == files[0]);

@@ -1,17 +1,16 @@
-//! Refusals of a hub, as errors.
+//! Errors for requests that a hub refuses.
 
 use zstn::Error;
-use zstn::hub::{Hub, NewCommit, Permission, Refusal, Repository};
+use zstn_hub::hub::{Hub, NewCommit, Permission, Refusal, Repository};
 use zstn_tests::stub_hub::{Fault, RepoId};
 
 use super::Desk;
 use super::desk::{REPO, small, weights};
 
 fn refusal<T: std::fmt::Debug>(result: Result<T, Error>) -> Refusal {
-    match result.unwrap_err() {
-        Error::Hub(refusal) => refusal,
-        other => panic!("{other}"),
-    }
+    let error = result.unwrap_err();
+    let refusal = Refusal::in_error(&error).cloned();
+    refusal.unwrap_or_else(|| panic!("{error}"))
 }
 
 #[test]
@@ -84,7 +83,7 @@ fn a_refusal_names_the_permission_that_is_missing() {
     assert_eq!(Permission::Read.to_string(), "read");
 }
 
-/// The answer to a commit may be lost after the hub has made it.
+/// The answer to a commit can be lost after the hub made the commit.
 #[test]
 fn a_commit_whose_answer_is_lost_is_found() {
     let desk = Desk::new();
@@ -125,7 +124,7 @@ fn a_commit_whose_answer_is_lost_is_found() {
         assert_eq!(made, desk.head());
         assert_ne!(made, parent);
     }
-    // The commit of another client is not mistaken for this one.
+    // A commit by another client is not mistaken for the worker's own.
     let parent = desk.head();
     let other = desk.commit(&[small("notes.txt", b"other")]);
     lose(1, false);

@@ -1,4 +1,4 @@
-//! Workers that end, in whatever way, and their successors.
+//! Workers that stop or crash, and the workers that continue after them.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -12,7 +12,7 @@ use zstn_tests::stub_hub::Fault;
 use super::Desk;
 use super::desk::{SECRET, TOKEN, names, payload, post, wait, weights};
 
-/// A worker in a process of its own.
+/// A worker in a separate process.
 struct Process {
     child: Child,
     lines: BufReader<ChildStdout>,
@@ -54,7 +54,7 @@ impl Process {
         process
     }
 
-    /// Reads lines until one is as asked.
+    /// Reads log lines until one satisfies the condition.
     fn until(&mut self, is_it: impl Fn(&Value) -> bool) -> Value {
         loop {
             let mut line = String::new();
@@ -84,7 +84,8 @@ impl Drop for Process {
     }
 }
 
-/// Three files are pushed, and uploads of packed ones after the first `good` wait.
+/// Pushes three files. The uploads of the first `good` packed files are normal; the
+/// next one is delayed.
 fn interrupted(desk: &Desk, good: usize, wait_ms: u64) -> (Vec<Vec<u8>>, String) {
     let before = desk.head();
     let files: Vec<_> = (1..4).map(|seed| weights("a", seed)).collect();
@@ -116,7 +117,7 @@ fn done(desk: &Desk) -> usize {
     names(&desk.state().join("results/done")).len()
 }
 
-/// Returns the attempts that count for the one job.
+/// Returns the recorded number of attempts of the only job.
 fn attempts(desk: &Desk) -> Value {
     let folder = desk.state().join("jobs/queued");
     let job = std::fs::read(folder.join(&names(&folder)[0])).unwrap();
@@ -127,7 +128,7 @@ fn queued(desk: &Desk) -> usize {
     names(&desk.state().join("jobs/queued")).len()
 }
 
-/// The next worker does what is left, and no more.
+/// Starts the next worker and checks that it does exactly the remaining work.
 fn finish(desk: &Desk, files: &[Vec<u8>], reused: usize) {
     desk.stub.heal();
     let before = done(desk);
@@ -138,7 +139,8 @@ fn finish(desk: &Desk, files: &[Vec<u8>], reused: usize) {
     worker.until_stage("committed");
     wait(|| queued(desk) == 0, || "an empty queue".into());
     assert_eq!((before, done(desk)), (reused, 3));
-    // Its own folder and the lock; what the other one left is gone.
+    // Only the worker's own folder and its lock exist; leftovers of the killed worker
+    // were removed.
     assert_eq!(names(&desk.state().join("work")).len(), 2);
     for (number, file) in files.iter().enumerate() {
         assert!(desk.unpacked(&format!("{}.zstn", number + 1)) == *file);

@@ -1,4 +1,4 @@
-//! `zstn worker`: from a push to a hub to a commit with packed files.
+//! `zstn worker`, from a push to a hub to a commit with the packed files.
 
 mod desk;
 mod failures;

@@ -1,7 +1,7 @@
-//! Notifications: the senders that are accepted, and the jobs they make.
+//! Notifications: which senders are accepted, and which jobs result.
 
-use zstn::hub::NewCommit;
-use zstn::worker::{Stage, Worker, WorkerOptions};
+use zstn_hub::hub::NewCommit;
+use zstn_hub::worker::{Stage, Worker, WorkerOptions};
 
 use zstn_tests::stub_hub::RepoId;
 
@@ -25,7 +25,7 @@ fn only_the_secret_gives_work() {
     }
     assert_eq!(post(&worker.url, Some(SECRET), "{}").0, 400);
     assert_eq!(post(&worker.url, Some(SECRET), "no").0, 400);
-    // The connection may be closed before all of it is sent.
+    // The server may close the connection before the whole body is sent.
     let long = ureq::post(&worker.url)
         .header("content-type", "application/json")
         .header("x-webhook-secret", SECRET);
@@ -51,7 +51,7 @@ fn pages_give_no_work() {
         (415, &[("content-type", "text/plain;charset=UTF-8")][..]),
         (403, &[json, ("origin", "https://site.example")]),
         (403, &[json, ("origin", "null")]),
-        // A name that a site lets point here.
+        // The name of a foreign site that resolves to this machine.
         (421, &[json, ("host", "rebound.example")]),
     ] {
         let answer = post_with(&worker.url, None, headers, &body);
@@ -87,7 +87,7 @@ fn a_replay_is_one_job() {
         (202, Some("known"))
     );
     drop(worker);
-    // Another worker on this queue knows it as well.
+    // Another worker that shares the queue also knows the job.
     let worker = desk.unnotified_worker();
     assert_eq!(
         post(&worker.url, Some(SECRET), &body).1["jobs"][0]["state"],
@@ -111,7 +111,7 @@ fn commits_of_other_workers_are_left_alone() {
         &zstn::PackOptions::default(),
     )
     .unwrap();
-    // It adds a packed file alone, so that another file is none of its business.
+    // The commit adds only a packed file, so the worker does not pack other files.
     let second = desk.push(&[("other.zstn", &std::fs::read(&packed).unwrap())]);
     let worker = desk.unnotified_worker();
     post(&worker.url, Some(SECRET), &payload(&first, &second));
@@ -127,7 +127,7 @@ fn commits_of_other_workers_are_left_alone() {
 fn a_message_alone_makes_no_commit_of_a_worker() {
     let desk = Desk::new();
     let (before, bytes) = (desk.head(), weights("a", 1));
-    // As of a squashed or amended commit.
+    // The message of a squashed or amended commit can look like this.
     let commit = NewCommit {
         branch: "main",
         parent: &before,
@@ -167,7 +167,8 @@ fn a_job_that_is_being_given_up_is_not_lost() {
     let desk = Desk::new();
     let worker = desk.unnotified_worker();
     let (old, new) = ("0".repeat(40), desk.head());
-    // It is in both folders for a moment, in which nobody else may take it.
+    // While a job is given up, it is in both folders for a moment, and no other worker
+    // may take it.
     let job = serde_json::json!({
         "repo": REPO, "branch": "main", "revision": new, "before": old,
         "not_before": 1_u64 << 40,

@@ -1,7 +1,7 @@
-//! Packing and committing.
+//! Packing files and committing the results.
 
-use zstn::worker::{Stage, WorkerOptions};
 use zstn::{Engine, Input, PackOptions, Sink};
+use zstn_hub::worker::{Stage, WorkerOptions};
 use zstn_tests::extended::{quantised, usual};
 use zstn_tests::stub_hub::{Fault, Options};
 
@@ -38,7 +38,8 @@ fn a_push_becomes_a_commit_that_restores_it() {
             .read_small(&desk.repository, "main", path, 1 << 20)
             .unwrap()
     };
-    // The SHA-256 that the hub lists has been compared: nothing marks it as a claim.
+    // The SHA-256 from the hub's listing was verified, so the packed file does not mark
+    // it as claimed.
     let mut packed = Vec::new();
     let (input, sink) = (Input::bytes("a", a), Sink::writer(&mut packed));
     zstn::pack(&Engine::default(), input, sink, &PackOptions::default()).unwrap();
@@ -53,13 +54,13 @@ fn a_push_becomes_a_commit_that_restores_it() {
     assert!(attributes.ends_with(line), "{attributes}");
     assert_eq!(attributes.matches("*.zstn").count(), 1);
 
-    // The notification of its own commit.
+    // This is the notification of the worker's own commit.
     worker.wait(Stage::Nothing, 1);
     assert_eq!(worker.count(Stage::Committed), 1);
     drop(worker);
     assert_eq!(names(&desk.state().join("jobs/finished")).len(), 2);
     assert!(names(&desk.state().join("jobs/queued")).is_empty());
-    // Storage gets no token.
+    // The storage server gets no token.
     let log = desk.stub.log();
     let mut stored = log
         .iter()
@@ -153,7 +154,7 @@ fn files_that_cannot_be_packed_are_refused_once() {
     assert!(desk.has("good.zstn") && !desk.has("bad.zstn") && !desk.has("noise.zstn"));
     assert_eq!(names(&desk.state().join("results/failed")).len(), 2);
 
-    // Another push: they are known.
+    // After another push, the refused files are not read again.
     desk.stub.clear_log();
     desk.push(&[("config.json", b"{}")]);
     worker.wait(Stage::Nothing, 2);
@@ -218,7 +219,7 @@ fn a_packed_file_of_another_file_is_replaced() {
     zstn::pack(&Engine::default(), &local, &packed, &options).unwrap();
     let packed = std::fs::read(&packed).unwrap();
     let worker = desk.worker();
-    // The commit before has neither, so that its files say nothing.
+    // The previous commit has none of these files, so it proves nothing about them.
     desk.push(&[
         ("model.safetensors", &second),
         ("model.zstn", &packed),
@@ -232,7 +233,7 @@ fn a_packed_file_of_another_file_is_replaced() {
     assert_eq!(worker.count(Stage::Packed), 1);
 }
 
-/// What a packed file records about itself is a claim, and is not acted on.
+/// The digest that a packed file records is a claim and does not replace a check.
 #[test]
 fn a_claimed_digest_replaces_no_proof() {
     let desk = Desk::new();
@@ -262,7 +263,7 @@ fn a_claimed_digest_replaces_no_proof() {
         assert!(desk.unpacked(path) == second, "{path}");
     }
     worker.wait(Stage::Nothing, 1);
-    // Each packed file is decoded once.
+    // Each packed file is decoded only once.
     desk.stub.clear_log();
     desk.push(&[("config.json", b"{}")]);
     worker.wait(Stage::Nothing, 2);
@@ -291,7 +292,7 @@ fn a_push_meanwhile_is_planned_again() {
     let (a, b) = (weights("a", 1), weights("b", 2));
     let before = desk.head();
     let first = desk.push(&[("a.safetensors", &a)]);
-    // The upload takes its time, and somebody pushes.
+    // The upload is slow, and another user pushes in the meantime.
     desk.stub.inject(Fault {
         path: "/cdn/".into(),
         method: "PUT".into(),
@@ -322,7 +323,7 @@ fn a_push_meanwhile_is_planned_again() {
     assert_eq!(worker.count(Stage::Moved), 1);
     assert_eq!(worker.count(Stage::Reused), 1);
     assert!(desk.unpacked("a.zstn") == a && desk.unpacked("b.zstn") == b);
-    // The job of the second push finds nothing to do.
+    // The job of the second push has no work left.
     super::desk::post(
         &worker.url,
         Some(super::desk::SECRET),

@@ -1,11 +1,11 @@
-//! Plans: who packs what, and where it goes.
+//! Plans: the division of work among workers, and the destination of the results.
 
 use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
-use zstn::worker::Stage;
 use zstn::{Engine, UnpackOptions};
+use zstn_hub::worker::Stage;
 use zstn_tests::command::{program, text};
 use zstn_tests::plans::plan_of;
 use zstn_tests::schema;
@@ -14,7 +14,7 @@ use zstn_tests::stub_hub::Fault;
 use super::Desk;
 use super::desk::{TOKEN, names, weights};
 
-/// Runs a share; returns the status and the last line.
+/// Runs a share of a plan. Returns the exit status and the last line of the output.
 fn run(desk: &Desk, plan: &Path, shard: &str, more: &[&str]) -> (i32, Value) {
     let out = Command::new(program())
         .args([
@@ -95,7 +95,7 @@ fn shares_of_a_plan_fill_one_folder() {
         (&"refused".into(), &"bad.safetensors".into())
     );
 
-    // Again: nothing is read.
+    // A second run reads nothing.
     desk.stub.clear_log();
     let (status, summary) = run(&desk, &plan, "0/1", &to);
     assert_eq!((status, counts(&summary)), (1, [0, 3, 1, 0]));
@@ -129,7 +129,7 @@ fn what_may_pass_is_tried_by_the_next_run() {
     assert_eq!((status, counts(&summary)), (0, [1, 0, 0, 0]));
 }
 
-/// An entry says that work is done; the packed file has to be there too.
+/// An entry in `done` counts only if its packed file exists, too.
 #[test]
 fn a_result_that_was_lost_is_made_again() {
     let desk = Desk::new();
@@ -154,7 +154,7 @@ fn a_result_that_was_lost_is_made_again() {
     );
     let mut flipped = good.clone();
     flipped[good.len() / 2] ^= 1;
-    // Missing, cut, and damaged without an entry.
+    // The packed file is missing, truncated, or damaged and without an entry.
     for (bytes, has_entry) in [
         (None, true),
         (Some(&good[..good.len() / 2]), true),
@@ -173,7 +173,8 @@ fn a_result_that_was_lost_is_made_again() {
         assert!(std::fs::read(&packed).unwrap() == good);
         assert_eq!(std::fs::read(&done).unwrap(), entry);
     }
-    // Other packed bytes that restore the original stay, and the entry describes them.
+    // Different packed bytes that restore the original are retained, and the new entry
+    // describes them.
     let mut fast = Vec::new();
     let sink = zstn::Sink::writer(&mut fast);
     let options = zstn::PackOptions::default().effort(zstn::Effort::Fast);
@@ -229,18 +230,18 @@ fn a_plan_becomes_a_commit_for_each_repository() {
     let (status, summary) = run(&desk, &plan, "0/2", &to);
     assert_eq!((status, counts(&summary)), (0, [1, 0, 0, 0]));
     assert_eq!(counts(&run(&desk, &plan, "1/2", &to).1), [0; 4]);
-    // What the plan does not list stays as it is.
+    // Files that the plan does not list are left alone.
     assert!(desk.unpacked("a.zstn") == a && !desk.has("b.zstn"));
     let head = desk.head();
     assert_eq!(counts(&run(&desk, &plan, "0/1", &to).1), [0, 1, 0, 0]);
     assert_eq!(desk.head(), head);
-    // Nor does a folder that knows nothing of it.
+    // A worker with an empty state folder does not commit again either.
     let fresh = desk.folder.path().join("fresh");
     let to = ["--to", "hub", "--state", fresh.to_str().unwrap()];
     let (status, summary) = run(&desk, &plan, "0/1", &to);
     assert_eq!((status, counts(&summary)), (0, [0, 1, 0, 0]));
     assert_eq!(desk.head(), head);
-    // A worker on the same folder knows the commit.
+    // A worker with the same state folder recognises the commit.
     let worker = desk.unnotified_worker();
     let body = super::desk::payload(&before, &head);
     super::desk::post(&worker.url, Some(super::desk::SECRET), &body);

@@ -1,4 +1,4 @@
-//! Folders of compressed-tensors.
+//! Conversions to and from compressed-tensors folders.
 
 use zstn::convert::{Detail, Target};
 use zstn::{Reader, Tensor};
@@ -19,7 +19,8 @@ fn pruned(name: &str, dtype: Dtype, shape: &[u64], keeps: impl Fn(usize) -> bool
     tensor
 }
 
-/// A tensor that is 2:4, one of few values, and some that are not sparse.
+/// Returns a tensor with 2:4 sparsity, one with few values, and some that are not
+/// sparse.
 fn model() -> Vec<Tensor> {
     vec![
         tensor("dense.weight", Dtype::Bf16, &[40, 48]),
@@ -67,7 +68,7 @@ fn weights_come_back_from_both_formats() {
             .sum();
         assert_eq!(report.written_bytes, len);
         assert_eq!(report.files, std::slice::from_ref(&path));
-        // Parts of more than 2000 bytes go into shards.
+        // More than 2000 bytes of parts are divided into shards.
         assert!(files.contains(&"model.safetensors.index.json".into()));
         assert!(!files.contains(&"model.safetensors".into()));
     }
@@ -101,7 +102,7 @@ fn a_small_model_is_one_file_and_the_configuration_names_the_format() {
     }
 }
 
-/// A folder with that vector as `in/`.
+/// Creates a folder with this vector as `in/`.
 fn quantised(vectors: &str, name: &str) -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("in");

@@ -1,4 +1,4 @@
-//! Gauss files: their bytes, and the messages about them.
+//! Conversions to Gauss: the bytes and the messages.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -87,7 +87,7 @@ fn the_file_is_that_of_the_core_however_it_is_made() {
             assert_eq!(sorted(done), sorted(core.tensors.clone()));
             let plans = watch.plans.into_inner().unwrap();
             let coded = || core.tensors.iter().filter(|tensor| tensor.raw.is_none());
-            // The infinite one is noticed only when it is read.
+            // The infinite value is noticed only when the tensor is read.
             assert_eq!(plans.len(), 1);
             assert_eq!(plans[0].coded, coded().count() + 1);
             assert_eq!(plans[0].raw, core.tensors.len() - plans[0].coded);

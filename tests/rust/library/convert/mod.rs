@@ -1,4 +1,4 @@
-//! Checkpoints from one format to another.
+//! Conversions of checkpoints between formats.
 
 mod folders;
 mod gauss;

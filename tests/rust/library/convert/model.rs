@@ -1,5 +1,5 @@
-//! Checkpoints to convert, and readers for the results that do not use the code
-//! that wrote them.
+//! Checkpoints to convert, and readers for the results that do not share code with the
+//! writers.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,7 +16,7 @@ use zstn_core::dtype::Dtype;
 use zstn_core::pure::Pure;
 use zstn_tests::rng::Rng;
 
-/// Dtypes that every output format can hold.
+/// Dtypes that every output format supports.
 pub const COMMON: [Dtype; 8] = [
     Dtype::F32,
     Dtype::F16,
@@ -32,7 +32,7 @@ pub fn engine() -> Engine {
     Engine::new(2).expect("threads")
 }
 
-/// Returns weights of that dtype, all of them finite.
+/// Returns a tensor of finite weights in this dtype.
 pub fn tensor(name: &str, dtype: Dtype, shape: &[u64]) -> Tensor {
     let mut rng = Rng(name.bytes().map(u64::from).sum());
     let count: u64 = shape.iter().product();
@@ -49,7 +49,7 @@ pub fn tensor(name: &str, dtype: Dtype, shape: &[u64]) -> Tensor {
         }
     });
     let mut bytes: Vec<u8> = bytes.collect();
-    // Dtypes below a byte.
+    // Dtypes narrower than a byte need fewer bytes.
     bytes.truncate(usize::try_from(count * dtype.bits() / 8).expect("small"));
     Tensor {
         name: name.into(),
@@ -59,7 +59,7 @@ pub fn tensor(name: &str, dtype: Dtype, shape: &[u64]) -> Tensor {
     }
 }
 
-/// A matrix, a vector, a scalar and an empty tensor of each dtype.
+/// Returns a matrix, a vector, a scalar and an empty tensor of each dtype.
 pub fn model(dtypes: &[Dtype]) -> Vec<Tensor> {
     let shapes: [&[u64]; 4] = [&[24, 16], &[33], &[], &[3, 0, 2]];
     let names = ["matrix.weight", "vector", "scal\u{e4}r \"1\"", "empty"];
@@ -75,7 +75,7 @@ pub fn model(dtypes: &[Dtype]) -> Vec<Tensor> {
         .collect()
 }
 
-/// A safetensors file, its header neither compact nor aligned.
+/// Returns a safetensors file whose header is neither compact nor aligned.
 pub fn file(tensors: &[Tensor], metadata: &[(&str, &str)]) -> Vec<u8> {
     let mut entries = Vec::new();
     let mut data = Vec::new();
@@ -98,7 +98,7 @@ pub fn file(tensors: &[Tensor], metadata: &[(&str, &str)]) -> Vec<u8> {
     [&len.to_le_bytes()[..], header.as_bytes(), &data].concat()
 }
 
-/// A folder with that safetensors file as `in.safetensors`.
+/// Creates a folder with this safetensors file as `in.safetensors`.
 pub fn folder(tensors: &[Tensor], metadata: &[(&str, &str)]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a folder");
     std::fs::write(
@@ -109,7 +109,7 @@ pub fn folder(tensors: &[Tensor], metadata: &[(&str, &str)]) -> tempfile::TempDi
     folder
 }
 
-/// Names of all files of a folder.
+/// Returns the names of all files in a folder.
 pub fn listing(folder: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(folder).expect("a folder");
     let names = entries.map(|entry| entry.expect("an entry").file_name());
@@ -120,7 +120,8 @@ pub fn listing(folder: &Path) -> Vec<String> {
     names
 }
 
-/// Returns the target for a name, with options that affect small tensors.
+/// Returns the conversion target for a file name, with options that affect small
+/// tensors.
 pub fn target(output: &str) -> Target {
     match TargetKind::from_path(Path::new(output)).expect("a known name") {
         TargetKind::Safetensors => Target::Safetensors,
@@ -147,16 +148,16 @@ pub fn gauss_options() -> gauss::Options {
     }
 }
 
-/// Converts inside `folder` with that much memory, in shards of 2000 bytes.
+/// Converts a file inside `folder`, with shards of 2000 bytes.
 pub fn run(folder: &Path, input: &str, output: &str, target: &Target) -> Result<ConvertReport> {
     let options = ConvertOptions::default().shard_bytes(2000);
     let input = folder.join(input);
-    // A slash at the end has a meaning.
+    // A trailing slash is significant, so the path is joined as text.
     let output = format!("{}/{output}", folder.display());
     convert(&engine(), input.as_path(), output, target, &options)
 }
 
-/// Returns all tensors at `path` in their order, and the metadata.
+/// Reads all tensors at `path` in order, and the metadata.
 pub fn read(path: &Path) -> (Vec<Tensor>, BTreeMap<String, String>) {
     if path.is_dir() {
         assert!(path.join("config.json").is_file());

@@ -1,4 +1,4 @@
-//! Every kind of file to every other.
+//! Conversions from every format to every other one.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use zstn_core::dtype::Dtype;
 
 use super::model::{COMMON, file, folder, listing, model, read, run, target};
 
-/// The intermediate formats; those with an index are sharded.
+/// Output names of all formats; names of an index produce shards.
 const KINDS: [&str; 7] = [
     "a.safetensors",
     "a.safetensors.index.json",
@@ -29,7 +29,7 @@ fn by_name(tensors: Vec<Tensor>) -> BTreeMap<String, Tensor> {
     named.collect()
 }
 
-/// Returns the largest accepted difference of an element, by its value.
+/// Returns the largest accepted error of an element, given its value.
 fn promise(dtype: Dtype, value: f64) -> f64 {
     match dtype {
         Dtype::Bf16 => 0.5 / 128.0 + value.abs() / 128.0,
@@ -177,7 +177,8 @@ fn a_packed_file_comes_back_to_the_last_blank() {
     let original = std::fs::read(at("in.safetensors")).expect("a file");
     let packed = convert("in.safetensors", "a.zstn");
     assert!(convert("a.zstn", "b.safetensors") == original);
-    // Packing it again keeps the file as well, and equals packing it directly.
+    // Converting a packed file to another effort preserves the original file, and
+    // converting back equals packing it directly.
     let best = Target::Zstn {
         effort: Effort::Max,
     };
@@ -185,7 +186,8 @@ fn a_packed_file_comes_back_to_the_last_blank() {
     assert!(convert("best.zstn", "c.safetensors") == original);
     assert!(convert("best.zstn", "again.zstn") == packed);
 
-    // A header that zstn writes is compact and aligned, and does not change.
+    // zstn writes headers that are compact and aligned, and converting them again
+    // changes nothing.
     let ours = convert("in.safetensors", "ours.safetensors");
     assert!(ours != original && ours.len() < original.len());
     let header_len = u64::from_le_bytes(ours[..8].try_into().unwrap());

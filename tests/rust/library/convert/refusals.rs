@@ -1,4 +1,5 @@
-//! Impossible conversions are refused by name and leave no file.
+//! Impossible conversions are refused with the name of the file or tensor, and leave no
+//! files.
 
 use std::path::Path;
 
@@ -22,7 +23,7 @@ const OUTPUTS: [&str; 7] = [
     "no/",
 ];
 
-/// The refusal of a conversion that may change nothing in the folder.
+/// Returns the error of a conversion that must not change the folder.
 fn refused(folder: &Path, input: &str, output: &str, target: &Target) -> Error {
     let before = listing(folder);
     let error = run(folder, input, output, target).expect_err(output);
@@ -104,7 +105,7 @@ fn damage_found_on_the_way_leaves_nothing() {
     })
     .expect("converted");
     let mut file = std::fs::read(folder.path().join("good.zt")).expect("a file");
-    // The last bytes of the last tensor that is long enough.
+    // These are the last bytes of the last sufficiently long tensor.
     let tensors = model(&COMMON);
     let last = tensors.iter().rfind(|tensor| tensor.bytes.len() > 16);
     let last = &last.expect("a tensor").bytes;
@@ -151,7 +152,7 @@ fn the_input_is_not_replaced() {
     }
     assert!(std::fs::read(at("in.safetensors")).expect("there") == before);
 
-    // Neither is it replaced by a shard of the same name.
+    // An input is not replaced by an output shard of the same name either.
     let index = "m.safetensors.index.json";
     run(folder.path(), "in.safetensors", index, &Target::Safetensors).expect("converted");
     let shard = listing(folder.path())

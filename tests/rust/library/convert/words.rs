@@ -1,4 +1,4 @@
-//! The command line: options and messages.
+//! Options and messages of the command line.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ fn json(folder: &Path, arguments: &[&str]) -> serde_json::Value {
     serde_json::from_slice(&output.stdout).expect("one JSON object")
 }
 
-/// The message of wrong usage, which leaves no file.
+/// Returns the message for incorrect arguments, which must leave no file.
 fn misused(folder: &Path, arguments: &[&str]) -> String {
     let before = listing(folder);
     let output = zstn(folder, arguments);

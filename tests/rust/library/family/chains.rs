@@ -1,16 +1,16 @@
-//! Differences as bases, and how long their chains may be.
+//! Deltas as bases, and the limit on the length of their chains.
 
 use zstn::{Reader, UnpackOptions};
 
 use super::*;
 
-/// A family of a full base, and of generations that are each packed against the one
-/// before, with sketches. Returns the weights of the last.
+/// Creates a family with a full base and `count` generations, each packed against the
+/// previous one, with sketches. Returns the weights of the last generation.
 fn generations(folder: &Folder, count: usize) -> Weights {
     far_generations(folder, count, 0.02)
 }
 
-/// Makes generations that differ by `size` of the weights.
+/// Creates generations that differ by `size`, relative to the weights.
 fn far_generations(folder: &Folder, count: usize, size: f64) -> Weights {
     let mut weights = Weights::new(1);
     folder.write("models/0.safetensors", &weights.file("BF16"));
@@ -68,7 +68,8 @@ fn a_difference_is_a_base_with_its_own_base() {
     )
     .unwrap();
     assert!(std::fs::read(folder.at("back")).unwrap() == next.file("BF16"));
-    // The full base without its digests is not known as the base of the first.
+    // The sketch of the full base provides its digest. Without it, the base of the
+    // first delta has to be digested.
     std::fs::remove_file(folder.at("models/0.sketch")).unwrap();
     let again = folder.choose("new.safetensors");
     assert_eq!(base_of(&again), Some("2.z4dm"), "it is digested on the way");
@@ -102,7 +103,7 @@ fn chains_end_at_the_limit() {
     let last = generations(&folder, 4);
     folder.write("new.safetensors", &last.tuned(77, 0.05, 0.002).file("BF16"));
     let choice = folder.choose("new.safetensors");
-    // The fourth is read with four bases, so no other may follow it.
+    // The fourth generation already needs four bases, so it cannot be a base itself.
     assert_eq!(base_of(&choice), Some("3.z4dm"));
     let reason = &choice
         .left_out
@@ -140,13 +141,13 @@ fn chains_end_at_the_limit() {
         );
         assert!(refusal.contains("1.z4dm"), "{refusal}");
     }
-    // Four bases are read.
+    // A chain of four bases can be read.
     let options = chain[1..]
         .iter()
         .fold(Reader::options(), |o, base| o.base(base));
     let reader = options.open(&chain[0]).unwrap();
     assert_eq!(reader.read("layer.2.weight").unwrap().bytes.len(), 600);
-    // One by one, too.
+    // Attaching the bases one by one works as well, up to the same limit.
     let plain = Reader::open(&chain[4]).unwrap();
     let long = chain[..4]
         .iter()
@@ -162,7 +163,7 @@ fn a_difference_that_saves_enough_is_taken() {
     let folder = Folder::new();
     let last = far_generations(&folder, 1, 0.5);
     let plain_limit = 100 - family::MIN_SAVING_PERCENT;
-    // It saves a little more than it has to, and the full base saves less.
+    // The delta saves slightly more than the minimum, and the full base saves less.
     let is_between = |step: &i32| {
         let next = last.tuned(77, 1.0, 0.01 * f64::from(*step));
         folder.write("new.safetensors", &next.file("BF16"));

@@ -1,4 +1,4 @@
-//! The base that is chosen, and those that are not.
+//! Which member of a family is chosen as the base, and which are not.
 
 use zstn::Input;
 
@@ -13,20 +13,20 @@ fn the_nearest_of_several_is_chosen() {
     folder.write("models/a-unrelated.safetensors", &other.file("BF16"));
     folder.write("models/b-base.safetensors", &base.file("BF16"));
     folder.write("models/c-tuned.safetensors", &tuned.file("BF16"));
-    // The same weights in a dtype that no difference is taken from.
+    // The same weights in a dtype that cannot be the base of a difference.
     folder.write("models/a-f16.safetensors", &tuned.file("F16"));
     folder.write("models/README.md", b"# models");
     folder.write("new.safetensors", &later.file("BF16"));
     let choice = folder.choose("new.safetensors");
     assert_eq!(base_of(&choice), Some("c-tuned.safetensors"));
     assert_eq!((choice.compared, choice.left_out.len()), (4, 0));
-    // Without that one the base of both.
+    // Without the closest member, the base of both is chosen.
     std::fs::remove_file(folder.at("models/c-tuned.safetensors")).unwrap();
     let choice = folder.choose("new.safetensors");
     assert_eq!(base_of(&choice), Some("b-base.safetensors"));
     let packed = folder.pack("new.safetensors", "new.z4dm", &choice);
     assert!(packed < choice.plain.packed_bytes * 9 / 10);
-    // A packed base serves as well.
+    // A packed base works as well.
     zstn::pack(
         &engine(),
         folder.at("models/b-base.safetensors"),
@@ -113,7 +113,8 @@ fn members_that_cannot_be_compared_are_named_with_the_reason() {
     folder.write("models/unknown.z4dm", b"Z4DM");
     folder.write("models/damaged.sketch", b"ZSTNSKCH?");
     folder.write("models/m.safetensors.index.json", b"{}");
-    // The sketch of another checkpoint, which promises more than the file has.
+    // The sketch belongs to another checkpoint and describes more than the file
+    // contains.
     folder.write("new.safetensors", &base.tuned(2, 0.1, 0.01).file("BF16"));
     folder.write("other.safetensors", &checkpoint(&[("x", "U8", &[1; 100])]));
     folder.sketch("new.safetensors", &[]);
@@ -141,7 +142,7 @@ fn members_that_cannot_be_compared_are_named_with_the_reason() {
         assert!(reason.contains(part), "{name}: {reason}");
     }
     assert_eq!(choice.left_out.len(), 5);
-    // Those that turn out to be something else count as left out alone.
+    // Members that turn out to be unusable count only as left out.
     assert_eq!(choice.compared, 1);
 }
 
@@ -203,7 +204,7 @@ fn shards_are_compared_with_the_same_shards() {
         "{packed}, {expected}"
     );
     assert!(folder.at("new-z4dm/model-1.z4dm").exists());
-    // An index in the family itself.
+    // The family itself is a folder with an index.
     let choice = family::choose(
         &engine(),
         folder.at("new/model.safetensors.index.json"),

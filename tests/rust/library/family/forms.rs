@@ -1,9 +1,9 @@
-//! The forms of the checkpoint itself, which are no bases.
+//! Other representations of the same checkpoint, which are not accepted as its base.
 
 use super::*;
 
-/// Returns a folder `one/y` with a single file, and a folder `fam/x` with an index, of
-/// the same weights.
+/// Creates a folder `one/y` with a single file and a folder `fam/x` with an index,
+/// which contain the same weights.
 fn folders() -> Folder {
     let folder = Folder::new();
     let weights = Weights::new(1);
@@ -52,7 +52,7 @@ fn no_form_of_a_checkpoint_is_its_base() {
         assert_eq!(choice.compared, 0, "{input} in {family}");
         assert!(choice.left_out.is_empty(), "{input} in {family}");
     }
-    // Another checkpoint with the same weights is one.
+    // There is no base until another checkpoint with the same weights exists.
     let choice = family::choose(
         &engine(),
         folder.at("one/y"),
@@ -120,10 +120,10 @@ fn a_checkpoint_next_to_its_difference_is_no_base() {
         .find(|(name, _)| name == "a.safetensors");
     let reason = &reason.unwrap().1;
     assert!(reason.contains("next to it"), "{reason}");
-    // A packed one has all of its weights.
+    // The packed file contains all of its weights, so it can be the base.
     pack(&folder, "models/a.safetensors", "models/a.zstn");
     assert_eq!(base_of(&folder.choose("new.safetensors")), Some("a.zstn"));
-    // So it is with folders.
+    // The same rule applies to folders.
     std::fs::create_dir(folder.at("other")).unwrap();
     folder.write(
         "other/model.safetensors",

@@ -1,4 +1,4 @@
-//! Families: sketches of checkpoints, and the bases that are chosen by them.
+//! Families of checkpoints: sketches, and the choice of a base by sketches.
 
 use std::path::{Path, PathBuf};
 
@@ -35,7 +35,8 @@ impl Weights {
         Self(tensors.collect())
     }
 
-    /// Moves a share of the weights by a part of their size, as tuning does.
+    /// Changes a `share` of the weights by `size`, relative to their magnitude, as
+    /// tuning does.
     #[allow(clippy::cast_possible_truncation)]
     fn tuned(&self, seed: u64, share: f64, size: f64) -> Self {
         let mut rng = Rng(seed);
@@ -51,7 +52,7 @@ impl Weights {
         tuned
     }
 
-    /// Returns the safetensors file in this dtype.
+    /// Returns a safetensors file with the weights in this dtype.
     fn file(&self, dtype: &str) -> Vec<u8> {
         let bytes = |values: &Vec<f32>| -> Vec<u8> {
             let values = values.iter().copied();
@@ -73,7 +74,7 @@ impl Weights {
     }
 }
 
-/// A folder for inputs, with a family in `models`.
+/// A temporary folder for inputs, with a family in `models`.
 struct Folder(TempDir);
 
 impl Folder {
@@ -99,14 +100,14 @@ impl Folder {
         family::choose(&engine(), self.at(input), self.at("models"), options)
     }
 
-    /// Packs `input` against what was chosen.
+    /// Packs `input` against the chosen base, and returns the packed length.
     fn pack(&self, input: &str, output: &str, choice: &Choice) -> u64 {
         let options = choice.add_to(PackOptions::default());
         let report = zstn::pack(&engine(), self.at(input), self.at(output), &options);
         report.unwrap().packed_bytes()
     }
 
-    /// Writes the sketch of a member next to it.
+    /// Writes the sketch of a family member to the same folder.
     fn sketch(&self, name: &str, bases: &[&str]) {
         let options = bases
             .iter()

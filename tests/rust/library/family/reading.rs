@@ -1,4 +1,5 @@
-//! What is read to sketch a checkpoint, and that every form of it gives one sketch.
+//! Which bytes are read to sketch a checkpoint. Every representation of a checkpoint
+//! yields the same sketch.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -9,7 +10,7 @@ use zstn::{Input, Source};
 
 use super::*;
 
-/// A file on another machine, and how many bytes and requests it was asked for.
+/// A remote file that counts the requested bytes and the requests.
 #[derive(Default)]
 struct Remote {
     bytes: Vec<u8>,
@@ -124,12 +125,12 @@ fn of_remote_files_only_samples_are_read() {
             .collect()
     };
     assert_eq!(samples(&sketch), samples(&local));
-    // All of it, if digests are asked for.
+    // The whole file is read if digests are requested.
     let options = SketchOptions::default().digests(Digests::All);
     let (counted, input) = remote(file.clone());
     assert_eq!(family::sketch(&engine(), input, &options).unwrap(), local);
     assert!(counted.read.load(Relaxed) >= bytes.len() as u64);
-    // A packed file has digests, and only some of its blocks are read.
+    // A packed file already contains digests, and only some of its blocks are read.
     let mut packed = Vec::new();
     let options = PackOptions::default();
     zstn::pack(

@@ -1,11 +1,11 @@
-//! Estimates next to what packing makes.
+//! Compares estimated sizes with the sizes after packing.
 
 use super::*;
 
-/// How far an estimate may be from the outcome, in percent of the outcome.
+/// Largest accepted error of an estimate, in percent of the packed size.
 const TOLERANCE_PERCENT: u64 = 25;
-/// Where hardly anything differs, samples of a model as small as this one show few
-/// changes or none: then in percent of the original.
+/// Largest accepted error in percent of the original size, for pairs with few changes:
+/// the samples of such a small model contain few of them or none.
 const FEW_CHANGES_PERCENT: u64 = 2;
 
 #[test]
@@ -43,7 +43,7 @@ fn estimates_are_near_the_outcome() {
             let packed = folder.pack("new.safetensors", "d", &choice);
             match &choice.base {
                 Some(base) => near(packed, base.estimate.packed_bytes),
-                // Only where nearly all bits differ.
+                // No base is chosen only if nearly all bits differ.
                 None => assert!(size > 0.1, "{pair}"),
             }
         }

@@ -1,4 +1,4 @@
-//! Rows of damaged and of changed files.
+//! Reading rows of damaged and of changed files.
 
 use std::cell::RefCell;
 
@@ -56,8 +56,8 @@ fn verifying_looks_at_the_tables_too() {
     }
 }
 
-/// After a flip anywhere in a packed file, tables and blocks included, rows are
-/// right or refused.
+/// After a flip anywhere in a packed file, including its tables and blocks, the rows
+/// are correct or refused.
 #[test]
 fn damage_shows_or_does_no_harm() {
     let tensor = Rng(6).bf16_weights(400_000);
@@ -80,8 +80,8 @@ fn damage_shows_or_does_no_harm() {
             Err(_) => outcomes.borrow_mut().1 += 1,
         }
     };
-    // Prefix; every byte of tables, index, section and footer; a part of the
-    // blocks.
+    // Flips in the prefix, in every byte of the tables, index, section and footer, and
+    // in some bytes of the blocks.
     let tail_start = packed.len() - 900;
     (0..100 * 8).step_by(3).for_each(try_flip);
     (tail_start * 8..packed.len() * 8)

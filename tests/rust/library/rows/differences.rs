@@ -1,5 +1,4 @@
-//! Rows of tensors that are stored as differences from a base, and of those that are
-//! the base's.
+//! Rows of tensors that a delta stores as differences from a base or copies from it.
 
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -17,11 +16,12 @@ use super::watched::{Watched, checkpoint_of, native, total};
 const COLUMNS: usize = 512;
 const ROWS: usize = 4000;
 const ROW_BYTES: usize = 2 * COLUMNS;
-/// Rows that are read: some, those of one block and of several, the last one.
+/// The row ranges to read: short ranges, ranges within one block and across several,
+/// and the last row.
 const CUTS: [Range<u64>; 5] = [0..1, 5..9, 255..258, 1000..2100, 3999..4000];
 
-/// A base and two checkpoints of a training that went on: `changed` differs in most
-/// elements, `copied` in none, `merged` by a matrix of rank 4.
+/// A base and two later checkpoints of its training. Most elements of `changed` differ,
+/// none of `copied`, and `merged` differs by a matrix of rank 4.
 struct Checkpoints {
     base: Vec<u8>,
     first: Vec<u8>,
@@ -47,7 +47,7 @@ fn changed(tensor: &[u8], mut change: impl FnMut(usize) -> f32) -> Vec<u8> {
 }
 
 impl Checkpoints {
-    /// Returns the checkpoints, which are made once for all tests.
+    /// Returns the checkpoints, which all tests share.
     fn get() -> &'static Self {
         static MADE: OnceLock<Checkpoints> = OnceLock::new();
         MADE.get_or_init(Self::new)
@@ -153,7 +153,7 @@ fn rows_of_a_difference_take_blocks_of_both_files() {
     }
 }
 
-/// Low-rank factors are part of the head, whose length is guessed at first.
+/// The low-rank factors belong to the head, whose length the first read guesses.
 #[test]
 fn a_head_that_is_longer_than_was_guessed_is_read_again() {
     let files = Checkpoints::get();
@@ -195,7 +195,7 @@ fn rows_through_a_chain_of_differences() {
     }
 }
 
-/// Nothing in a part says that the base is another one, so all of it is read.
+/// A range cannot show that the base is a different one, so the whole base is read.
 #[test]
 fn a_base_without_digests_is_read_whole_and_another_one_refused() {
     let files = Checkpoints::get();
@@ -210,7 +210,7 @@ fn a_base_without_digests_is_read_whole_and_another_one_refused() {
     let read = plain.read_rows("changed", 5..9).expect("reads");
     assert!(read.bytes == rows_of(&files.first, "changed", &(5..9)));
 
-    // The same names and lengths, other bytes.
+    // The names and lengths are the same, but the bytes differ.
     let mut other = files.base.clone();
     let end = other.len();
     for place in [
@@ -236,8 +236,8 @@ fn a_base_without_digests_is_read_whole_and_another_one_refused() {
     }
 }
 
-/// Two files of the base hold the tensor, and the index names the other one: its bytes
-/// are read, and are not those of the digest.
+/// Two files of the base contain the tensor, and the index names the wrong one: its
+/// bytes are read, and do not match the digest.
 #[test]
 fn a_base_in_files_of_which_another_one_is_read_is_refused() {
     let files = Checkpoints::get();
@@ -285,7 +285,7 @@ fn damaged_blocks_of_either_file_are_refused() {
                 let mut damaged = [delta.clone(), base.clone()];
                 damaged[number][index(place)] ^= 4;
                 match reads(&damaged[0], &damaged[1]).0 {
-                    // A byte that was fetched and belongs to other blocks.
+                    // The changed byte was fetched but belongs to another block.
                     Ok(read) => assert!(read.bytes == expected, "{number} {place}"),
                     Err(zstn::Error::Format { .. }) => {}
                     Err(error) => panic!("{number} {place}: {error}"),

@@ -1,5 +1,5 @@
-//! Some rows of a tensor: the right bytes from the right ranges, and an error
-//! where the file is damaged (docs/formats/zstn-integrity.md 5).
+//! Reading some rows of a tensor fetches the right ranges and returns the right bytes,
+//! or an error if the file is damaged (docs/formats/zstn-integrity.md 5).
 
 mod damage;
 mod differences;

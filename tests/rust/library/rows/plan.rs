@@ -1,4 +1,4 @@
-//! The planner, to the byte: tables and ranges are written by hand.
+//! Tests the planner with hand-written tables and exact byte ranges.
 
 use std::ops::Range;
 
@@ -9,8 +9,8 @@ use zstn_core::transform::bitfield::{BFLOAT16, FLOAT32};
 
 const FRAME_BYTES: u64 = 1 << 20;
 
-/// A plane of `len_bytes` from `start` on, in blocks of `block_bytes` that
-/// take `stored` bytes each.
+/// Returns a plane of `len_bytes` bytes at offset `start`, in blocks of `block_bytes`
+/// whose stored lengths are `stored`.
 fn blocks(start: u64, len_bytes: u64, block_bytes: u64, stored: &[usize]) -> PlaneBlocks {
     let mut plane = PlaneBlocks::new(Method::Blocks, len_bytes, start, block_bytes);
     stored.iter().for_each(|&len| plane.push(&vec![0; len]));
@@ -35,21 +35,21 @@ fn ranges(table: &BlockTable, span: Range<u64>) -> Vec<(u64, u64)> {
 
 #[test]
 fn byte_planes_need_the_blocks_of_their_elements() {
-    // 250 elements of two bytes and one byte more.
+    // 250 two-byte elements and one extra byte.
     let planes = vec![
         blocks(100, 250, 100, &[10, 20, 30]),
         blocks(1000, 250, 100, &[7, 7, 7]),
     ];
     let table = table(Transform::BytePlane(2), &[9], planes);
-    // One element, in the middle one of the blocks.
+    // One element in a middle block.
     assert_eq!(ranges(&table, 300..302), [(110, 130), (1007, 1014)]);
-    // Half an element costs the same.
+    // Half an element needs the same ranges.
     assert_eq!(ranges(&table, 301..302), [(110, 130), (1007, 1014)]);
-    // The last of one block and the first of the next.
+    // The last element of one block and the first of the next.
     assert_eq!(ranges(&table, 198..202), [(100, 130), (1000, 1014)]);
     assert_eq!(ranges(&table, 198..200), [(100, 110), (1000, 1007)]);
     assert_eq!(ranges(&table, 0..501), [(100, 160), (1000, 1021)]);
-    // The byte after the last element is in the table.
+    // The extra byte after the last element is stored in the table.
     assert_eq!(ranges(&table, 500..501), []);
     assert_eq!(ranges(&table, 7..7), []);
 }
@@ -69,31 +69,31 @@ fn stored_planes_are_cut_where_their_checksums_are() {
 
 #[test]
 fn bit_fields_take_eight_elements_for_a_byte_of_signs() {
-    // 800 elements: 100 bytes of signs, blocks of 400 bits, 80 and 80.
+    // 800 elements: 100 bytes of signs, in blocks of 400 bits, 80 bytes and 80 bytes.
     let planes = vec![
         blocks(0, 100, 50, &[5, 5]),
         blocks(100, 800, 80, &[9; 10]),
         blocks(500, 800, 80, &[40; 10]),
     ];
     let table = table(Transform::BitField(BFLOAT16), &[], planes);
-    // Element 79 shares its byte of signs with elements 72 to 79.
+    // Elements 72 to 79 share a byte of signs.
     assert_eq!(ranges(&table, 158..160), [(0, 5), (100, 109), (500, 540)]);
-    // Elements 79 and 80: 72 to 88.
+    // Elements 79 and 80 need elements 72 to 87.
     assert_eq!(ranges(&table, 158..162), [(0, 5), (100, 118), (500, 580)]);
-    // 399 and 400 lie on either side of a block of signs.
+    // Elements 399 and 400 are on either side of a sign block boundary.
     assert_eq!(ranges(&table, 798..802), [(0, 10), (136, 154), (660, 740)]);
 }
 
 #[test]
 fn bytes_of_a_mantissa_lie_far_apart() {
-    // 64 elements of F32: 64 low, 64 middle, 64 high bytes of mantissas.
+    // 64 elements of F32: 64 low, 64 middle and 64 high bytes of mantissas.
     let planes = vec![
         stored(0, 8),
         blocks(10, 64, 32, &[3, 3]),
         blocks(20, 192, 32, &[2, 2, 2, 2, 2, 2]),
     ];
     let table = table(Transform::BitField(FLOAT32), &[], planes);
-    // Ranges that touch are one.
+    // Adjacent ranges are merged.
     assert_eq!(
         ranges(&table, 0..4),
         [(0, 8), (10, 13), (20, 22), (24, 26), (28, 30)]

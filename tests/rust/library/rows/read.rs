@@ -1,4 +1,4 @@
-//! Rows through the reader: the bytes, and what is fetched for them.
+//! Reads rows through the reader, and checks their bytes and the fetched ranges.
 
 use std::ops::Range;
 
@@ -15,7 +15,8 @@ fn below(rng: &mut Rng, end: usize) -> usize {
     index(rng.next_u64() % end as u64)
 }
 
-/// Elements of every width, about 2 MB, in rows of 250.
+/// Returns tensors of every element width, of 1 or 2 MB each, with rows of 250
+/// elements.
 fn tensors() -> Vec<(&'static str, usize, Vec<u8>)> {
     let mut rng = Rng(77);
     let bf16 = rng.bf16_weights(1_000_000);
@@ -84,9 +85,10 @@ fn a_few_rows_take_a_block_of_every_plane() {
     let rows = reader.read_rows("w", 4100..4110).expect("reads");
     assert!(rows.bytes == tensor[4100 * 1000..4110 * 1000]);
     let reads = watched.reads();
-    // The table came with the index: one read for each plane.
+    // The table was read with the index, so each plane takes one read.
     assert!(reads.len() <= 3, "{reads:?}");
-    // Each plane has about 16 blocks, so this is a fraction of the stored bytes.
+    // Each plane has about 16 blocks, so the read fetches a fraction of the stored
+    // bytes.
     assert!(total(&reads) * 10 < stored, "{} of {stored}", total(&reads));
     assert_eq!(
         reader
@@ -102,7 +104,8 @@ fn a_table_that_did_not_come_with_the_index_is_read_first() {
     let tensor = Rng(3).bf16_weights(1_000_000);
     let file = checkpoint("BF16", 1000, 1000, &tensor);
     let packed = pack(&native(), &file, Effort::Fast).expect("packs");
-    // The end of the file that was read holds this record and nothing before it.
+    // The record fills the end of the file that opening reads, so nothing before it is
+    // known.
     let packed = with_record(&packed, b"NOTE", &vec![7; 40 << 10]);
     let watched = Watched::new(packed);
     let reader = watched.open().expect("opens");
@@ -120,7 +123,7 @@ fn a_table_that_did_not_come_with_the_index_is_read_first() {
 
 #[test]
 fn what_cannot_be_cut_is_read_whole() {
-    // Few values: a palette, which has no blocks.
+    // Few distinct values lead to a palette frame, which has no blocks.
     let mut rng = Rng(4);
     let tensor: Vec<u8> = (0..2_000_000)
         .flat_map(|_| [0, 60 + (rng.next_u64() % 5) as u8])

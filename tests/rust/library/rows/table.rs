@@ -1,4 +1,4 @@
-//! Block tables: written ones are read, anything else is refused.
+//! Block tables: valid tables are read, and malformed ones are refused.
 
 use zstn_core::Rule;
 use zstn_core::TensorRef;
@@ -9,7 +9,7 @@ use zstn_core::frame::select::{self, Effort};
 use zstn_core::pure::Pure;
 use zstn_tests::rng::Rng;
 
-/// A frame of `elements` weights and the weights.
+/// Returns a frame of `elements` weights, and the weights.
 fn frame(elements: usize) -> (Vec<u8>, Vec<u8>) {
     let tensor = Rng(5).bf16_weights(elements);
     let frame = select::encode(
@@ -20,7 +20,7 @@ fn frame(elements: usize) -> (Vec<u8>, Vec<u8>) {
     (frame, tensor)
 }
 
-/// Returns the table with its checksum.
+/// Appends the checksum to a table.
 fn sealed(mut fields: Vec<u8>) -> Vec<u8> {
     fields.extend_from_slice(&checksum([fields.as_slice()]).to_le_bytes());
     fields
@@ -79,7 +79,7 @@ fn a_table_of_another_frame_is_refused() {
     );
 }
 
-/// Forged tables have a valid checksum. The outcome is a refusal or the right
+/// The forged tables have a valid checksum. They must be refused or yield the correct
 /// bytes, in memory that the input justifies.
 #[test]
 fn forged_tables_give_errors_or_the_right_bytes() {

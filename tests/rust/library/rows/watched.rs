@@ -1,4 +1,4 @@
-//! A file that records the ranges read, and checkpoints of one tensor.
+//! A file that records the ranges read, and checkpoints of tensors with one shape.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -29,7 +29,7 @@ impl Watched {
             .open(zstn::Input::source(self.clone()))
     }
 
-    /// Returns the ranges read since the last call.
+    /// Returns the ranges read since the last call, and clears them.
     pub fn reads(&self) -> Vec<Range<u64>> {
         std::mem::take(&mut self.reads.lock().expect("free"))
     }
@@ -58,12 +58,12 @@ pub fn total(ranges: &[Range<u64>]) -> u64 {
     ranges.iter().map(|range| range.end - range.start).sum()
 }
 
-/// A checkpoint of one tensor `w` of `rows` rows of `row` elements.
+/// Returns a checkpoint of one tensor `w` with `rows` rows of `row` elements.
 pub fn checkpoint(dtype: &str, rows: usize, row: usize, tensor: &[u8]) -> Vec<u8> {
     checkpoint_of(dtype, rows, row, &[("w", tensor)])
 }
 
-/// A checkpoint of tensors of the same shape.
+/// Returns a checkpoint of tensors that all have `rows` rows of `row` elements.
 pub fn checkpoint_of(dtype: &str, rows: usize, row: usize, tensors: &[(&str, &[u8])]) -> Vec<u8> {
     let mut data = Vec::new();
     let entries: Vec<String> = tensors
@@ -84,7 +84,7 @@ pub fn checkpoint_of(dtype: &str, rows: usize, row: usize, tensors: &[(&str, &[u
     file
 }
 
-/// The same file with one more record in its integrity section.
+/// Returns the packed file with an extra record in its integrity section.
 pub fn with_record(packed: &[u8], tag: &[u8; 4], value: &[u8]) -> Vec<u8> {
     let (front, footer) = packed.split_at(packed.len() - 20);
     let (front, magic) = front.split_at(front.len() - 8);

@@ -1,4 +1,4 @@
-//! The command line.
+//! Sharded checkpoints with the command line.
 
 #[cfg(unix)]
 use zstn_tests::command::{is_ignored, program};
@@ -32,7 +32,7 @@ fn the_command_line_names_and_reports() {
         (&true.into(), &true.into())
     );
 
-    // Its own name is taken by the original.
+    // The default output name is the original's, which exists.
     let out = zstn(scratch.path(), &["unpack", "model-zstn", "--force"]);
     assert_eq!(out.status.code(), Some(2));
     assert!(text(&out.stderr).contains("a folder is never replaced"));
@@ -43,7 +43,7 @@ fn the_command_line_names_and_reports() {
     assert_eq!(report["files"][2]["output"], THIRD);
     assert!(read(&scratch.path().join("back")) == files);
 
-    // From inside the folder, and by its index.
+    // Pack from inside the folder, and by the path of the index.
     let out = zstn(&folder, &["pack", ".", "--quiet"]);
     assert_eq!(out.status.code(), Some(2), "model-zstn is there already");
     let out = zstn(&folder, &["pack", INDEX]);

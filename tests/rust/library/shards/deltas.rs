@@ -1,4 +1,4 @@
-//! Shards as differences from those of a base.
+//! Shards packed as deltas from the shards of a base.
 
 use std::path::PathBuf;
 
@@ -35,7 +35,7 @@ fn deltas_go_shard_by_shard() {
     };
     refused(&[], "give that one as its base");
     refused(std::slice::from_ref(&input), "made against");
-    // A base with other shards, with fewer, and with more.
+    // Bases with different shards, with fewer, and with more.
     let one = at("base").join(FIRST);
     refused(&[one], "no counterpart to model-00002-of-00003.z4dm");
     let mut more = model(false);
@@ -47,7 +47,7 @@ fn deltas_go_shard_by_shard() {
     pack(&input, &at("packed")).unwrap();
     let error = unpack_with("packed", &[at("base")], "x").unwrap_err();
     assert!(error.to_string().contains("takes no base"), "{error}");
-    // A single file in memory.
+    // The base is a single file in memory.
     let options = UnpackOptions::default().base(base[FIRST].clone());
     let error = zstn::unpack(&engine(), at("d"), at("x"), &options).unwrap_err();
     assert!(error.to_string().contains("in memory"), "{error}");
@@ -67,7 +67,7 @@ fn packed_shards_and_deltas_are_bases() {
         zstn::pack(&engine(), &input, target, &options).unwrap();
     }
     assert!(read(&at("delta-plain")) == read(&at("delta-zstn")));
-    // Back to the first generation, as a difference from the second.
+    // The first generation packed as a delta from the second.
     let chain = ["delta-zstn", "zstn"];
     let options = chain.iter();
     let options = options.fold(PackOptions::default(), |o, name| o.base(at(name)));

@@ -1,4 +1,4 @@
-//! Checkpoints in several files: packed, restored and verified.
+//! Sharded checkpoints: packing, restoring and verifying.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -22,11 +22,11 @@ const FIRST: &str = "model-00001-of-00003.safetensors";
 const SECOND: &str = "model-00002-of-00003.safetensors";
 const THIRD: &str = "model-00003-of-00003.safetensors";
 
-/// Names and bytes of the files of a folder.
+/// The files of a folder, by name.
 type Files = BTreeMap<String, Vec<u8>>;
 
-/// Returns a checkpoint in three files with the usual other files, from a seed.
-/// With `tuned`, some bytes of every file differ.
+/// Returns a reproducible checkpoint in three shards with the usual additional files.
+/// With `tuned`, some bytes of every shard differ.
 fn model(tuned: bool) -> Files {
     let mut rng = Rng(31);
     let mut weights = |count: usize| {
@@ -53,7 +53,7 @@ fn model(tuned: bool) -> Files {
             checkpoint(&[("embed", "BF16", &embed), ("norm", "BF16", &norm)]),
         ),
         (SECOND, checkpoint(&[("up", "BF16", &up)])),
-        // A tensor that the index does not know.
+        // The index does not list `extra`.
         (
             THIRD,
             checkpoint(&[("head", "BF16", &head), ("extra", "BF16", &norm)]),
@@ -82,7 +82,7 @@ fn read(folder: &Path) -> Files {
         .collect()
 }
 
-/// A temporary folder with the model in `model`.
+/// Creates a temporary folder with the model in `model`.
 fn scratch(files: &Files) -> (TempDir, PathBuf) {
     let scratch = tempfile::tempdir().unwrap();
     let folder = scratch.path().join("model");
@@ -90,7 +90,7 @@ fn scratch(files: &Files) -> (TempDir, PathBuf) {
     (scratch, folder)
 }
 
-/// Everything in a folder, hidden or not.
+/// Returns the names of all entries in a folder, including hidden ones.
 fn names(folder: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(folder).unwrap().flatten();
     let mut names: Vec<_> = entries
@@ -112,7 +112,7 @@ fn unpack(input: &Path, target: &Path) -> zstn::Result<UnpackReport> {
     zstn::unpack(&engine(), input, target, &UnpackOptions::default())
 }
 
-/// Returns the report on the other files of the folder.
+/// Returns the report about the other files of the folder.
 fn rest(report: PackReport) -> FolderReport {
     report.folder.expect("a folder was made")
 }
@@ -121,7 +121,7 @@ fn rule(error: &zstn::Error) -> Option<Rule> {
     error.refusal().and_then(zstn_core::Error::rule)
 }
 
-/// The progress that was reported, in bytes.
+/// The reported progress, in bytes.
 #[derive(Default)]
 struct Told(Mutex<(Vec<u64>, u64)>);
 

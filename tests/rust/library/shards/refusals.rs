@@ -1,4 +1,4 @@
-//! Refusals, which leave no file.
+//! Refused operations, which leave no files.
 
 use zstn_core::Rule;
 
@@ -21,7 +21,7 @@ fn an_index_that_is_not_true_is_refused_and_leaves_nothing() {
         let error = pack(&folder.join(INDEX), &scratch.path().join("packed")).expect_err(to);
         assert_eq!(rule(&error), Some(expected), "{to}: {error}");
         assert_eq!(names(scratch.path()), ["model"], "{to}");
-        // Of the whole folder, every file is kept: the index is copied.
+        // When the whole folder is packed, the index is copied, so no file is lost.
         let (packed, back) = (scratch.path().join("packed"), scratch.path().join("back"));
         let others = rest(pack(&folder, &packed).expect(to));
         assert_eq!(others.not_packed.len(), 1, "{to}: {:?}", others.not_packed);
@@ -32,7 +32,7 @@ fn an_index_that_is_not_true_is_refused_and_leaves_nothing() {
         unpack(&packed, &back).expect(to);
         assert!(read(&back) == files, "{to}");
     }
-    // The same with packed files.
+    // A packed index with wrong file names is refused in the same way.
     let (scratch, folder) = scratch(&model(false));
     let packed = scratch.path().join("packed");
     pack(&folder, &packed).unwrap();
@@ -95,7 +95,7 @@ fn what_could_not_be_restored_is_not_packed() {
         assert!(error.to_string().contains(sentence), "{error}");
         assert!(error.to_string().contains(stray), "{error}");
     }
-    // A packed file next to a checkpoint is not ambiguous: it is copied.
+    // A packed file in the folder of a checkpoint is not ambiguous, so it is copied.
     let mut files = model(false);
     files.insert("consolidated.zstn".into(), b"as it is".to_vec());
     let (scratch, folder) = scratch(&files);

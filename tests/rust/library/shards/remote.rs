@@ -1,16 +1,16 @@
-//! Shards on a server.
+//! Sharded checkpoints on a server.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use zstn::serve::{Served, Server};
 use zstn::{Location, PackOptions, UnpackOptions, VerifyOptions};
+use zstn_serve::{Served, Server};
 
 use super::*;
 
-/// Returns a server of that folder, its address and its requests.
+/// Starts a server for a folder. Returns its URL and its log of requests.
 fn serve(folder: &Path) -> (String, Arc<Mutex<Vec<Served>>>) {
     let server = Server::bind(folder, SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
     let url = server.url();
@@ -53,7 +53,7 @@ fn shards_come_from_a_server_one_by_one() {
     let verified = zstn::verify(&engine(), &packed, &options_of_verify).unwrap();
     assert_eq!(verified.indexed_tensors, 4);
 
-    // A missing file is noticed before anything else is fetched.
+    // A missing file is reported before any other is fetched.
     std::fs::remove_file(folder.join(THIRD)).unwrap();
     let error = zstn::pack(&engine(), &input, at("x"), &options).unwrap_err();
     assert!(error.to_string().contains("no such file"), "{error}");
@@ -61,7 +61,7 @@ fn shards_come_from_a_server_one_by_one() {
     assert_eq!(names(scratch.path()), ["back", "model", "packed"]);
 }
 
-/// Starts a server of these files that ignores ranges and answers 404 to others.
+/// Starts a server for these files that ignores ranges and answers 403 to other paths.
 fn serve_whole(files: Files) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
@@ -108,7 +108,7 @@ fn a_server_without_ranges_will_do() {
     unpack(&at("packed"), &at("back")).unwrap();
     assert!(read(&at("back")) == files);
 
-    // The index is wrong about the last file, which is reported when it has arrived.
+    // The index is wrong about the last file, which is reported after the download.
     let index = String::from_utf8(files[INDEX].clone()).unwrap();
     files.insert(
         INDEX.into(),

@@ -14,7 +14,7 @@ fn a_folder_comes_back_byte_for_byte() {
     let (scratch, folder) = scratch(&files);
     #[cfg(unix)]
     for name in [FIRST, INDEX, "config.json"] {
-        // Model caches link to files elsewhere.
+        // Caches of models contain links to files outside the folder.
         let elsewhere = scratch.path().join(name);
         std::fs::rename(folder.join(name), &elsewhere).unwrap();
         std::os::unix::fs::symlink(&elsewhere, folder.join(name)).unwrap();
@@ -53,7 +53,7 @@ fn a_folder_comes_back_byte_for_byte() {
         (vec![original as u64], original as u64)
     );
 
-    // Each is the container that packing the file alone gives.
+    // Each packed shard equals the container from packing the file alone.
     for file in &report.files {
         let alone = scratch.path().join("alone.zstn");
         zstn::pack(
@@ -108,7 +108,8 @@ fn a_folder_with_one_file_needs_no_index() {
     unpack(&packed, &back).unwrap();
     assert!(read(&back) == files);
 
-    // If there are several, all of them, or the one called model.
+    // Of several checkpoints, only the one called `model` is packed, or all of them if
+    // none has this name.
     let adapter = checkpoint(&[("lora", "U8", &[1, 2, 3])]);
     std::fs::write(folder.join("adapter.safetensors"), adapter).unwrap();
     pack(&folder, &scratch.path().join("all")).unwrap();

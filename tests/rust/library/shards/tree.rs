@@ -1,4 +1,4 @@
-//! Folders with subfolders: the same tree is restored.
+//! Folders with subfolders are restored with the same structure.
 
 use std::fs;
 use std::path::MAIN_SEPARATOR_STR;
@@ -12,8 +12,8 @@ fn weights(seed: u64) -> Vec<u8> {
     checkpoint(&[("w", "BF16", &Rng(seed).bf16_weights(3000))])
 }
 
-/// A diffusion pipeline: no checkpoint at the top, several below, one of them
-/// in shards, one in a folder of its own twice.
+/// Returns the files of a diffusion pipeline: no checkpoint at the top level and
+/// several below it, one of them sharded and one two levels down.
 fn pipeline(seed: u64) -> Files {
     let mut files = Files::new();
     for (name, bytes) in model(seed > 0) {
@@ -40,7 +40,7 @@ fn pipeline(seed: u64) -> Files {
     files
 }
 
-/// Every file below a folder, and every empty folder, by its path with slashes.
+/// Returns every file and every empty folder below a folder, by path with slashes.
 fn tree(folder: &Path) -> Files {
     let mut files = Files::new();
     let mut pending = vec![folder.to_path_buf()];
@@ -73,7 +73,7 @@ fn plant(folder: &Path, files: &Files) {
     }
 }
 
-/// Runs a command that has to succeed.
+/// Runs a command that must succeed.
 fn run(folder: &Path, arguments: &[&str]) {
     let out = zstn(folder, arguments);
     assert!(out.status.success(), "{arguments:?}: {}", text(&out.stderr));
@@ -109,7 +109,7 @@ fn a_pipeline_comes_back_as_the_same_tree() {
     run(scratch.path(), &["unpack", "model-zstn", "-o", "back"]);
     assert!(tree(&at("back")) == whole);
 
-    // One byte of the original in a subfolder.
+    // Changes one byte of the original in a subfolder.
     let path = at("model/vae/decoder/m.safetensors");
     let mut bytes = fs::read(&path).unwrap();
     *bytes.last_mut().unwrap() ^= 1;
@@ -137,7 +137,7 @@ fn a_pipeline_against_a_base_plain_or_packed() {
         assert!(tree(&at(back)) == tuned);
     }
     assert!(tree(&at("a")) == tree(&at("c")), "the base is the same");
-    // A base without one of them.
+    // The base lacks one of the files.
     fs::remove_file(at("base/vae/decoder/m.safetensors")).unwrap();
     let out = zstn(
         scratch.path(),

@@ -1,4 +1,4 @@
-//! Whole files: containers, deltas of buffers, deltas of checkpoints.
+//! Generates whole files: containers, deltas of buffers, and deltas of checkpoints.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -27,13 +27,13 @@ pub fn encodings() -> Vec<Encoding> {
     encodings
 }
 
-/// The changes that turn one buffer into another.
+/// The change that turns one buffer into another.
 #[derive(Debug, Clone, Copy)]
 enum Change {
     None,
-    /// One bit in each run of that number of bytes.
+    /// Flips one bit in each run of this many bytes.
     Bits(u64),
-    /// All bits.
+    /// Changes all bits.
     All,
 }
 
@@ -103,17 +103,18 @@ fn buffer_delta(effort: Effort) -> Encoding {
 struct Tensor {
     name: String,
     dtype: Dtype,
-    /// Dimensions, before the last one is adjusted to whole bytes.
+    /// The dimensions; the last one may be adjusted to whole bytes.
     shape: Vec<usize>,
     content: Buffer,
-    /// Whether it has the bytes of the tensor before, if that is as long.
+    /// Whether the tensor has the bytes of the previous one, if both have the same
+    /// length.
     tied: bool,
-    /// The change in a fine-tune.
+    /// The change in the fine-tune.
     change: Change,
 }
 
 impl Tensor {
-    /// Elements below one byte come in groups of whole bytes.
+    /// Returns the shape. Elements below one byte are grouped into whole bytes.
     fn shape(&self) -> Vec<usize> {
         let mut shape = self.shape.clone();
         if self.dtype.bits() < 8 {
@@ -185,7 +186,7 @@ fn checkpoint() -> impl Strategy<Value = Checkpoint> {
         })
 }
 
-/// One tensor of every dtype, and an alias of it.
+/// Returns one tensor of every dtype, and an alias of each.
 fn every_dtype() -> Checkpoint {
     let tensors = Dtype::ALL.into_iter().flat_map(|dtype| {
         [false, true].map(|tied| Tensor {
@@ -213,7 +214,8 @@ fn nothing() -> Checkpoint {
 }
 
 impl Checkpoint {
-    /// Returns a safetensors file, either the original or the fine-tune.
+    /// Returns the safetensors file of the original, or of the fine-tune if `tuned` is
+    /// set.
     fn file(&self, tuned: bool) -> Vec<u8> {
         let mut data = Vec::new();
         let mut before = Vec::new();
@@ -253,7 +255,8 @@ fn container(effort: Effort) -> Encoding {
         format!("ZSTN, {effort:?}"),
         vec![(nothing(), 0), (every_dtype(), 0), (every_dtype(), 5)],
         (checkpoint(), prop_oneof![5 => Just(0), 1 => 1..9usize]),
-        // Bytes outside all tensors break the rules: such a file is kept whole.
+        // Bytes outside all tensors violate the format, so such a file is stored as a
+        // whole.
         move |(checkpoint, trailing)| {
             let mut file = checkpoint.file(false);
             file.resize(file.len() + trailing, 7);
@@ -271,7 +274,7 @@ fn model_delta(effort: Effort) -> Encoding {
         format!("Z4DM, {effort:?}"),
         vec![(nothing(), 0), (every_dtype(), 0), (every_dtype(), 40)],
         (checkpoint(), 0..9usize),
-        // The first tensors are new in the target.
+        // The base lacks the first tensors of the target.
         move |(checkpoint, new)| {
             let target = checkpoint.file(true);
             let mut base = checkpoint.clone();

@@ -1,5 +1,5 @@
-//! Random buffers like those in checkpoints, and difficult ones: empty, of odd
-//! lengths, of lengths around blocks and chunks.
+//! Generates random buffers that resemble checkpoints, and difficult ones: empty, of
+//! odd lengths, and of lengths near the sizes of blocks and chunks.
 
 use std::fmt;
 
@@ -8,14 +8,14 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use zstn_tests::rng::Rng;
 
-/// The type of the elements of a buffer.
+/// The element type of a buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Element {
     Bf16,
     F16,
     F32,
     F64,
-    /// An integer of that many bytes.
+    /// An integer with this many bytes.
     Int(usize),
 }
 
@@ -46,12 +46,12 @@ impl Element {
             Self::F16 => 10,
             Self::F32 => 23,
             Self::F64 => 52,
-            // The upper half replaces sign and exponent.
+            // The upper half takes the place of sign and exponent.
             Self::Int(len_bytes) => [4, 8, 16, 32][len_bytes.ilog2() as usize],
         }
     }
 
-    /// A weight, as a bit pattern.
+    /// Returns the bit pattern of a random weight.
     fn weight(self, rng: &mut Rng) -> u64 {
         let value = rng.normal(0.02);
         match self {
@@ -65,8 +65,8 @@ impl Element {
         }
     }
 
-    /// NaN of any payload, infinities, denormals, zeros of either sign, and
-    /// weights, as bit patterns.
+    /// Returns the bit pattern of a NaN with any payload, an infinity, a denormal, a
+    /// zero of either sign, or a weight.
     fn special(self, rng: &mut Rng) -> u64 {
         let bits = u32::try_from(8 * self.len_bytes()).expect("at most 64");
         let mantissa_mask = (1 << self.mantissa_bits()) - 1;
@@ -84,24 +84,24 @@ impl Element {
     }
 }
 
-/// How the elements of a buffer relate.
+/// The relation between the elements of a buffer.
 #[derive(Debug, Clone, Copy)]
 pub enum Pattern {
     Zeros,
     Constant,
-    /// Each byte value about half as frequent as the one before.
+    /// Each byte value is about half as frequent as the previous one.
     Skewed,
     Ramp,
     Weights,
     Special,
-    /// Weights with that percentage of zeros.
+    /// Weights with this percentage of zeros.
     Sparse(u64),
-    /// At most that number of distinct elements.
+    /// At most this number of distinct elements.
     Few(u64),
     Noise,
 }
 
-/// A short description of a buffer.
+/// A compact description of a buffer, from which its bytes are generated.
 #[derive(Clone)]
 pub struct Buffer {
     pub element: Element,
@@ -145,8 +145,8 @@ impl Buffer {
                 Pattern::Special => self.element.special(rng),
                 Pattern::Sparse(percent) if rng.next_u64() % 100 < percent => 0,
                 Pattern::Sparse(_) => self.element.weight(rng),
-                // All values once, so that the number is right if the buffer is
-                // long enough; then in any order.
+                // All values occur once, so that their number is right if the buffer is
+                // long enough; further elements are random.
                 Pattern::Few(most) if number < most => spread(number),
                 Pattern::Few(most) => spread(rng.next_u64() % most),
                 Pattern::Noise => rng.next_u64(),
@@ -159,12 +159,12 @@ impl Buffer {
     }
 }
 
-/// Maps distinct numbers to distinct numbers, also in their low 16 and 32 bits.
+/// Maps distinct numbers to numbers that are also distinct in their low 16 and 32 bits.
 fn spread(number: u64) -> u64 {
     number.wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
 
-/// Buffers that some codings make smaller with every transform.
+/// Returns a buffer that some codings compress with every transform.
 pub fn compressible(len_bytes: usize) -> Buffer {
     Buffer {
         element: Element::Int(1),
@@ -174,15 +174,16 @@ pub fn compressible(len_bytes: usize) -> Buffer {
     }
 }
 
-/// The inputs of every encoder besides random buffers.
+/// Returns the fixed inputs that every encoder gets in addition to random buffers.
 pub fn anchors() -> Vec<Buffer> {
     [0, 1, 5, 24_001].map(compressible).into()
 }
 
-/// Longest random buffer, in bytes: two planes beyond a block of 1 MiB.
+/// Maximum length of random buffers in bytes: two planes that are slightly longer than
+/// a block of 1 MiB.
 pub const MOST_BYTES: usize = (2 << 20) + 64;
 
-/// Lengths for elements of `item_bytes` bytes.
+/// Generates lengths for elements of `item_bytes` bytes.
 fn len_bytes(item_bytes: usize) -> impl Strategy<Value = usize> {
     let around = move |edges: &'static [usize]| {
         (select(edges), 0..3usize, any::<bool>(), 0..item_bytes).prop_map(
@@ -217,7 +218,7 @@ fn pattern() -> impl Strategy<Value = Pattern> {
     ]
 }
 
-/// Random buffers for a transform of `item_bytes` bytes; most of them hold
+/// Generates random buffers for a transform of `item_bytes` bytes. Most of them have
 /// elements of that length.
 pub fn buffers(item_bytes: usize) -> BoxedStrategy<Buffer> {
     let fitting: Vec<Element> = Element::ALL
@@ -239,7 +240,7 @@ pub fn buffers(item_bytes: usize) -> BoxedStrategy<Buffer> {
         .boxed()
 }
 
-/// Random buffers, short enough for slow codings.
+/// Generates random buffers that are short enough for slow codings.
 pub fn short_buffers(item_bytes: usize, most_bytes: usize) -> BoxedStrategy<Buffer> {
     buffers(item_bytes)
         .prop_map(move |mut buffer| {

@@ -1,4 +1,4 @@
-//! An encoder under test: a transform, a method, a format, forced on any input.
+//! An encoder under test: a transform, method or format that is forced on any input.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -24,7 +24,7 @@ pub enum Call {
     Chunked,
     /// `z4ai.decompress_delta`
     Delta,
-    /// `z4ai.safetensors`, whole and tensor by tensor.
+    /// `z4ai.safetensors`, applied to the whole file and to single tensors.
     Container,
     /// `z4ai.model_delta.decompress`
     ModelDelta,
@@ -48,11 +48,11 @@ impl Call {
 pub struct Case {
     pub call: Call,
     pub original: Vec<u8>,
-    /// The buffer or checkpoint that a delta was made against; empty otherwise.
+    /// The base buffer or base checkpoint of a delta; empty for other cases.
     pub reference: Vec<u8>,
     pub encoded: Vec<u8>,
-    /// Whether the bytes show the codec that was forced: encoders store what they
-    /// cannot make smaller.
+    /// Whether the bytes show that the forced codec was used. Encoders store input that
+    /// they cannot compress.
     pub forced: bool,
 }
 
@@ -67,7 +67,7 @@ impl Case {
         }
     }
 
-    /// Decodes the case with zstn's own decoder.
+    /// Decodes the case with zstn's decoder, and compares the result.
     fn comes_back(&self) -> Result<(), String> {
         let Self {
             encoded,
@@ -97,26 +97,26 @@ impl Case {
     }
 }
 
-/// One engine for all cases, since starting threads is expensive.
+/// Returns the engine that all cases share, since starting threads is expensive.
 pub fn engine() -> &'static Engine {
     static ENGINE: OnceLock<Engine> = OnceLock::new();
     ENGINE.get_or_init(|| Engine::new(2).expect("two threads"))
 }
 
-/// The number and the seed of random cases.
+/// The number of random cases and their seed.
 pub struct Plan {
     pub cases: u32,
     pub seed: u64,
 }
 
-/// An error, and the smallest case found for it.
+/// An error, and the smallest case that causes it.
 pub struct Failure {
     pub why: String,
     pub input: String,
     pub case: Option<Case>,
 }
 
-/// A decoder of cases, or its reason for a refusal.
+/// A decoder of cases, which returns the reason if it refuses one.
 pub type Judge<'a> = &'a mut dyn FnMut(&str, &Case) -> Result<(), String>;
 type Run = dyn Fn(&str, &Plan, Judge) -> Result<(), Box<Failure>>;
 
@@ -127,7 +127,8 @@ pub struct Encoding {
 }
 
 impl Encoding {
-    /// Returns `encode` on all `anchors` and on the requested number of `inputs`.
+    /// Creates an encoding that applies `encode` to all `anchors` and to the requested
+    /// number of random `inputs`.
     pub fn new<I>(
         label: impl Into<String>,
         anchors: Vec<I>,
@@ -154,7 +155,7 @@ impl Encoding {
             for input in &anchors {
                 check(input).map_err(|why| fail(why, input))?;
             }
-            // The closure of a runner must not change its captures.
+            // The closure of a runner must not mutate its captures, hence the cell.
             let check = RefCell::new(check);
             runner(label, plan)
                 .run(&inputs, |input| {
@@ -183,13 +184,13 @@ impl Encoding {
         }
     }
 
-    /// Stops at the first case that is not decoded, or not to the same bytes.
+    /// Runs the cases until one is not decoded correctly.
     pub fn run(&self, plan: &Plan, judge: Judge) -> Result<(), Box<Failure>> {
         (self.run)(&self.label, plan, judge)
     }
 }
 
-/// Returns the same inputs for a label and a seed, independent of the other encoders.
+/// Returns a runner whose inputs depend only on the label and the seed.
 fn runner(label: &str, plan: &Plan) -> TestRunner {
     let seed = Sha256::new()
         .chain_update(plan.seed.to_le_bytes())

@@ -1,9 +1,9 @@
-//! The other frame families, with every option of their encoders.
+//! The frame families other than `Z4AI`, with every option of their encoders.
 
 use proptest::prelude::*;
 use proptest::sample::select;
 use zstn_core::engine::ZstdCoding;
-use zstn_core::frame::auto::{self, StreamCodec};
+use zstn_core::frame::zara::{self, StreamCodec};
 use zstn_core::frame::{chunked, palette, sparse, turbo};
 use zstn_core::transform::FloatFormat;
 
@@ -46,8 +46,8 @@ pub fn encodings() -> Vec<Encoding> {
     encodings
 }
 
-/// Returns whether `codings` had an effect: there are none, or the frame differs
-/// without them.
+/// Returns whether `codings` had an effect: they are empty, or the frame differs from
+/// the one encoded without them.
 fn forced(codings: &[ZstdCoding], frame: &[u8], without: impl FnOnce() -> Vec<u8>) -> bool {
     codings.is_empty() || frame != without()
 }
@@ -125,7 +125,7 @@ fn chunked(codings: &'static [ZstdCoding]) -> Encoding {
         .collect();
     let inputs = (1..=20u8, select(&[100u32, 1 << 16, 1 << 20][..])).prop_flat_map(
         |(width, chunk_bytes)| {
-            // Large enough to avoid thousands of chunks.
+            // The length is limited to avoid thousands of chunks.
             let most_bytes = chunk_bytes as usize * 50;
             let buffers = content::short_buffers(width.into(), most_bytes);
             (Just(width), Just(chunk_bytes), buffers)
@@ -149,7 +149,7 @@ fn chunked(codings: &'static [ZstdCoding]) -> Encoding {
     )
 }
 
-/// The offset of the index width in a `ZPL1` frame.
+/// Offset of the index width in a `ZPL1` frame.
 const INDEX_BYTES_AT: usize = 7;
 
 fn palette_case(buffer: &Buffer, width: u8, codings: &[ZstdCoding]) -> Case {
@@ -168,7 +168,8 @@ fn any_palette(width: u8, codings: &'static [ZstdCoding]) -> Encoding {
     )
 }
 
-/// Returns a number of distinct values that needs indices of `index_bytes` bytes.
+/// Returns an encoding of palettes with enough distinct values to need indices of
+/// `index_bytes` bytes.
 fn palette_of(width: u8, index_bytes: u8) -> Encoding {
     let (counts, least_len) = match index_bytes {
         1 => (&[1, 2, 255, 256][..], 256),
@@ -195,17 +196,17 @@ fn palette_of(width: u8, index_bytes: u8) -> Encoding {
     )
 }
 
-fn auto_transforms() -> Vec<auto::Transform> {
+fn auto_transforms() -> Vec<zara::Transform> {
     let formats = ["bfloat16", "float16", "float32"]
         .map(|name| FloatFormat::by_name(name.as_bytes()).expect("a float format"));
-    let mut transforms = vec![auto::Transform::Raw(1), auto::Transform::Raw(4)];
-    transforms.extend([1, 2, 3, 4, 8, 16].map(auto::Transform::BytePlane));
-    transforms.extend(formats.map(auto::Transform::BitField));
-    transforms.extend(formats.map(auto::Transform::BitPack));
+    let mut transforms = vec![zara::Transform::Raw(1), zara::Transform::Raw(4)];
+    transforms.extend([1, 2, 3, 4, 8, 16].map(zara::Transform::BytePlane));
+    transforms.extend(formats.map(zara::Transform::BitField));
+    transforms.extend(formats.map(zara::Transform::BitPack));
     transforms
 }
 
-/// Storing alone, each method alone, and the best of all.
+/// Returns the lists of codecs to force: storing, each method alone, and all methods.
 fn codecs() -> [Vec<StreamCodec>; 7] {
     let zstd = StreamCodec::Zstd(ZstdCoding::Search(3));
     let brotli = StreamCodec::Brotli(9);
@@ -224,14 +225,14 @@ fn codecs() -> [Vec<StreamCodec>; 7] {
     ]
 }
 
-fn auto(transform: auto::Transform, codecs: Vec<StreamCodec>) -> Encoding {
+fn auto(transform: zara::Transform, codecs: Vec<StreamCodec>) -> Encoding {
     let (name, item_bytes) = match transform {
-        auto::Transform::Raw(width) => (format!("raw {width}"), 1),
-        auto::Transform::BytePlane(width) => (format!("byte planes {width}"), width.into()),
-        auto::Transform::BitField(format) => {
+        zara::Transform::Raw(width) => (format!("raw {width}"), 1),
+        zara::Transform::BytePlane(width) => (format!("byte planes {width}"), width.into()),
+        zara::Transform::BitField(format) => {
             (format!("bit fields {}", format.name), format.item_bytes)
         }
-        auto::Transform::BitPack(format) => {
+        zara::Transform::BitPack(format) => {
             (format!("packed bits {}", format.name), format.item_bytes)
         }
     };
@@ -241,8 +242,8 @@ fn auto(transform: auto::Transform, codecs: Vec<StreamCodec>) -> Encoding {
         content::short_buffers(item_bytes, 300_000),
         move |buffer| {
             let bytes = buffer.bytes();
-            let frame = auto::encode(engine(), &bytes, transform, &codecs);
-            let stored = auto::encode(engine(), &bytes, transform, &[]);
+            let frame = zara::encode(engine(), &bytes, transform, &codecs);
+            let stored = zara::encode(engine(), &bytes, transform, &[]);
             Case {
                 forced: codecs.is_empty() || frame != stored,
                 ..Case::frame(bytes, frame)

@@ -1,8 +1,8 @@
-//! Random inputs through every transform and method of the encoders, decoded by
-//! the real z4ai: `cargo xtask interop`.
+//! Encodes random inputs with every transform and method of the encoders, and has the
+//! real z4ai decode them: `cargo xtask interop`.
 //!
-//! The parent process runs z4ai and answers on a pipe (see `oracle` and
-//! tests/peers/test_interop.py). A refused case is shrunk and kept in a directory.
+//! The parent process runs z4ai and answers over a pipe (see `oracle` and
+//! tests/peers/test_interop.py). A refused case is shrunk and saved in a directory.
 
 mod checkpoints;
 mod content;
@@ -18,10 +18,10 @@ use std::process::ExitCode;
 use encoding::{Case, Encoding, Failure, Plan};
 use oracle::Oracle;
 
-/// The arguments, all of them required.
+/// The arguments, all of which are required.
 struct Args {
     plan: Plan,
-    /// Only encoders whose label contains this.
+    /// Runs only encoders whose label contains this text.
     only: String,
     /// The directory for refused cases.
     keep: PathBuf,

@@ -1,13 +1,14 @@
-//! The other end of the pipe: the process that runs the real z4ai. It gets an
-//! encoded case and its expected contents, and answers with an error or an empty
-//! text.
+//! The connection to the process that runs the real z4ai. For each encoded case with
+//! its expected contents, that process returns an error message, or an empty string on
+//! success.
 
 use std::io::{self, Read, Write};
 
 use crate::encoding::Case;
 
-/// Requests go to standard output, answers come from standard input. Both are
-/// 32-bit lengths, followed by that number of bytes.
+/// A client of that process. Requests are written to standard output, and answers read
+/// from standard input. Both consist of 32-bit lengths, each followed by bytes of that
+/// length.
 pub struct Oracle<R, W> {
     answers: R,
     requests: W,
@@ -18,7 +19,7 @@ impl<R: Read, W: Write> Oracle<R, W> {
         Self { answers, requests }
     }
 
-    /// Returns the error for `case`, or an empty text.
+    /// Returns the error message for `case`, or an empty string.
     pub fn ask(&mut self, label: &str, case: &Case) -> io::Result<String> {
         for part in [
             label.as_bytes(),

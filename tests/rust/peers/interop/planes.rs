@@ -1,4 +1,4 @@
-//! `Z4AI` frames: every transform with every plane method.
+//! `Z4AI` frames with every combination of transform and plane method.
 
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -58,7 +58,7 @@ const fn zstd(huffman: bool, search: Option<ZstdCoding>) -> BlockCodecs {
     }
 }
 
-/// A method with its parameters, used even where storing is smaller.
+/// A method with its parameters, which is used even where storing would be smaller.
 #[derive(Debug, Clone, Copy)]
 enum Coding {
     Store,
@@ -143,7 +143,7 @@ fn transforms() -> Vec<Transform> {
     [&[Transform::Opaque][..], &planes, &fields].concat()
 }
 
-/// Returns the frame whose plane `i` is coded by `codings[i mod len]`.
+/// Builds a frame and codes plane `i` with `codings[i mod len]`.
 fn assemble(bytes: Vec<u8>, transform: Transform, codings: &[Coding]) -> Case {
     let stored = Recipe {
         transform,
@@ -204,7 +204,7 @@ fn codings() -> impl Strategy<Value = Vec<Coding>> {
 
 fn recipe_encoding(transform: Transform, recipe_name: &str, recipe: PlaneRecipe) -> Encoding {
     let mut anchors = content::anchors();
-    // Several blocks of every recipe.
+    // This input has several blocks with every recipe.
     anchors.push(content::compressible(
         (1_100_000 * transform.item_bytes()).min(content::MOST_BYTES + 200_000),
     ));
@@ -228,7 +228,7 @@ fn recipe_encoding(transform: Transform, recipe_name: &str, recipe: PlaneRecipe)
     )
 }
 
-/// Returns whether some plane is coded, not stored.
+/// Returns whether at least one plane is coded rather than stored.
 fn is_coded(frame: &[u8]) -> bool {
     z4ai::Frame::parse(frame).is_ok_and(|frame| {
         let mut planes = frame.planes().iter();
@@ -251,7 +251,7 @@ fn every_width() -> Encoding {
     )
 }
 
-/// The packer's choice for a tensor of each dtype.
+/// Returns an encoding that uses the packer's choice for a tensor of each dtype.
 fn chosen(effort: Effort) -> Encoding {
     let dtypes = || Dtype::ALL.into_iter().map(Some).chain([None]);
     let anchors = dtypes()

@@ -1,72 +1,72 @@
-//! The words in which `tests/faults/server.json` describes an answer.
+//! Data types for the answers that `tests/faults/server.json` describes.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 use serde::Deserialize;
 
-/// An answer. By default it is the right one.
+/// An HTTP answer. The default is the correct answer.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Answer {
-    /// The status; by default that of the bytes sent, 206 or 200. An answer with
-    /// another status has the body `no`.
+    /// The status; by default 206 for a range and 200 for a whole file. An answer with
+    /// a status of 300 or above has the body `no`.
     pub status: Option<u16>,
-    /// Headers to add or replace; `null` removes one. In values, `{first}`,
+    /// Headers to add or replace; `null` removes a header. In values, `{first}`,
     /// `{last}`, `{total}` and `{len}` describe the bytes sent, `{other}` is the
-    /// address of the second origin, `{date}` the time and `{date+60}` a minute
-    /// later.
+    /// address of the second origin, `{date}` is the current time and `{date+60}` a
+    /// minute later.
     pub headers: BTreeMap<String, Option<String>>,
-    /// Headers of the request that the server disregards: `Range`, `If-Range`.
+    /// Request headers that the server ignores: `Range`, `If-Range`.
     pub ignores: Vec<String>,
-    /// Which version of the file is sent.
+    /// The version of the file that is sent.
     pub file: Version,
-    /// Which bytes are sent, if not those asked for.
+    /// The bytes that are sent, relative to the requested range.
     pub sends: Sends,
-    /// Compresses the body and says so.
+    /// Compresses the body and sets `Content-Encoding`.
     pub gzip: bool,
-    /// Text after the body.
+    /// Text that is appended to the body.
     pub append: String,
     /// How the end of the body is marked.
     pub framing: Framing,
-    /// Ends the body after this many bytes, and announces that length.
+    /// Shortens the body to this many bytes and announces that length.
     pub body_bytes: Option<usize>,
-    /// Sends this many bytes of the announced body.
+    /// Sends only this many bytes of the announced body.
     pub cut_bytes: Option<usize>,
-    /// Sent before the answer.
+    /// Bytes sent before the answer.
     pub before: Vec<Piece>,
-    /// Sent instead of the answer.
+    /// Bytes sent instead of the answer.
     pub raw: Option<Vec<Piece>>,
-    /// Sends the body one byte at a time.
+    /// Sends the body slowly, one byte at a time.
     pub trickle: bool,
-    /// What follows the answer.
+    /// What the server does after the answer.
     pub end: End,
 }
 
-/// A version of the served file. Both have the same length.
+/// A version of the served file. Both versions have the same length.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Version {
     /// The file that the test expects.
     #[default]
     Model,
-    /// A file with other tensors.
+    /// A file with the same layout and different tensor values.
     Other,
 }
 
-/// The difference between the bytes sent and those asked for.
+/// How the bytes sent differ from the requested ones.
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Sends {
-    /// Added to the first position.
+    /// Offset added to the start of the range.
     pub start: i64,
-    /// Added to the end.
+    /// Offset added to the end of the range.
     pub end: i64,
-    /// The first byte sent; as many bytes follow as were asked for.
+    /// Start of the bytes sent; the length stays that of the requested range.
     pub position: Option<usize>,
-    /// The most bytes that are sent.
+    /// Maximum number of bytes sent.
     pub at_most: Option<usize>,
-    /// Sends the first half.
+    /// Sends only the first half of the range.
     pub half: bool,
 }
 
@@ -77,41 +77,42 @@ pub enum Framing {
     /// By `Content-Length`.
     #[default]
     Length,
-    /// By a last chunk.
+    /// By the last chunk of the chunked transfer coding.
     Chunked,
     /// By the end of the connection.
     Close,
 }
 
-/// What follows an answer.
+/// What the server does after an answer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum End {
-    /// The next request.
+    /// It waits for the next request.
     #[default]
     Keep,
-    /// The connection is closed.
+    /// It closes the connection.
     Close,
-    /// The connection is reset: after `cut_bytes`, or instead of the answer.
+    /// It resets the connection, after `cut_bytes` if set, otherwise instead of
+    /// answering.
     Reset,
-    /// Nothing, on an open connection: after `cut_bytes`, or instead of the
-    /// answer.
+    /// It sends nothing and leaves the connection open, after `cut_bytes` if set,
+    /// otherwise instead of answering.
     Stall,
-    /// Zeros, until the client is gone.
+    /// It sends more data until the client closes the connection.
     Endless,
-    /// Single bytes, until the client is gone.
+    /// It sends single bytes slowly until the client closes the connection.
     Drip,
 }
 
-/// Bytes that are sent as they are.
+/// Bytes that are sent verbatim.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(untagged, deny_unknown_fields)]
 pub enum Piece {
-    /// A text. `\u0000` to `\u00ff` are single bytes.
+    /// A string whose characters `\u0000` to `\u00ff` are sent as single bytes.
     Text(String),
-    /// The same text several times.
+    /// A string that is sent several times.
     Repeated {
-        /// The text.
+        /// The string.
         repeat: String,
         /// How many times it is sent.
         times: usize,
@@ -131,14 +132,14 @@ impl Piece {
 }
 
 impl Answer {
-    /// Returns whether the server disregards the header called `name`.
+    /// Returns whether the server ignores the header called `name`.
     #[must_use]
     pub fn ignores(&self, name: &str) -> bool {
         self.ignores.iter().any(|ignored| ignored == name)
     }
 
-    /// Returns this answer on a server that answers like `server`: with its
-    /// headers, and disregarding what it disregards.
+    /// Combines this answer with the general behaviour of `server`: adds its headers
+    /// and ignores the request headers that it ignores.
     #[must_use]
     pub fn on(&self, server: &Self) -> Self {
         let mut answer = self.clone();
@@ -147,7 +148,7 @@ impl Answer {
                 .headers
                 .keys()
                 .any(|own| own.eq_ignore_ascii_case(name));
-            // A failure has no file to describe.
+            // An answer with a status of 300 or above does not describe the file.
             if !known && self.status.is_none_or(|status| status < 300) {
                 answer.headers.insert(name.clone(), value.clone());
             }
@@ -156,8 +157,9 @@ impl Answer {
         answer
     }
 
-    /// Returns whether this answer differs from the right one to a request for
-    /// `range` of a file of `total` bytes. Beyond its end there is nothing to send.
+    /// Returns whether a client can notice this fault in the answer to a request for
+    /// `range` of a file of `total` bytes. Extra bytes after the range only exist if
+    /// the range ends before the file does.
     #[must_use]
     pub fn is_noticed_in(&self, range: Option<&Range<usize>>, total: usize) -> bool {
         self.sends.end <= 0 || range.is_some_and(|range| range.end < total)

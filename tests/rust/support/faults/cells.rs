@@ -1,28 +1,29 @@
-//! The cells of the table: each case, with what is done and when it goes wrong.
+//! The cells of the fault table: each case with an operation, the request of the first
+//! fault, and how often faults happen.
 
 use serde::{Deserialize, Serialize};
 
 use super::table::{Case, Choice, Failure, Kind, Table, Tries};
 
-/// What is done with the server.
+/// The operation that a client performs on the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Operation {
-    /// Opens the file and reads a tensor, by ranges.
+    /// Opens the file and reads a tensor by ranges.
     Read,
-    /// Reads the whole file from a server that answers ranges.
+    /// Reads the whole file from a server that supports ranges.
     Resumable,
-    /// Reads the whole file from a server that does not.
+    /// Reads the whole file from a server that does not support ranges.
     Plain,
 }
 
-/// When the first fault happens.
+/// The request at which the first fault happens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
-    /// With the first request.
+    /// The first request.
     Opening,
-    /// With the second.
+    /// The second request.
     Later,
 }
 
@@ -30,65 +31,64 @@ pub enum Phase {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Times {
-    /// Each fault once.
+    /// Each fault happens once.
     Once,
-    /// The last one for ever.
+    /// The last fault repeats for ever.
     Always,
 }
 
-/// A case at one moment, as one side runs it.
+/// A case with one operation, phase and repetition, as one test suite runs it.
 #[derive(Debug, Clone, Serialize)]
 pub struct Cell {
     /// Name of the case.
     pub case: String,
-    /// What is done.
+    /// The operation to perform.
     pub operation: Operation,
-    /// When it goes wrong.
+    /// The request at which the first fault happens.
     pub phase: Phase,
-    /// How often.
+    /// How often the faults happen.
     pub times: Times,
-    /// Kinds of file to run it with.
+    /// File formats to run the cell with.
     pub kinds: Vec<Kind>,
-    /// True if only a time limit ends it.
+    /// True if the cell ends only by a timeout.
     pub stalls: bool,
-    /// See [`Case::if_range`].
+    /// The expected `If-Range` header; see [`Case::if_range`].
     pub if_range: Option<String>,
-    /// The outcome.
+    /// The expected outcome.
     pub expected: Expected,
 }
 
-/// The outcome of a cell for one side.
+/// The expected outcome of a cell in one test suite.
 #[derive(Debug, Clone, Serialize)]
 pub struct Expected {
     /// Name of the outcome.
     pub name: String,
-    /// See [`Outcome::bytes`].
+    /// The version whose bytes are expected; see [`Outcome::bytes`].
     pub bytes: Option<String>,
-    /// The error.
+    /// The expected error.
     pub failure: Option<Failure>,
-    /// Status of that error.
+    /// The HTTP status that the error must report.
     pub status: Option<u16>,
-    /// The number of requests to a server that the first `faults` answers of
-    /// `case` fail.
+    /// The expected number of requests when the first `faults` answers of `case` fail.
     pub tries: Option<Tries>,
     /// The number of faults of the case.
     pub faults: usize,
 }
 
-/// The suites.
+/// The test suites that run the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Side {
-    /// `tests/rust/http/faults`.
+    /// The native suite, `tests/rust/http/faults`.
     Native,
-    /// `tests/js/node/faults.test.mjs`.
+    /// The npm suite, `tests/js/node/faults.test.mjs`.
     Npm,
 }
 
-/// What is done, when it goes wrong, and how often.
+/// The operation, the request of the first fault, and how often faults happen.
 pub(super) type Moment = (Operation, Phase, Times);
 
-/// Returns the moments at which a case can happen.
+/// Returns the combinations that apply to a case.
 pub(super) fn moments(case: &Case) -> impl Iterator<Item = Moment> {
     use Operation::{Plain, Read, Resumable};
     use Phase::{Later, Opening};
@@ -111,7 +111,7 @@ pub(super) fn moments(case: &Case) -> impl Iterator<Item = Moment> {
     })
 }
 
-/// Returns the words that a key of `outcome` may have to mean this moment.
+/// Returns the words that a key of `outcome` may contain to match this combination.
 fn words((operation, phase, times): Moment) -> Vec<&'static str> {
     let mut words = match (operation, phase) {
         (Operation::Read, Phase::Opening) => vec!["read", "opening"],
@@ -127,7 +127,7 @@ fn words((operation, phase, times): Moment) -> Vec<&'static str> {
 }
 
 impl Table {
-    /// Returns the cells of a side.
+    /// Returns the cells that a suite runs.
     ///
     /// # Panics
     /// If two keys of a case contradict each other.
@@ -174,7 +174,7 @@ impl Table {
 }
 
 impl Case {
-    /// Returns the key of `outcome` for a moment: the one with the most words.
+    /// Returns the key of `outcome` that matches with the most words.
     pub(super) fn key_for(&self, moment: Moment) -> Option<&str> {
         let words = words(moment);
         let fits = |key: &&String| key.split(' ').all(|word| words.contains(&word));

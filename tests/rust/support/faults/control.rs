@@ -1,5 +1,5 @@
-//! The commands by which suites in other languages use the table and its
-//! servers: a JSON object on each line, answered by one.
+//! The protocol that suites in other languages use to run the table and its servers:
+//! one JSON object per line, each answered by one line.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, Write};
@@ -16,9 +16,9 @@ use crate::sha256;
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Command {
-    /// Asks for the cells of a side, and the digests of the served tensors.
+    /// Returns the cells of a suite and the digests of the served tensors.
     Cells(Side),
-    /// Starts a server.
+    /// Starts a server for a case, and returns its id and URL.
     Start {
         case: String,
         operation: Operation,
@@ -26,16 +26,16 @@ enum Command {
         times: Times,
         kind: Kind,
     },
-    /// Asks for the requests that a server received.
+    /// Returns the requests that the server with this id received.
     Log(usize),
-    /// Stops a server.
+    /// Stops the server with this id.
     Stop(usize),
 }
 
-/// Answers commands until there are no more.
+/// Executes commands until the input ends.
 ///
 /// # Errors
-/// If a line is not a command, or the answers are not read.
+/// If a line is not a valid command, or the answers cannot be written.
 pub fn run(commands: impl BufRead, mut answers: impl Write) -> io::Result<()> {
     let table = Table::load();
     let mut servers = BTreeMap::new();
@@ -75,7 +75,7 @@ pub fn run(commands: impl BufRead, mut answers: impl Write) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns the SHA-256 of every tensor of a version.
+/// Returns the SHA-256 of every tensor in the file made with `seed`.
 fn digests(seed: u64) -> BTreeMap<&'static str, Value> {
     let plain = model::plain(seed);
     let digest = |name| (name, Value::from(sha256(model::tensor(&plain, name))));

@@ -1,5 +1,5 @@
-//! `tests/faults/files.json`: files that change while they are read, and outputs
-//! that cannot be written.
+//! Data types for `tests/faults/files.json`: inputs that change while they are read,
+//! and outputs that cannot be written.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
@@ -9,53 +9,53 @@ use serde::Deserialize;
 
 use crate::repository;
 
-/// The whole file.
+/// The parsed `files.json`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FileFaults {
     #[serde(rename = "about")]
     _about: serde_json::Value,
-    /// Files that change after they were opened.
+    /// Inputs that change after they were opened.
     pub inputs: Vec<InputFault>,
-    /// Outputs that cannot be written.
+    /// Outputs whose write must fail.
     pub outputs: Vec<OutputFault>,
-    /// Changes of the folder that is written to.
+    /// Changes to the output folder during a write.
     pub meanwhile: Vec<FolderFault>,
 }
 
-/// A file that changes after it was opened.
+/// An input that changes after it was opened.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct InputFault {
-    /// What has happened to it.
+    /// Description of the change, used in messages.
     pub name: String,
-    /// What to do with it.
+    /// The change to make.
     pub act: Act,
-    /// `right`, or the code of the native error.
+    /// Expected native result: `right`, or an error code.
     pub native: String,
-    /// The same for the npm package, if it was given a path.
+    /// Expected result of the npm package when it opens a path.
     pub npm_path: String,
-    /// The same, if it was given a `Blob` of the file.
+    /// Expected result of the npm package when it opens a `Blob` of the file.
     pub npm_blob: String,
-    /// Why they differ.
+    /// Why the three results differ; required exactly if they do.
     pub why: Option<String>,
 }
 
-/// Something done with a file.
+/// A change to a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Act {
-    /// Changes bytes in the middle.
+    /// Overwrites bytes in the middle.
     Overwrite,
-    /// Leaves 5000 bytes.
+    /// Truncates the file to 5000 bytes.
     Truncate,
-    /// Adds a byte.
+    /// Appends a byte.
     Grow,
-    /// Puts another file of the same length in its place.
+    /// Renames another file of the same length over it.
     Replace,
-    /// Removes its name.
+    /// Removes the file.
     Remove,
-    /// Adds another name.
+    /// Adds another hard link.
     Link,
 }
 
@@ -63,50 +63,50 @@ pub enum Act {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OutputFault {
-    /// What is wrong with it.
+    /// Description of the problem, used in messages.
     pub name: String,
-    /// Files that exist.
+    /// Files that exist in the folder beforehand.
     #[serde(default)]
     pub files: Vec<String>,
-    /// The name to write to.
+    /// Name of the output to write.
     pub output: String,
-    /// The longest that a file may become, in blocks of 1024 bytes.
+    /// Limit on the size of any file, in blocks of 1024 bytes.
     pub limit_blocks: Option<u32>,
-    /// The exit status.
+    /// The expected exit status.
     pub status: i32,
-    /// Words of the message.
+    /// Text that the error message must contain.
     pub says: String,
 }
 
-/// A change of the folder of an output while it is written.
+/// A change to the folder of an output during the write.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FolderFault {
-    /// What has happened to it.
+    /// Description of the change, used in messages.
     pub name: String,
-    /// What to do with it.
+    /// The change to make.
     pub act: FolderAct,
-    /// `right`, or the code of the native error.
+    /// Expected native result: `right`, or an error code.
     pub native: String,
 }
 
-/// Something done with the folder of an output.
+/// A change to the folder of an output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FolderAct {
-    /// Removes it with all that it holds.
+    /// Removes the folder and its contents.
     RemoveFolder,
-    /// Writes a file with the name of the output.
+    /// Creates a file with the output's name.
     TakeName,
-    /// Writes a file with another name.
+    /// Creates a file with another name.
     AddFile,
 }
 
 impl FolderAct {
-    /// Does it to the folder of `output`.
+    /// Makes the change in the folder of `output`.
     ///
     /// # Errors
-    /// If the system refuses it.
+    /// If the file system refuses the change.
     pub fn apply(self, output: &Path) -> io::Result<()> {
         match self {
             Self::RemoveFolder => output.parent().map_or(Ok(()), fs::remove_dir_all),
@@ -117,10 +117,11 @@ impl FolderAct {
 }
 
 impl FileFaults {
-    /// Reads the file.
+    /// Parses `tests/faults/files.json`.
     ///
     /// # Panics
-    /// If it is not as described.
+    /// If the file does not match these types, or a difference between results has no
+    /// reason.
     #[must_use]
     pub fn load() -> Self {
         let path = repository().join("tests/faults/files.json");
@@ -135,10 +136,10 @@ impl FileFaults {
 }
 
 impl Act {
-    /// Does it.
+    /// Makes the change to the file at `path`.
     ///
     /// # Errors
-    /// If the system refuses it.
+    /// If the file system refuses the change.
     pub fn apply(self, path: &Path) -> io::Result<()> {
         let beside = path.with_extension("beside");
         let open = || OpenOptions::new().write(true).open(path);

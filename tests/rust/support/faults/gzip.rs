@@ -1,4 +1,4 @@
-//! A gzip stream without compression, which is enough to be decoded (RFC 1952).
+//! A minimal gzip encoder that stores its input uncompressed (RFC 1952).
 
 /// Returns `bytes` as a gzip file of stored blocks.
 #[must_use]

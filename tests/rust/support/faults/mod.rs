@@ -1,5 +1,5 @@
-//! The table of faults in `tests/faults`: what a server or a disk does, and
-//! the outcome that every suite expects of it.
+//! The table of faults in `tests/faults`: how a server or disk misbehaves, and the
+//! outcome that every test suite expects.
 
 pub mod answer;
 pub mod cells;

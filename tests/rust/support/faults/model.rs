@@ -1,4 +1,4 @@
-//! The files of servers with faults.
+//! The files that the fault servers serve.
 
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -12,15 +12,14 @@ use crate::checkpoint;
 use crate::fault_server::Served;
 use crate::rng::Rng;
 
-/// Length of each tensor in bytes, far larger than the head of a file.
+/// Length of each tensor in bytes, much larger than the file's header.
 pub const TENSOR_BYTES: usize = 120_000;
 
-/// The tensors in the order of the file. Tests read the second one, which neither
-/// begins nor ends the file.
+/// Names of the tensors in file order. Tests read the second tensor, which is neither
+/// at the start nor at the end of the file.
 pub const TENSORS: [&str; 3] = ["x", "y", "z"];
 
-/// Returns a plain checkpoint; another `seed` gives another one of the same
-/// length.
+/// Returns a plain checkpoint. Files made with different seeds have the same length.
 #[must_use]
 pub fn plain(seed: u64) -> Vec<u8> {
     let mut rng = Rng(seed);
@@ -29,7 +28,7 @@ pub fn plain(seed: u64) -> Vec<u8> {
     checkpoint(&tensors)
 }
 
-/// Returns the bytes of a tensor in a file of [`plain`].
+/// Returns the bytes of a tensor in a file made by [`plain`].
 ///
 /// # Panics
 /// If there is no such tensor.
@@ -40,16 +39,16 @@ pub fn tensor<'a>(plain: &'a [u8], name: &str) -> &'a [u8] {
     &plain[start..start + TENSOR_BYTES]
 }
 
-/// Rows of a tensor in tests, and their bytes.
+/// The rows of a tensor that tests read.
 pub const ROWS: Range<u64> = 1000..51_000;
 
-/// The bytes of [`ROWS`] in their tensor.
+/// The byte range of [`ROWS`] within their tensor.
 pub const ROW_BYTES: Range<usize> = 2000..102_000;
 
-/// Returns the served file of a kind and another one of the same length.
+/// Returns the file to serve in format `kind`, and another file of the same length.
 ///
 /// # Panics
-/// If it cannot be packed.
+/// If the checkpoint cannot be packed.
 #[must_use]
 pub fn served(kind: Kind) -> Arc<Served> {
     static PLAIN: OnceLock<Arc<Served>> = OnceLock::new();

@@ -1,4 +1,4 @@
-//! Sends what an [`Answer`] describes.
+//! Sends the answer that an [`Answer`] describes.
 
 use std::io::{self, Write};
 use std::net::TcpStream;
@@ -10,10 +10,10 @@ use super::gzip::gzip;
 use crate::fault_server::{Asked, Served, Then, drip, hold, pour};
 
 const CHUNK_BYTES: usize = 50_000;
-/// How long a reset waits, so that the client has received what was sent before.
+/// Delay before a reset, so that the client has received the bytes already sent.
 const BEFORE_RESET: Duration = Duration::from_millis(20);
 
-/// Answers `asked`. `other_origin` is the address of the second origin.
+/// Sends the answer to `asked`. `other_origin` is the address of the second origin.
 pub(super) fn perform(
     answer: &Answer,
     asked: &Asked,
@@ -120,7 +120,7 @@ fn message(answer: &Answer, asked: &Asked, served: &Served, other_origin: &str) 
             status = 200;
             body = b"no".to_vec();
         }
-        // An empty file has no ranges at all.
+        // No range of an empty file is satisfiable.
         Some(range) if range.start >= total => {
             status = 416;
             body = Vec::new();
@@ -193,7 +193,8 @@ impl Headers {
     }
 }
 
-/// Returns whether `If-Range` names the version that the answer sends.
+/// Returns whether the request has no `If-Range`, or one that matches the version that
+/// the answer sends.
 fn is_for(answer: &Answer, asked: &Asked) -> bool {
     let Some(condition) = &asked.if_range else {
         return true;
@@ -233,7 +234,7 @@ fn shifted(range: &Range<usize>, answer: &Answer, total: usize) -> Range<usize> 
     start..start + len.min(sends.at_most.unwrap_or(usize::MAX))
 }
 
-/// Fills `{date}` and `{date+SECONDS}`.
+/// Replaces `{date}` and `{date+SECONDS}` with HTTP dates.
 fn dated(text: &str) -> String {
     let Some((before, rest)) = text.split_once("{date") else {
         return text.to_owned();

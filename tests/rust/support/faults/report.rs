@@ -1,4 +1,4 @@
-//! The results of a suite, which `cargo xtask faults` prints as a table.
+//! The results of a test suite, which `cargo xtask faults` prints as a table.
 
 use std::fs;
 
@@ -6,14 +6,14 @@ use serde::Serialize;
 
 use crate::repository;
 
-/// One run of a case.
+/// The result of running a case once.
 #[derive(Debug, Clone, Serialize)]
 pub struct Run {
     /// Name of the case.
     pub case: String,
-    /// What was done, such as `native read`.
+    /// The suite and operation, such as `native read`.
     pub surface: String,
-    /// What was wrong; `None` if nothing was.
+    /// What went wrong; `None` if the run passed.
     pub problem: Option<String>,
 }
 

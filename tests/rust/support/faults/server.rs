@@ -1,4 +1,4 @@
-//! A server with two origins that answers as a case of the table says.
+//! A server with two origins that behaves as a case of the table describes.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -11,20 +11,20 @@ use super::perform::perform;
 use super::table::{Case, Kind};
 use crate::fault_server::{Asked, FaultServer, Served};
 
-/// The path of the file. Only requests for it go wrong; the server has the file
-/// at every other path as well.
+/// The path of the file. Faults only affect requests for this path; the server serves
+/// the same file at every other path.
 pub const PATH: &str = "/model";
 
-/// One request, as the log shows it.
+/// A request in the server's log.
 #[derive(Debug, Clone, Serialize)]
 pub struct Logged {
-    /// True for the second origin.
+    /// True if the second origin received the request.
     pub is_other_origin: bool,
     /// `GET` or `HEAD`.
     pub method: String,
-    /// Path of the address.
+    /// Path of the requested URL.
     pub path: String,
-    /// Names are lowercase.
+    /// All headers, with lowercase names.
     pub headers: Vec<(String, String)>,
 }
 
@@ -37,28 +37,29 @@ impl Logged {
     }
 }
 
-/// A running server of a case, stopped when dropped.
+/// A running server for one case, which stops when dropped.
 #[derive(Debug)]
 pub struct CaseServer {
-    /// Address of the file at the first origin.
+    /// URL of the file at the first origin.
     pub url: String,
     origins: [FaultServer; 2],
     log: Arc<Mutex<Vec<Logged>>>,
 }
 
-/// Which answers are faulty.
+/// Decides which answers are faulty.
 #[derive(Debug)]
 struct Script {
     case: Case,
     phase: Phase,
     times: Times,
-    /// Requests for the file so far, without those that a fault spared.
+    /// Number of requests for the file so far, except those on which a fault would have
+    /// had no effect.
     requests: Mutex<usize>,
 }
 
 impl CaseServer {
-    /// Starts a server. For [`Operation::Plain`] it answers no ranges, in addition
-    /// to what the case says.
+    /// Starts a server. For [`Operation::Plain`] the server also ignores ranges,
+    /// whatever the case states.
     ///
     /// # Panics
     /// If no port is free.
@@ -109,7 +110,7 @@ impl CaseServer {
         }
     }
 
-    /// Returns the requests so far.
+    /// Returns the requests received so far.
     #[must_use]
     pub fn log(&self) -> Vec<Logged> {
         lock(&self.log).clone()
@@ -137,8 +138,8 @@ impl Script {
                 Times::Always => case.faults.get(number.min(last)),
             }
         });
-        // Of requests that are under way together, any may come first. A fault
-        // that this one would not notice waits for the next.
+        // Concurrent requests can arrive in any order. A fault that has no effect on
+        // this request is postponed to the next one.
         let is_noticed =
             fault.is_none_or(|fault| fault.is_noticed_in(asked.range.as_ref(), served.bytes.len()));
         *requests += usize::from(is_noticed);

@@ -1,4 +1,4 @@
-//! `tests/faults/server.json`: the cases and their outcomes.
+//! Data types for `tests/faults/server.json`: the cases and their expected outcomes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,43 +8,44 @@ use super::answer::Answer;
 use super::cells::moments;
 use crate::repository;
 
-/// The whole file.
+/// The parsed `server.json`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Table {
-    /// Remarks for those who read the file.
+    /// Remarks for people who read the JSON file.
     #[serde(rename = "about")]
     _about: serde_json::Value,
-    /// The meaning of the names that cases give their outcomes.
+    /// Defines the outcomes that the cases refer to by name.
     pub outcomes: BTreeMap<String, Outcome>,
-    /// The cases.
+    /// The cases, which have distinct names.
     pub cases: Vec<Case>,
 }
 
-/// What has to come of a cell.
+/// An expected outcome.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Outcome {
-    /// `model` or `other`: the bytes of that version; `None` for errors.
+    /// The version whose bytes are read, `model` or `other`; `None` if an error is
+    /// expected.
     pub bytes: Option<String>,
-    /// The error of the native library.
+    /// The expected error of the native library.
     pub native: Option<Failure>,
-    /// The error of the npm package.
+    /// The expected error of the npm package.
     pub npm: Option<Failure>,
-    /// The number of requests.
+    /// The expected number of requests.
     pub tries: Option<Tries>,
 }
 
-/// An error.
+/// An expected error.
 #[derive(Debug, Clone, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Failure {
-    /// `zstn::Error::code` or the `code` of the JavaScript error.
+    /// The value of `zstn::Error::code`, or `code` of the JavaScript error.
     pub code: String,
-    /// Words of the message.
+    /// Text that the error message must contain.
     #[serde(default)]
     pub says: String,
-    /// True if the error has the status of the answer.
+    /// True if the error must report the HTTP status of the answer.
     #[serde(default)]
     pub has_status: bool,
 }
@@ -53,40 +54,42 @@ pub struct Failure {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Tries {
-    /// No attempt follows the first fault.
+    /// The client does not retry after the first fault.
     One,
-    /// As many as the retries allow.
+    /// The client retries until it reaches its limit.
     All,
-    /// One for each fault, in addition to those of a right server.
+    /// The client sends one extra request per fault.
     OneMore,
 }
 
-/// One case.
+/// A fault, or sequence of faults, and its expected outcomes.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Case {
-    /// What is wrong.
+    /// Description of the fault; unique in the table.
     pub name: String,
-    /// How the server answers in general.
+    /// How the server answers requests without a fault.
     #[serde(default)]
     pub server: Answer,
-    /// The faulty answers in turn; without any, `server` is the case.
+    /// The faulty answers in order. If there are none, `server` itself is the fault.
     #[serde(default)]
     pub faults: Vec<Answer>,
-    /// The answer to `HEAD`.
+    /// The answer to `HEAD` requests, if it differs.
     pub head: Option<Answer>,
-    /// The answer to a request without `Range`.
+    /// The answer to requests without `Range`, if it differs.
     pub whole: Option<Answer>,
-    /// True if only a time limit ends it.
+    /// True if the case ends only by a timeout.
     #[serde(default)]
     pub stalls: bool,
-    /// The kinds of file that it concerns; all by default.
+    /// The file formats to run the case with; all by default.
     #[serde(default = "all_kinds")]
     pub kinds: Vec<Kind>,
-    /// The `If-Range` of all requests after the first; empty for none.
+    /// The `If-Range` value of all requests after the first; an empty string if they
+    /// must not have one.
     pub if_range: Option<String>,
-    /// The outcome of each cell: the key with the most words that all belong to
-    /// a cell counts. A cell without a key is left out.
+    /// The outcome of each cell. A key matches a cell if all of its words belong to the
+    /// cell, and the matching key with the most words applies. Cells without a matching
+    /// key are not run.
     pub outcome: BTreeMap<String, Choice>,
 }
 
@@ -94,38 +97,38 @@ fn all_kinds() -> Vec<Kind> {
     vec![Kind::Safetensors, Kind::Zstn]
 }
 
-/// The name of an outcome, or one for each side with the reason.
+/// The name of an outcome, or one name for each suite.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(untagged, deny_unknown_fields)]
 pub enum Choice {
-    /// The same for both.
+    /// Both suites expect the same outcome.
     Same(String),
-    /// They differ.
+    /// The suites expect different outcomes.
     Differs {
-        /// That of the native library.
+        /// Outcome of the native library.
         native: Option<String>,
-        /// That of the npm package.
+        /// Outcome of the npm package.
         npm: Option<String>,
-        /// Why they differ.
+        /// Why the outcomes differ; must not be empty.
         why: String,
     },
 }
 
-/// Formats of the served file.
+/// File formats that a fault server serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// A plain checkpoint.
+    /// A plain safetensors checkpoint.
     Safetensors,
-    /// A packed one.
+    /// The checkpoint packed as `.zstn`.
     Zstn,
 }
 
 impl Table {
-    /// Reads the file.
+    /// Parses and checks `tests/faults/server.json`.
     ///
     /// # Panics
-    /// If it is not as described.
+    /// If the file does not match these types or is inconsistent.
     #[must_use]
     pub fn load() -> Self {
         let path = repository().join("tests/faults/server.json");

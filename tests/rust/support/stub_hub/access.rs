@@ -1,4 +1,4 @@
-//! Tokens, and what they allow.
+//! Access tokens and the permissions that they grant.
 
 use std::collections::BTreeMap;
 
@@ -10,23 +10,23 @@ use super::repository::Repository;
 /// The permissions of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// Everything.
+    /// Reads and writes everything.
     Write,
-    /// To read repositories, except for gated ones.
+    /// Reads all repositories except gated ones.
     Read,
 }
 
-/// All tokens of a hub.
+/// All tokens that a hub accepts.
 #[derive(Debug)]
 pub(super) struct Access {
     tokens: BTreeMap<String, Role>,
 }
 
-/// The sender of a request.
+/// The sender of a request, identified by its token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Visitor {
     role: Option<Role>,
-    /// The hub has tokens.
+    /// True if the hub has tokens at all.
     is_closed: bool,
 }
 
@@ -37,10 +37,10 @@ impl Access {
         }
     }
 
-    /// Returns who sends these headers.
+    /// Identifies the sender of a request from its headers.
     ///
     /// # Errors
-    /// If there is a token that the hub does not know.
+    /// If the token is unknown.
     pub(super) fn visitor(&self, headers: &HeaderMap) -> Result<Visitor, Refusal> {
         let is_closed = !self.tokens.is_empty();
         let token = headers
@@ -52,7 +52,7 @@ impl Access {
             None => None,
             Some(token) => match self.tokens.get(token) {
                 Some(role) => Some(*role),
-                // Clients compare this sentence.
+                // Clients compare this message literally.
                 None => {
                     let message = "Invalid credentials in Authorization header";
                     return Err(Refusal::new(401, "", message));
@@ -64,12 +64,12 @@ impl Access {
 }
 
 impl Visitor {
-    /// Returns what the token allows; `None` without one.
+    /// Returns the role of the token; `None` for requests without a token.
     pub(super) fn role(self) -> Option<Role> {
         self.role
     }
 
-    /// Refuses those without a token that may write.
+    /// Refuses visitors who may not write.
     pub(super) fn may_write(self) -> Result<(), Refusal> {
         match self.role {
             Some(Role::Write) => Ok(()),
@@ -82,8 +82,9 @@ impl Visitor {
         }
     }
 
-    /// Refuses those who may not know that a repository exists. Without a token,
-    /// a private one and a missing one look the same.
+    /// Refuses visitors who may not know that a repository exists. On a hub with
+    /// tokens, a visitor without one gets the same answer for private and missing
+    /// repositories.
     pub(super) fn may_see(self, repository: Option<&Repository>) -> Result<&Repository, Refusal> {
         match repository {
             Some(found) if !found.private || self.role.is_some() => Ok(found),
@@ -96,7 +97,7 @@ impl Visitor {
         }
     }
 
-    /// Refuses those who may not read the files of a repository.
+    /// Refuses visitors who may not read the files of a repository.
     pub(super) fn may_read(self, repository: &Repository) -> Result<(), Refusal> {
         let name = &repository.id.name;
         match self.role {

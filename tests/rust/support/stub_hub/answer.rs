@@ -1,11 +1,11 @@
-//! Responses.
+//! HTTP responses and refusals.
 
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use serde_json::{Value, json};
 
-/// A refused request: the status, the code in `X-Error-Code`, and a sentence.
+/// A refused request: the status, the `X-Error-Code` value, and a message.
 #[derive(Debug, Clone)]
 pub(super) struct Refusal {
     status: u16,
@@ -14,7 +14,7 @@ pub(super) struct Refusal {
 }
 
 impl Refusal {
-    /// An empty `code` is not sent.
+    /// Creates a refusal. An empty `code` sends no `X-Error-Code` header.
     pub(super) fn new(status: u16, code: &'static str, message: impl Into<String>) -> Self {
         Self {
             status,
@@ -59,14 +59,14 @@ impl From<std::io::Error> for Refusal {
 
 pub(super) type Answer = Result<Response, Refusal>;
 
-/// Returns a response with a JSON value.
+/// Returns a 200 response with a JSON body.
 pub(super) fn json_response(value: &Value) -> Response {
     let mut response = bytes_response(value.to_string().into());
     set(&mut response, "content-type", "application/json");
     response
 }
 
-/// Returns a response with these bytes.
+/// Returns a 200 response with these bytes as its body.
 pub(super) fn bytes_response(body: Bytes) -> Response {
     let len = body.len();
     let mut response = Response::new(Body::from(body));
@@ -76,20 +76,20 @@ pub(super) fn bytes_response(body: Bytes) -> Response {
     response
 }
 
-/// Returns a response with a status and nothing else.
+/// Returns a response with this status and an empty body.
 pub(super) fn empty_response(status: u16) -> Response {
     let mut response = bytes_response(Bytes::new());
     set_status(&mut response, status);
     response
 }
 
-/// Sets the status, which has to be a valid one.
+/// Sets the status; an invalid one becomes 500.
 pub(super) fn set_status(response: &mut Response, status: u16) {
     *response.status_mut() =
         StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
 }
 
-/// Sets a header. Values that no header can have are left out.
+/// Sets a header. Values that are not allowed in a header are dropped.
 pub(super) fn set(response: &mut Response, name: &'static str, value: &str) {
     if let Ok(value) = HeaderValue::from_str(value) {
         response

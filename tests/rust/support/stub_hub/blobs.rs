@@ -1,4 +1,4 @@
-//! Large files, in a folder under their SHA-256.
+//! Storage for large files: a folder of files named by their SHA-256.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -10,7 +10,7 @@ use hyper::body::Incoming;
 use sha2::{Digest, Sha256};
 use tempfile::{NamedTempFile, TempDir};
 
-/// Buffer to hash files with, in bytes.
+/// Size of the buffer for hashing files, in bytes.
 const BUFFER_BYTES: usize = 1 << 20;
 
 #[derive(Debug)]
@@ -20,7 +20,7 @@ pub(super) struct Blobs {
 }
 
 impl Blobs {
-    /// Opens a folder, or makes a temporary one.
+    /// Uses `folder`, or creates a temporary one.
     pub(super) fn new(folder: Option<PathBuf>) -> io::Result<Self> {
         let temporary = match folder {
             Some(_) => None,
@@ -36,7 +36,7 @@ impl Blobs {
         })
     }
 
-    /// Removes all files.
+    /// Removes all stored files.
     pub(super) fn clear(&self) -> io::Result<()> {
         for entry in fs::read_dir(&self.folder)? {
             let path = entry?.path();
@@ -47,22 +47,22 @@ impl Blobs {
         Ok(())
     }
 
-    /// Returns where a file is, or would be.
+    /// Returns the path of a file, whether the file exists or not.
     pub(super) fn path(&self, sha256: &str) -> PathBuf {
         self.folder.join(sha256)
     }
 
-    /// Returns the length of a file; `None` if it is not here.
+    /// Returns the length of a file; `None` if the file does not exist.
     pub(super) fn len_bytes(&self, sha256: &str) -> Option<u64> {
         fs::metadata(self.path(sha256)).ok().map(|data| data.len())
     }
 
-    /// Returns a temporary file that [`Self::keep`] takes.
+    /// Creates a temporary file that [`Self::keep`] can move into place.
     pub(super) fn temporary(&self) -> io::Result<NamedTempFile> {
         NamedTempFile::new_in(self.folder.join("incoming"))
     }
 
-    /// Adds bytes and returns their SHA-256.
+    /// Stores bytes and returns their SHA-256.
     pub(super) fn add(&self, bytes: &[u8]) -> io::Result<String> {
         let sha256 = crate::sha256(bytes);
         let mut file = self.temporary()?;
@@ -71,7 +71,7 @@ impl Blobs {
         Ok(sha256)
     }
 
-    /// Adds a complete file under its SHA-256.
+    /// Moves a complete file to the path for its SHA-256.
     pub(super) fn keep(&self, file: NamedTempFile, sha256: &str) -> io::Result<()> {
         file.persist(self.path(sha256))?;
         Ok(())
@@ -92,14 +92,14 @@ impl Blobs {
         Ok(hex(&hasher.finalize()))
     }
 
-    /// Returns where a part of an upload is, or would be.
+    /// Returns the path of an upload part, whether it exists or not.
     pub(super) fn part(&self, sha256: &str, number: u64) -> PathBuf {
         let name = format!("{sha256}.{number}");
         self.folder.join("incoming").join(name)
     }
 }
 
-/// Adds the bytes of a file to another, and to digests.
+/// Appends the contents of a file to another file and feeds them to the digests.
 pub(super) fn append(
     to: &mut NamedTempFile,
     from: &Path,
@@ -119,13 +119,13 @@ pub(super) fn append(
     }
 }
 
-/// Returns bytes in lower-case hex.
+/// Formats bytes in lowercase hex.
 pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Returns whether this is a SHA-256 in lower-case hex, and thus safe as the
-/// name of a file.
+/// Returns whether `text` is a SHA-256 in lowercase hex, and therefore safe as a file
+/// name.
 pub(super) fn is_sha256(text: &str) -> bool {
     text.len() == 64
         && text

@@ -1,4 +1,4 @@
-//! Commits: what is asked before an upload, and the commit itself.
+//! Commits and the preupload requests that precede them.
 
 use std::sync::Arc;
 
@@ -15,11 +15,11 @@ use super::repository::{CommitInfo, Content, Files, RepoId, Repository, StoredFi
 use super::requests::{HubRequest, read, read_json};
 use super::{Hub, text};
 
-/// Longer files have to be uploaded as large ones, in bytes.
+/// Length in bytes above which a file must be uploaded as a large one.
 const REGULAR_BYTES: u64 = 10 << 20;
 
 impl Hub {
-    /// Says which files are to be uploaded as large ones.
+    /// Answers which files must be uploaded as large ones.
     pub(super) async fn preupload(
         &self,
         visitor: Visitor,
@@ -32,7 +32,7 @@ impl Hub {
         let repository = visitor.may_see(repositories.get(id))?;
         visitor.may_write()?;
         let commit = find(repository, revision)?;
-        // That of the repository, where the client sends none of its own.
+        // The repository's own `.gitignore` applies if the client does not send one.
         let hosted = match commit.files.get(".gitignore").map(|file| &file.content) {
             Some(Content::Regular(bytes)) => String::from_utf8_lossy(bytes).into_owned(),
             _ => String::new(),
@@ -57,7 +57,7 @@ impl Hub {
         ))
     }
 
-    /// Adds a commit to a branch, or as a pull request.
+    /// Adds a commit to a branch or as a pull request.
     pub(super) async fn commit(
         self: &Arc<Self>,
         request: &HubRequest,
@@ -121,8 +121,8 @@ impl Hub {
         Ok(json_response(&answer))
     }
 
-    /// Commits files to a branch, without anyone's permission, and returns the
-    /// commit. `base` has the files that stay.
+    /// Commits files to a branch without a permission check, and returns the commit.
+    /// Files of `base` that are not replaced are retained.
     pub(super) fn add(
         &self,
         repository: &mut Repository,
@@ -153,7 +153,7 @@ impl Hub {
         Ok(id)
     }
 
-    /// Applies one line of a commit.
+    /// Applies one operation of a commit.
     fn apply(
         &self,
         files: &mut Files,
@@ -212,15 +212,15 @@ impl Hub {
         Ok(())
     }
 
-    /// Returns the length of a large file that was uploaded, in bytes.
+    /// Returns the length in bytes of an uploaded large file.
     pub(super) fn len_of_large(&self, oid: &str) -> Option<u64> {
         let known = is_sha256(oid).then(|| self.blobs.len_bytes(oid)).flatten();
         known.or_else(|| Some(self.xet_file(oid)?.len_bytes))
     }
 }
 
-/// Returns whether a file is to be kept as a large one: `.gitattributes` says so,
-/// it is long, or it is not text.
+/// Returns whether a file must be stored as a large one: it matches a pattern in
+/// `.gitattributes`, is too long, or is not text.
 pub(super) fn is_large(files: &Files, path: &str, len_bytes: u64, sample: &[u8]) -> bool {
     let attributes = files.get(".gitattributes").map(|file| &file.content);
     let attributes = match attributes {
@@ -231,13 +231,13 @@ pub(super) fn is_large(files: &Files, path: &str, len_bytes: u64, sample: &[u8])
         let (pattern, rest) = line.split_once(' ')?;
         rest.contains("filter=lfs").then_some(pattern)
     });
-    // The sample may end within a character.
+    // The sample may end in the middle of a character.
     let is_text = !sample.contains(&0)
         && str::from_utf8(sample).map_or_else(|error| error.error_len().is_none(), |_| true);
     len_bytes > REGULAR_BYTES || !is_text || patterns.any(|pattern| matches(pattern, path))
 }
 
-/// Compares a path with a pattern of git: `*.ending`, or a name.
+/// Matches a path against a git pattern of the form `*.ending` or a plain name.
 fn matches(pattern: &str, path: &str) -> bool {
     match pattern.strip_prefix('*') {
         Some(ending) => path.ends_with(ending),

@@ -1,4 +1,4 @@
-//! Requests by which tests in other languages control a hub.
+//! The `/_stub` API, which lets tests in other languages control a hub.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,8 @@ use super::repository::{Files, RepoId, RepoKind, Repository};
 use super::requests::read;
 
 impl Hub {
-    /// Answers requests below `/_stub`, which are neither logged nor refused.
+    /// Answers requests below `/_stub`. They are not logged, and faults do not apply to
+    /// them.
     pub(super) async fn control(&self, method: &str, rest: &[&str], body: Incoming) -> Answer {
         match (method, rest) {
             ("GET", ["log"]) => Ok(json_response(&json!(self.log.all()))),
@@ -52,7 +53,7 @@ impl Hub {
         }
     }
 
-    /// Makes a commit that has these files and no others.
+    /// Makes a commit that contains exactly these files.
     fn add_commit(&self, addition: Addition) -> Answer {
         let kind = RepoKind::parse(&addition.kind);
         let id = RepoId {
@@ -79,13 +80,13 @@ impl Hub {
     }
 }
 
-/// A commit that a test wants to be there.
+/// A commit that a test adds.
 #[derive(Debug, Deserialize)]
 struct Addition {
     kind: String,
     repository: String,
     branch: String,
     private: bool,
-    /// Contents by path, in base64.
+    /// File contents in base64, keyed by path.
     files: BTreeMap<String, String>,
 }

@@ -1,4 +1,4 @@
-//! Faults that tests ask for.
+//! Faults that tests inject.
 
 use std::io;
 use std::sync::Mutex;
@@ -14,29 +14,29 @@ use super::answer::{Refusal, set};
 use super::lock;
 use super::requests::HubRequest;
 
-/// A fault of some requests.
+/// A fault that applies to some requests.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Fault {
-    /// Part of the path of the requests; empty for all of them.
+    /// Substring of the path of affected requests; empty matches all.
     pub path: String,
-    /// Method of the requests; empty for any.
+    /// Method of affected requests; empty matches any.
     pub method: String,
-    /// Number of requests before the first that fails.
+    /// Number of matching requests that succeed before the first failure.
     pub skip: usize,
-    /// Number of requests that fail; `None` for all.
+    /// Number of requests that fail; `None` for no limit.
     pub times: Option<usize>,
-    /// The request is answered with this status alone.
+    /// Answers the request with this status and does not process it.
     pub status: Option<u16>,
-    /// The request has its effect, and is answered with this status alone.
+    /// Processes the request, then replaces the answer with this status.
     pub lost: Option<u16>,
-    /// Time before the answer begins, in milliseconds.
+    /// Delay before the answer begins, in milliseconds.
     pub wait_ms: u64,
-    /// Time before each piece of the body, in milliseconds.
+    /// Delay before each chunk of the body, in milliseconds.
     pub slow_ms: u64,
-    /// The connection is closed after this much of the body, in bytes.
+    /// Closes the connection after this many bytes of the body.
     pub cut_bytes: Option<u64>,
-    /// The file has changed: other bytes, another `ETag`.
+    /// Simulates a changed file: inverts the bytes and sends another `ETag`.
     pub changed: bool,
 }
 
@@ -54,7 +54,8 @@ impl Faults {
         lock(&self.faults).clear();
     }
 
-    /// Returns the fault that a request has, and counts the request.
+    /// Returns the fault that applies to a request, and updates the counters of the
+    /// fault.
     pub(super) fn take(&self, request: &HubRequest) -> Option<Fault> {
         let path = request.path();
         let mut faults = lock(&self.faults);
@@ -73,14 +74,14 @@ impl Faults {
 }
 
 impl Fault {
-    /// Waits, and returns the answer where there is no other.
+    /// Waits for `wait_ms`, and returns the answer if the fault has a `status`.
     pub(super) async fn before(&self) -> Option<Response> {
         sleep(Duration::from_millis(self.wait_ms)).await;
         let status = self.status?;
         Some(Refusal::new(status, "", "A fault that a test asked for").response())
     }
 
-    /// Spoils an answer.
+    /// Applies the fault to an answer.
     pub(super) fn after(self, mut response: Response) -> Response {
         if let Some(status) = self.lost {
             return Refusal::new(status, "", "An answer that a test lost").response();
@@ -116,7 +117,7 @@ impl Fault {
     }
 }
 
-/// Returns what is left of a piece where a body is cut.
+/// Returns the bytes of a chunk that are sent before the body is cut off.
 fn cut(piece: Bytes, left: &mut Option<u64>) -> io::Result<Bytes> {
     let Some(left) = left else {
         return Ok(piece);

@@ -1,4 +1,5 @@
-//! Repositories as a whole: making them, their settings, branches and commits.
+//! Requests about whole repositories: creation, deletion, settings, branches and
+//! commits.
 
 use std::sync::Arc;
 
@@ -196,7 +197,7 @@ impl Hub {
 }
 
 impl RepoId {
-    /// Reads the body of a request that makes or deletes a repository.
+    /// Parses the body of a request that creates or deletes a repository.
     fn from_body(body: &Value) -> Self {
         let name = text(body, "name");
         let name = match text(body, "organization") {
@@ -216,7 +217,7 @@ fn is_private(body: &Value) -> Option<bool> {
     visibility.or_else(|| body["private"].as_bool())
 }
 
-/// Returns the commit of a revision.
+/// Returns the commit to which a revision resolves.
 pub(super) fn find<'a>(
     repository: &'a Repository,
     revision: &str,

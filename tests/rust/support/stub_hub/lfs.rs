@@ -1,4 +1,4 @@
-//! Uploads and downloads by LFS: which requests a client has to make.
+//! The LFS API, which tells clients where to upload and download objects.
 
 use axum::response::Response;
 use hyper::body::Incoming;
@@ -12,7 +12,7 @@ use super::requests::read_json;
 use super::{Hub, text};
 
 impl Hub {
-    /// Says where objects are uploaded to or downloaded from.
+    /// Answers where each object is to be uploaded or downloaded.
     pub(super) async fn lfs_batch(&self, visitor: Visitor, id: &RepoId, body: Incoming) -> Answer {
         let body = read_json(body).await?;
         {
@@ -49,7 +49,7 @@ impl Hub {
                     ("download", None) => {
                         answer["error"] = json!({ "code": 404, "message": "no such object" });
                     }
-                    // No actions: there is nothing to upload.
+                    // An object without actions does not need to be uploaded.
                     (_, Some(known)) if known == len_bytes => {}
                     _ => {
                         let parts = part_bytes.filter(|part_bytes| len_bytes > *part_bytes);
@@ -77,20 +77,21 @@ impl Hub {
         })))
     }
 
-    /// Returns the addresses of all parts, and the one that completes them.
+    /// Returns the URLs of all parts and the URL that completes the upload.
     fn parts(&self, oid: &str, len_bytes: u64, part_bytes: u64) -> Value {
         let mut header = Map::new();
         header.insert("chunk_size".into(), part_bytes.to_string().into());
         for number in 1..=len_bytes.div_ceil(part_bytes) {
             let url = format!("{}/cdn/{oid}/{number}?signature=stub", self.storage_url);
-            // Clients sort the names of as many digits.
+            // Clients sort the part numbers as strings, so all have the same number of
+            // digits.
             header.insert(format!("{number:05}"), url.into());
         }
         let href = format!("{}/cdn/{oid}/complete?signature=stub", self.storage_url);
         json!({ "href": href, "header": header })
     }
 
-    /// Checks that an object has arrived.
+    /// Checks that an uploaded object has arrived.
     pub(super) async fn lfs_verify(&self, visitor: Visitor, body: Incoming) -> Answer {
         let body = read_json(body).await?;
         visitor.may_write()?;
@@ -103,7 +104,7 @@ impl Hub {
         Ok(lfs_response(&json!({})))
     }
 
-    /// Returns the address of a large file.
+    /// Returns the URL of a large file.
     pub(super) fn storage_address(&self, sha256: &str) -> String {
         format!("{}/cdn/{sha256}?signature=stub", self.storage_url)
     }

@@ -1,4 +1,4 @@
-//! The requests that a hub has received.
+//! The log of the requests that a hub has received.
 
 use std::sync::Mutex;
 
@@ -9,19 +9,19 @@ use super::lock;
 /// One request and the status of its answer.
 #[derive(Debug, Clone, Serialize)]
 pub struct LoggedRequest {
-    /// Such as `GET`.
+    /// The method, such as `GET`.
     pub method: String,
-    /// Path of the address, decoded.
+    /// Decoded path of the URL.
     pub path: String,
-    /// Query of the address, as it was sent.
+    /// Raw query of the URL.
     pub query: String,
     /// Status of the answer.
     pub status: u16,
-    /// All headers; names are lowercase.
+    /// All headers, with lowercase names.
     pub headers: Vec<(String, String)>,
-    /// Length of the body that was announced, in bytes.
+    /// Announced length of the request body, in bytes.
     pub received_bytes: u64,
-    /// Length of the answer's body that was announced, in bytes.
+    /// Announced length of the response body, in bytes.
     pub sent_bytes: u64,
 }
 

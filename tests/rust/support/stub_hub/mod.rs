@@ -1,8 +1,9 @@
-//! A model hub for tests, with the requests of the real clients: repositories
-//! with commits, uploads by LFS and by Xet, downloads, webhooks.
+//! A model hub for tests that speaks the protocol of the real clients: repositories
+//! with commits, uploads by LFS and Xet, downloads, and webhooks.
 //!
-//! Large files are in a folder under their SHA-256, all else in memory, until
-//! the hub is dropped. The program `stub-hub` is the same for other languages.
+//! Large files are stored in a folder under their SHA-256 and everything else in
+//! memory, until the hub is dropped. The program `stub-hub` offers the same hub to
+//! tests in other languages.
 
 mod access;
 mod answer;
@@ -47,19 +48,20 @@ use xet::Xet;
 /// Settings of a hub.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// The address it listens at; port 0 takes any free one.
+    /// The address to listen on; port 0 selects a free one.
     pub listen: SocketAddr,
-    /// Tokens that it knows. Without any, everything is allowed to everyone.
+    /// The accepted tokens. If there are none, every visitor may do everything.
     pub tokens: Vec<(String, Role)>,
-    /// The folder for large files; `None` for a temporary one.
+    /// The folder for large files; `None` creates a temporary one.
     pub folder: Option<PathBuf>,
-    /// The folder of a local Xet store, for clients that have Xet.
+    /// The folder of a local Xet store, for clients that support Xet.
     pub xet: Option<PathBuf>,
-    /// The most entries on one page of a listing.
+    /// Maximum number of entries per page of a listing.
     pub page_len: usize,
-    /// Files longer than this are uploaded in parts of this length, in bytes.
+    /// Length in bytes above which files are uploaded in parts, and the length of each
+    /// part.
     pub part_bytes: Option<u64>,
-    /// The receivers of notifications of commits.
+    /// The receivers of commit notifications.
     pub webhooks: Vec<Webhook>,
 }
 
@@ -77,7 +79,7 @@ impl Default for Options {
     }
 }
 
-/// A running hub, which stops when this is dropped.
+/// A running hub, which stops when dropped.
 #[derive(Debug)]
 pub struct StubHub {
     hub: Arc<Hub>,
@@ -88,7 +90,7 @@ impl StubHub {
     /// Starts a hub without repositories.
     ///
     /// # Errors
-    /// If the port is taken, or the folder cannot be written.
+    /// If the port is taken or the folder cannot be written.
     pub fn start(options: Options) -> io::Result<Self> {
         let listener = std::net::TcpListener::bind(options.listen)?;
         let port = listener.local_addr()?.port();
@@ -111,14 +113,14 @@ impl StubHub {
         })
     }
 
-    /// Returns its address, without a slash at the end.
+    /// Returns the URL of the hub without a trailing slash.
     #[must_use]
     pub fn url(&self) -> &str {
         &self.hub.url
     }
 
-    /// Commits files to a branch `main`, in a repository that is made if it is
-    /// missing, and returns the commit.
+    /// Commits files to the branch `main`, creates the repository if necessary, and
+    /// returns the commit id.
     ///
     /// # Errors
     /// If the folder of large files cannot be written.
@@ -131,15 +133,15 @@ impl StubHub {
         self.hub.add(found, "main", base.unwrap_or_default(), files)
     }
 
-    /// Sets `main` to a commit that the repository has, as `git push --force` does.
-    /// Nobody is notified.
+    /// Points `main` at an existing commit of the repository, as `git push --force`
+    /// does. Webhooks are not notified.
     pub fn set_main(&self, repository: &RepoId, commit: &str) {
         if let Some(found) = self.hub.repositories().get_mut(repository) {
             found.refs.insert("refs/heads/main".into(), commit.into());
         }
     }
 
-    /// Says who may read a repository that exists.
+    /// Sets whether an existing repository is private and gated.
     pub fn restrict(&self, repository: &RepoId, private: bool, gated: bool) {
         if let Some(found) = self.hub.repositories().get_mut(repository) {
             found.private = private;
@@ -147,18 +149,18 @@ impl StubHub {
         }
     }
 
-    /// Returns the requests since the beginning or the last [`Self::clear_log`].
+    /// Returns the requests since the start or the last [`Self::clear_log`].
     #[must_use]
     pub fn log(&self) -> Vec<LoggedRequest> {
         self.hub.log.all()
     }
 
-    /// Forgets the requests so far.
+    /// Clears the log of requests.
     pub fn clear_log(&self) {
         self.hub.log.clear();
     }
 
-    /// Adds a fault, which applies before those added earlier.
+    /// Adds a fault. Newer faults take precedence over older ones.
     pub fn inject(&self, fault: Fault) {
         self.hub.faults.add(fault);
     }
@@ -169,13 +171,13 @@ impl StubHub {
     }
 }
 
-/// The state that all requests share.
+/// The state shared by all requests.
 #[derive(Debug)]
 struct Hub {
     options: Options,
     url: String,
-    /// Address of large files, of another origin: clients follow redirects
-    /// within one origin even where they ask for the headers alone.
+    /// Base URL of large files, on another origin: clients follow redirects within one
+    /// origin even for HEAD requests.
     storage_url: String,
     blobs: Blobs,
     xet: Option<Xet>,

@@ -1,4 +1,4 @@
-//! Repositories with their commits, each of which keeps its files.
+//! Repositories and their commits. Each commit has its own list of files.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,25 +7,25 @@ use sha1::{Digest, Sha1};
 
 use super::blobs::hex;
 
-/// All repositories of a hub.
+/// All repositories of a hub, by kind and name.
 pub(super) type Repositories = BTreeMap<RepoId, Repository>;
 
-/// Length of the pointer file that git has for a large file, in bytes.
+/// Length in bytes of the pointer file that git stores for a large file.
 pub(super) const POINTER_BYTES: u64 = 135;
 
-/// A kind of repository.
+/// The types of repository, which differ in their URLs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RepoKind {
-    /// `MODEL`, whose addresses have no prefix.
+    /// A model, whose URLs have no prefix.
     Model,
-    /// `datasets/NAME`.
+    /// A dataset, at `datasets/NAME`.
     Dataset,
-    /// `spaces/NAME`.
+    /// A space, at `spaces/NAME`.
     Space,
 }
 
 impl RepoKind {
-    /// Returns the word in payloads: `model`.
+    /// Returns the word used in JSON payloads, such as `model`.
     pub(super) fn singular(self) -> &'static str {
         match self {
             Self::Model => "model",
@@ -34,7 +34,7 @@ impl RepoKind {
         }
     }
 
-    /// Returns the word in addresses of the API: `models`.
+    /// Returns the word used in API URLs, such as `models`.
     pub(super) fn plural(self) -> &'static str {
         match self {
             Self::Model => "models",
@@ -43,7 +43,7 @@ impl RepoKind {
         }
     }
 
-    /// Reads either word.
+    /// Parses the singular or plural word.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let all = [Self::Model, Self::Dataset, Self::Space];
         all.into_iter()
@@ -51,17 +51,17 @@ impl RepoKind {
     }
 }
 
-/// Kind and name of a repository.
+/// Type and name of a repository.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RepoId {
-    /// The kind.
+    /// The type of repository.
     pub kind: RepoKind,
-    /// Owner and name: `me/model`.
+    /// Owner and name, such as `me/model`.
     pub name: String,
 }
 
 impl RepoId {
-    /// Returns the name of a model.
+    /// Returns the id of the model repository called `name`.
     #[must_use]
     pub fn model(name: &str) -> Self {
         Self {
@@ -70,7 +70,7 @@ impl RepoId {
         }
     }
 
-    /// Returns the path in addresses: `datasets/me/data`, `me/model`.
+    /// Returns the path in URLs, such as `datasets/me/data` or `me/model`.
     pub(super) fn path(&self) -> String {
         match self.kind {
             RepoKind::Model => self.name.clone(),
@@ -79,22 +79,22 @@ impl RepoId {
     }
 }
 
-/// The place of a file's bytes.
+/// Where the bytes of a file are stored.
 #[derive(Debug)]
 pub(super) enum Content {
     Regular(Arc<[u8]>),
-    /// Among the large files, under its SHA-256.
+    /// In the folder of large files, under this SHA-256.
     Large(String),
 }
 
-/// A file of a commit.
+/// A file in a commit.
 #[derive(Debug)]
 pub(super) struct StoredFile {
     pub(super) len_bytes: u64,
-    /// The object in git.
+    /// The git object id.
     pub(super) oid: String,
     pub(super) content: Content,
-    /// The commit that added it.
+    /// The commit that added the file.
     pub(super) commit: CommitInfo,
 }
 
@@ -117,7 +117,7 @@ impl StoredFile {
         }
     }
 
-    /// Returns what a client compares with its own file.
+    /// Returns the id that a client compares with its local file.
     pub(super) fn comparable(&self) -> &str {
         match &self.content {
             Content::Regular(_) => &self.oid,
@@ -126,7 +126,7 @@ impl StoredFile {
     }
 }
 
-/// A commit as listings describe it.
+/// The metadata of a commit that listings contain.
 #[derive(Debug, Clone)]
 pub(super) struct CommitInfo {
     pub(super) id: String,
@@ -150,13 +150,12 @@ pub(super) struct Repository {
     pub(super) private: bool,
     pub(super) gated: bool,
     pub(super) commits: BTreeMap<String, Arc<Commit>>,
-    /// Commits by their full names, such as `refs/heads/main`.
+    /// Commit ids by full reference name, such as `refs/heads/main`.
     pub(super) refs: BTreeMap<String, String>,
     pub(super) pull_requests: usize,
 }
 
-/// Line of `.gitattributes` for each kind of large file that a new repository
-/// knows.
+/// Patterns of large files that a new repository lists in `.gitattributes`.
 const LARGE: [&str; 7] = [
     "*.bin",
     "*.gguf",
@@ -168,7 +167,7 @@ const LARGE: [&str; 7] = [
 ];
 
 impl Repository {
-    /// Returns a repository whose first commit has a `.gitattributes`.
+    /// Creates a repository whose first commit contains a `.gitattributes` file.
     pub(super) fn new(id: RepoId) -> Self {
         let mut repository = Self::without_commits(id);
         let lines = LARGE.map(|name| format!("{name} filter=lfs diff=lfs merge=lfs -text\n"));
@@ -191,7 +190,7 @@ impl Repository {
         }
     }
 
-    /// Returns the commit of a branch, a tag, a full name or a commit.
+    /// Resolves a branch, a tag, a full reference name or a commit id to its commit.
     pub(super) fn find(&self, revision: &str) -> Option<&Arc<Commit>> {
         let id = ["refs/heads/", "refs/tags/", ""]
             .iter()
@@ -210,8 +209,8 @@ impl Repository {
         })
     }
 
-    /// Returns what the next commit will be called, whose changes are
-    /// `content`. Commits are a minute apart.
+    /// Returns the metadata of the next commit, whose changes are `content`. Commits
+    /// are dated one minute apart.
     pub(super) fn next_commit(
         &self,
         parent: Option<&str>,
@@ -221,7 +220,8 @@ impl Repository {
     ) -> CommitInfo {
         let number = self.commits.len();
         let mut state = Sha1::new();
-        // Clients keep listings by commit, so another content has another name.
+        // Clients cache listings by commit id, so different contents must have
+        // different ids.
         state.update(format!("{} {number} {parent:?} {title}", self.id.path()).as_bytes());
         state.update(content);
         CommitInfo {
@@ -236,7 +236,7 @@ impl Repository {
         }
     }
 
-    /// Adds a commit, and makes a branch point to it.
+    /// Adds a commit and points a reference at it.
     pub(super) fn push(
         &mut self,
         reference: &str,
@@ -255,7 +255,7 @@ impl Repository {
     }
 }
 
-/// Returns the name that git has for these bytes.
+/// Returns the git object id of a blob with these bytes.
 fn git_id(bytes: &[u8]) -> String {
     let mut hasher = Sha1::new();
     hasher.update(format!("blob {}\0", bytes.len()).as_bytes());

@@ -1,4 +1,4 @@
-//! A request without its body, and how bodies are read.
+//! Parsed requests without their bodies, and functions that read bodies.
 
 use axum::body::{Body, Bytes, to_bytes};
 use axum::http::request::Parts;
@@ -9,16 +9,16 @@ use serde_json::Value;
 
 use super::answer::Refusal;
 
-/// The longest body that is read into memory, in bytes.
+/// Maximum length in bytes of a body that is read into memory.
 const BODY_BYTES: usize = 256 << 20;
 
-/// A parsed request.
+/// A parsed request without its body.
 #[derive(Debug)]
 pub(super) struct HubRequest {
     pub(super) method: Method,
-    /// The path, split at slashes, each piece decoded.
+    /// The path, split at slashes and then decoded.
     pub(super) segments: Vec<String>,
-    /// The path as it was sent.
+    /// The path before decoding.
     pub(super) raw_path: String,
     pub(super) query: Vec<(String, String)>,
     pub(super) raw_query: String,
@@ -39,30 +39,30 @@ impl HubRequest {
         }
     }
 
-    /// Returns the path, decoded.
+    /// Returns the decoded path.
     pub(super) fn path(&self) -> String {
         decode(&self.raw_path)
     }
 
-    /// Returns a parameter of the query.
+    /// Returns the value of a query parameter.
     pub(super) fn parameter(&self, name: &str) -> Option<&str> {
         let found = self.query.iter().find(|(known, _)| known == name);
         found.map(|(_, value)| &**value)
     }
 
-    /// Returns whether a parameter is there and not `false`.
+    /// Returns whether a query parameter is present and not false.
     pub(super) fn has(&self, name: &str) -> bool {
         self.parameter(name)
             .is_some_and(|value| !["false", "False", "0"].contains(&value))
     }
 
-    /// Returns a header.
+    /// Returns the value of a header.
     pub(super) fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).and_then(|value| value.to_str().ok())
     }
 }
 
-/// Reads the pairs of a query or a form.
+/// Parses the key-value pairs of a query or a form.
 pub(super) fn pairs(text: &str) -> Vec<(String, String)> {
     let pairs = text.split('&').filter(|pair| !pair.is_empty());
     pairs
@@ -78,14 +78,14 @@ fn decode(text: &str) -> String {
     percent_decode_str(text).decode_utf8_lossy().into_owned()
 }
 
-/// Reads a body.
+/// Reads a body into memory.
 pub(super) async fn read(body: Incoming) -> Result<Bytes, Refusal> {
     to_bytes(Body::new(body), BODY_BYTES)
         .await
         .map_err(|error| Refusal::bad_request(error.to_string()))
 }
 
-/// Reads a JSON body; an empty one is `null`.
+/// Reads a JSON body; an empty body is `null`.
 pub(super) async fn read_json(body: Incoming) -> Result<Value, Refusal> {
     let body = read(body).await?;
     if body.is_empty() {

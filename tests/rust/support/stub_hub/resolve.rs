@@ -1,4 +1,4 @@
-//! Files by name and revision.
+//! Downloads of files by name and revision.
 
 use super::Hub;
 use super::access::Visitor;
@@ -9,7 +9,7 @@ use super::requests::HubRequest;
 use super::storage::memory_response;
 
 impl Hub {
-    /// Answers with a small file, or with the address of a large one.
+    /// Answers with the bytes of a small file, or redirects to a large one.
     pub(super) fn resolve(
         &self,
         request: &HubRequest,

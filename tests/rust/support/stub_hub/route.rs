@@ -1,4 +1,4 @@
-//! Which request is answered by whom.
+//! Routes requests to their handlers.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::answer::{Answer, Refusal, json_response};
 use super::repository::{RepoId, RepoKind};
 use super::requests::HubRequest;
 
-/// Words that come after the name of a repository.
+/// Words that can follow the name of a repository in a path.
 const VERBS: [&str; 15] = [
     "branch",
     "commit",
@@ -31,7 +31,7 @@ const VERBS: [&str; 15] = [
 ];
 
 impl Hub {
-    /// Answers a request.
+    /// Routes a request and returns its answer.
     pub(super) async fn route(self: &Arc<Self>, request: &HubRequest, body: Incoming) -> Answer {
         let segments: Vec<&str> = request.segments.iter().map(String::as_str).collect();
         let method = request.method.as_str();
@@ -39,7 +39,7 @@ impl Hub {
             return self.control(method, rest, body).await;
         }
         if let ["cdn", place @ ..] = &*segments {
-            // These addresses are signed: no token is wanted here.
+            // These URLs are signed, so they need no token.
             return self.storage(request, place, body).await;
         }
         let visitor = self.access.visitor(&request.headers)?;
@@ -70,7 +70,7 @@ impl Hub {
         }
     }
 
-    /// Answers a request below `/api/models` and the like.
+    /// Answers a request below `/api/models`, `/api/datasets` or `/api/spaces`.
     async fn api(
         self: &Arc<Self>,
         request: &HubRequest,
@@ -140,7 +140,7 @@ impl Hub {
     }
 }
 
-/// Splits the name of a repository, with or without an owner, off a path.
+/// Splits a repository name, with or without an owner, off a path.
 fn split_name<'a>(kind: RepoKind, rest: &'a [&'a str]) -> Result<(RepoId, &'a [&'a str]), Refusal> {
     let (name, rest) = match rest {
         [name, verb, ..] if VERBS.contains(verb) => ((*name).to_owned(), &rest[1..]),
@@ -152,7 +152,7 @@ fn split_name<'a>(kind: RepoKind, rest: &'a [&'a str]) -> Result<(RepoId, &'a [&
     Ok((RepoId { kind, name }, rest))
 }
 
-/// Splits a revision, of one piece or `refs/pr/N`, off a path.
+/// Splits a revision, either one segment or `refs/pr/N`, off a path.
 fn split_revision(rest: &[&str]) -> Result<(String, String), Refusal> {
     match rest {
         ["refs", kind, name, path @ ..] => Ok((format!("refs/{kind}/{name}"), path.join("/"))),

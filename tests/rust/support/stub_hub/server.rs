@@ -1,4 +1,4 @@
-//! Connections.
+//! Accepts and serves connections.
 
 use std::convert::Infallible;
 use std::io;
@@ -20,7 +20,7 @@ use super::answer::Refusal;
 use super::log::LoggedRequest;
 use super::requests::HubRequest;
 
-/// A server on threads of its own, which stops when this is dropped.
+/// A server on its own threads, which stops when dropped.
 #[derive(Debug)]
 pub(super) struct Server {
     stop: watch::Sender<bool>,

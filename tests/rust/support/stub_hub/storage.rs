@@ -1,4 +1,4 @@
-//! The store of large files, which has another origin than the hub.
+//! The store of large files, which has a different origin from the hub.
 
 use std::fs;
 use std::io::SeekFrom;
@@ -82,7 +82,7 @@ impl Hub {
         Ok(response)
     }
 
-    /// Makes one file of the parts that the client names.
+    /// Assembles a file from the parts that the client lists.
     async fn complete(&self, sha256: &str, body: Incoming) -> Answer {
         let body = read_json(body).await?;
         let mut file = self.blobs.temporary()?;
@@ -115,7 +115,7 @@ impl Hub {
     }
 }
 
-/// Returns part of a file. Its bytes are read while they are sent.
+/// Streams a range of a file. Its bytes are read while they are sent.
 async fn file_response(path: &Path, range: Range<u64>) -> Answer {
     let mut file = tokio::fs::File::open(path).await?;
     file.seek(SeekFrom::Start(range.start)).await?;
@@ -126,7 +126,7 @@ async fn file_response(path: &Path, range: Range<u64>) -> Answer {
     Ok(response)
 }
 
-/// Returns the requested part of bytes in memory.
+/// Returns the requested range of bytes in memory.
 pub(super) fn memory_response(request: &HubRequest, bytes: &[u8]) -> Response {
     let len_bytes = bytes.len() as u64;
     let mut response = match requested_range(request, len_bytes) {
@@ -158,11 +158,11 @@ fn unsatisfiable(len_bytes: u64) -> Response {
     response
 }
 
-/// A range that begins after the end.
+/// Error for a range that begins after the end of the file.
 struct Unsatisfiable;
 
-/// Returns the requested range, cut to the file; `None` for all of it. Several
-/// ranges are not understood, which is to say all of it.
+/// Returns the requested range, clamped to the file; `None` for the whole file.
+/// Requests for several ranges get the whole file.
 fn requested_range(
     request: &HubRequest,
     len_bytes: u64,

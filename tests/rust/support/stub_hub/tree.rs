@@ -1,4 +1,4 @@
-//! Listings of files.
+//! Listings of files and folders.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use super::repository::{Commit, CommitInfo, Content, POINTER_BYTES, RepoId, Stor
 use super::requests::{HubRequest, pairs, read};
 
 impl Hub {
-    /// Lists a folder, or with `recursive` all below it, page by page.
+    /// Lists a folder in pages, including all subfolders if `recursive` is set.
     pub(super) fn tree(
         &self,
         request: &HubRequest,
@@ -76,7 +76,7 @@ impl Hub {
         Ok(response)
     }
 
-    /// Describes files and folders by name; missing ones are left out.
+    /// Describes the requested files and folders; missing paths are omitted.
     pub(super) async fn paths_info(
         &self,
         visitor: Visitor,
@@ -144,7 +144,7 @@ fn last_commit(info: &CommitInfo) -> Value {
     json!({ "id": info.id, "title": info.title, "date": info.date })
 }
 
-/// Reads the paths of a form or a JSON object, and whether details are wanted.
+/// Parses the paths in a form or JSON object, and whether details are requested.
 fn wanted(body: &[u8]) -> (Vec<String>, bool) {
     if let Ok(value) = serde_json::from_slice::<Value>(body) {
         let paths = value["paths"].as_array().into_iter().flatten();

@@ -1,4 +1,4 @@
-//! Notifications of commits.
+//! Commit notifications sent to webhooks.
 
 use std::sync::Arc;
 use std::thread;
@@ -13,15 +13,15 @@ use super::repository::Repository;
 use super::requests::read_json;
 use super::{Hub, lock};
 
-/// The time that a receiver has to answer.
+/// Timeout for the answer of a receiver.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A receiver of notifications of commits.
+/// A receiver of commit notifications.
 #[derive(Debug, Clone)]
 pub struct Webhook {
-    /// Address that the payload is posted to.
+    /// URL to which the payload is posted.
     pub url: String,
-    /// Sent as `X-Webhook-Secret`.
+    /// Value of the `X-Webhook-Secret` header.
     pub secret: Option<String>,
 }
 
@@ -48,7 +48,7 @@ impl Hub {
         }})))
     }
 
-    /// Posts a change of `reference` to all webhooks, on a thread of its own.
+    /// Posts a change of `reference` to all webhooks, on a separate thread.
     pub(super) fn notify(
         self: &Arc<Self>,
         repository: &Repository,
@@ -73,7 +73,7 @@ impl Hub {
                     Some(secret) => request.header("X-Webhook-Secret", secret),
                     None => request,
                 };
-                // Receivers that fail are not asked again, as at the real hub.
+                // Failed notifications are not retried, as on the real hub.
                 let _ = request.send(payload.to_string());
             }
         });
@@ -100,7 +100,7 @@ impl Hub {
                     "web": format!("{}/{}", self.url, id.path()),
                     "api": format!("{}/api/{kind}/{name}", self.url),
                 },
-                // The hub sends the one, its Python client reads the other.
+                // The hub sends the first spelling; its Python client reads the second.
                 "headSha": head,
                 "head_sha": head,
                 "tags": [],

@@ -1,8 +1,8 @@
-//! Files that were uploaded by Xet, in the folder of a local store
-//! (`local:///DIR`), which clients write without the hub.
+//! Files uploaded by Xet. Clients write them directly to the folder of a local store
+//! (`local:///DIR`), without the hub.
 //!
-//! A shard says which chunks of which xorbs make up a file, and its SHA-256. A
-//! xorb is a row of chunks, each after a head of 8 bytes.
+//! A shard lists the SHA-256 of a file and the chunks of xorbs that form its contents.
+//! A xorb is a sequence of chunks, each preceded by an 8-byte header.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -21,32 +21,32 @@ use super::info::find;
 use super::repository::RepoId;
 use super::{Hub, lock};
 
-/// Length of the head of a shard and of every record in it, in bytes.
+/// Length in bytes of a shard's header and of every record in it.
 const RECORD_BYTES: usize = 48;
 const HASH_BYTES: usize = 32;
-/// A file has as many more records, which clients check.
+/// Flag: the file has a verification record per term, which clients check.
 const HAS_CHECKS: u32 = 1 << 31;
-/// A file has one more record, with its SHA-256.
+/// Flag: the file has a record with its SHA-256.
 const HAS_SHA256: u32 = 1 << 30;
 
-/// Time for which a token is good.
+/// Validity of an access token.
 const TOKEN: Duration = Duration::from_secs(3600);
 
-/// The folder of a local store.
+/// A local Xet store, and a cache of its parsed shards.
 #[derive(Debug)]
 pub(super) struct Xet {
     folder: PathBuf,
     known: Mutex<Known>,
 }
 
-/// The contents of the shards that have been read.
+/// The parsed shards and their files.
 #[derive(Debug, Default)]
 struct Known {
     shards: BTreeSet<PathBuf>,
     files: BTreeMap<String, Arc<XetFile>>,
 }
 
-/// A file and what it is made of.
+/// A file and the terms that form its contents.
 #[derive(Debug)]
 pub(super) struct XetFile {
     pub(super) hash: String,
@@ -54,7 +54,7 @@ pub(super) struct XetFile {
     terms: Vec<Term>,
 }
 
-/// Successive chunks of a xorb.
+/// A run of consecutive chunks in a xorb.
 #[derive(Debug)]
 struct Term {
     xorb: String,
@@ -71,12 +71,12 @@ impl Xet {
         })
     }
 
-    /// Returns the address of the store for clients.
+    /// Returns the URL of the store, as given to clients.
     fn address(&self) -> String {
         format!("local://{}", self.folder.display())
     }
 
-    /// Returns a file by its SHA-256.
+    /// Finds a file by its SHA-256.
     pub(super) fn find(&self, sha256: &str) -> Option<Arc<XetFile>> {
         let mut known = lock(&self.known);
         if !known.files.contains_key(sha256) {
@@ -85,7 +85,7 @@ impl Xet {
                 let is_shard = shard.extension().is_some_and(|ending| ending == "mdb");
                 if is_shard && !known.shards.contains(&shard) {
                     let bytes = fs::read(&shard).ok()?;
-                    // One that is being written is read again later.
+                    // A shard that is still being written is read again later.
                     if let Some(files) = read_shard(&bytes) {
                         known.files.extend(files);
                         known.shards.insert(shard);
@@ -96,7 +96,7 @@ impl Xet {
         known.files.get(sha256).cloned()
     }
 
-    /// Writes the bytes of a file.
+    /// Writes the contents of a file to `to`.
     pub(super) fn restore(&self, file: &XetFile, to: &mut impl Write) -> io::Result<()> {
         for term in &file.terms {
             let name = format!("xet/xorbs/xorbs/default.{}", term.xorb);
@@ -113,8 +113,7 @@ impl Hub {
         self.xet.as_ref()?.find(sha256)
     }
 
-    /// Returns where a large file is. One that was uploaded by Xet is restored
-    /// first.
+    /// Returns the path of a large file. A file uploaded by Xet is restored first.
     pub(super) fn large_file(&self, sha256: &str) -> io::Result<PathBuf> {
         let path = self.blobs.path(sha256);
         if !path.exists()
@@ -128,7 +127,7 @@ impl Hub {
         Ok(path)
     }
 
-    /// Says where the store is.
+    /// Answers with the URL of the store.
     pub(super) fn xet_token(
         &self,
         visitor: Visitor,
@@ -143,7 +142,7 @@ impl Hub {
             true => visitor.may_write()?,
             false => visitor.may_read(repository)?,
         }
-        // Pull requests have no revision yet.
+        // A client that opens a pull request sends the revision `None`.
         if revision != "None" {
             find(repository, revision)?;
         }
@@ -167,7 +166,7 @@ impl Hub {
     }
 }
 
-/// Returns the files of a shard by their SHA-256; `None` if it is incomplete.
+/// Returns the files of a shard, keyed by SHA-256; `None` if the shard is incomplete.
 fn read_shard(bytes: &[u8]) -> Option<BTreeMap<String, Arc<XetFile>>> {
     let mut records = bytes.chunks_exact(RECORD_BYTES).skip(1);
     let mut files = BTreeMap::new();
@@ -204,7 +203,7 @@ fn read_shard(bytes: &[u8]) -> Option<BTreeMap<String, Arc<XetFile>>> {
     }
 }
 
-/// Reads a hash as clients show it: four little-endian numbers, in hex.
+/// Formats a hash as clients do: four little-endian 64-bit integers in hex.
 fn hash(record: &[u8]) -> String {
     let numbers = record[..HASH_BYTES].chunks_exact(8);
     let numbers = numbers.map(|number| number.iter().rev().copied().collect::<Vec<u8>>());
@@ -218,7 +217,7 @@ fn number(record: &[u8], at: usize) -> u32 {
         .fold(0, |value, byte| value << 8 | u32::from(*byte))
 }
 
-/// Writes the decoded chunks of a term.
+/// Writes the decoded chunks of a term to `to`.
 fn write_chunks(xorb: &[u8], term: &Term, to: &mut impl Write) -> io::Result<()> {
     let cut = || io::Error::other(format!("the xorb {} is cut", term.xorb));
     let mut rest = xorb;
@@ -248,7 +247,7 @@ fn unpack(chunk: &[u8]) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Puts bytes back that were sorted by their position modulo 4.
+/// Inverts the byte grouping of a chunk, which sorts bytes by position modulo 4.
 fn ungroup(grouped: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0; grouped.len()];
     let mut from = grouped.iter();

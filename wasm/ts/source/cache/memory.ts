@@ -3,7 +3,10 @@
 import { InvalidInputError } from "../../errors.js";
 import type { ByteCache } from "./byte-cache.js";
 
-/** Creates a cache of up to `maxBytes` in memory, for one or more models. */
+/**
+ * Creates a cache of up to `maxBytes` bytes in memory, for one or more models. Throws an `InvalidInputError` unless
+ * `maxBytes` is a number of bytes.
+ */
 export function memoryCache(maxBytes: number): ByteCache {
   if (!(maxBytes >= 0)) throw new InvalidInputError(`\`maxBytes\` of a cache must be a number of bytes, not ${String(maxBytes)}.`);
   return new MemoryCache(maxBytes);
@@ -18,7 +21,7 @@ interface Entry {
 class MemoryCache implements ByteCache {
   readonly persistent = false;
   readonly #maxBytes: number;
-  /** Entries by key and range. A Map keeps insertion order, so the first is the least recently used. */
+  /** The entries by key and range. A Map preserves insertion order, so the first entry is the least recently used. */
   readonly #entries = new Map<string, Entry>();
   #heldBytes = 0;
 
@@ -44,13 +47,13 @@ class MemoryCache implements ByteCache {
       this.#entries.delete(oldest);
       this.#heldBytes -= entry.bytes.byteLength;
     }
-    // A view would keep more memory alive than is counted.
+    // A view would retain more memory than is counted.
     const own = bytes.byteLength === bytes.buffer.byteLength ? bytes : bytes.slice();
     this.#entries.set(itsName, { key, offset, bytes: own });
     this.#heldBytes += own.byteLength;
   }
 
-  /** Returns an entry that contains the range, such as a whole tensor when some of its rows are wanted. */
+  /** Returns an entry that contains the range, such as a whole tensor when only some of its rows are read. */
   #around(key: string, offset: number, length: number): Entry | undefined {
     for (const entry of this.#entries.values()) {
       if (entry.key === key && entry.offset <= offset && offset + length <= entry.offset + entry.bytes.byteLength) return entry;

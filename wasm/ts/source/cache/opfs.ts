@@ -1,4 +1,4 @@
-/** A stored cache in the origin private file system of a browser. */
+/** A persistent cache in the origin private file system of a browser. */
 
 import { checkOptions } from "../../known-options.js";
 import type { OptionNames } from "../../known-options.js";
@@ -9,14 +9,15 @@ import type { StoredEntry, CacheBackend, StoredCache, StoredCacheOptions } from 
 
 /** Options of `opfsCache`. */
 export interface OpfsCacheOptions extends StoredCacheOptions {
-  /** Name of the folder, for pages of one origin that want separate caches. `zstn-cache` by default. */
+  /** The name of the cache folder, for pages of one origin that need separate caches. `zstn-cache` by default. */
   folder?: string;
 }
 
 /**
  * Creates a cache in the origin private file system. Needs a secure context (https: or localhost) and a browser that
- * writes there from pages (Chromium 86, Firefox 111, Safari 26); an `UnsupportedError` otherwise. Browsers that refuse
- * only when something is stored, as some do in private windows, are seen in `storeError` of the cache.
+ * can write there from pages (Chromium 86, Firefox 111, Safari 26); otherwise throws an `UnsupportedError`. Some
+ * browsers fail only when an entry is stored, for example in private windows; the `storeError` of the cache then
+ * contains the error.
  */
 export function opfsCache(all: OpfsCacheOptions = {}): StoredCache {
   checkOptions("opfsCache()", all, { folder: 1, maxBytes: 1 } satisfies OptionNames<OpfsCacheOptions>);
@@ -57,13 +58,13 @@ class OpfsBackend implements CacheBackend {
     const handle = await (await this.#open()).getFileHandle(name, { create: true });
     let stream: FileSystemWritableFileStream | undefined;
     try {
-      // The file changes when the stream is closed, all at once.
+      // The file changes atomically when the stream is closed.
       stream = await handle.createWritable();
       for (const part of parts) await stream.write(part as Uint8Array<ArrayBuffer>);
       await stream.close();
     } catch (error) {
       await stream?.abort(error).catch(() => {});
-      await this.remove(name).catch(() => {}); // it was created, empty
+      await this.remove(name).catch(() => {}); // `create: true` has created an empty file
       throw error;
     }
   }
@@ -72,7 +73,10 @@ class OpfsBackend implements CacheBackend {
     await (await this.#open()).removeEntry(name);
   }
 
-  /** Does nothing: these files record only when they were written. The oldest are dropped first, except those that this page has used. */
+  /**
+   * Does nothing, because these files record only the time of their last write. The oldest entries are dropped first,
+   * except for entries that this page has used.
+   */
   async touch(): Promise<void> {}
 
   async #open(): Promise<FileSystemDirectoryHandle> {

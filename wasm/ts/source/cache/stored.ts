@@ -1,48 +1,51 @@
-/** A persistent cache: one file for each range, in a folder of any kind. */
+/** A persistent cache with one file for each range, in a folder of any backend. */
 
 import { InvalidInputError } from "../../errors.js";
 import type { ByteCache } from "./byte-cache.js";
 import { ENTRY_HEADER_BYTES, entryBytes, entryHeader, entryName, keyHash } from "./entry.js";
 
-/** Options of a stored cache. */
+/** Options of a persistent cache. */
 export interface StoredCacheOptions {
   /** The maximum size of the cache, in bytes. 1 GiB by default. */
   maxBytes?: number;
 }
 
-/** A cache in files, for `open(…, { cache })`. Bytes that cannot be stored are not cached, and a damaged entry counts as missing. */
+/**
+ * A cache in files, for `open(…, { cache })`. A range that cannot be stored is not cached, and a damaged entry is
+ * treated as missing.
+ */
 export interface StoredCache extends ByteCache {
   readonly persistent: true;
-  /** Why something could not be stored, the last time that happened; reading goes on without it. */
+  /** The error of the last range that could not be stored; `undefined` if all were stored. Reads are not affected. */
   readonly storeError: unknown;
-  /** Resolves when everything put so far is stored, or `storeError` says why not. */
+  /** Resolves when all ranges put so far have been stored or have failed to (see `storeError`). */
   flush(): Promise<void>;
   /** Removes all entries. */
   clear(): Promise<void>;
 }
 
-/** The storage behind a stored cache: a folder of entries. Each call may fail. */
+/** The storage of a persistent cache: a folder of entries. Every call may fail. */
 export interface CacheBackend {
   list(): Promise<StoredEntry[]>;
   read(name: string): Promise<Uint8Array>;
-  /** Writes `parts` one after the other under this name, atomically. */
+  /** Writes the concatenation of `parts` under this name, atomically. */
   write(name: string, parts: Uint8Array[]): Promise<void>;
   remove(name: string): Promise<void>;
-  /** Records that an entry was used, where the storage can record it. */
+  /** Records that an entry was used, if the storage can record it. */
   touch(name: string): Promise<void>;
 }
 
 export interface StoredEntry {
   name: string;
   sizeBytes: number;
-  /** When the entry was last used, or else written, in milliseconds since 1970. */
+  /** The time at which the entry was last used, or else written, in milliseconds since 1970. */
   usedMs: number;
 }
 
 const DEFAULT_LIMIT_BYTES = 1 << 30;
-/** How many bytes may wait to be stored before `put` makes its caller wait. */
+/** The number of bytes that may wait to be stored before `put` makes its caller wait. */
 const MAX_QUEUED_BYTES = 64 << 20;
-/** The fraction of its limit that a full cache is emptied to, so that not every write has to scan it. */
+/** A full cache is reduced to this fraction of its limit, so that not every write has to scan it. */
 const EVICT_TO = 0.9;
 
 export function storedCache(backend: CacheBackend, { maxBytes = DEFAULT_LIMIT_BYTES }: StoredCacheOptions): StoredCache {
@@ -54,10 +57,13 @@ class EntryCache implements StoredCache {
   readonly persistent = true;
   readonly #backend: CacheBackend;
   readonly #maxBytes: number;
-  /** The entries by name, known after one scan, so that a miss costs nothing. Entries that other programs add are seen at the next scan. */
+  /**
+   * The entries by name, cached after one scan, so that a miss needs no access to the storage. Entries of other
+   * programs become visible at the next scan.
+   */
   #index: Promise<Map<string, StoredEntry>> | undefined;
   readonly #hashes = new Map<string, Promise<string>>();
-  /** One write at a time: two could each count on the same free space. */
+  /** The queue of writes, which run sequentially: two concurrent writes could both claim the same free space. */
   #writes: Promise<void> = Promise.resolve();
   #waitingBytes = 0;
   #storeError: unknown;
@@ -115,7 +121,7 @@ class EntryCache implements StoredCache {
     });
   }
 
-  /** Runs `work` after all earlier writes. A failure rejects the result, and does not affect later writes. */
+  /** Runs `work` after all earlier writes. A failure rejects the returned promise and does not affect later writes. */
   #afterWrites(work: () => Promise<void>): Promise<void> {
     const done = this.#writes.then(work);
     this.#writes = done.catch(() => {});

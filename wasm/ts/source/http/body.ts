@@ -1,4 +1,4 @@
-/** Reading the body of an HTTP response, to the exact byte. */
+/** Reads the body of an HTTP response and checks its exact length. */
 
 import { ContentEncodingError, TruncatedError } from "../../errors.js";
 import { abortable } from "../abortable.js";
@@ -7,17 +7,23 @@ import { invalidBody } from "./network-failure.js";
 import type { ReceiveBuffer } from "./receive-buffer.js";
 import type { PendingResponse } from "./pending-response.js";
 
-/** What a body should hold. */
+/** The expected contents of a body. */
 export interface BodyExpectation {
-  /** Length of the buffer after the body, in bytes, including what it holds already. A longer body is dropped at that point. */
+  /**
+   * The maximum length of the buffer after the body, in bytes, including the bytes that it already contains. Reading
+   * stops when a body is longer.
+   */
   maxBytes: number;
-  /** Whether fewer bytes are an error, too. */
+  /** Whether a shorter body is an error as well. */
   exact: boolean;
-  /** What was asked for, for messages, such as "bytes 0 to 99 of https://host/model". */
+  /** The requested bytes, for messages, such as "bytes 0 to 99 of https://host/model". */
   what: string;
 }
 
-/** Appends the body to `buffer`. */
+/**
+ * Appends the body to `buffer`. Rejects with a `TruncatedError` if its length is wrong, with a `ContentEncodingError`
+ * if the file seems to be compressed, and with a `NetworkError` if the body is not valid HTTP.
+ */
 export async function readBody(pending: PendingResponse, buffer: ReceiveBuffer, expected: BodyExpectation): Promise<void> {
   const { maxBytes, exact, what } = expected;
   const reader = pending.response.body?.getReader();
@@ -28,7 +34,7 @@ export async function readBody(pending: PendingResponse, buffer: ReceiveBuffer, 
       if (!chunk) break;
       const seenBytes = buffer.filledBytes + chunk.byteLength;
       if (seenBytes > maxBytes) {
-        // More may still come of a body that is longer than it should be.
+        // More bytes of a body that is too long may still be on their way.
         refuseDecoded(pending, Math.max(seenBytes - beforeBytes, declaredBytes(pending, 0)));
         throw new TruncatedError(maxBytes, seenBytes, `The server sent more than the ${maxBytes} bytes asked for (${what}).`);
       }
@@ -51,19 +57,22 @@ async function next(reader: ReadableStreamDefaultReader<Uint8Array> | undefined,
     return reader && (await abortable(reader.read(), pending.signal)).value;
   } catch (cause) {
     pending.signal.throwIfAborted();
-    // Servers may reset a connection after the last byte.
+    // Some servers reset the connection after the last byte.
     if (buffer.filledBytes === expected.maxBytes) return undefined;
     throw invalidBody(pending.url, cause) ?? short(buffer, expected, cause);
   }
 }
 
-/** Returns the declared length of the body, or `otherwise`. */
-function declaredBytes({ response }: PendingResponse, otherwise: number): number {
+/** Returns the declared length of the body, in bytes; `otherwise` if none is declared. */
+export function declaredBytes({ response }: PendingResponse, otherwise: number): number {
   const declared = response.headers.get("content-length") ?? "";
   return /^\d+$/.test(declared) ? Number(declared) : otherwise;
 }
 
-/** Refuses a body of another length than declared: it was decoded on the way, even where no header shows it. */
+/**
+ * Throws a `ContentEncodingError` if the body has another length than declared. It was then decoded in transit, even if
+ * no header shows that.
+ */
 function refuseDecoded(pending: PendingResponse, bodyBytes: number): void {
   const declared = declaredBytes(pending, bodyBytes);
   if (declared === bodyBytes) return;

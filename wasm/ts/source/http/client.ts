@@ -1,4 +1,4 @@
-/** HTTP requests for one file. */
+/** Makes the HTTP requests for one file. */
 
 import { hasCode, ZstnError } from "../../errors.js";
 import { abortable } from "../abortable.js";
@@ -11,15 +11,15 @@ import type { Traffic } from "../traffic.js";
 
 export interface HttpClientOptions {
   fetch: typeof globalThis.fetch;
-  /** Headers of every request. */
+  /** The headers of every request. */
   headers: Headers;
   traffic: Traffic;
 }
 
-/** What ends a request early. */
+/** The conditions that end a request early. */
 export interface RequestLimits {
   signal: AbortSignal | undefined;
-  /** The progress of the attempt that the request is a part of. */
+  /** The idle timeout of the attempt that the request belongs to. */
   idle: IdleTimeout;
 }
 
@@ -33,12 +33,15 @@ export class HttpClient {
     this.#options = options;
   }
 
-  /** Whether the server has ever answered. One that never has is not there, and will not be in a second. */
+  /** Whether the server has ever responded. A server that never has is unlikely to respond a second later. */
   get hasAnswered(): boolean {
     return this.#hasAnswered;
   }
 
-  /** Makes a request, with `headers` in addition to those of every request, and calls `use` with the response to read its body. */
+  /**
+   * Makes a request, with `headers` in addition to the headers of every request, and calls `use` with the response,
+   * whose body it reads. Rejects with a `NetworkError` if there is no response.
+   */
   request<T>(method: "GET" | "HEAD", headers: Record<string, string>, { signal, idle }: RequestLimits, use: (response: PendingResponse) => Promise<T>): Promise<T> {
     const { traffic } = this.#options;
     return traffic.request(async () => {
@@ -61,15 +64,16 @@ export class HttpClient {
   }
 
   async #fetch(method: "GET" | "HEAD", extra: Record<string, string>, signal: AbortSignal): Promise<Response> {
-    const { fetch } = this.#options; // without a receiver, which the fetch of browsers demands
+    const { fetch } = this.#options; // called without a receiver, as the `fetch` of browsers requires
     const headers = new Headers(this.#options.headers);
     for (const [name, value] of Object.entries(extra)) headers.set(name, value);
     try {
-      // Always the address that was given: one that it redirects to may be valid for a short time only, and must not get the token.
+      // Every request goes to the original address. A redirect target may be valid for a short time only, and must not
+      // receive the token.
       return await abortable(fetch(this.url, { method, headers, signal, ...uncached() }), signal);
     } catch (cause) {
       signal.throwIfAborted();
-      if (cause instanceof ZstnError || hasCode(cause, "http")) throw cause; // A `fetch` that explains a refusal.
+      if (cause instanceof ZstnError || hasCode(cause, "http")) throw cause; // thrown by a `fetch` that explains a refusal
       throw unanswered(this.url, cause);
     }
   }

@@ -1,14 +1,14 @@
-/** The Content-Range header of HTTP (RFC 9110, section 14.4). */
+/** Parses the Content-Range header of HTTP (RFC 9110, section 14.4). */
 
-/** A parsed `bytes FIRST-LAST/SIZE`. For a range that cannot be served, the header has an asterisk before the slash. */
+/** A parsed header `bytes FIRST-LAST/SIZE`. If a range cannot be served, the header has an asterisk instead of the range. */
 export interface ContentRange {
-  /** Positions of the first and the last byte sent, both inclusive. Missing in the second form. */
+  /** The positions of the first and the last byte sent, both inclusive. Absent if the header has an asterisk instead. */
   sent?: { first: number; last: number };
-  /** Size of the whole file, in bytes. Missing when the server writes `*`. */
+  /** Size of the whole file, in bytes. Absent if the server sends an asterisk instead. */
   sizeBytes?: number;
 }
 
-/** Parses the header; `undefined` for anything that is not one byte range within its file. */
+/** Parses the header; `undefined` if it is not a single byte range within its file. */
 export function parseContentRange(header: string): ContentRange | undefined {
   const match = /^\s*bytes\s+(?:(\d+)-(\d+)|\*)\/(\d+|\*)\s*$/i.exec(header);
   if (!match) return undefined;

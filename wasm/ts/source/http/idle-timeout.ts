@@ -3,12 +3,15 @@
 import type { Clock } from "../clock.js";
 
 /**
- * How much has to arrive within the limit, in bytes: 1 KiB a second with the default of 30 seconds. That is far below
- * any usable connection, and above a server that keeps its reader waiting with single bytes.
+ * The number of bytes that must arrive within the limit: 1 KiB a second with the default of 30 seconds. That is far
+ * below any usable connection, but above a server that keeps its client waiting with single bytes.
  */
 export const MIN_PROGRESS_BYTES = 32 << 10;
 
-/** A signal that aborts when an attempt goes on for too long without an answer, or without `MIN_PROGRESS_BYTES` more of a body. */
+/**
+ * A signal that aborts when an attempt takes too long without a response, or without `MIN_PROGRESS_BYTES` more bytes of
+ * a body.
+ */
 export class IdleTimeout {
   readonly #controller = new AbortController();
   readonly #limitMs: number;
@@ -17,10 +20,10 @@ export class IdleTimeout {
   #cancel: () => void = () => {};
   #markedMs = 0;
   #bytesSinceMark = 0;
-  /** How long the answer took, until its body makes progress. */
+  /** The time until the response arrived, in milliseconds; 0 once its body has made progress. */
   #answerMs: number | undefined;
 
-  /** Begins to count; `failure` makes the reason of the abort. */
+  /** Starts the timeout. `failure` creates the reason of the abort. */
   constructor(limitMs: number, clock: Clock, failure: (limitMs: number) => Error) {
     this.#limitMs = limitMs;
     this.#clock = clock;
@@ -37,14 +40,14 @@ export class IdleTimeout {
     return (this.#answerMs ?? 0) + this.#sinceMarkMs();
   }
 
-  /** Gives the body of the first answer a limit of its own. Further answers of the same attempt share it. */
+  /** Restarts the timeout for the body of the first response. Further responses of the same attempt share its time. */
   answered(): void {
     if (this.#answerMs !== undefined) return;
     this.#answerMs = this.#sinceMarkMs();
     this.#mark();
   }
 
-  /** Counts bytes of a body. */
+  /** Counts received bytes of a body, and restarts the timeout after enough of them. */
   received(bytes: number): void {
     this.#bytesSinceMark += bytes;
     if (this.#bytesSinceMark < MIN_PROGRESS_BYTES) return;

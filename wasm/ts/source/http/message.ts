@@ -1,12 +1,12 @@
-/** Messages about HTTP failures. */
+/** Creates the messages of HTTP errors. */
 
-/** Returns the URL without query and user: those may carry tokens, and messages end up in logs. */
+/** Returns the URL without query, user name and password. These may contain tokens, and messages end up in logs. */
 export function shortened(url: string): string {
   const { protocol, host, pathname, search } = new URL(url);
   return `${protocol}//${host}${pathname}${search ? "?…" : ""}`;
 }
 
-/** Returns what an error status means for someone who wanted to read a file. */
+/** Returns the message for an error status, for a user who wants to read a file. */
 export function statusMessage(url: string, response: Response): string {
   const { status, statusText } = response;
   const where = shortened(url);

@@ -1,6 +1,7 @@
 /**
- * Why a `fetch` failed, as far as the platform says. Node gives a code in the `cause` of the error. Browsers give
- * none: a server that is not there, a redirect loop, an answer that is not HTTP and one that CORS forbids all look alike.
+ * Determines why a `fetch` failed, as far as the platform reports it. Node gives a code in the `cause` of the error.
+ * Browsers give none: an unreachable server, a redirect loop, a response that is not HTTP and one that CORS forbids all
+ * look alike.
  */
 
 import { NetworkError } from "../../errors.js";
@@ -12,12 +13,12 @@ interface Reason {
   message: string;
 }
 
-/** Returns the error for a request to `url` that got no answer. */
+/** Returns the error for a request to `url` without a response. */
 export function unanswered(url: string, cause: unknown): NetworkError {
   const where = shortened(url);
   const reason = reasonOf(cause);
   if (isInvalidHttp(reason)) return invalidHttp(url, cause);
-  // Of this address or of where it redirects (https://fetch.spec.whatwg.org/#port-blocking).
+  // The port of this address, or of the address that it redirects to (https://fetch.spec.whatwg.org/#port-blocking).
   if (reason.message === "bad port") return new NetworkError(url, `${where} needs a port that this runtime blocks. Use another one.`, { cause });
   if (isBadRedirect(reason)) return new NetworkError(url, `${where} redirects to where there is no file: ${reason.message}. Check the address.`, { cause });
   const code = reason.code === "" ? "" : ` (${reason.code})`;
@@ -25,12 +26,15 @@ export function unanswered(url: string, cause: unknown): NetworkError {
   return new NetworkError(url, `Could not reach ${where}${code}. Check address and connection.${hint}`, { cause });
 }
 
-/** Returns the error for an answer whose body is not HTTP; `undefined` if `cause` is another failure. */
+/** Returns the error for a response whose body is not valid HTTP; `undefined` if `cause` is another failure. */
 export function invalidBody(url: string, cause: unknown): NetworkError | undefined {
   return isInvalidHttp(reasonOf(cause)) ? invalidHttp(url, cause) : undefined;
 }
 
-/** Returns whether the next request would fail in the same way. A server that `hasAnswered` before may come back. */
+/**
+ * Returns whether the next request would fail in the same way. `hasAnswered` is true if the server has responded
+ * before, so that an unreachable server may come back.
+ */
 export function isLasting({ cause }: NetworkError, hasAnswered: boolean): boolean {
   const reason = reasonOf(cause);
   if (isInvalidHttp(reason) || isBadRedirect(reason) || isUntrusted(reason)) return true;
@@ -49,16 +53,19 @@ function reasonOf(error: unknown): Reason {
 }
 
 function isInvalidHttp({ code }: Reason): boolean {
-  // The one excluded is a connection that ended in the middle.
+  // The excluded code means that the connection ended in the middle.
   return (code.startsWith("HPE_") && code !== "HPE_INVALID_EOF_STATE") || code === "UND_ERR_HEADERS_OVERFLOW";
 }
 
-/** These have no codes in Node; a text that is not recognised costs some attempts. */
+/**
+ * Returns whether a redirect failed. Most of these errors have no code in Node, and a message that is not recognised
+ * only costs some attempts.
+ */
 function isBadRedirect({ code, message }: Reason): boolean {
   return code === "ERR_INVALID_URL" || /^(redirect count exceeded|URL scheme must be a HTTP\(S\) scheme|bad port)$/.test(message);
 }
 
-/** Whether TLS failed: no certificate, a wrong one, or no TLS at all. */
+/** Returns whether TLS failed: the server has no certificate, an invalid one, or no TLS at all. */
 function isUntrusted({ code }: Reason): boolean {
   return /^(ERR_SSL_|ERR_TLS_|CERT_|UNABLE_TO_)|_CERT(_|$)/.test(code);
 }

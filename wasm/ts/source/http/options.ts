@@ -2,39 +2,49 @@
 
 import { InvalidInputError } from "../../errors.js";
 import type { ByteCache } from "../cache/byte-cache.js";
+import { HTTP_OPTIONS } from "../../known-options.js";
 import { memoryCache } from "../cache/memory.js";
 import { atLeast } from "../option.js";
 import { DEFAULT_RETRIES } from "../retry.js";
 
-/** Options for http(s) URLs. */
+/** The options for http(s) URLs. */
 export interface HttpOptions {
   /**
-   * Headers of every request. Redirects to other origins carry all but `Authorization` and cookies along, so put
-   * secrets into `token`. In web pages, most headers cause a preflight for other origins.
+   * The headers of every request. Redirects to other origins receive all of them except `Authorization` and cookies, so
+   * pass secrets in `token`. In web pages, most headers cause a preflight request to other origins.
    */
   headers?: Headers | Record<string, string> | [string, string][];
-  /** Sent as `Authorization: Bearer …` to the origin of the URL only, and not to where it redirects. */
+  /** An access token, sent as `Authorization: Bearer …` to the origin of the URL only, and not to redirect targets. */
   token?: string;
-  /** Replaces the global `fetch`. */
+  /** A replacement for the global `fetch`. */
   fetch?: typeof globalThis.fetch;
   /**
-   * How many times a request is retried after a failure that may pass: a broken connection, a truncated body, a stall,
-   * status 408, 429 or 5xx. Bytes already received are kept. 3 by default; 0 for never.
+   * The maximum number of retries of a request after a transient failure: a broken connection, a truncated body, a
+   * stall, status 408, 429 or 5xx. Bytes already received are kept. 3 by default; 0 disables retries.
    */
   retries?: number;
-  /** How long a server may take to answer, and how long a body may go without 32 KiB of new bytes, in milliseconds. 30 000 by default. */
+  /**
+   * The time that a server may take to respond, and that a body may take without 32 KiB of new bytes, in milliseconds.
+   * 30 000 by default.
+   */
   idleTimeoutMs?: number;
   /**
-   * How long a read may go without progress, over all attempts and the waits between them, in milliseconds. Every MiB
-   * received starts it anew. A `Retry-After` that is longer fails the read at once. 55 000 by default, or
+   * The time that a read may take without progress, over all attempts and the waits between them, in milliseconds. It
+   * starts again with every MiB received. A longer `Retry-After` fails the read immediately. 55 000 by default, or
    * `idleTimeoutMs` if that is longer.
    */
   giveUpAfterMs?: number;
-  /** The longest file that is downloaded whole into memory if its server does not support ranges, in bytes. 64 MiB by default; 0 for never. */
+  /**
+   * The longest file that is downloaded whole into memory if its server does not support ranges, in bytes. 64 MiB by
+   * default; with 0, such files are not downloaded.
+   */
   maxFullDownloadBytes?: number;
-  /** The URL of the hub that `hf://` addresses mean. In Node `HF_ENDPOINT` by default, otherwise Hugging Face. */
+  /** The URL of the hub that `hf://` addresses refer to. In Node `HF_ENDPOINT` by default, otherwise Hugging Face. */
   endpoint?: string;
-  /** A cache for the bytes read: a number of bytes of memory, or a cache from `memoryCache`, `opfsCache` or `folderCache`. None by default. */
+  /**
+   * A cache for the bytes that are read: a number of bytes of memory, or a cache from `memoryCache`, `opfsCache` or
+   * `folderCache`. None by default.
+   */
   cache?: number | ByteCache;
 }
 
@@ -52,10 +62,10 @@ export interface ResolvedHttpOptions {
 const DEFAULT_IDLE_TIMEOUT_MS = 30_000;
 /** Less than the minute after which people, and many callers, give up. */
 const DEFAULT_GIVE_UP_AFTER_MS = 55_000;
-/** Large enough for experiments with the simplest of servers, small enough for a phone. */
+/** Large enough for experiments with a simple server, and small enough for a phone. */
 const DEFAULT_MAX_FULL_DOWNLOAD_BYTES = 64 << 20;
 
-/** Returns `options` with all defaults applied. Throws for values that are out of range. */
+/** Returns `options` with all defaults applied. Throws an `InvalidInputError` for values that are out of range. */
 export function resolveHttpOptions(options: HttpOptions): ResolvedHttpOptions {
   const { cache } = options;
   const idleTimeoutMs = atLeast("idleTimeoutMs", options.idleTimeoutMs ?? DEFAULT_IDLE_TIMEOUT_MS, 1);
@@ -70,25 +80,15 @@ export function resolveHttpOptions(options: HttpOptions): ResolvedHttpOptions {
   };
 }
 
-/** Returns a cache of `bytes` bytes of memory. */
+/** Returns a memory cache of `bytes` bytes. */
 export function cacheOf(bytes: number): ByteCache {
   return memoryCache(atLeast("cache", bytes));
 }
 
-/** Returns the options for a file that belongs to another one. Secrets are kept only if both have the same origin. */
+/** Returns the options for a file that belongs to another one. Secrets are included only if both files have the same origin. */
 export function optionsForRelatedFile(options: HttpOptions, sameOrigin: boolean): HttpOptions {
-  const { headers, token, fetch, retries, idleTimeoutMs, giveUpAfterMs, maxFullDownloadBytes, cache, endpoint } = options;
-  const secrets = { ...(headers && { headers }), ...(token !== undefined && { token }) };
-  return {
-    ...(sameOrigin && secrets),
-    ...(fetch && { fetch }),
-    ...(retries !== undefined && { retries }),
-    ...(idleTimeoutMs !== undefined && { idleTimeoutMs }),
-    ...(giveUpAfterMs !== undefined && { giveUpAfterMs }),
-    ...(maxFullDownloadBytes !== undefined && { maxFullDownloadBytes }),
-    ...(cache !== undefined && { cache }),
-    ...(endpoint !== undefined && { endpoint }),
-  };
+  const isKept = ([name, value]: [string, unknown]) => name in HTTP_OPTIONS && value !== undefined && (sameOrigin || !/^(headers|token)$/.test(name));
+  return Object.fromEntries(Object.entries(options).filter(isKept));
 }
 
 function headersOf({ headers, token }: HttpOptions): Headers {

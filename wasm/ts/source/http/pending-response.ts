@@ -1,12 +1,12 @@
-/** Responses whose bodies are read later, or not at all. */
+/** Responses whose bodies have not been read yet. */
 
-/** A response whose body has not been read yet. */
+/** A response with the context for reading its body. */
 export interface PendingResponse {
   readonly url: string;
   readonly response: Response;
-  /** Aborts when the caller aborts, and when too little arrives. */
+  /** Aborts when the caller aborts, or when the body makes too little progress. */
   readonly signal: AbortSignal;
-  /** To be called with the number of bytes of each chunk. */
+  /** Must be called with the length of each chunk, in bytes. */
   readonly onBytes: (bytes: number) => void;
 }
 

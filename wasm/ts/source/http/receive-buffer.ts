@@ -1,4 +1,4 @@
-/** The buffer of one read, filled by one or more attempts. */
+/** The buffer of one read, which one or more attempts fill. */
 
 import { LimitError } from "../../errors.js";
 
@@ -8,7 +8,7 @@ export class ReceiveBuffer {
   #announcedBytes = 0;
   readonly #onBytes: ((bytes: number) => void) | undefined;
 
-  /** Calls `onBytes` for every byte once, however often it has to be fetched. */
+  /** Creates an empty buffer. `onBytes` counts every byte once, no matter how often it has to be fetched. */
   constructor(onBytes: ((bytes: number) => void) | undefined) {
     this.#onBytes = onBytes;
   }
@@ -17,7 +17,7 @@ export class ReceiveBuffer {
     return this.#filledBytes;
   }
 
-  /** The most bytes that were held at any time. */
+  /** The highest number of bytes that the buffer has contained at any time. */
   get highestBytes(): number {
     return this.#announcedBytes;
   }
@@ -27,7 +27,7 @@ export class ReceiveBuffer {
     return this.#bytes.subarray(0, this.#filledBytes);
   }
 
-  /** Starts again with an empty buffer of `lengthBytes`. */
+  /** Replaces the contents by an empty buffer of `lengthBytes` bytes. Throws a `LimitError` if there is not enough memory. */
   begin(lengthBytes: number): void {
     this.#filledBytes = 0;
     if (this.#bytes.byteLength === lengthBytes) return;
@@ -38,7 +38,7 @@ export class ReceiveBuffer {
     }
   }
 
-  /** Grows the buffer to `lengthBytes` in all and keeps its bytes. */
+  /** Grows the buffer to `lengthBytes` bytes in total and keeps its contents. */
   reserve(lengthBytes: number): void {
     if (this.#bytes.byteLength >= lengthBytes) return;
     const held = this.bytes;
@@ -47,7 +47,7 @@ export class ReceiveBuffer {
     this.#filledBytes = held.byteLength;
   }
 
-  /** Appends the next bytes, which must fit. */
+  /** Appends the next bytes, which must fit into the buffer. */
   add(chunk: Uint8Array): void {
     this.#bytes.set(chunk, this.#filledBytes);
     this.#filledBytes += chunk.byteLength;

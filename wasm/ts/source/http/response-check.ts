@@ -1,4 +1,4 @@
-/** Checks of responses to range requests, and the errors for those that fail them. */
+/** Checks responses to range requests, and creates the errors for invalid ones. */
 
 import { ContentEncodingError, HttpError, RangeNotSupportedError, SourceChangedError } from "../../errors.js";
 import { parseContentRange } from "./content-range.js";
@@ -6,8 +6,13 @@ import type { ContentRange } from "./content-range.js";
 import { shortened, statusMessage } from "./message.js";
 import { headersMayBeHidden } from "../environment.js";
 import { parseRetryAfter } from "./retry-after.js";
+import { difference } from "./validator.js";
+import type { Validators } from "./validator.js";
 
-/** How many times in a row a server may send less than was asked for. Parts that halve with every answer get through; single bytes do not. */
+/**
+ * The number of consecutive responses that may be shorter than requested. A server that halves the range each time
+ * succeeds; one that sends single bytes does not.
+ */
 const MAX_SHORT_RESPONSES = 64;
 
 export class ResponseCheck {
@@ -20,7 +25,10 @@ export class ResponseCheck {
     this.#now = now;
   }
 
-  /** Returns the range that the server says it sent; `undefined` where a web page may not see it. */
+  /**
+   * Returns the range that the server reports; `undefined` if a web page may not see it. Throws a
+   * `RangeNotSupportedError` for an invalid or missing header.
+   */
   contentRange(response: Response): ContentRange | undefined {
     const header = response.headers.get("content-range");
     const range = header === null ? undefined : parseContentRange(header);
@@ -30,7 +38,10 @@ export class ResponseCheck {
     throw this.noRanges("answered without saying which bytes it sends and how large the file is (Content-Range).");
   }
 
-  /** Returns how many bytes were sent: all that were asked for, or the first of them, which RFC 9110 allows. */
+  /**
+   * Returns the number of bytes sent: all that were requested, or only the first of them, which RFC 9110 allows. Throws
+   * a `RangeNotSupportedError` for other bytes.
+   */
   sentBytes({ sent }: ContentRange, offset: number, length: number): number {
     const { first, last } = sent!;
     const lastAsked = offset + length - 1;
@@ -38,7 +49,10 @@ export class ResponseCheck {
     throw this.noRanges(`answered with other bytes than were asked for: bytes ${first} to ${last} instead of ${offset} to ${lastAsked}.`);
   }
 
-  /** Returns a function that counts answers with less than was asked for, and refuses one too many. */
+  /**
+   * Returns a function that counts consecutive short responses, and throws a `RangeNotSupportedError` when there are
+   * too many.
+   */
   countShortResponses(): () => void {
     let count = 0;
     return () => {
@@ -46,7 +60,10 @@ export class ResponseCheck {
     };
   }
 
-  /** Refuses compressed bytes. Requests ask for none, but some servers compress all the same. */
+  /**
+   * Throws a `ContentEncodingError` for a compressed response. Requests do not accept compression, but some servers
+   * compress regardless.
+   */
   refuseEncoded(response: Response): void {
     const encoding = response.headers.get("content-encoding")?.trim() ?? "";
     if (encoding === "" || /^identity$/i.test(encoding)) return;
@@ -73,12 +90,20 @@ export class ResponseCheck {
     return this.noRanges('does not say how large the file is. For use from web pages it should send "Access-Control-Expose-Headers: Content-Range".');
   }
 
-  changed(how = ""): SourceChangedError {
+  /** Returns the error for a response with other validators. */
+  other(pinned: Validators, answered: Validators): SourceChangedError {
+    return this.changed(`: ${difference(pinned, answered)}; if several servers answer, download it first`);
+  }
+
+  changed(how: string): SourceChangedError {
     return new SourceChangedError(`The file at ${shortened(this.#url)} was changed while it was being read${how}. Open it again.`);
   }
 }
 
-/** No range of an empty file exists: servers answer 416 with its size, or 200 with nothing. */
+/**
+ * Returns whether a response is for an empty file. An empty file has no valid range: servers respond with 416 and its
+ * size, or with 200 and no bytes.
+ */
 export function isEmptyFile(response: Response): boolean {
   if (response.status === 200) return response.headers.get("content-length") === "0";
   const range = response.headers.get("content-range");

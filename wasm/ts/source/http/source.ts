@@ -1,11 +1,11 @@
 /**
- * A file on a web server, read with range requests. The first request asks for the head of the file, and its
- * response also gives size and version, so that opening costs no extra request.
+ * A file on a web server, read with range requests. The first request reads the head of the file, and its response also
+ * contains the size and the version, so opening needs no extra request.
  */
 
 import { NetworkError } from "../../errors.js";
 import { ResponseCheck, isEmptyFile } from "./response-check.js";
-import { readBody } from "./body.js";
+import { declaredBytes, readBody } from "./body.js";
 import type { Clock } from "../clock.js";
 import { markTransferable } from "../ownership.js";
 import { shortened } from "./message.js";
@@ -20,22 +20,22 @@ import type { Validators } from "./validator.js";
 import type { HttpClient } from "./client.js";
 import type { PendingResponse } from "./pending-response.js";
 
-/** Length of the first read, in bytes: enough to recognise any format, and to hold most headers. */
+/** The length of the first read, in bytes: enough to recognise any format, and to contain most headers. */
 const HEAD_BYTES = 32768;
 
 export interface HttpSourceOptions extends RetryLimits {
-  /** The longest file that is read whole if its server does not support ranges, in bytes. */
+  /** The longest file that is read as a whole if its server does not support ranges, in bytes. */
   maxFullDownloadBytes: number;
   clock: Clock;
   onRetry: () => void;
 }
 
-/** What the first response says. */
+/** The properties of the file in the first response. */
 interface FirstResponse {
-  /** Size of the file, in bytes, where the response says it. */
+  /** Size of the file, in bytes; `undefined` if the response does not contain it. */
   sizeBytes: number | undefined;
   validators: Validators;
-  /** The value of `If-Range` for later requests, where it helps and costs nothing. */
+  /** The value of `If-Range` for later requests; `undefined` if it would not help or would need a preflight request. */
   ifRange: string | undefined;
 }
 
@@ -45,6 +45,8 @@ interface Pinned extends FirstResponse {
   kept: Uint8Array;
   /** Whether the bytes of the head were reported when they arrived. */
   announced: boolean;
+  /** Identifies the version; `undefined` without a strong ETag, or once a response of another version has been accepted. */
+  version: string | undefined;
 }
 
 export class HttpSource implements Source {
@@ -64,9 +66,9 @@ export class HttpSource implements Source {
     return this.#pinned.sizeBytes;
   }
 
-  /** Identifies this version of the file, where the server sends a strong ETag. */
+  /** Identifies this version of the file; `undefined` if the server sends no strong ETag. */
   get version(): string | undefined {
-    return this.#pinned && strongEtag(this.#pinned.validators);
+    return this.#pinned?.version;
   }
 
   /** Returns whether a read will be answered from memory. */
@@ -81,11 +83,11 @@ export class HttpSource implements Source {
     if (this.holds(offset, length)) {
       const bytes = pinned.kept.subarray(offset, offset + length);
       if (offset > 0 || !pinned.announced) options.onBytes?.(length);
-      if (!isWhole(pinned)) pinned.kept = new Uint8Array(0); // read once, as opening does
+      if (!isWhole(pinned)) pinned.kept = new Uint8Array(0); // opening reads the head only once
       return bytes;
     }
     const buffer = new ReceiveBuffer(options.onBytes);
-    await this.#fill(pinned, offset, length, buffer, options.signal);
+    await this.#fill(pinned, offset, length, buffer, options);
     return markTransferable(buffer.bytes);
   }
 
@@ -105,12 +107,12 @@ export class HttpSource implements Source {
     const first = await this.#retrying(buffer, signal, (idle) =>
       this.#client.request("GET", headers, { signal, idle }, (pending) => this.#readFirstResponse(pending, buffer, options)),
     );
-    // Content-Range is hidden from a web page unless the server exposes it; Content-Length never is.
+    // Content-Range is hidden from a web page unless the server exposes it. Content-Length is always visible.
     const sizeBytes = first.sizeBytes ?? (await this.#retrying(buffer, signal, (idle) => this.#askSize(first.validators, signal, idle)));
-    const pinned = { ...first, sizeBytes, kept: buffer.bytes, announced: options.onBytes !== undefined };
+    const pinned = { ...first, sizeBytes, version: strongEtag(first.validators), kept: buffer.bytes, announced: options.onBytes !== undefined };
     const headBytes = Math.min(sizeBytes, HEAD_BYTES);
     if (buffer.filledBytes < headBytes) {
-      await this.#fill(pinned, 0, headBytes, buffer, signal);
+      await this.#fill(pinned, 0, headBytes, buffer, options);
       pinned.kept = buffer.bytes;
     }
     return pinned;
@@ -119,7 +121,7 @@ export class HttpSource implements Source {
   async #readFirstResponse(pending: PendingResponse, buffer: ReceiveBuffer, options: ReadOptions): Promise<FirstResponse> {
     const { response } = pending;
     const validators = validatorsOf(response);
-    // This header costs a preflight where the response is cross-origin, even after a redirect.
+    // This header needs a preflight request if the response is cross-origin, even after a redirect.
     const ifRange = !isBrowser() || response.type === "basic" ? ifRangeOf(validators) : undefined;
     if (isEmptyFile(response)) return { sizeBytes: 0, validators, ifRange };
     if (response.status === 200) return { sizeBytes: await this.#readWhole(pending, buffer, options), validators, ifRange };
@@ -134,21 +136,20 @@ export class HttpSource implements Source {
     return { sizeBytes: range?.sizeBytes, validators, ifRange };
   }
 
-  /** Reads the file from a server that sends nothing less, if it is small enough, and returns its size. */
+  /** Reads the whole file from a server without range support, if it is small enough, and returns its size. */
   async #readWhole(pending: PendingResponse, buffer: ReceiveBuffer, options: ReadOptions): Promise<number> {
     const { response } = pending;
     this.#check.refuseEncoded(response);
-    const length = response.headers.get("content-length") ?? "";
+    const maxBytes = declaredBytes(pending, Number.NaN);
     const { maxFullDownloadBytes } = this.#options;
-    // Without a length a truncated file would look complete.
-    if (!/^\d+$/.test(length) || Number(length) > maxFullDownloadBytes) {
+    // Without a length, a truncated file would look complete.
+    if (!(maxBytes <= maxFullDownloadBytes)) {
       throw this.#check.noRanges(
-        `does not support range requests: it would send the whole file instead of a part, ${length === "" ? "without saying how long it is" : `${length} bytes`}. ` +
+        `does not support range requests: it would send the whole file instead of a part, ${maxBytes >= 0 ? `${maxBytes} bytes` : "without saying how long it is"}. ` +
           `Up to ${maxFullDownloadBytes} bytes would be read whole (option \`maxFullDownloadBytes\`). ` +
           "Use a server that does, or download the file and open it locally.",
       );
     }
-    const maxBytes = Number(length);
     options.onTotal?.(maxBytes);
     buffer.begin(maxBytes);
     await readBody(pending, buffer, { maxBytes, exact: true, what: shortened(this.#client.url) });
@@ -158,79 +159,82 @@ export class HttpSource implements Source {
   async #askSize(validators: Validators, signal: AbortSignal | undefined, idle: IdleTimeout): Promise<number> {
     // Browsers set this header themselves and ignore it here.
     const headers: Record<string, string> = isBrowser() ? {} : { "Accept-Encoding": "identity" };
-    return this.#client.request("HEAD", headers, { signal, idle }, async ({ response }) => {
+    return this.#client.request("HEAD", headers, { signal, idle }, async (pending) => {
+      const { response } = pending;
       if (!response.ok) {
         const error = this.#check.statusError(response);
-        throw mayPass(error, true) ? error : this.#check.unknownSize(); // signed addresses are often for GET alone
+        throw mayPass(error, true) ? error : this.#check.unknownSize(); // signed URLs are often valid for GET only
       }
       this.#check.refuseEncoded(response);
-      if (!sameVersion(validators, validatorsOf(response), true)) throw this.#check.changed();
-      const length = response.headers.get("content-length") ?? "";
-      if (/^\d+$/.test(length)) return Number(length);
-      throw this.#check.unknownSize();
+      const answered = validatorsOf(response);
+      if (!sameVersion(validators, answered, true)) throw this.#check.other(validators, answered);
+      const sizeBytes = declaredBytes(pending, -1);
+      if (sizeBytes < 0) throw this.#check.unknownSize();
+      return sizeBytes;
     });
   }
 
-  /** Fills `buffer` with a range, in as many responses as the server splits it into. */
-  async #fill(pinned: Pinned, offset: number, length: number, buffer: ReceiveBuffer, signal: AbortSignal | undefined): Promise<void> {
-    await this.#retrying(buffer, signal, async (idle) => {
-      // Only where a changed file would be noticed may the parts of two responses be joined.
+  /** Fills `buffer` with a range, in one or more responses. */
+  async #fill(pinned: Pinned, offset: number, length: number, buffer: ReceiveBuffer, options: ReadOptions): Promise<void> {
+    await this.#retrying(buffer, options.signal, async (idle) => {
+      // Bytes of two responses may be joined only if a change of the file would be noticed.
       if (!canDistinguishVersions(pinned.validators)) buffer.begin(0);
       const countShort = this.#check.countShortResponses();
       for (;;) {
-        await this.#ask(pinned, offset, length, buffer, { signal, idle });
+        await this.#ask(pinned, offset, length, buffer, options, idle);
         if (buffer.filledBytes === length) return;
         countShort();
       }
     });
   }
 
-  /** Makes one request for the rest of a range, and appends what the server sends of it. */
-  async #ask(pinned: Pinned, offset: number, length: number, buffer: ReceiveBuffer, limits: { signal: AbortSignal | undefined; idle: IdleTimeout }): Promise<void> {
+  /** Makes one request for the rest of a range, and appends the bytes that the server sends. */
+  async #ask(pinned: Pinned, offset: number, length: number, buffer: ReceiveBuffer, { signal, onOtherVersion }: ReadOptions, idle: IdleTimeout): Promise<void> {
     const first = offset + buffer.filledBytes;
     const restBytes = offset + length - first;
     const headers: Record<string, string> = { Range: `bytes=${first}-${offset + length - 1}` };
     if (pinned.ifRange !== undefined) headers["If-Range"] = pinned.ifRange;
-    await this.#client.request("GET", headers, limits, async (pending) => {
+    await this.#client.request("GET", headers, { signal, idle }, async (pending) => {
       const { response } = pending;
-      if (!this.#checkResponse(response, pinned)) {
+      if (!this.#checkResponse(response, pinned, onOtherVersion)) {
         await response.body?.cancel();
         return;
       }
       const range = this.#check.contentRange(response);
       if (range?.sizeBytes !== undefined && range.sizeBytes !== pinned.sizeBytes) {
-        throw this.#check.changed(`: it had ${pinned.sizeBytes} bytes, now it has ${range.sizeBytes}`);
+        throw this.#check.changed(`: ${range.sizeBytes} bytes instead of ${pinned.sizeBytes}`);
       }
       const sentBytes = range ? this.#check.sentBytes(range, first, restBytes) : restBytes;
       if (sentBytes < restBytes && !canDistinguishVersions(pinned.validators)) throw this.#check.notJoinable();
       buffer.reserve(length); // only now, since the server has agreed to send the range
-      // A server may send less than was asked for, and a page need not see how much it has announced.
+      // A server may send less than requested, and a page may not see the announced length.
       const exact = range !== undefined || !canDistinguishVersions(pinned.validators);
       await readBody(pending, buffer, { maxBytes: buffer.filledBytes + sentBytes, exact, what: this.#words(offset, length) });
     });
   }
 
-  /** Checks status and version of a response to a later request. Returns `false` if it has to be made again without `If-Range`. */
-  #checkResponse(response: Response, pinned: Pinned): boolean {
-    const answered = validatorsOf(response);
+  /**
+   * Checks the status and the version of a response to a later request. Returns `false` if the request has to be
+   * repeated without `If-Range`.
+   */
+  #checkResponse(response: Response, pinned: Pinned, onOtherVersion: ReadOptions["onOtherVersion"]): boolean {
+    const { status } = response;
+    if (status === 416) throw this.#check.changed(" and has become shorter");
+    const isPart = status === 206;
+    if (!isPart && status !== 200) throw this.#check.statusError(response);
     const comparedByServer = pinned.ifRange !== undefined;
-    if (response.status === 206) {
-      if (!sameVersion(pinned.validators, answered, comparedByServer)) throw this.#check.changed();
-      this.#check.refuseEncoded(response);
-      return true;
+    // With If-Range, a whole file means another version, unless its validators show otherwise.
+    const answered = validatorsOf(response);
+    if (!sameVersion(pinned.validators, answered, comparedByServer === isPart)) {
+      const error = this.#check.other(pinned.validators, answered);
+      if (!onOtherVersion) throw error;
+      pinned.version = undefined;
+      onOtherVersion(error);
     }
-    if (response.status === 200) {
-      // With If-Range the whole file means that it is another one, unless it says otherwise.
-      if (!sameVersion(pinned.validators, answered, !comparedByServer)) throw this.#check.changed();
-      if (comparedByServer) {
-        // The server misreads the condition. From now on every answer's version is compared here alone.
-        pinned.ifRange = undefined;
-        return false;
-      }
-      throw this.#check.noRanges("sent the whole file instead of a part, although it sent a part before. Try again later.");
-    }
-    if (response.status === 416) throw this.#check.changed(" and has become shorter");
-    throw this.#check.statusError(response);
+    if (isPart) this.#check.refuseEncoded(response);
+    else if (comparedByServer) pinned.ifRange = undefined; // The server misinterprets the condition, or has another version. From here on only this client compares the versions of responses.
+    else throw this.#check.noRanges("sent the whole file instead of a part, although it sent a part before. Try again later.");
+    return isPart;
   }
 
   #words(offset: number, length: number): string {

@@ -1,6 +1,7 @@
 /**
- * Parts of reading over HTTP for modules that are loaded when they are needed. They are handed over: of what two chunks
- * import, bundlers make further chunks, which are compressed one by one and took 1 kB more of every page.
+ * Functions for reading over HTTP, for modules that are loaded on demand. They are passed as an object instead of
+ * imported: bundlers would move modules that two chunks import into further chunks, which are compressed separately and
+ * added 1 kB to every page.
  */
 
 import { abortable } from "../abortable.js";

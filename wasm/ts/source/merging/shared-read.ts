@@ -1,4 +1,4 @@
-/** A read that shares a request with others. */
+/** A read that shares a request with other reads. */
 
 import type { ReadOptions } from "../source.js";
 
@@ -9,16 +9,16 @@ export class SharedRead {
   settled = false;
   /** Called once when the read has succeeded, failed or been aborted. */
   onSettled: () => void = () => {};
-  readonly #options: ReadOptions;
+  readonly options: ReadOptions;
   readonly #resolve: (bytes: Uint8Array) => void;
   readonly #reject: (error: unknown) => void;
-  readonly #aborted = () => this.fail(this.#options.signal!.reason);
+  readonly #aborted = () => this.fail(this.options.signal!.reason);
   #announcedBytes = 0;
 
   constructor(offset: number, length: number, options: ReadOptions) {
     this.begin = offset;
     this.end = offset + length;
-    this.#options = options;
+    this.options = options;
     let settle: [(bytes: Uint8Array) => void, (error: unknown) => void];
     this.promise = new Promise((resolve, reject) => (settle = [resolve, reject]));
     [this.#resolve, this.#reject] = settle!;
@@ -27,13 +27,13 @@ export class SharedRead {
     else signal?.addEventListener("abort", this.#aborted, { once: true });
   }
 
-  /** Reports that bytes `begin` to `end` of the file have arrived for the shared request. */
+  /** Reports that bytes `begin` to `end` of the file have arrived for the shared request. `end` is exclusive. */
   arrived(begin: number, end: number): void {
     this.#announce(Math.min(end, this.end) - Math.max(begin, this.begin));
   }
 
   succeed(bytes: Uint8Array): void {
-    this.#announce(this.end - this.begin - this.#announcedBytes); // a source need not report progress
+    this.#announce(this.end - this.begin - this.#announcedBytes); // sources need not report progress
     this.#settle(() => this.#resolve(bytes));
   }
 
@@ -45,16 +45,16 @@ export class SharedRead {
     if (this.settled || bytes <= 0) return;
     this.#announcedBytes += bytes;
     try {
-      this.#options.onBytes?.(bytes);
+      this.options.onBytes?.(bytes);
     } catch (error) {
-      this.fail(error); // the fault of this caller alone
+      this.fail(error); // the other reads of the request must not fail because of this caller
     }
   }
 
   #settle(how: () => void): void {
     if (this.settled) return;
     this.settled = true;
-    this.#options.signal?.removeEventListener("abort", this.#aborted);
+    this.options.signal?.removeEventListener("abort", this.#aborted);
     how();
     this.onSettled();
   }

@@ -1,4 +1,4 @@
-/** Coalescing: reads that begin together and lie close together become one request. */
+/** Coalescing: merges reads that begin together and are close together in the file into one request. */
 
 import { checkOptions } from "../../known-options.js";
 import type { OptionNames } from "../../known-options.js";
@@ -10,22 +10,26 @@ import { atLeast } from "../option.js";
 import { SharedRead } from "./shared-read.js";
 import type { ReadOptions, Source } from "../source.js";
 
-/** Which reads become one request. */
+/** Options that control which reads are merged into one request. */
 export interface CoalesceOptions {
-  /** The largest gap between two reads that is fetched as well, in bytes. 64 KiB by default; 0 merges adjacent reads only. */
+  /** The largest gap between two reads that is fetched with them, in bytes. 64 KiB by default; 0 merges adjacent reads only. */
   maxGapBytes?: number;
-  /** The longest request made of several reads, in bytes. 16 MiB by default. It takes as much memory besides the results. */
+  /**
+   * The longest request that several reads are merged into, in bytes. 16 MiB by default. It takes that much memory in
+   * addition to the results.
+   */
   maxMergedBytes?: number;
 }
 
-/** On most connections a gap of this many bytes takes less time than another request. */
+/** On most connections, fetching a gap of this length takes less time than another request. */
 const DEFAULT_MAX_GAP_BYTES = 64 << 10;
 const DEFAULT_MAX_MERGED_BYTES = 16 << 20;
 
 /**
- * Returns `source` with the reads that begin in the same turn of the event loop merged where they lie close together.
- * Each caller gets their own bytes and can abort on their own; a merged read is aborted when all of its callers have
- * aborted. `open` does this with every source.
+ * Returns `source` with merged reads: reads that begin in the same turn of the event loop and are close together in the
+ * file share one request. Each caller receives its own bytes and can abort independently; a merged request is aborted
+ * when all its callers have aborted. `open` applies this to every source except bytes in memory. Throws an
+ * `InvalidInputError` for an invalid option.
  */
 export function withCoalescing(source: Source, options: CoalesceOptions = {}): Source {
   checkOptions("coalesce", options, { maxGapBytes: 1, maxMergedBytes: 1 } satisfies OptionNames<CoalesceOptions>);
@@ -51,7 +55,7 @@ async function fetchRange(source: Source, { begin, end, reads }: MergedRange<Sha
   const stop = new AbortController();
   let isRunning = true;
   for (const read of reads) {
-    // A caller who aborts must not cost the others their bytes.
+    // The request continues while any caller still waits for its bytes.
     read.onSettled = () => {
       if (isRunning && reads.every(({ settled }) => settled)) stop.abort();
     };
@@ -62,10 +66,10 @@ async function fetchRange(source: Source, { begin, end, reads }: MergedRange<Sha
     position += bytes;
   };
   try {
-    const bytes = await source.read(begin, end - begin, { signal: stop.signal, onBytes });
+    const bytes = await source.read(begin, end - begin, { ...reads[0]!.options, signal: stop.signal, onBytes });
     isRunning = false;
     for (const read of reads) {
-      // A copy: a view would keep the bytes of the whole range alive.
+      // Each caller gets a copy, because a view would retain the bytes of the whole range.
       read.succeed(reads.length === 1 ? bytes : markTransferable(bytes.slice(read.begin - begin, read.end - begin)));
     }
   } catch (error) {

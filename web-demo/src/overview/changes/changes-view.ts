@@ -1,4 +1,4 @@
-/** The comparison of two models: what changed, where, and how much. */
+/** The comparison of two models: the tensors that changed, and by how much. */
 
 import type { TensorInfo } from "zstn";
 import type { Engine } from "../../engine/client.js";
@@ -38,7 +38,7 @@ export interface ChangesOptions {
   /** Called with the key of the metric that the user chose. */
   readonly onColour: (key: string) => void;
   readonly onPick: (tensor: TensorInfo) => void;
-  /** Called when more was compared. */
+  /** Called when more values have been compared. */
   readonly onUpdate: () => void;
 }
 
@@ -60,7 +60,7 @@ export class ChangesView {
   #metric: Metric;
   #frame = 0;
   readonly #closing = new AbortController();
-  /** The request for what the files state, and whether it has been answered. */
+  /** The request for the facts that the files record. `#isStated` is true once it has been answered. */
   #stated: Promise<void> | undefined;
   #isStated = false;
   #colour: string | undefined;
@@ -90,14 +90,17 @@ export class ChangesView {
     this.#build();
   }
 
-  /** Begins with what the files state, which costs nothing, and then reads. A large delta is shown by what it stores: reading is then up to the user. */
+  /**
+   * Begins with the facts that the files record, which need no download, and then compares values. For a large delta,
+   * it shows the stored sizes, and the user decides whether to compare values.
+   */
   start(): void {
     if (this.#stated !== undefined || this.#pairing.shared.length === 0) return;
     const { engine } = this.#options;
     const tensors = this.#pairing.shared.map(({ name }) => name);
     this.#stated = engine
       .call("stated", { tensors }, { signal: this.#closing.signal })
-      // Without it everything is compared by reading, which will tell what is wrong.
+      // Without these facts, everything is compared by reading, which reports any error.
       .catch(() => [])
       .then((all) => {
         if (this.#closing.signal.aborted) return;
@@ -108,7 +111,7 @@ export class ChangesView {
       });
   }
 
-  /** Colours everything by the metric of that key; `undefined` for the best one. */
+  /** Colours everything by the metric with this key; `undefined` for the best available one. */
   show(colour: string | undefined): void {
     this.#colour = colour;
     this.#metric = this.#metricOf(colour);
@@ -118,7 +121,7 @@ export class ChangesView {
     this.#refresh();
   }
 
-  /** Stops reading. */
+  /** Stops all reads of this view. */
   close(): void {
     cancelAnimationFrame(this.#frame);
     this.#closing.abort();
@@ -171,7 +174,7 @@ export class ChangesView {
     );
   }
 
-  /** Returns the number of changed tensors, which is exact where the files state digests. */
+  /** Returns the number of changed tensors, which is exact if the files have digests. */
   #changedTensors(): HTMLElement {
     const { shared, unlike } = this.#pairing;
     const verdicts = shared.map((tensor) => this.#measured.verdict(tensor));
@@ -191,10 +194,10 @@ export class ChangesView {
     const missing = weights.filter((tensor) => !this.#measured.has(tensor)).length;
     const sum = this.#measured.sum(weights, missing > 0);
     const isNothing = weights.every((tensor) => this.#measured.verdict(tensor) === "same");
-    // Before anything changed has been measured, there is no figure.
+    // There is no figure until a changed tensor has been measured.
     const isMeasured = sum !== undefined && (isNothing || weights.some((tensor) => this.#measured.has(tensor) && this.#measured.verdict(tensor) !== "same"));
     const shown = (found: Figure | undefined, format: (value: number) => string): HTMLElement | string => {
-      // Nothing in a sample is no figure of the whole.
+      // A sample without changes gives no figure for the whole.
       if (!isMeasured || !found || (found.value === 0 && found.margin !== undefined)) return "–";
       const least = Math.max(0, found.value - (found.margin ?? 0));
       return missing > 0 ? dataValue(least, `≥ ${format(least).replace(/^< /, "")}`) : dataValue(found.value, figureText(found, format)!);
@@ -238,12 +241,12 @@ export class ChangesView {
     void this.#sampler.run("sample");
   }
 
-  /** Returns the stored bytes of tensors in both models. Tied data is read once. */
+  /** Returns the total stored length of tensors in both models. Tied data counts once. */
   #storedBytes(tensors: readonly TensorInfo[]): number {
     return tensors.reduce((sum, tensor) => sum + ownBytes(tensor) + ownBytes(this.#others.get(tensor.name)!), 0);
   }
 
-  /** Returns a sentence about tensors of integers, which no figure includes. */
+  /** Returns a sentence about integer tensors, which the figures do not include. */
   get #integers(): string {
     const { shared } = this.#pairing;
     const integers = shared.filter(({ dtype }) => !isFloat(dtype));
@@ -258,7 +261,7 @@ export class ChangesView {
     const text = words.filter((part) => part !== "").join(" ");
     const labels = buttons.map(({ textContent }) => textContent).join("\n");
     if (this.#words.textContent !== text) this.#words.textContent = text;
-    // A button that has the focus is not replaced by its like.
+    // A focused button must not be replaced by an identical one, since it would lose the focus.
     if (this.#progress.dataset["buttons"] === labels) return;
     this.#progress.dataset["buttons"] = labels;
     this.#progress.replaceChildren(this.#words, ...(buttons.length > 0 ? [element("span", { class: "buttons" }, ...buttons)] : []));

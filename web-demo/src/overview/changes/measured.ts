@@ -1,4 +1,7 @@
-/** What is known about the changes of a model: what its files state, what was measured, and what that amounts to. */
+/**
+ * The changes of a model as far as they are known: the facts that the files record, the measured tensors, and the
+ * figures that follow from both.
+ */
 
 import type { TensorInfo } from "zstn";
 import { marginOf } from "../../engine/margin.js";
@@ -6,26 +9,26 @@ import type { ChangesResult, ChangeSums, StatedChange, TensorChange } from "../.
 import { isFloat } from "../../tree/dtype-family.js";
 import { countValues } from "../picture/metric.js";
 
-/** A figure of some tensors. `margin` is present if it is an estimate. */
+/** A figure over some tensors. `margin` is present if the figure is an estimate. */
 export interface Figure {
   readonly value: number;
   readonly margin?: number;
 }
 
-/** Sums over some tensors. A sampled tensor counts by its size, as if the rest of it were like the sample. */
+/** The figures over some tensors. A sample is scaled to the size of its tensor. */
 export interface ChangeSum {
-  /** The share of values that differ; `undefined` if too little was read to say how far off it may be. */
+  /** The fraction of values that differ; `undefined` if the samples are too small for a margin. */
   readonly changedShare: Figure | undefined;
-  /** The norm of the difference, divided by that of the second model; also `undefined` where values are not float numbers. */
+  /** The norm of the difference divided by the norm of the second model; also `undefined` if the values are not floats. */
   readonly relative: Figure | undefined;
-  /** Whether `relative` leaves out unchanged tensors, since their norms are not known. */
+  /** Whether `relative` leaves out unchanged tensors because their norms are unknown. */
   readonly isOfChanged: boolean;
-  /** Whether all values were compared, or are stated to be the same. */
+  /** Whether all values were compared, or are recorded as equal. */
   readonly isExact: boolean;
   readonly comparedShare: number;
 }
 
-/** Whether tensors are the same: proved, disproved, or not decided by what was read. */
+/** Whether tensors are the same: proved, disproved, or not decided by the values read so far. */
 export type Verdict = "same" | "changed" | "undecided";
 
 export class MeasuredChanges {
@@ -34,7 +37,7 @@ export class MeasuredChanges {
   readonly #owners: ReadonlyMap<string, string>;
   #fetchedBytes = 0;
 
-  /** `owners` names the tensor whose data a tied one has in both models. */
+  /** `owners` maps each tied tensor to the tensor whose data it has in both models. */
   constructor(owners: ReadonlyMap<string, string>) {
     this.#owners = owners;
   }
@@ -44,12 +47,12 @@ export class MeasuredChanges {
     this.#fetchedBytes += fetchedBytes;
   }
 
-  /** Adds what the files state. */
+  /** Adds the facts that the files record. */
   state(all: readonly StatedChange[]): void {
     for (const stated of all) this.#stated.set(stated.name, stated);
   }
 
-  /** What was fetched for all of them, in bytes. */
+  /** The number of bytes that were fetched for all comparisons. */
   get fetchedBytes(): number {
     return this.#fetchedBytes;
   }
@@ -58,7 +61,7 @@ export class MeasuredChanges {
     return this.#changes.get(this.#owners.get(name) ?? name);
   }
 
-  /** Returns whether a tensor is proved to be the same, or to differ. Compared bytes count more than what a file states. */
+  /** Returns whether a tensor is proved to be the same or to differ. Compared values take precedence over recorded facts. */
   verdict(tensor: TensorInfo): Verdict {
     const change = this.of(tensor);
     if (change && change.changed > 0) return "changed";
@@ -67,25 +70,28 @@ export class MeasuredChanges {
     return isSame === undefined ? "undecided" : isSame ? "same" : "changed";
   }
 
-  /** Returns whether a tensor is the same by what the files state alone. */
+  /** Returns whether only the recorded facts, and no comparison of all values, prove that a tensor is the same. */
   isOnlyStated(tensor: TensorInfo): boolean {
     return this.of(tensor)?.exact !== true && this.verdict(tensor) === "same";
   }
 
-  /** Returns whether nothing is left to read of a tensor. */
+  /** Returns whether a tensor needs no further reads. */
   isSettled(tensor: TensorInfo): boolean {
     return this.of(tensor)?.exact === true || this.verdict(tensor) === "same";
   }
 
-  /** Returns whether a tensor is settled, or a sample of it shows how much it changed. */
+  /** Returns whether a tensor is settled, or whether a sample shows how much it changed. */
   has(tensor: TensorInfo): boolean {
     if (this.isSettled(tensor)) return true;
     const change = this.of(tensor);
-    // A changed tensor whose sample shows nothing has changed elsewhere.
+    // If the sample of a changed tensor shows no change, the change is elsewhere.
     return change !== undefined && change.compared > 0 && (change.changed > 0 || this.verdict(tensor) !== "changed");
   }
 
-  /** Returns the numbers of NaN and infinite values in both models, if they differ in which values are finite: exact ones, or those that were seen. */
+  /**
+   * Returns a text about NaN and infinite values, and their number, if the models differ in them. The numbers are
+   * exact, or those found so far.
+   */
   finiteness(tensor: TensorInfo): { readonly text: string; readonly count: number } | undefined {
     const change = this.of(tensor);
     const stated = this.#statedOf(tensor)?.nonFinite;
@@ -99,15 +105,15 @@ export class MeasuredChanges {
     return { text: parts.filter((part) => part !== false).join(", "), count: change.gained + change.lost };
   }
 
-  /** Returns whether a tensor has the data of another one in both models, so that it is not compared by itself. */
+  /** Returns whether a tensor shares the data of another one in both models, so that it is not compared separately. */
   isTied({ name }: TensorInfo): boolean {
     return this.#owners.has(name);
   }
 
   /**
-   * Sums over those of `tensors` that were compared; `undefined` if none was. Integers and masks count only where there
-   * are no floats: the squares of positions would hide any change of weights. Tied data counts once. With `others`, those
-   * that were not compared count as unchanged, so that figures are lower bounds.
+   * Returns the figures over the `tensors` that were compared; `undefined` if none was. Integers and masks count only
+   * if there are no floats, because the squares of positions would hide any change of weights. Tied data counts once.
+   * With `others`, tensors that were not compared count as unchanged, so the figures are lower bounds.
    */
   sum(tensors: readonly TensorInfo[], others = false): ChangeSum | undefined {
     const floats = tensors.filter(({ dtype }) => isFloat(dtype));
@@ -123,7 +129,7 @@ export class MeasuredChanges {
     const normed = numeric.filter(({ change }) => !Number.isNaN(change.baseSquares));
     const nothing = isExact && parts.every(({ change }) => change.changed === 0);
     const squared = normed.length > 0 ? figureOf(normed, ({ squares }) => squares, ({ baseSquares }) => baseSquares, () => total(normed, ({ change, scale }) => change.baseSquares * scale)) : undefined;
-    // A bound needs the norms of all tensors.
+    // A lower bound needs the norms of all tensors.
     const relative = nothing ? { value: 0 } : others && normed.length < numeric.length ? undefined : squared && rootOf(squared);
     return { changedShare, relative, isExact, isOfChanged, comparedShare };
   }
@@ -146,14 +152,14 @@ export class MeasuredChanges {
   }
 }
 
-/** A compared tensor: its sums, the number of its values, and how many of them each compared one stands for. */
+/** A compared tensor: its sums, the number of its values, and the number of values that each compared value represents. */
 interface Part {
   readonly change: TensorChange;
   readonly count: number;
   readonly scale: number;
 }
 
-/** Returns the change of a tensor that is stated to be the same. The norm is NaN if it is not known. */
+/** Returns the change of a tensor that is recorded as equal. Its norm is NaN if it is unknown. */
 function sameChange({ name }: TensorInfo, count: number, baseSquares: number | undefined): TensorChange {
   return { name, exact: true, compared: count, changed: 0, squares: 0, baseSquares: baseSquares ?? Number.NaN, gained: 0, lost: 0, numeric: true, groups: [], leftBytes: 0 };
 }
@@ -161,8 +167,8 @@ function sameChange({ name }: TensorInfo, count: number, baseSquares: number | u
 const total = (parts: readonly Part[], of: (part: Part) => number): number => parts.reduce((sum, part) => sum + of(part), 0);
 
 /**
- * Returns the ratio of the sums of two figures over all tensors, with its margin: of `over` and of `under`, or of a
- * constant where `under` is zero. `undefined` if a sampled tensor has too few groups of rows for a margin.
+ * Returns the ratio of two sums over all tensors, with its margin: the sum of `over` divided by the sum of `under`, or
+ * by a constant if `under` is zero. `undefined` if a sampled tensor has too few groups of rows for a margin.
  */
 function figureOf(parts: readonly Part[], over: (sums: ChangeSums) => number, under: (sums: ChangeSums) => number, wholeUnder: () => number): Figure | undefined {
   const base = wholeUnder();
@@ -171,7 +177,7 @@ function figureOf(parts: readonly Part[], over: (sums: ChangeSums) => number, un
   let variance = 0;
   for (const { change, count, scale } of parts) {
     if (change.exact) continue;
-    // How far the sum of this tensor may be off, as a part of the ratio.
+    // The error that the sum of this tensor contributes to the ratio.
     const estimate = (groups: readonly ChangeSums[]): number => {
       const compared = groups.reduce((sum, group) => sum + group.compared, 0);
       return groups.reduce((sum, group) => sum + over(group) - value * under(group), 0) * (count / Math.max(1, compared));
@@ -183,7 +189,7 @@ function figureOf(parts: readonly Part[], over: (sums: ChangeSums) => number, un
   return parts.every(({ change }) => change.exact) ? { value } : { value, margin: Math.sqrt(variance) };
 }
 
-/** Returns the root of a figure. Its margin is the larger of both sides. */
+/** Returns the square root of a figure. Its margin is the larger of the two sides. */
 function rootOf({ value, margin }: Figure): Figure {
   const root = Math.sqrt(value);
   if (margin === undefined) return { value: root };

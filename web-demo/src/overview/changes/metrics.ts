@@ -5,10 +5,10 @@ import { approximately, formatShare } from "../../page/format.js";
 import type { Mark, Metric } from "../picture/metric.js";
 import type { Figure, MeasuredChanges } from "./measured.js";
 
-/** The tensors of the delta among the two models, by name; `undefined` if neither is one. */
+/** The tensors of the delta, by name, if one of the two models is a delta. */
 export type DeltaTensors = ReadonlyMap<string, TensorInfo> | undefined;
 
-/** Returns the metrics, the best one that is available first. */
+/** Returns the available metrics, best one first. */
 export function changeMetrics(measured: MeasuredChanges, delta: DeltaTensors): Metric[] {
   const own = { mark: (tensors: readonly TensorInfo[]) => markOf(tensors, measured), describe: (tensors: readonly TensorInfo[]) => describeChange(tensors, measured) };
   const relative: Metric = {
@@ -47,14 +47,14 @@ export function changeMetrics(measured: MeasuredChanges, delta: DeltaTensors): M
   return [relative, share, stored];
 }
 
-/** Returns the value of a figure that colours cells: nothing where tensors changed by an unknown amount, which has a mark of its own. */
+/** Returns the value that colours a cell; `undefined` if tensors changed by an unknown amount, which has a mark of its own. */
 function valueOf(tensors: readonly TensorInfo[], measured: MeasuredChanges, figure: (tensors: readonly TensorInfo[]) => Figure | undefined): number | undefined {
   if (tensors.every((tensor) => measured.verdict(tensor) === "same")) return 0;
   const value = figure(tensors)?.value;
   return value === 0 && tensors.some((tensor) => measured.verdict(tensor) === "changed") ? undefined : value;
 }
 
-/** Returns what a cell is marked as, besides its colour. */
+/** Returns the mark of a cell, in addition to its colour. */
 function markOf(tensors: readonly TensorInfo[], measured: MeasuredChanges): Mark | undefined {
   if (tensors.some((tensor) => measured.finiteness(tensor))) return "non-finite";
   if (tensors.every((tensor) => measured.verdict(tensor) === "same")) return undefined;
@@ -62,7 +62,10 @@ function markOf(tensors: readonly TensorInfo[], measured: MeasuredChanges): Mark
   return measured.sum(tensors) ? "sampled" : undefined;
 }
 
-/** Returns the stored bytes of a delta, divided by those of the tensors. It grows with the change, but is not its size. */
+/**
+ * Returns the stored length of a delta divided by the length of its tensors. It grows with the change, but does not
+ * measure it.
+ */
 export function storedChange(tensors: readonly TensorInfo[], delta: ReadonlyMap<string, TensorInfo>): number | undefined {
   let [stored, all] = [0, 0];
   for (const { name, byteLength } of tensors) {
@@ -74,7 +77,7 @@ export function storedChange(tensors: readonly TensorInfo[], delta: ReadonlyMap<
   return all === 0 ? undefined : stored / all;
 }
 
-/** Returns a sentence about some tensors: what is proved, measured or estimated. */
+/** Returns a sentence about the proved, measured or estimated change of some tensors. */
 function describeChange(tensors: readonly TensorInfo[], measured: MeasuredChanges): string {
   if (tensors.every((tensor) => measured.verdict(tensor) === "same")) return "unchanged";
   const found = tensors.flatMap((tensor) => measured.finiteness(tensor)?.text ?? []);
@@ -96,11 +99,11 @@ function describeSize(tensors: readonly TensorInfo[], measured: MeasuredChanges)
   return parts.length > 0 ? parts.join(", ") : `changed; a sample of ${formatShare(sum.comparedShare)} is too small to say how much`;
 }
 
-/** "2.21 %", or "≈ 2.21 % ± 0.30 %" for an estimate; `undefined` if there is none. */
+/** Formats a figure: "2.21 %", or "≈ 2.21 % ± 0.30 %" for an estimate; `undefined` if there is none. */
 export function figureText(figure: Figure | undefined, format: (value: number) => string): string | undefined {
   if (!figure) return undefined;
   return figure.margin === undefined ? format(figure.value) : `${approximately(format(figure.value))} ± ${format(figure.margin)}`;
 }
 
-/** Formats a relative change. Where everything was zero before, it has no size. */
+/** Formats a relative change. A change from all zeros has no relative size. */
 export const formatChange = (value: number): string => (Number.isFinite(value) ? formatShare(value) : "was all zeros");

@@ -1,15 +1,15 @@
-/** Which tensors of two models belong together: those of one name. */
+/** Pairs the tensors of two models by name. */
 
 import type { TensorInfo } from "zstn";
 
 export interface Pairing {
-  /** Tensors of the first model that can be compared with the one of that name in the second. */
+  /** The tensors of the first model that can be compared with the tensor of the same name in the second model. */
   readonly shared: readonly TensorInfo[];
-  /** Of the same name, but with another shape or a type that cannot be compared. */
+  /** Tensors of the same name, but with different shapes or types that cannot be compared. */
   readonly unlike: readonly TensorInfo[];
   readonly onlyFirst: readonly TensorInfo[];
   readonly onlySecond: readonly TensorInfo[];
-  /** Shared tensors that are tied to the same other one in both models, and that one. */
+  /** Maps each shared tensor that is tied to the same other tensor in both models to that tensor. */
   readonly owners: ReadonlyMap<string, string>;
 }
 
@@ -32,7 +32,7 @@ export function pairingOf(first: readonly TensorInfo[], second: readonly TensorI
 
 function areAlike(a: TensorInfo, b: TensorInfo): boolean {
   const sameShape = a.shape.length === b.shape.length && a.shape.every((size, i) => size === b.shape[i]);
-  // Elements that share a byte, and those of two parts, are compared with their like only.
+  // Elements shorter than a byte, and complex elements, can only be compared within the same dtype.
   const isPlain = ({ dtype }: TensorInfo): boolean => !/^(F[46](_|$)|C64)/.test(dtype);
   return sameShape && (a.dtype === b.dtype || (isPlain(a) && isPlain(b)));
 }

@@ -1,4 +1,4 @@
-/** The list of tensors by how much they changed. */
+/** The list of tensors, ranked by their change. */
 
 import type { TensorInfo } from "zstn";
 import { button, dataValue, element } from "../../page/element.js";
@@ -7,7 +7,7 @@ import type { Metric } from "../picture/metric.js";
 import { colourAt, paletteColours, scaleFor } from "../picture/scale.js";
 import type { MeasuredChanges } from "./measured.js";
 
-/** How many tensors are listed at first. */
+/** The number of tensors that are listed at first. */
 const FIRST_ROWS = 20;
 
 export interface RankingOptions {
@@ -19,7 +19,7 @@ export interface RankingOptions {
 interface Ranked {
   readonly tensor: TensorInfo;
   readonly value: number | undefined;
-  /** How many values became NaN or infinite, or ceased to be. */
+  /** The number of values that became NaN or infinite, or became finite again. */
   readonly nonFinite: number;
 }
 
@@ -41,7 +41,10 @@ export class Ranking {
     this.node.append(element("h2", {}, "Most changed first"), this.#note, this.#list, this.#more);
   }
 
-  /** Sorts the changed tensors by a metric. A change of what is finite comes first, a change of unknown size last. */
+  /**
+   * Sorts the changed tensors by a metric. Tensors whose NaN or infinite values changed come first, and tensors with a
+   * change of unknown size last.
+   */
   show(metric: Metric): void {
     this.#metric = metric;
     const { tensors, measured } = this.#options;
@@ -63,7 +66,7 @@ export class Ranking {
     this.#note.hidden = this.#note.textContent === "";
   }
 
-  /** Says what is known about the tensors that are not listed. */
+  /** Returns a sentence about the tensors that are not listed. */
   #words(changed: number): string {
     const { tensors, measured } = this.#options;
     const same = tensors.filter((tensor) => measured.verdict(tensor) === "same").length;

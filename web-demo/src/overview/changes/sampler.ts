@@ -1,4 +1,4 @@
-/** Measuring the changes of a model step by step, so that results show as they arrive and reading stays within a budget. */
+/** Measures the changes of a model step by step, so that results appear as they arrive and reads stay within a budget. */
 
 import type { TensorInfo } from "zstn";
 import type { Engine } from "../../engine/client.js";
@@ -7,18 +7,21 @@ import { isAbort } from "../../page/error-text.js";
 import { isFloat } from "../../tree/dtype-family.js";
 import type { MeasuredChanges } from "./measured.js";
 
-/** What one run may read of both models together, in bytes: over the network, and of local files. */
+/** The maximum number of bytes that one run reads from both models together, over the network and from local files. */
 const NETWORK_BUDGET_BYTES = 24e6;
 const LOCAL_BUDGET_BYTES = 256e6;
-/** How many tensors are sampled in one call, and how long those are that are read whole, in bytes, if there are several. */
+/**
+ * The number of tensors that are sampled in one call. `BATCH_BYTES` is the maximum total length of several tensors that
+ * are read as a whole in one call.
+ */
 const BATCH = 16;
-/** What block tables and the gaps between merged reads may add to the bytes of a sample, as a share. */
+/** The fraction that block tables and the gaps between merged reads may add to the bytes of a sample. */
 const OVERHEAD_SHARE = 0.1;
 const BATCH_BYTES = 8e6;
-/** Tensors that cost less are read whole, in bytes. */
+/** Tensors that need fewer bytes than this are read as a whole. */
 const MIN_SHARE_BYTES = 32 << 10;
 
-/** What is read: a sample within the budget, or all values of all tensors. */
+/** The extent of a run: a sample within the budget, or all values of all tensors. */
 export type Extent = "sample" | "whole";
 
 export type SamplerState = "new" | "running" | "finished" | "stopped" | "over budget" | "failed";
@@ -27,7 +30,7 @@ export interface SamplerOptions {
   readonly engine: Engine;
   readonly activities: Activities;
   readonly shared: readonly TensorInfo[];
-  /** Returns the stored bytes of one of them in both models. */
+  /** Returns the total stored length of a shared tensor in both models. */
   readonly storedBytesOf: (tensor: TensorInfo) => number;
   readonly isLocal: boolean;
   readonly measured: MeasuredChanges;
@@ -45,27 +48,27 @@ export class ChangeSampler {
     this.#options = options;
   }
 
-  /** The most that one run reads, in bytes. */
+  /** The maximum number of bytes that one run reads. */
   get budgetBytes(): number {
     return this.#options.isLocal ? LOCAL_BUDGET_BYTES : NETWORK_BUDGET_BYTES;
   }
 
-  /** Returns whether comparing all values that are left is within the budget. */
+  /** Returns whether comparing the remaining values is within the budget. */
   get isSmall(): boolean {
     return this.leftBytes <= this.budgetBytes;
   }
 
-  /** What comparing all values that are left reads, in bytes. */
+  /** The number of bytes that comparing the remaining values reads. */
   get leftBytes(): number {
     return this.#left().reduce((sum, tensor) => sum + this.#costOf(tensor), 0);
   }
 
-  /** Returns whether tensors are left of which nothing has been read. */
+  /** Returns whether there are unsettled tensors of which nothing has been read. */
   get hasUntouched(): boolean {
     return this.#left().some((tensor) => this.#isUntouched(tensor));
   }
 
-  /** Stops for good. */
+  /** Stops permanently. */
   close(): void {
     this.#closing.abort();
   }
@@ -74,7 +77,7 @@ export class ChangeSampler {
     this.#attempt.abort();
   }
 
-  /** Reads on, until everything was read, the budget is spent or it is stopped. */
+  /** Continues reading until everything has been read, the budget is spent, or the run is stopped. */
   async run(extent: Extent = this.isSmall ? "whole" : "sample"): Promise<void> {
     const { activities, onUpdate } = this.#options;
     this.#attempt = new AbortController();
@@ -96,7 +99,7 @@ export class ChangeSampler {
     onUpdate([]);
   }
 
-  /** Compares everything that is left, in the order of the file, so that adjacent tensors share requests. */
+  /** Compares the remaining values in file order, so that adjacent tensors share requests. */
   async #readAll(signal: AbortSignal, report: (done: number, of: number) => void): Promise<void> {
     const left = this.#left();
     for (let done = 0; done < left.length; ) {
@@ -106,12 +109,15 @@ export class ChangeSampler {
     }
   }
 
-  /** Shares the budget: every tensor gets its smallest sample, the cheapest first, and what is left is divided among all. */
+  /**
+   * Distributes the budget: every tensor gets its smallest sample, cheapest first, and the rest of the budget is
+   * divided among all.
+   */
   async #sampleAll(signal: AbortSignal, report: (done: number, of: number) => void): Promise<void> {
     const { measured } = this.#options;
     const end = measured.fetchedBytes + this.budgetBytes;
     const untouched = this.#left().filter((tensor) => this.#isUntouched(tensor));
-    // What is read for that is small: the tables of blocks.
+    // This reads only the block tables, which are small.
     const planned = untouched.filter((tensor) => this.#costOf(tensor) > MIN_SHARE_BYTES && measured.of(tensor)?.neededBytes === undefined);
     for (let begin = 0; begin < planned.length; begin += BATCH) await this.#compare(planned.slice(begin, begin + BATCH), 0, signal);
     const least = new Map(untouched.map((tensor) => [tensor, (measured.of(tensor)?.neededBytes ?? this.#costOf(tensor)) * (1 + OVERHEAD_SHARE)]));
@@ -126,12 +132,12 @@ export class ChangeSampler {
       let bytes = 0;
       for (const tensor of cheapest.slice(done, done + BATCH)) {
         bytes += needed(tensor) + extra;
-        // A little more than is left, for rounding.
+        // The tolerance of 1 byte absorbs rounding errors.
         if (bytes > left + 1) break;
         batch.push(tensor);
       }
       if (batch.length === 0) return;
-      // Of one batch all get what its dearest one needs at least, since most cost about the same.
+      // All tensors of a batch get at least the bytes that the most expensive one needs, since most need about the same.
       const share = Math.min(left / batch.length, needed(batch.at(-1)!) + extra);
       await this.#compare(batch, share / (1 + OVERHEAD_SHARE), signal);
       reserved -= batch.reduce((sum, tensor) => sum + needed(tensor), 0);
@@ -146,7 +152,7 @@ export class ChangeSampler {
     onUpdate(names);
   }
 
-  /** The tensors that are not settled, without tied data. */
+  /** Returns the tensors that are not settled, without tied ones. */
   #left(): TensorInfo[] {
     const { shared, measured } = this.#options;
     return shared.filter((tensor) => !measured.isTied(tensor) && !measured.isSettled(tensor));
@@ -161,7 +167,10 @@ export class ChangeSampler {
   }
 }
 
-/** Returns how many tensors from a position on are read whole together: as many as are short together, at least one. */
+/**
+ * Returns the number of tensors from a position on that are read as a whole in one call: as long as their total length
+ * stays below the limit, at least one.
+ */
 function batchLength(tensors: readonly TensorInfo[], begin: number): number {
   let [length, bytes] = [0, 0];
   while (begin + length < tensors.length && bytes < BATCH_BYTES) {

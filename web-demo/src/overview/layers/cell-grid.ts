@@ -1,9 +1,9 @@
-/** A grid of cells with headings, and the keys that move in it. */
+/** A grid of cells with headings, and its keyboard navigation. */
 
 import { element } from "../../page/element.js";
 import type { Column } from "./stacks.js";
 
-/** Rows lower than this have no gaps. */
+/** Rows lower than this, in pixels, have no gaps. */
 const DENSE_PX = 11;
 
 export class CellGrid {
@@ -22,13 +22,13 @@ export class CellGrid {
     this.node.addEventListener("keydown", (event) => this.#onKey(event));
   }
 
-  /** Sets the height of all rows, in pixels. Low ones touch, since gaps would be as high as they are. */
+  /** Sets the height of all rows, in pixels. Low rows touch, since gaps would be as high as the rows. */
   setRowHeight(height: number): void {
     this.node.style.setProperty("--cell-height", `${height}px`);
     this.node.classList.toggle("dense", height < DENSE_PX);
   }
 
-  /** Adds a row, and returns the nodes of its cells. `isLabelled` shows its name. */
+  /** Adds a row and returns the nodes of its cells. `isLabelled` controls whether its name is visible. */
   addRow(name: string, isLabelled: boolean, cells: readonly unknown[]): (HTMLElement | undefined)[] {
     const nodes = cells.map((cell) => (cell === undefined ? undefined : element("span", { class: "cell", role: "gridcell", tabIndex: -1 })));
     const header = element("span", { role: "rowheader", "aria-label": `Layer ${name}` }, isLabelled ? name : "");
@@ -59,7 +59,7 @@ export class CellGrid {
     event.preventDefault();
   }
 
-  /** Moves to the next cell in a direction that is not absent. */
+  /** Moves to the next cell in a direction, skipping absent cells. */
   #step(row: number, column: number, [down, right]: readonly [number, number]): void {
     for (let [y, x] = [row + down, column + right]; this.#rows[y] && x >= 0 && x < this.#rows[y]!.length; y += down, x += right) {
       if (this.#rows[y]![x]) return this.#move(this.#rows[y]![x], true);

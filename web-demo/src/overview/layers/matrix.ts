@@ -1,4 +1,4 @@
-/** The layer matrix: a row for each layer, a column for each kind of module, coloured by a metric. */
+/** The layer matrix: a row for each layer and a column for each module type, coloured by a metric. */
 
 import type { TensorInfo } from "zstn";
 import { button, element } from "../../page/element.js";
@@ -12,14 +12,14 @@ import { CellGrid } from "./cell-grid.js";
 import { stacksOf } from "./stacks.js";
 import type { Cell, Column, Stack } from "./stacks.js";
 
-/** Heights of rows, in pixels: as many layers as possible are on the screen together. */
+/** The limits on the height of rows, in pixels, so that as many layers as possible fit on the screen. */
 const ALL_ROWS_PX = 430;
 const MIN_ROW_PX = 6;
 const MAX_ROW_PX = 24;
-/** Rows lower than this have no room for a number each. */
+/** Rows lower than this, in pixels, are too low for a number each. */
 const LABEL_ROW_PX = 13;
 const MARKS: readonly Mark[] = ["non-finite", "changed", "sampled"];
-/** How many cells with NaN or infinite values are named. */
+/** The maximum number of cells with NaN or infinite values that are named. */
 const MAX_WARNINGS = 3;
 /** The maximum number of tensors shown outside the layers. */
 const MAX_OUTSIDE = 24;
@@ -27,7 +27,7 @@ const MAX_OUTSIDE = 24;
 export interface LayerMatrixOptions {
   readonly tensors: readonly TensorInfo[];
   readonly onPick: (tensor: TensorInfo) => void;
-  /** What a cell without a value means. */
+  /** The meaning of a cell without a value. */
   readonly unknown: string;
 }
 
@@ -42,7 +42,7 @@ export class LayerMatrix {
   readonly #warning = element("p", { class: "odd", hidden: true });
   readonly #stacks: readonly Stack[];
   readonly #stacksNode = element("div", {});
-  /** Shows biases and norms too, which are not matrices. */
+  /** The button that also shows biases and norms, which are not matrices. */
   readonly #vectors: HTMLButtonElement;
   #metric: Metric | undefined;
 
@@ -106,7 +106,7 @@ export class LayerMatrix {
     node.setAttribute("aria-label", `${nameOf(cell)}: ${this.#describe(cell)}`);
   }
 
-  /** Marks a cell by a pattern, and where it has room by a sign, so that nobody needs to see colours. */
+  /** Marks a cell with a pattern, and with a sign if it is large enough, so that marks do not rely on colours. */
   #mark(node: HTMLElement, mark: Mark | undefined): void {
     for (const each of MARKS) node.classList.toggle(each, each === mark);
     if (mark !== undefined) node.classList.remove("unknown");
@@ -168,7 +168,7 @@ export class LayerMatrix {
     this.#readOut.replaceChildren(element("b", {}, nameOf(cell)), ` ${this.#describe(cell)} · ${about}`);
   }
 
-  /** Opens the tensor of a cell; of several, the one with the highest value. */
+  /** Opens the tensor of a cell; if there are several, the one with the highest value. */
   #pick(target: EventTarget | null): void {
     if (!(target instanceof HTMLElement) || !target.matches("[role=gridcell]")) return;
     const cell = this.#cells.get(target);
@@ -183,7 +183,7 @@ export class LayerMatrix {
 
 const hasBoth = (columns: readonly Column[]): boolean => columns.some(({ isNarrow }) => isNarrow) && columns.some(({ isNarrow }) => !isNarrow);
 
-/** Returns a stack without the columns of vectors, unless it has no others. */
+/** Returns a stack without its columns of vectors, unless it has no other columns. */
 function withoutVectors(stack: Stack): Stack {
   if (!hasBoth(stack.columns)) return stack;
   const isKept = (_: unknown, i: number): boolean => !stack.columns[i]!.isNarrow;
@@ -191,7 +191,10 @@ function withoutVectors(stack: Stack): Stack {
   return { ...stack, columns: stack.columns.filter(isKept), rows };
 }
 
-/** Returns the name of a cell: that of its tensor, or of all with the parts that differ as `*`. */
+/**
+ * Returns the name of a cell: the name of its tensor, or the common name of several with `*` for the components that
+ * differ.
+ */
 function nameOf(cell: Cell): string {
   const [first, ...others] = cell.map(({ name }) => name.split("."));
   return first!.map((part, i) => (others.every((other) => other[i] === part) ? part : "*")).join(".");

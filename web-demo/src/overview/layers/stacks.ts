@@ -1,39 +1,39 @@
-/** Stacks of layers: tensors arranged by the number and the rest of their names. */
+/** Stacks of layers: tensors arranged by the layer number in their names and the rest of their names. */
 
 import type { TensorInfo } from "zstn";
 
-/** Tensors of one kind in one layer: one, or those of several experts. */
+/** The tensors of one module type in one layer: one tensor, or one for each of several experts. */
 export type Cell = readonly TensorInfo[];
 
-/** A kind of module: the part of the name after the layer's number, with those of experts as `*`. */
+/** A module type: the part of the name after the layer number, with the numbers of experts replaced by `*`. */
 export interface Column {
   readonly kind: string;
-  /** Whether all its tensors are vectors or scalars, which are shown on request. */
+  /** Whether all its tensors are vectors or scalars, which are shown on request only. */
   readonly isNarrow: boolean;
 }
 
-/** Layers with one prefix, such as `model.layers`. */
+/** Layers with the same prefix, such as `model.layers`. */
 export interface Stack {
-  /** The part of the name before the number, without its dot. */
+  /** The part of the name before the layer number, without the dot. */
   readonly prefix: string;
   readonly columns: readonly Column[];
-  /** The number of kinds that have no column, since there are too many. */
+  /** The number of module types that have no column because there are too many. */
   readonly moreKinds: number;
   readonly rows: readonly { readonly layer: number; readonly cells: readonly (Cell | undefined)[] }[];
 }
 
 export interface Stacks {
   readonly stacks: readonly Stack[];
-  /** Tensors that belong to no stack, in the order of the file. */
+  /** The tensors that belong to no stack, in file order. */
   readonly outside: readonly TensorInfo[];
 }
 
-/** The fewest layers that make a stack. */
+/** The minimum number of layers in a stack. */
 const MIN_LAYERS = 2;
-/** More columns than these are not readable; the rest is left to the list. */
+/** The maximum number of readable columns. The list shows the rest. */
 const MAX_COLUMNS = 64;
 
-/** Arranges tensors in stacks. The first number in a name is that of its layer. */
+/** Arranges tensors in stacks. The first number in a name is the layer number. */
 export function stacksOf(tensors: readonly TensorInfo[]): Stacks {
   const byPrefix = new Map<string, Map<number, Map<string, TensorInfo[]>>>();
   for (const tensor of tensors) {
@@ -51,19 +51,20 @@ export function stacksOf(tensors: readonly TensorInfo[]): Stacks {
 function stackOf(prefix: string, layers: ReadonlyMap<number, ReadonlyMap<string, TensorInfo[]>>): Stack {
   const kinds = new Map<string, boolean>();
   const sorted = [...layers].sort(([a], [b]) => a - b);
-  // In the order of the longest layer, so that kinds that only some layers have do not come first.
+  // The columns are in the order of the layer with the most module types, so that types that only some layers have do
+  // not come first.
   const fullest = sorted.reduce((best, layer) => (layer[1].size > best[1].size ? layer : best));
   for (const [, cells] of [fullest, ...sorted]) {
     for (const [kind, tensors] of cells) kinds.set(kind, (kinds.get(kind) ?? true) && tensors.every(({ shape }) => shape.length < 2));
   }
   const all = [...kinds].map(([kind, isNarrow]) => ({ kind, isNarrow }));
-  // Matrices have the first claim to a column.
+  // Matrices get columns before vectors do.
   const kept = new Set([...all].sort((a, b) => Number(a.isNarrow) - Number(b.isNarrow)).slice(0, MAX_COLUMNS));
   const columns = all.filter((column) => kept.has(column));
   return { prefix, columns, moreKinds: all.length - columns.length, rows: sorted.map(([layer, cells]) => ({ layer, cells: columns.map(({ kind }) => cells.get(kind)) })) };
 }
 
-/** Splits a name at its first number: "h.3.attn.c_proj.weight" is layer 3 of "h", of the kind "attn.c_proj". */
+/** Splits a name at its first number: "h.3.attn.c_proj.weight" is layer 3 of "h", with the module type "attn.c_proj". */
 export function placeOf(name: string): { prefix: string; layer: number; kind: string } | undefined {
   const [, prefix, layer, rest] = /^(?:(.*?)\.)?(\d{1,6})\.(.+)$/.exec(name) ?? [];
   if (layer === undefined || rest === undefined) return undefined;

@@ -4,7 +4,7 @@ import { element } from "../../page/element.js";
 import type { Metric } from "./metric.js";
 import type { Scale } from "./scale.js";
 
-/** Returns a legend. `notes` say what other marks mean. */
+/** Returns a legend. `notes` explain the marks other than colours. */
 export function legend({ label, palette, format }: Metric, { ticks, isExceeded, isUndercut }: Scale, notes: readonly (readonly [kind: string, text: string])[] = []): HTMLElement {
   const marks = notes.map(([kind, text]) => element("span", { class: "mark-note" }, element("i", { class: kind }), text));
   if (ticks.length === 0) return element("div", { class: "picture-legend" }, ...marks);

@@ -1,4 +1,4 @@
-/** The patterns of marks on a canvas: those of style/picture.css. */
+/** The patterns of marks on a canvas, identical to the patterns in style/picture.css. */
 
 import { colour } from "../../page/element.js";
 import type { Mark } from "./metric.js";

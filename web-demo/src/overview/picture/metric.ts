@@ -1,4 +1,4 @@
-/** Metrics: what a picture of the model shows by colour. */
+/** Metrics: the values that a picture of the model shows as colours. */
 
 import type { TensorInfo, TensorStatistics } from "zstn";
 import { formatBytes, formatCount, formatShare, formatValue } from "../../page/format.js";
@@ -11,23 +11,23 @@ export interface Metric {
   readonly label: string;
   readonly scale: ScaleKind;
   readonly palette: Palette;
-  /** Returns the value of some tensors together; `undefined` while it is not known. */
+  /** Returns the value of some tensors taken together; `undefined` while it is unknown. */
   readonly value: (tensors: readonly TensorInfo[]) => number | undefined;
   readonly format: (value: number) => string;
-  /** Whether the scale is that of matrices. Vectors, such as norms near 1, would take most of it. */
+  /** Whether only matrices determine the scale. Vectors, such as norms near 1, would take up most of it. */
   readonly isOfMatrices?: boolean;
   /** Returns the text of a value, with its margin if it is an estimate. */
   readonly text?: (tensors: readonly TensorInfo[]) => string | undefined;
-  /** Returns a sentence about tensors, where their value is more than a number, or not known. */
+  /** Returns a sentence about tensors whose value is unknown or is more than a number. */
   readonly describe?: (tensors: readonly TensorInfo[]) => string;
-  /** Returns what tensors are marked as, besides their colour. */
+  /** Returns the mark of some tensors, in addition to their colour. */
   readonly mark?: (tensors: readonly TensorInfo[]) => Mark | undefined;
 }
 
-/** A mark by a pattern: NaN or infinite values, a change of unknown size, or a sample without a change. */
+/** A mark that is drawn as a pattern: NaN or infinite values, a change of unknown size, or a sample without a change. */
 export type Mark = "non-finite" | "changed" | "sampled";
 
-/** What marks mean in pictures of one model and of two. */
+/** The meanings of the marks in pictures of one model and of two. */
 export const MARK_TEXTS: Readonly<Record<Mark, string>> = { "non-finite": "NaN or ∞", changed: "changed, size not measured", sampled: "no change in a sample" };
 
 export const countValues = (tensors: readonly Pick<TensorInfo, "shape">[]): number => tensors.reduce((sum, { shape }) => sum + shape.reduce((product, size) => product * size, 1), 0);
@@ -46,7 +46,7 @@ const BITS: Metric = {
   label: "bits per weight",
   scale: "linear",
   palette: "amount",
-  // Tied tensors take no bytes of their own: they have no bits per weight, and 0 would be misleading.
+  // Tied tensors have no stored bytes of their own, so they have no bits per weight, and 0 would be misleading.
   value: (tensors) => {
     const own = tensors.filter(({ aliasOf, byteLength }) => aliasOf === undefined && byteLength > 0);
     const values = countValues(own);
@@ -69,7 +69,7 @@ export function metricsOf(statistics: ReadonlyMap<string, TensorStatistics> | un
   }));
 }
 
-/** "1,536 NaN, 2 ∞" for tensors that have such values; empty for others. */
+/** Formats the number of non-finite values, such as "1,536 NaN, 2 ∞"; empty for tensors without any. */
 export function nonFiniteText(tensors: readonly TensorInfo[], statistics: ReadonlyMap<string, TensorStatistics>): string {
   const all = tensors.flatMap(({ name }) => statistics.get(name) ?? []);
   const [nans, infinities] = [total(all, (one) => one.nans), total(all, (one) => one.infinities)];
@@ -80,7 +80,7 @@ function fromStatistics(statistics: ReadonlyMap<string, TensorStatistics>): Metr
   const known = (tensors: readonly TensorInfo[]): TensorStatistics[] => tensors.flatMap(({ name, dtype }) => (isFloat(dtype) ? (statistics.get(name) ?? []) : []));
   const over = (tensors: readonly TensorInfo[], sum: (all: TensorStatistics[]) => number): number | undefined => {
     const all = known(tensors);
-    // A tensor without statistics, or without a finite value, leaves its cell unknown.
+    // The value of a cell is unknown if one of its tensors has no statistics, or if none has a finite value.
     return all.length < tensors.length || all.every((one) => finiteIn(one) === 0) ? undefined : sum(all);
   };
   return [
@@ -103,7 +103,7 @@ const finiteIn = ({ count, nans, infinities }: TensorStatistics): number => coun
 
 const total = (all: readonly TensorStatistics[], of: (one: TensorStatistics) => number): number => all.reduce((sum, one) => sum + of(one), 0);
 
-/** Returns the mean over finite elements of several tensors. */
+/** Returns the mean of a figure over several tensors, weighted by their finite elements. */
 const mean = (all: readonly TensorStatistics[], of: (one: TensorStatistics) => number): number => total(all, (one) => (finiteIn(one) === 0 ? 0 : of(one) * finiteIn(one))) / total(all, finiteIn);
 
 const isFloat = (dtype: string): boolean => /^(F64|F32|F16|BF16|F8)/.test(dtype);

@@ -7,10 +7,13 @@ export interface Rectangle {
   readonly height: number;
 }
 
-/** More strips than these are never of use, as each would be thinner than a label. */
+/** The maximum number of strips. With more, each would be thinner than a label. */
 const MAX_STRIPS = 24;
 
-/** Returns a rectangle for each of `sizes`, in their order: strips from the top, or from the left where the room is high. */
+/**
+ * Returns a rectangle for each of `sizes`, in order: in strips from the top, or from the left if the space is higher
+ * than wide.
+ */
 export function orderedLayout(sizes: readonly number[], { x, y, width, height }: Rectangle): Rectangle[] {
   const total = sizes.reduce((sum, size) => sum + size, 0);
   if (!(total > 0) || !(width > 0) || !(height > 0)) return sizes.map(() => ({ x, y, width: 0, height: 0 }));
@@ -45,7 +48,7 @@ interface Strip {
   readonly area: number;
 }
 
-/** Divides areas into at most `count` strips of similar size: each goes where its middle lies. */
+/** Divides areas into at most `count` strips of similar size. The middle of an area determines its strip. */
 function stripsOf(areas: readonly number[], count: number, total: number): Strip[] {
   const strips: Strip[] = [];
   let [begin, area, sum, strip] = [0, 0, 0, 0];
@@ -63,7 +66,7 @@ function stripsOf(areas: readonly number[], count: number, total: number): Strip
   return strips;
 }
 
-/** Returns the mean of the ratios of sides, the longer by the shorter, of all rectangles. */
+/** Returns the mean aspect ratio of all rectangles, the longer side divided by the shorter. */
 function meanRatio(areas: readonly number[], strips: readonly Strip[], along: number): number {
   let sum = 0;
   for (const { begin, end, area } of strips) {

@@ -1,4 +1,4 @@
-/** The picture of a model: its treemap, or the matrix of its layers. */
+/** The picture of a model: its treemap, or its layer matrix. */
 
 import type { TensorInfo } from "zstn";
 import type { Engine } from "../../engine/client.js";
@@ -27,7 +27,7 @@ export class PictureCard {
   readonly #layers: LayerMatrix;
   readonly #closing = new AbortController();
   #metrics: readonly Metric[] = metricsOf(undefined);
-  /** Metrics of another view, and what makes it compute them. */
+  /** Metrics of another view. `#onAdded` makes that view compute them. */
   #added: readonly Metric[] = [];
   #onAdded: () => void = () => {};
   #metric: Metric | undefined;
@@ -51,7 +51,7 @@ export class PictureCard {
     this.#onAdded = onShown;
   }
 
-  /** Colours the picture again, after the values of added metrics have changed. */
+  /** Recolours the picture after the values of added metrics have changed. */
   refresh(): void {
     if (this.#shown && this.#metric && this.#added.includes(this.#metric)) this.#paint(this.#shown.kind, this.#metric);
   }
@@ -60,7 +60,7 @@ export class PictureCard {
     this.#shown = { kind, route };
     const { onRoute, model } = this.#options;
     const metrics = [...this.#metrics, ...this.#added];
-    // Without a choice: in a packed model bits per weight differ, in a plain one only sizes do.
+    // The default metric: in a packed model the bits per weight differ between tensors, in a plain one only the sizes do.
     const usual = kind === "treemap" ? BY_DTYPE : (metrics.find(({ key }) => key === "rms")?.key ?? (model.kind === "zstn" ? "bits" : "size"));
     const metric = metrics.find(({ key }) => key === route.colour) ?? metrics.find(({ key }) => key === usual);
     const choices = [...(kind === "treemap" ? [[BY_DTYPE, "dtype"] as const] : []), ...metrics.map(({ key, label }) => [key, label] as const)];
@@ -86,10 +86,10 @@ export class PictureCard {
     this.#closing.abort();
   }
 
-  /** Statistics that were stored by the packer cost no tensor bytes, so they are fetched at once. */
+  /** Loads the statistics that the packer stored. They need no tensor bytes, so they are fetched immediately. */
   async #loadStatistics(): Promise<void> {
     const { engine } = this.#options;
-    // Without them the picture has fewer colours, and reading a tensor will tell what is wrong.
+    // Without statistics the picture has fewer metrics. If the file is damaged, reading a tensor reports the error.
     const statistics = await engine.call("statistics", { slot: "first" }, { signal: this.#closing.signal }).catch(() => undefined);
     if (!statistics || this.#closing.signal.aborted) return;
     this.#metrics = metricsOf(statistics);

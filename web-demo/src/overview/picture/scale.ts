@@ -1,17 +1,20 @@
 /** Colour scales with numbers. */
 
-/** How values are mapped to colours: from zero with the small ones spread, from the least to the largest, or by powers. */
+/**
+ * The mapping of values to colours: `root` starts at zero and spreads small values, `linear` goes from the least to the
+ * largest value, and `log` is logarithmic.
+ */
 export type ScaleKind = "root" | "linear" | "log";
 
-/** The colours of a scale, as classes of the style sheet: change is white to orange, everything else is teal. */
+/** The colours of a scale, as classes of the style sheet: white to orange for changes, and teal for everything else. */
 export type Palette = "change" | "amount";
 
 export interface Scale {
   /** Returns the position of a value, from 0 to 1. */
   readonly at: (value: number) => number;
-  /** Values at evenly spaced positions, from the first to the last. */
+  /** The values at evenly spaced positions, from the first to the last. */
   readonly ticks: readonly number[];
-  /** Whether values lie beyond the last tick, and before the first. */
+  /** Whether there are values above the last tick; `isUndercut` is the same for values below the first tick. */
   readonly isExceeded?: boolean;
   readonly isUndercut?: boolean;
 }
@@ -19,13 +22,16 @@ export interface Scale {
 /** The number of ticks of a scale. */
 const TICKS = 3;
 
-/** Values by whether they determine the scale. The others are drawn at its ends if they lie outside. */
+/**
+ * A value, and whether it is left out when the scale is determined. A value that is left out is drawn at an end of the
+ * scale if it lies outside.
+ */
 export interface Scaled {
   readonly value: number;
   readonly isOutlier: boolean;
 }
 
-/** Returns the scale of those values that are not outliers, or of all if there are no others. */
+/** Returns the scale of the values that are not outliers, or of all values if all are outliers. */
 export function scaleOf(kind: ScaleKind, values: readonly Scaled[]): Scale {
   const usual = values.filter(({ isOutlier }) => !isOutlier);
   const scale = scaleFor(kind, withoutExtremes((usual.length > 0 ? usual : values).map(({ value }) => value)));
@@ -34,10 +40,13 @@ export function scaleOf(kind: ScaleKind, values: readonly Scaled[]): Scale {
   return { ...scale, isExceeded: values.some(({ value }) => value > last * 1.000001), isUndercut: values.some(({ value }) => value < first * 0.999999) };
 }
 
-/** The share of values at either end that do not determine a scale. */
+/** The fraction of values at either end that do not determine a scale. */
 const EXTREMES = 0.02;
 
-/** Returns the least and the most of values without the extreme ones. Zeros are no extremes: where little changed, most values are. */
+/**
+ * Returns the least and the largest value after dropping the extreme ones. Zeros are never extreme: if little has
+ * changed, most values are zero.
+ */
 function withoutExtremes(values: readonly number[]): number[] {
   const sorted = values.filter((value) => Number.isFinite(value) && value !== 0).sort((a, b) => a - b);
   if (sorted.length === 0) return values.filter(Number.isFinite);
@@ -45,11 +54,11 @@ function withoutExtremes(values: readonly number[]): number[] {
   return [sorted[Math.floor(EXTREMES * last)]!, sorted[Math.ceil((1 - EXTREMES) * last)]!, ...(values.includes(0) ? [0] : [])];
 }
 
-/** Returns the scale that covers `values`, of which those that are not finite are left out. */
+/** Returns the scale that covers the finite `values`. */
 export function scaleFor(kind: ScaleKind, values: Iterable<number>): Scale {
   let [least, most] = [Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY];
   for (const value of values) {
-    // No logarithm has a place for zero: it is drawn at the low end.
+    // A logarithmic scale has no position for zero, which is drawn at the low end.
     if (!Number.isFinite(value) || (kind === "log" && value <= 0)) continue;
     least = Math.min(least, value);
     most = Math.max(most, value);

@@ -1,4 +1,4 @@
-/** The treemap of a model: the area of a tensor is its size. */
+/** The treemap of a model. The area of a tensor represents its size. */
 
 import type { TensorInfo } from "zstn";
 import { colour, darkScheme, element, fitCanvas } from "../../page/element.js";
@@ -16,7 +16,7 @@ import type { Rectangle } from "./ordered-layout.js";
 import { colourAt, scaleOf } from "./scale.js";
 import type { Scale } from "./scale.js";
 
-/** The smallest rectangle that is divided further, in square pixels. */
+/** The area of the smallest rectangle that is divided further, in square pixels. */
 const MIN_AREA = 14;
 const LABEL_HEIGHT = 17;
 
@@ -43,7 +43,7 @@ export class Treemap {
   #cells: Cell[] = [];
   #frames: Frame[] = [];
   #under: Cell | undefined;
-  /** The picture without the outline of the cell under the pointer. */
+  /** The rendered picture without the outline of the cell under the pointer. */
   readonly #picture = element("canvas");
 
   constructor(root: Branch, tensors: readonly TensorInfo[], onPick: (tensor: TensorInfo) => void, signal: AbortSignal) {
@@ -60,7 +60,7 @@ export class Treemap {
     darkScheme.addEventListener("change", () => this.draw(), { signal });
   }
 
-  /** Sets what the area of a tensor and its colour mean. */
+  /** Sets the meaning of the area of a tensor and of its colour. */
   show(measure: Measure, metric: Metric | undefined): void {
     this.#measure = measure;
     this.#metric = metric;
@@ -93,7 +93,7 @@ export class Treemap {
       ctx.globalAlpha = this.#metric ? 1 : tensor.shape.length < 2 ? 0.55 : 0.82;
       const gap = across > 3 && down > 3 ? 1 : 0.25;
       ctx.fillRect(x, y, Math.max(0.5, across - gap), Math.max(0.5, down - gap));
-      // The least colour of a metric may be that of the ground.
+      // The lowest colour of a metric may equal the background, so cells get an outline.
       if (this.#metric && across > 5 && down > 5) ctx.strokeRect(x + 0.5, y + 0.5, across - gap - 1, down - gap - 1);
       const mark = this.#metric?.mark?.([tensor]);
       if (mark === undefined) continue;
@@ -109,11 +109,11 @@ export class Treemap {
     if (this.#under) this.#outline(ctx, this.#under);
   }
 
-  /** Draws the outline of the cell under the pointer on the picture as it is. */
+  /** Draws the outline of the cell under the pointer on top of the rendered picture. */
   #mark(): void {
     const canvas = fitCanvas(this.#canvas);
     if (!canvas) return;
-    // After a change of the size, which makes the canvas empty.
+    // A change of size has cleared the canvas.
     if (this.#picture.width !== this.#canvas.width || this.#picture.height !== this.#canvas.height) return this.#paint();
     const { ctx, width, height } = canvas;
     ctx.clearRect(0, 0, width, height);
@@ -121,7 +121,7 @@ export class Treemap {
     if (this.#under) this.#outline(ctx, this.#under);
   }
 
-  /** Returns the marks that some tensors have, with what they mean. */
+  /** Returns the marks that occur, with their meanings. */
   #marks({ mark }: Metric): (readonly [string, string])[] {
     const kinds = new Set(this.#tensors.map((tensor) => mark?.([tensor])));
     return [...kinds].flatMap((kind) => (kind === undefined ? [] : [[kind, MARK_TEXTS[kind]] as const]));
@@ -194,7 +194,7 @@ export class Treemap {
     ctx.strokeRect(x + 0.5, y + 0.5, Math.max(1, width - 2), Math.max(1, height - 2));
   }
 
-  /** Returns what the colour of a tensor means, to follow its sizes. */
+  /** Returns a text about the colour of a tensor, to be appended to its sizes. */
   #about(tensor: TensorInfo): string {
     if (!this.#metric || (this.#metric.key === "size" && !this.#metric.mark?.([tensor]))) return "";
     const value = this.#metric.value([tensor]);
@@ -219,7 +219,7 @@ export class Treemap {
   }
 }
 
-/** Returns a function that gives the text colour that stands out from a colour drawn on `ground` with an opacity. */
+/** Returns a function that returns a text colour with good contrast to a colour that is drawn on `ground` with an opacity. */
 function inks(ground: string, opacity: number): (fill: string) => string {
   const known = new Map<string, string>();
   const ctx = new OffscreenCanvas(1, 1).getContext("2d", { willReadFrequently: true });
@@ -233,7 +233,7 @@ function inks(ground: string, opacity: number): (fill: string) => string {
         ctx.fillRect(0, 0, 1, 1);
       }
       const [red, green, blue] = Array.from(ctx.getImageData(0, 0, 1, 1).data, (part) => (part / 255) ** 2.2);
-      // Black and white have the same contrast to a luminance of 0.18.
+      // Black and white have the same contrast with a luminance of 0.18.
       known.set(fill, (ink = 0.2126 * red! + 0.7152 * green! + 0.0722 * blue! > 0.18 ? "#101113" : "#ffffff"));
     }
     return ink;
@@ -249,7 +249,7 @@ function byDtype(): (tensor: TensorInfo) => string {
   };
 }
 
-/** Returns the largest tensor of a module that is too small to be divided. */
+/** Returns the largest tensor of a module, which represents a module that is too small to be divided. */
 function largest({ children }: Branch): TensorInfo | undefined {
   let best: TensorInfo | undefined;
   for (const child of children) {

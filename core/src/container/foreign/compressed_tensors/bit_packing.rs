@@ -1,5 +1,5 @@
-//! The two bit packings of pack-quantized, and which of them a weight has
-//! (docs/formats/compressed-tensors.md 7.2, 7.3).
+//! The two bit packings of pack-quantized, and the choice between them
+//! (docs/formats/compressed-tensors.md 7.2 and 7.3).
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -12,7 +12,7 @@ use crate::tensor::element_count;
 use crate::{Error, Result, Rule};
 
 /// Returns the layouts that a weight of `bits` bits may have, the likelier one
-/// first.
+/// first. `older` is true for files of releases before 0.18.
 fn layouts(bits: u8, older: bool) -> [Layout; 2] {
     let (dense, padded) = (Layout::dense(bits), Layout::padded(bits));
     if older {
@@ -26,7 +26,7 @@ fn holds(layout: Layout, columns: u64, packed: &Stored) -> bool {
     packed.shape.last() == Some(&layout.words(columns))
 }
 
-/// Returns the dense shape, checked against that of the packed codes.
+/// Returns the dense shape, which must fit the shape of the packed codes.
 pub fn dense_shape(bits: u8, shape: View<'_>, packed: &Stored) -> Result<Vec<u64>> {
     let dense = stored_shape(shape, packed.shape.len())?;
     let fits = match (dense.as_slice(), packed.shape.as_slice()) {
@@ -50,8 +50,8 @@ pub fn dense_shape(bits: u8, shape: View<'_>, packed: &Stored) -> Result<Vec<u64
     ))
 }
 
-/// Returns the layout of the codes and of packed zero points: the one that fits
-/// the stored shapes or, if both do, that of the release.
+/// Returns the layout of the codes and of packed zero points. It is the one
+/// that fits the stored shapes or, if both do, the one that the release uses.
 pub fn layout(
     bits: u8,
     older: bool,
@@ -97,11 +97,12 @@ mod tests {
     fn shapes_decide_before_the_release() {
         let geometry = Geometry::new(vec![7, 40]).unwrap();
         let choose = |older, words| layout(3, older, &geometry, &stored(&[7, words]), None);
-        // 40 codes of 3 bits: 4 words in both packings.
+        // 40 codes of 3 bits take 4 words in both packings.
         assert_eq!(choose(true, 4).unwrap(), Layout::padded(3));
         assert_eq!(choose(false, 4).unwrap(), Layout::dense(3));
         let geometry = Geometry::new(vec![21, 50]).unwrap();
-        // 50 codes: 5 in both, but 21 zero points take 3 words or 2.
+        // 50 codes take 5 words in both packings, but 21 zero points take 3 or
+        // 2.
         for older in [false, true] {
             let choose = |words| {
                 layout(

@@ -1,5 +1,5 @@
-//! Expands values to the positions that a mask marks
-//! (docs/formats/compressed-tensors.md 3, 4).
+//! Expands values to the positions marked in a mask
+//! (docs/formats/compressed-tensors.md 3 and 4).
 
 use alloc::format;
 use alloc::string::String;
@@ -16,8 +16,8 @@ fn refuse(detail: String) -> Error {
     Error::malformed(Rule::CompressedTensorsShape, detail)
 }
 
-/// Returns the dense shape, checked against that of the mask. The mask has a
-/// bit for each element, so the length is justified.
+/// Returns the dense shape, which must fit the shape of the mask. The mask has
+/// one bit per element, so the file justifies the length.
 pub fn dense_shape(format: Format, shape: View<'_>, bitmask: &[u64]) -> Result<Vec<u64>> {
     let dense = stored_shape(shape, bitmask.len())?;
     let [leading @ .., columns] = dense.as_slice() else {
@@ -115,7 +115,8 @@ fn check_values(format: Format, shape: &[u64], values: View<'_>) -> Result<()> {
     )))
 }
 
-/// Checks one byte of a mask with `left` columns to go.
+/// Checks one byte of a mask. `left` is the number of columns from this byte
+/// on.
 fn check_marks(marks: u8, left: usize, two_of_four: bool, row: usize) -> Result<()> {
     if left < 8 && marks >> left != 0 {
         return Err(Error::malformed(

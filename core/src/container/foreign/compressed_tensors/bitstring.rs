@@ -1,19 +1,20 @@
-//! Codes of one to eight bits in a row of bytes
+//! Strings of codes with one to eight bits each
 //! (docs/formats/compressed-tensors.md 7.2).
 
 use crate::bytes::index;
 
-/// The layout of consecutive codes. Bit 0 of byte 0 comes first, in
-/// little-endian words of 32 bits as in single bytes.
+/// The layout of consecutive codes. Codes begin at bit 0 of byte 0. The order
+/// is the same in bytes and in little-endian words of 32 bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
     bits: u8,
-    /// As many whole codes as a word of 32 bits holds, then the next word.
+    /// Whether a word of 32 bits holds only whole codes, with padding after
+    /// them.
     padded: bool,
 }
 
 impl Layout {
-    /// Returns the layout without padding between codes.
+    /// Creates the layout without padding between codes.
     pub fn dense(bits: u8) -> Self {
         Self {
             bits,
@@ -21,12 +22,12 @@ impl Layout {
         }
     }
 
-    /// Returns the packing of releases before 0.18.
+    /// Creates the layout of releases before 0.18, which pads every word.
     pub fn padded(bits: u8) -> Self {
         Self { bits, padded: true }
     }
 
-    /// Words of 32 bits that `count` codes take.
+    /// Returns the number of 32-bit words that `count` codes take.
     pub fn words(self, count: u64) -> u64 {
         let per_word = 32 / u64::from(self.bits);
         if self.padded {
@@ -68,7 +69,8 @@ mod tests {
 
     #[test]
     fn dense_codes_cross_words_and_padded_ones_do_not() {
-        // Bits 30 to 32 set: code 10 of three bits, or nothing of the word.
+        // Bits 30 to 32 are set. They are code 10 in the layout without
+        // padding, and belong to no single code in the padded one.
         let row = [0, 0, 0, 0xC0, 1, 0, 0, 0];
         assert_eq!(Layout::dense(3).code(&row, 10), 7);
         assert_eq!(Layout::padded(3).code(&row, 9), 0);

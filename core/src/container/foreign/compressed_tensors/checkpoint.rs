@@ -1,5 +1,5 @@
-//! Finds the tensors of the dense model from those that are stored
-//! (docs/formats/compressed-tensors.md 2, 5.3).
+//! Derives the tensors of the dense model from the stored ones
+//! (docs/formats/compressed-tensors.md 2 and 5.3).
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
@@ -19,27 +19,30 @@ use crate::{Error, Result, Rule};
 /// A tensor of the dense model.
 #[derive(Debug, Clone)]
 pub enum Entry {
-    /// Stored uncompressed.
+    /// The tensor is stored uncompressed.
     Stored(Stored),
-    /// To be decoded from its parts.
+    /// The tensor is a weight to decode from its parts.
     Weight(Weight),
-    /// It cannot be read; the parts that exist are listed as stored tensors.
+    /// The weight cannot be read. Its existing parts are listed as stored
+    /// tensors.
     Refused(Error),
 }
 
-/// All tensors of a model, by name. A damaged one does not affect the others.
+/// All tensors of a model, by name. A damaged weight does not affect the
+/// others.
 #[derive(Debug, Clone)]
 pub struct Checkpoint {
     entries: BTreeMap<String, Entry>,
 }
 
-/// Parts of a sparse tensor, found by the name of the dense one.
+/// The parts of sparse tensors, by the name of the dense tensor.
 type Masks = BTreeMap<String, Result<(Format, Vec<WeightPart>)>>;
 
 impl Checkpoint {
-    /// Sorts the stored tensors of all files of a model.
+    /// Groups the stored tensors, over all files of a model.
     ///
-    /// Refuses a name that occurs twice, and an unknown sparse format.
+    /// # Errors
+    /// A name that occurs twice, or an unknown sparse format.
     pub fn new(config: &Config, stored: impl IntoIterator<Item = Stored>) -> Result<Self> {
         let mut table = Table::new();
         for tensor in stored {
@@ -113,16 +116,17 @@ impl Checkpoint {
         Ok(Self { entries })
     }
 
-    /// Returns all tensors of the dense model, by name, including tensors that
-    /// belong to a module but are not part of its weight (`input_scale`).
+    /// Returns all tensors of the dense model, by name. They include tensors
+    /// that belong to a module without being a part of its weight, such as
+    /// `input_scale`.
     pub fn entries(&self) -> impl Iterator<Item = (&str, &Entry)> {
         self.entries
             .iter()
             .map(|(name, entry)| (name.as_str(), entry))
     }
 
-    /// Returns the tensor called `name`; an error if there is none or if it
-    /// cannot be read.
+    /// Returns the tensor called `name`; an error if there is none or it cannot
+    /// be read.
     pub fn find(&self, name: &str) -> Result<&Entry> {
         match self.entries.get(name) {
             None => Err(Error::not_found(name)),
@@ -146,8 +150,8 @@ fn is_wide_float(stored: &Stored) -> bool {
     )
 }
 
-/// Modules with a quantised weight. Without a word about quantisation in the
-/// configuration there are none.
+/// Returns the modules with a quantised weight. If the configuration does not
+/// mention quantisation, there are none.
 fn modules(config: &Config, table: &Table) -> BTreeSet<String> {
     if !config.is_quantised() {
         return BTreeSet::new();
@@ -162,8 +166,8 @@ fn modules(config: &Config, table: &Table) -> BTreeSet<String> {
 }
 
 /// Finds the sparse tensors. If the configuration names a sparse format, a
-/// prefix with values or a mask must have all parts; if not, only a complete
-/// set counts.
+/// prefix with values or a mask must have all parts; otherwise only a complete
+/// set of parts is taken for a sparse tensor.
 fn masks(config: &Config, table: &Table) -> Result<Masks> {
     let format = config.sparse_format()?;
     let mut masks = Masks::new();
@@ -180,8 +184,8 @@ fn masks(config: &Config, table: &Table) -> Result<Masks> {
     Ok(masks)
 }
 
-/// Returns the name of the dense tensor (2): by the configuration or, failing
-/// that, by spelling.
+/// Returns the name of the dense tensor (section 2), which the configuration
+/// determines or, failing that, the spelling of the prefix.
 fn dense_name(config: &Config, prefix: &str) -> String {
     let full =
         config.keeps_full_names() || prefix.ends_with(".weight") || prefix.ends_with(".bias");

@@ -14,13 +14,13 @@ use super::target::Targets;
 use crate::limits::HEADER_LEN_BYTES;
 use crate::{Error, Result, Rule};
 
-/// The part of `config.json` that describes how weights are stored. The default
-/// describes nothing: all tensors are dense.
+/// The entries of `config.json` that describe how weights are stored. The
+/// default describes nothing: all tensors are dense.
 #[derive(Debug, Clone, Default)]
 pub struct Config {
-    /// Format of all groups that name none.
+    /// The format of all groups that do not name their own.
     format: Option<String>,
-    /// Major and minor number of the release that wrote it.
+    /// The major and the minor number of the release that wrote the model.
     version: Option<(u32, u32)>,
     status: Option<String>,
     sparsity: Option<Sparsity>,
@@ -32,7 +32,7 @@ pub struct Config {
 #[derive(Debug, Clone)]
 struct Sparsity {
     format: String,
-    /// Found at the top of the file, as release 0.3 wrote it.
+    /// Whether the entry is at the top of the file, where release 0.3 wrote it.
     full_names: bool,
 }
 
@@ -41,8 +41,12 @@ pub(super) fn refuse(detail: String) -> Error {
 }
 
 impl Config {
-    /// Reads the text of a model's `config.json`. One that says nothing about
-    /// compression is in order; one about another method is unsupported.
+    /// Parses the text of a model's `config.json`. A text without entries about
+    /// compression is valid.
+    ///
+    /// # Errors [`ErrorKind::Unsupported`](crate::ErrorKind) for another
+    /// compression method, and [`Rule::CompressedTensorsConfig`] for entries of
+    /// the wrong type.
     pub fn parse(json: &[u8]) -> Result<Self> {
         if json.len() as u64 > HEADER_LEN_BYTES {
             return Err(Error::limit(format!(
@@ -85,8 +89,9 @@ impl Config {
         Ok(())
     }
 
-    /// Returns whether the weights were rotated before they were quantised (11,
-    /// pitfall 14): what is decoded is the rotated weight.
+    /// Returns whether the weights were rotated before they were quantised
+    /// (docs/formats/compressed-tensors.md 11, pitfall 14). Decoding then
+    /// yields the rotated weights.
     #[must_use]
     pub fn is_rotated(&self) -> bool {
         self.rotated
@@ -102,35 +107,35 @@ impl Config {
         }
     }
 
-    /// Returns whether names of parts are made from the full name of the tensor
-    /// (2).
+    /// Returns whether the names of parts contain the full name of the tensor
+    /// (section 2).
     pub(super) fn keeps_full_names(&self) -> bool {
         self.sparsity
             .as_ref()
             .is_some_and(|sparsity| sparsity.full_names)
     }
 
-    /// Returns whether any entry says that weights are quantised.
+    /// Returns whether the configuration has any entry about quantised weights.
     pub(super) fn is_quantised(&self) -> bool {
         self.format.is_some() || !self.groups.is_empty()
     }
 
-    /// Returns whether quantised weights are stored as codes, not as the floats
-    /// they round to.
+    /// Returns whether quantised weights are stored as codes, and not as floats
+    /// rounded to the quantised values.
     pub(super) fn is_compressed(&self) -> bool {
         self.status
             .as_deref()
             .is_none_or(|status| status == "compressed")
     }
 
-    /// Returns whether the release that wrote the model is older than this one;
-    /// `None` if the model does not say.
+    /// Returns whether the release that wrote the model is older than
+    /// `release`; `None` if the model does not state its release.
     pub(super) fn is_older_than(&self, release: (u32, u32)) -> Option<bool> {
         self.version.map(|version| version < release)
     }
 
-    /// Returns scheme and format of the weight of `module`, which has quantised
-    /// tensors; `None` if it is dense (5.3).
+    /// Returns the scheme and the format of the weight of `module`, which has
+    /// quantised tensors; `None` if the weight is dense (section 5.3).
     pub(super) fn scheme(&self, module: &str) -> Result<Option<(Scheme, Format)>> {
         if self.ignore.contains(module)? {
             return Ok(None);
@@ -177,7 +182,7 @@ fn known(name: &str) -> Result<Format> {
         .ok_or_else(|| Error::unsupported(format!("the format `{name}` is not known")))
 }
 
-/// Parses a release: `0.13.1.a20260101` is (0, 13).
+/// Parses the version of a release: `0.13.1.a20260101` is (0, 13).
 fn release(version: &str) -> Option<(u32, u32)> {
     let mut numbers = version.trim().split('.').map(str::parse);
     Some((numbers.next()?.ok()?, numbers.next()?.ok()?))

@@ -1,5 +1,5 @@
-//! Codes times scales, rounded as the package rounds
-//! (docs/formats/compressed-tensors.md 6, 8).
+//! Multiplies codes with scales, and rounds exactly as the package does
+//! (docs/formats/compressed-tensors.md 6 and 8).
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -13,10 +13,10 @@ use crate::Result;
 use crate::bytes::{buffer, index};
 use crate::dtype::Dtype;
 
-/// A dtype that arithmetic happens in.
+/// A dtype for the arithmetic.
 trait Real: Copy {
-    /// Rounds to nearest, ties to even. A NaN loses sign and payload, which
-    /// processors choose differently.
+    /// Rounds to nearest, ties to even. A NaN loses its sign and payload, which
+    /// differ between processors.
     fn round(value: f32) -> Self;
     fn widen(self) -> f32;
     fn write(self, out: &mut [u8]);
@@ -48,12 +48,12 @@ pub fn round_f16(value: f32) -> [u8; 2] {
     <f16 as Real>::round(value).to_le_bytes()
 }
 
-/// Returns the dense weight: `(code - zero) * scale`, the difference and the
-/// product each rounded to `dtype` (F32, F16 or BF16).
+/// Returns the dense weight `(code - zero) * scale`, where the difference and
+/// the product are each rounded to `dtype` (F32, F16 or BF16).
 ///
-/// Scales and zero points are those of `grid`, exact in F32. Differences of
-/// codes of eight bits are exact there too, and so are their products with a
-/// scale of 16 bits: rounding happens once, to `dtype`.
+/// `scales` and `zeros` are the entries of `grid` and exact in F32. Differences
+/// of eight-bit codes are exact in F32 too, and so are their products with a
+/// scale of 16 bits, so each result is rounded only once, to `dtype`.
 pub fn dequantise(
     dtype: Dtype,
     geometry: &Geometry,
@@ -75,7 +75,8 @@ pub fn dequantise(
     Ok(dense)
 }
 
-/// Saturates where no memory is large enough anyway.
+/// Returns the length of the dense weight in bytes. It saturates at lengths for
+/// which no memory is large enough.
 pub fn dense_len_bytes(dtype: Dtype, geometry: &Geometry) -> u64 {
     geometry.elements.saturating_mul(dtype.bits() / 8)
 }

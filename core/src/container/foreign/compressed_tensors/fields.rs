@@ -1,4 +1,4 @@
-//! `config.json` as written, without keys that are not used.
+//! The structure of `config.json`, without the keys that are not used.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -7,7 +7,7 @@ use core::fmt;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::{Map, Value};
 
-/// The keys read of `config.json`; the groups in their order.
+/// The keys that are read from `config.json`. The groups keep their order.
 #[derive(serde::Deserialize)]
 pub struct Top {
     pub quantization_config: Option<Entry>,

@@ -4,35 +4,36 @@ use alloc::string::String;
 
 use serde::{Deserialize, Serialize};
 
-/// How a weight is stored.
+/// The storage format of a weight. The variants cite the sections of
+/// docs/formats/compressed-tensors.md.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Format {
-    /// Uncompressed.
+    /// The weight is uncompressed.
     Dense,
-    /// The values that are not zero, and a mask (3).
+    /// The nonzero values, with a mask of their positions (section 3).
     SparseBitmask,
-    /// Two values of every four, and a mask (4).
+    /// Two values of every four, with a mask of their positions (section 4).
     Sparse24Bitmask,
-    /// One integer or small float per byte (6).
+    /// One integer or small float per byte (section 6).
     NaiveQuantized,
-    /// Like the format above, with quantised activations (6).
+    /// Like `NaiveQuantized`, in models with quantised activations (section 6).
     IntQuantized,
-    /// Like the format above, with 8-bit floats (6).
+    /// Like `IntQuantized`, with 8-bit floats (section 6).
     FloatQuantized,
-    /// Integers packed in 32-bit words (7).
+    /// Integers packed in 32-bit words (section 7).
     PackQuantized,
-    /// Four-bit floats, a scale for 16 and one for all (8).
+    /// Four-bit floats with a scale for every 16 and one for all (section 8).
     Nvfp4PackQuantized,
-    /// Four-bit floats with power-of-two scales (8).
+    /// Four-bit floats with power-of-two scales (section 8).
     Mxfp4PackQuantized,
-    /// Six-bit floats with power-of-two scales (8).
+    /// Six-bit floats with power-of-two scales (section 8).
     Mxfp6PackQuantized,
-    /// Eight-bit floats with power-of-two scales (8).
+    /// Eight-bit floats with power-of-two scales (section 8).
     Mxfp8Quantized,
-    /// 2:4 integers in the order of one kernel (9).
+    /// 2:4 sparse integers, stored in the order of one GPU kernel (section 9).
     Marlin24,
-    /// Every group of the configuration names its own (5).
+    /// Every group of the configuration names its own format (section 5).
     MixedPrecision,
 }
 
@@ -53,7 +54,7 @@ impl Format {
         Self::MixedPrecision,
     ];
 
-    /// Returns the spelling that is written.
+    /// Returns the name of the format in configurations.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -73,7 +74,7 @@ impl Format {
         }
     }
 
-    /// Returns the format called `name`, in any spelling of section 1.
+    /// Returns the format called `name`, in any spelling listed in section 1.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         let name: String = name
@@ -89,7 +90,7 @@ impl Format {
         Self::ALL.into_iter().find(|format| format.name() == name)
     }
 
-    /// Returns whether a mask says where the values go.
+    /// Returns whether the format has a mask for the positions of the values.
     #[must_use]
     pub fn is_sparse(self) -> bool {
         matches!(self, Self::SparseBitmask | Self::Sparse24Bitmask)

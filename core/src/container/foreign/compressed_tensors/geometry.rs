@@ -1,4 +1,4 @@
-//! The shape of a weight as matrices.
+//! The shape of a weight, as a sequence of matrices.
 
 use alloc::format;
 use alloc::string::String;
@@ -9,15 +9,15 @@ use super::stored::Stored;
 use crate::tensor::element_count;
 use crate::{Error, Result, Rule};
 
-/// A dense shape, seen as a sequence of matrices.
+/// The shape of a dense weight, interpreted as a sequence of matrices.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Geometry {
     shape: Vec<u64>,
-    /// Elements of the whole.
+    /// The number of elements of the weight.
     pub elements: u64,
-    /// Rows of one matrix.
+    /// The number of rows of one matrix.
     pub rows: u64,
-    /// Columns.
+    /// The number of columns.
     pub columns: u64,
 }
 
@@ -40,13 +40,13 @@ impl Geometry {
         }
     }
 
-    /// Dimensions before the last two.
+    /// Returns the dimensions before the last two.
     pub fn leading(&self) -> &[u64] {
         &self.shape[..self.shape.len() - 2]
     }
 
-    /// Checks that a tensor has these last two dimensions and the others of
-    /// the weight.
+    /// Checks that a stored tensor has the dimensions of the weight, with
+    /// `last` as the last two.
     pub fn expect(&self, stored: &Stored, last: [u64; 2]) -> Result<()> {
         let fits = matches!(stored.shape.as_slice(), [leading @ .., a, b]
             if leading == self.leading() && [*a, *b] == last);
@@ -63,7 +63,7 @@ impl Geometry {
     }
 }
 
-/// Returns a shape that is itself the content of a tensor; it has to have
+/// Returns the shape that is the content of the tensor `view`. It must have
 /// `rank` dimensions.
 pub fn stored_shape(view: View<'_>, rank: usize) -> Result<Vec<u64>> {
     if element_count(&view.stored.shape) != Some(rank as u64) {

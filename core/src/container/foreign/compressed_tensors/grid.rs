@@ -1,4 +1,5 @@
-//! Maps elements to their scales (docs/formats/compressed-tensors.md 6, 7.4).
+//! Maps elements to their scales (docs/formats/compressed-tensors.md 6 and
+//! 7.4).
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -11,27 +12,29 @@ use super::stored::Stored;
 use crate::bytes::index;
 use crate::{Error, Result, Rule};
 
-/// Entries (scales, zero points) laid over the elements of a weight.
+/// The assignment of entries (scales or zero points) to the elements of a
+/// weight.
 #[derive(Debug, Clone)]
 pub struct Grid {
-    /// One entry for everything.
+    /// True if all elements share one entry.
     single: bool,
-    /// Rows of a matrix.
+    /// The number of rows of a matrix.
     rows: u64,
-    /// Rows that share their entries.
+    /// The number of consecutive rows that share their entries.
     rows_per_entry: u64,
-    /// Rows of entries for one matrix.
+    /// The number of rows of entries for one matrix.
     pub entry_rows: u64,
-    /// Entries for a row.
+    /// The number of entries for a row.
     pub entry_columns: u64,
-    /// Neighbours in a row that share an entry.
+    /// The number of adjacent elements in a row that share an entry.
     columns_per_entry: u64,
-    /// The entry of each column, if it is not its neighbours'.
+    /// The entry of each column, if columns are assigned individually.
     columns: Option<Vec<usize>>,
 }
 
 impl Grid {
-    /// Checks the shape of the scales against that of the weight.
+    /// Creates the grid and checks that the shape of the scales fits the shape
+    /// of the weight.
     pub fn new(strategy: Strategy, geometry: &Geometry, scale: &Stored) -> Result<Self> {
         let (rows, columns) = (geometry.rows, geometry.columns);
         let (rows_per_entry, columns_per_entry) = match strategy {
@@ -88,8 +91,8 @@ impl Grid {
         })
     }
 
-    /// Takes the entry of each column from a tensor. With -1 in it that was
-    /// never filled and says nothing.
+    /// Assigns columns to entries as the tensor `groups` states. A tensor that
+    /// contains -1 was never filled in, and is ignored.
     pub fn with_columns(mut self, groups: View<'_>) -> Result<Self> {
         let mut columns = Vec::with_capacity(groups.bytes.len() / 4);
         for group in groups.integers() {
@@ -116,7 +119,7 @@ impl Grid {
         Ok(self)
     }
 
-    /// Entries of row `row`, counted over all matrices.
+    /// Returns the entries of row `row`, which is counted over all matrices.
     pub fn row(&self, row: usize) -> Range<usize> {
         if self.single {
             return 0..1;
@@ -127,8 +130,8 @@ impl Grid {
         start..start + index(self.entry_columns)
     }
 
-    /// Calls `each` with the elements of a row that share an entry, and the
-    /// number of that entry in the row.
+    /// Calls `each` for every run of elements in a row that share an entry,
+    /// with the index of the entry in the row.
     pub fn runs<T>(&self, row: &mut [T], mut each: impl FnMut(&mut [T], usize)) {
         match &self.columns {
             Some(columns) => {

@@ -1,5 +1,4 @@
-//! One entry of `config_groups`
-//! (docs/formats/compressed-tensors.md 5.2).
+//! An entry of `config_groups` (docs/formats/compressed-tensors.md 5.2).
 
 use alloc::format;
 use alloc::string::String;
@@ -13,16 +12,17 @@ use super::scheme::Scheme;
 use super::target::Targets;
 use crate::{Error, Result};
 
-/// Modules that share a quantisation scheme.
+/// A group of modules that share a quantisation scheme.
 #[derive(Debug, Clone)]
 pub struct Group {
     pub targets: Targets,
     pub format: Option<String>,
-    /// A scheme that is wrong is an error for the modules of this group only.
+    /// The scheme of the weights. An invalid scheme is an error only for the
+    /// modules of this group.
     pub weights: Result<Option<Scheme>>,
 }
 
-/// Reads the group called `name`.
+/// Parses the group called `name`.
 pub fn read_group(name: &str, group: &Value) -> Result<Group> {
     let texts = |list: &Value| -> Result<Vec<String>> {
         Vec::deserialize(list).map_err(|error| {
@@ -32,7 +32,7 @@ pub fn read_group(name: &str, group: &Value) -> Result<Group> {
         })
     };
     match group {
-        // A preset.
+        // A preset, which lists only its targets.
         Value::Array(_) => Ok(Group {
             targets: Targets::new(texts(group)?)?,
             format: None,

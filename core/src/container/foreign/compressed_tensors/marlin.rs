@@ -1,4 +1,4 @@
-//! marlin-24: 2:4 integers in the order of one kernel
+//! marlin-24: 2:4 sparse integers in the order of one GPU kernel
 //! (docs/formats/compressed-tensors.md 9).
 
 use alloc::format;
@@ -14,12 +14,12 @@ use super::stored::Stored;
 use crate::bytes::{buffer, index};
 use crate::{Error, Result, Rule};
 
-/// Entries of a row of codes that are shuffled among each other.
+/// The number of codes in a row that are permuted among each other.
 const RUN: usize = 1024;
-/// Order of the scales in runs of 8, if there are several groups.
+/// The order of the scales in runs of 8, if there are several groups.
 const SCALE_ORDER: [usize; 8] = [0, 4, 1, 5, 2, 6, 3, 7];
 
-/// Returns the dense shape, from the shapes of the parts, which are checked.
+/// Checks the shapes of the parts, and returns the dense shape.
 pub fn dense_shape(
     scheme: &Scheme,
     packed: &Stored,
@@ -43,7 +43,8 @@ pub fn dense_shape(
         return Err(refuse());
     };
     check_scheme(scheme)?;
-    // Every dimension is one of a stored tensor with data, or of none.
+    // Every dimension comes from a stored tensor, which has data or no
+    // elements.
     let columns = meta_rows.checked_mul(32).ok_or_else(refuse)?;
     let expected_groups = match group_size(scheme) {
         None => 1,
@@ -83,7 +84,7 @@ fn group_size(scheme: &Scheme) -> Option<u64> {
     }
 }
 
-/// Returns the dense weight in F16.
+/// Decodes the dense weight in F16.
 pub fn decode(scheme: &Scheme, geometry: &Geometry, views: Views<'_>) -> Result<Vec<u8>> {
     let mut dense = buffer(super::dequantise::dense_len_bytes(
         crate::dtype::Dtype::F16,
@@ -132,7 +133,7 @@ pub fn decode(scheme: &Scheme, geometry: &Geometry, views: Views<'_>) -> Result<
     Ok(dense)
 }
 
-/// Returns the values that are kept, [R, K], from their shuffled transpose.
+/// Returns the stored values as a [R, K] matrix, from their permuted transpose.
 fn kept_values(packed: &[u8], bits: u8, rows: usize, kept: usize) -> Vec<i8> {
     let permutation = permutation(bits);
     let layout = Layout::dense(bits);
@@ -149,7 +150,8 @@ fn kept_values(packed: &[u8], bits: u8, rows: usize, kept: usize) -> Vec<i8> {
     values
 }
 
-/// Returns where in the plain run each packed entry belongs.
+/// Returns, for each packed code of a run, its index in the run without the
+/// permutation.
 fn permutation(bits: u8) -> Vec<usize> {
     let mut plain = Vec::with_capacity(RUN);
     for i in 0..32 {

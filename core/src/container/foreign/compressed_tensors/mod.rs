@@ -1,12 +1,11 @@
-//! compressed-tensors: sparse and quantised weights inside safetensors files,
-//! described by the model's `config.json`
-//! (docs/formats/compressed-tensors.md).
+//! compressed-tensors: sparse and quantised weights in safetensors files,
+//! described by the model's `config.json` (docs/formats/compressed-tensors.md).
 //!
-//! Nothing here reads a file. [`Config`] is made from the text of
-//! `config.json`, a [`Checkpoint`] from it and the names, dtypes and shapes of
-//! all stored tensors, over all shards. It lists the tensors of the dense
-//! model; a [`Weight`] among them names the stored tensors it is made of and
-//! the two sparse formats.
+//! This module does no I/O. [`Config`] parses the text of `config.json`. From
+//! it and from the names, dtypes and shapes of all stored tensors (over all
+//! shards), [`Checkpoint`] lists the tensors of the dense model. Each
+//! [`Weight`] among them names the stored tensors that it is decoded from.
+//! [`SparseWriter`] writes the two sparse formats.
 
 mod bit_packing;
 mod bitmask;

@@ -1,4 +1,4 @@
-//! The weight of one module, planned from the table of stored tensors.
+//! Finds the parts of one module's weight among the stored tensors.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -18,10 +18,10 @@ use crate::{Error, Result, Rule};
 const FLOATS: [Dtype; 3] = [Dtype::F32, Dtype::F16, Dtype::Bf16];
 const INTEGERS: [Dtype; 2] = [Dtype::I64, Dtype::I32];
 
-/// Stored tensors by name.
+/// The stored tensors, by name.
 pub type Table = BTreeMap<String, Stored>;
 
-/// Parts found so far.
+/// The parts found so far.
 struct Parts<'a> {
     table: &'a Table,
     module: &'a str,
@@ -29,7 +29,8 @@ struct Parts<'a> {
 }
 
 impl Parts<'_> {
-    /// Adds the part if it exists; its dtype must be one of these.
+    /// Adds the part with this suffix if it exists. Its dtype must be one of
+    /// `dtypes`.
     fn find(&mut self, role: Role, suffix: &str, dtypes: &[Dtype]) -> Result<Option<Stored>> {
         let name = format!("{}.{suffix}", self.module);
         let Some(stored) = self.table.get(&name) else {
@@ -59,9 +60,9 @@ impl Parts<'_> {
     }
 }
 
-/// Returns the parts of a sparse tensor. Their names begin with `prefix`; which
-/// parts belong to it depends on the format. If `format` is unknown, it is
-/// inferred from the parts.
+/// Returns the parts of a sparse tensor, whose names begin with `prefix`. The
+/// format determines which parts it has. If `format` is `None`, it is inferred
+/// from the parts.
 pub fn masked(
     table: &Table,
     prefix: &str,
@@ -119,8 +120,8 @@ pub fn sparse(name: String, format: Format, parts: Vec<WeightPart>) -> Result<We
     })
 }
 
-/// Returns the weight of a quantised module. `mask` holds the parts of its
-/// codes if they are stored under a mask.
+/// Returns the weight of a quantised module. If its codes are stored under a
+/// mask, `mask` contains their parts.
 pub fn quantised(
     config: &Config,
     table: &Table,
@@ -216,7 +217,7 @@ pub fn quantised(
     Ok(weight)
 }
 
-/// Returns the dtype of codes that take a byte each.
+/// Returns the dtype of codes that take one byte each.
 fn code_dtype(scheme: &Scheme) -> Result<Dtype> {
     match (scheme.number, scheme.num_bits) {
         (Number::Int, _) => Ok(Dtype::I8),
@@ -227,7 +228,8 @@ fn code_dtype(scheme: &Scheme) -> Result<Dtype> {
     }
 }
 
-/// Adds scale, zero point and group index, and returns the dtype of the scale.
+/// Adds the scale, the zero point and the group index, and returns the dtype of
+/// the scale.
 fn scales(parts: &mut Parts<'_>, scheme: &Scheme, config: &Config) -> Result<Dtype> {
     let scale = parts.need(Role::Scale, "weight_scale", &FLOATS)?;
     let packs = parts.found.iter().any(|part| part.role == Role::Packed)
@@ -242,7 +244,7 @@ fn scales(parts: &mut Parts<'_>, scheme: &Scheme, config: &Config) -> Result<Dty
         &[plain]
     };
     let zeros = parts.find(Role::ZeroPoint, "weight_zero_point", dtypes)?;
-    // Releases before 0.9 left out zero points that were all zero.
+    // Releases before 0.9 omitted zero points that were all zero.
     if zeros.is_none() && !scheme.symmetric && config.is_older_than((0, 9)) != Some(true) {
         return Err(Error::malformed(
             Rule::CompressedTensorsParts,
@@ -262,8 +264,8 @@ fn scales(parts: &mut Parts<'_>, scheme: &Scheme, config: &Config) -> Result<Dty
     Ok(scale.dtype)
 }
 
-/// Returns the shape of codes that take `bytes` bytes for every `codes` of
-/// them.
+/// Returns the shape of the codes in `packed`, where every `bytes` bytes hold
+/// `codes` codes.
 fn unpacked(packed: &Stored, bytes: u64, codes: u64) -> Result<Vec<u64>> {
     let mut shape = packed.shape.clone();
     let columns = shape.last().copied().unwrap_or_default();

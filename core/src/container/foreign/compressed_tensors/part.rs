@@ -1,4 +1,4 @@
-//! The stored tensors that make up one weight.
+//! The stored tensors from which a weight is decoded.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -16,34 +16,34 @@ use crate::{Error, Result, Rule};
 pub enum Role {
     /// The dense shape: `shape`, `weight_shape`.
     Shape,
-    /// The values that a mask places: `compressed`.
+    /// The values that a mask assigns to positions: `compressed`.
     Values,
     /// One bit per dense element: `bitmask`.
     Bitmask,
-    /// Values in the rows before: `row_offsets`.
+    /// The number of values in the preceding rows, for each row: `row_offsets`.
     RowOffsets,
     /// One code per byte: `weight`.
     Codes,
-    /// Codes of fewer bits: `weight_packed`.
+    /// Codes packed into fewer bits: `weight_packed`.
     Packed,
-    /// `weight_scale` or `scale_packed`.
+    /// The scales: `weight_scale` or `scale_packed`.
     Scale,
-    /// `weight_zero_point`.
+    /// The zero points: `weight_zero_point`.
     ZeroPoint,
-    /// Group of each column: `weight_g_idx`.
+    /// The group of each column: `weight_g_idx`.
     GroupIndex,
     /// The scale of the scales: `weight_global_scale`.
     GlobalScale,
-    /// Positions of the values of a 2:4 weight: `meta`.
+    /// The positions of the values of a 2:4 sparse weight: `meta`.
     Meta,
 }
 
-/// A stored tensor and what it is for.
+/// A stored tensor and its role in a weight.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WeightPart {
-    /// Its role.
+    /// The role of the tensor.
     pub role: Role,
-    /// Name, dtype and shape.
+    /// The name, dtype and shape of the tensor.
     pub stored: Stored,
 }
 
@@ -54,7 +54,7 @@ pub struct Views<'a> {
     bytes: &'a [&'a [u8]],
 }
 
-/// One of them.
+/// A part of a weight with its bytes.
 #[derive(Clone, Copy)]
 pub struct View<'a> {
     pub stored: &'a Stored,
@@ -62,8 +62,8 @@ pub struct View<'a> {
 }
 
 impl<'a> Views<'a> {
-    /// Pairs parts with their bytes. Every part must be as long as the table of
-    /// tensors says.
+    /// Pairs parts with their bytes. Every part must have the length that its
+    /// shape and dtype imply.
     pub fn new(parts: &'a [WeightPart], bytes: &'a [&'a [u8]]) -> Result<Self> {
         if parts.len() != bytes.len() {
             return Err(Error::invalid_input(format!(
@@ -124,7 +124,7 @@ impl<'a> View<'a> {
         })
     }
 
-    /// Returns the elements of a float tensor, as F32.
+    /// Returns the elements of a float tensor as F32.
     pub fn floats(self) -> Vec<f32> {
         let pairs = || self.bytes.chunks_exact(2).map(|b| [b[0], b[1]]);
         match self.stored.dtype {

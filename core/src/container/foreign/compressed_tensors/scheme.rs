@@ -1,5 +1,5 @@
-//! The arguments of a weight's quantisation
-//! (docs/formats/compressed-tensors.md 5.2).
+//! The quantisation arguments of a weight (docs/formats/compressed-tensors.md
+//! 5.2).
 
 use alloc::format;
 use alloc::string::String;
@@ -21,43 +21,44 @@ pub enum Number {
 /// The elements that share a scale.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Strategy {
-    /// All.
+    /// All elements share a scale.
     Tensor,
-    /// All elements of a row.
+    /// The elements of a row share a scale.
     Channel,
-    /// A number of neighbours in a row.
+    /// Runs of adjacent elements in a row share a scale.
     Group {
-        /// Columns.
+        /// The number of elements in a run.
         size: u64,
     },
-    /// A rectangle; smaller ones at the edges.
+    /// Rectangles of elements share a scale; they are smaller at the edges.
     Block {
-        /// Its rows.
+        /// The number of rows of a rectangle.
         rows: u64,
-        /// Its columns.
+        /// The number of columns of a rectangle.
         columns: u64,
     },
-    /// Groups, and one more scale for all of them.
+    /// Runs of elements share a scale, and one more scale applies to all of
+    /// them.
     TensorGroup,
 }
 
-/// The quantisation of the weights of a group of modules.
+/// The quantisation scheme of the weights of a group of modules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Scheme {
-    /// Bits of a code.
+    /// The number of bits of a code.
     pub num_bits: u8,
-    /// Integers or floats.
+    /// The type of the codes.
     pub number: Number,
-    /// Without zero points.
+    /// True if the scheme has no zero points.
     pub symmetric: bool,
     /// The elements that share a scale.
     pub strategy: Strategy,
-    /// Columns belong to groups by an index of their own (7.4).
+    /// Whether an index assigns columns to groups individually (section 7.4).
     pub indexed: bool,
 }
 
-/// The fields as written. Those whose type changed between releases are parsed
-/// afterwards.
+/// The fields of the arguments. Fields whose type differs between releases are
+/// parsed afterwards.
 #[derive(Deserialize)]
 struct Fields {
     num_bits: Option<u8>,
@@ -77,7 +78,7 @@ fn refuse(detail: String) -> Error {
 }
 
 impl Scheme {
-    /// Reads the object `weights` of a group.
+    /// Parses the object `weights` of a group.
     pub(super) fn read(arguments: &Value) -> Result<Self> {
         let fields = Fields::deserialize(arguments)
             .map_err(|error| refuse(format!("the arguments for weights are wrong: {error}")))?;

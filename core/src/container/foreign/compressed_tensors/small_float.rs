@@ -1,16 +1,17 @@
-//! Floats of four, six and eight bits
-//! (docs/formats/compressed-tensors.md 8).
+//! Floats of four, six and eight bits (docs/formats/compressed-tensors.md 8).
 //!
-//! All of them are exact in F32, so a table of values is all it takes.
+//! Their values are exact in F32, so a table of values is enough to decode
+//! them.
 
 use alloc::vec::Vec;
 
-/// A small float format.
+/// A float format of at most eight bits, named by its exponent and mantissa
+/// bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SmallFloat {
     E2M1,
     E2M3,
-    /// Without infinities; 7F and FF are NaN.
+    /// Has no infinities; 7F and FF are NaN.
     E4M3,
 }
 
@@ -40,7 +41,8 @@ impl SmallFloat {
                 let exponent = index >> mantissa_bits;
                 let mantissa = index & ((1 << mantissa_bits) - 1);
                 let hidden = u32::from(exponent > 0) << mantissa_bits;
-                // Below 16 and a power of two between 2^-9 and 2^8: exact.
+                // The product of an integer below 16 and a power of two between
+                // 2^-9 and 2^8 is exact.
                 let magnitude = (hidden + mantissa) as f32
                     * power_of_two(127 + exponent.max(1) - bias - mantissa_bits);
                 if code < half { magnitude } else { -magnitude }
@@ -49,8 +51,8 @@ impl SmallFloat {
     }
 }
 
-/// Returns 2^(e - 127) in BF16: 0 is the subnormal below the smallest normal
-/// number, 255 infinity.
+/// Returns 2^(e - 127) in BF16. For 0 this is the subnormal number below the
+/// smallest normal one, for 255 infinity.
 pub fn power_of_two(e: u32) -> f32 {
     match e {
         0 => f32::from_bits(1 << 22),

@@ -1,5 +1,5 @@
 //! Writes dense tensors in the two sparse formats
-//! (docs/formats/compressed-tensors.md 3, 4).
+//! (docs/formats/compressed-tensors.md 3 and 4).
 
 use alloc::collections::BTreeSet;
 use alloc::format;
@@ -34,20 +34,20 @@ const DTYPES: [Dtype; 5] = [
 /// in addition to its name.
 const HEADER_ENTRY_BYTES: u64 = 64;
 
-/// A stored tensor and its bytes.
+/// A stored tensor with its bytes.
 pub type StoredBytes = (Stored, Vec<u8>);
 
-/// Makes the stored tensors of a sparse checkpoint, one dense tensor after
-/// the other, with names of the module rule (section 2).
+/// Encodes the stored tensors of a sparse checkpoint, one dense tensor at a
+/// time. Their names follow the module rule (section 2).
 ///
-/// Only tensors called `….weight` of the dtypes F32, F16, BF16, I8 and F8_E4M3
-/// are made sparse, and only if that is smaller. Nothing is lost: negative
-/// zeros, which the package would drop, are kept as values, and a matrix that
-/// is not 2:4 stays dense.
+/// Only tensors called `….weight` with the dtypes F32, F16, BF16, I8 and
+/// F8_E4M3 become sparse, and only if that makes them smaller. The encoding is
+/// lossless: negative zeros, which the package would drop, are stored as
+/// values, and a matrix that is not 2:4 sparse stays dense.
 #[derive(Debug, Clone)]
 pub struct SparseWriter {
     format: Format,
-    /// All names written, which must differ.
+    /// All names written so far, which must be distinct.
     names: BTreeSet<String>,
     modules: Vec<String>,
     elements: u64,
@@ -55,7 +55,7 @@ pub struct SparseWriter {
 }
 
 impl SparseWriter {
-    /// Returns a writer for [`Format::SparseBitmask`] or
+    /// Creates a writer for [`Format::SparseBitmask`] or
     /// [`Format::Sparse24Bitmask`].
     pub fn new(format: Format) -> Result<Self> {
         if !format.is_sparse() {
@@ -73,9 +73,11 @@ impl SparseWriter {
         })
     }
 
-    /// Returns the tensors that represent `dense`, or `None` if it is to be
-    /// stored uncompressed. Refuses tensors whose names would be taken for
-    /// parts of others.
+    /// Returns the stored tensors that represent `dense`, or `None` if it is to
+    /// be stored uncompressed.
+    ///
+    /// # Errors
+    /// A tensor whose name would be taken for a part of another one.
     pub fn write(&mut self, dense: &Stored, bytes: &[u8]) -> Result<Option<Vec<StoredBytes>>> {
         View::new(dense, bytes)?;
         if [".bitmask", ".compressed"]
@@ -103,8 +105,8 @@ impl SparseWriter {
         Ok(Some(parts))
     }
 
-    /// Returns the object for the key `quantization_config` of `config.json`,
-    /// as JSON text.
+    /// Returns the value of the key `quantization_config` for `config.json`, as
+    /// JSON text.
     #[must_use]
     pub fn quantization_config(&self) -> String {
         let structure = match self.format {
@@ -134,10 +136,10 @@ impl SparseWriter {
         Err(taken(name))
     }
 
-    /// Returns the mask, if the tensor can be sparse at all.
+    /// Returns the module and the mask of a tensor, if it can be sparse at all.
     fn mask<'a>(&self, dense: &'a Stored, bytes: &[u8]) -> Option<(&'a str, SparsityMask)> {
         let module = dense.name.strip_suffix(".weight")?;
-        // A reader would take these for full names.
+        // A reader would take such a prefix for the full name of a tensor.
         if module.ends_with(".weight") || module.ends_with(".bias") {
             return None;
         }
@@ -215,8 +217,8 @@ fn integers(values: impl IntoIterator<Item = u64>) -> Vec<u8> {
     values.into_iter().flat_map(u64::to_le_bytes).collect()
 }
 
-/// Returns whether the parts take less space than the dense tensor, headers
-/// included.
+/// Returns whether the parts take less space than the dense tensor, including
+/// their header entries.
 fn pays(dense: &Stored, parts: &[StoredBytes]) -> bool {
     let cost = |stored: &Stored| stored.name.len() as u64 + HEADER_ENTRY_BYTES;
     let parts = parts

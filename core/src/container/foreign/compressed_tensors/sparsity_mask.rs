@@ -1,5 +1,5 @@
-//! Finds the elements of a dense tensor that are stored
-//! (docs/formats/compressed-tensors.md 3, 4).
+//! Finds the elements of a dense tensor that a sparse format stores
+//! (docs/formats/compressed-tensors.md 3 and 4).
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -9,17 +9,17 @@ use crate::tensor::element_count;
 /// The mask of the stored elements, and their number.
 pub struct SparsityMask {
     pub bits: Vec<u8>,
-    /// For each row, the number of stored elements in the rows before it.
+    /// The number of stored elements in the preceding rows, for each row.
     pub offsets: Vec<u64>,
     pub count: u64,
-    /// The number of stored zeros, which complete pairs in groups of four.
+    /// The number of zeros that are stored to complete the pairs of groups.
     pub filled: u64,
 }
 
 impl SparsityMask {
-    /// Examines rows of `columns` elements of `width` bytes, at least one of
-    /// each. With `two_of_four`, returns `None` if a group of four holds more
-    /// than two values.
+    /// Examines rows of `columns` elements of `width` bytes each; both numbers
+    /// are at least 1. With `two_of_four`, returns `None` if a group of four
+    /// has more than two nonzero values.
     pub fn new(bytes: &[u8], columns: usize, width: usize, two_of_four: bool) -> Option<Self> {
         let mut mask = SparsityMask {
             bits: Vec::with_capacity(bytes.len() / width / 8 + 1),
@@ -48,7 +48,7 @@ impl SparsityMask {
         }
         Some(mask)
     }
-    /// Returns the stored elements of the same rows.
+    /// Returns the stored elements of the rows that the mask was made from.
     pub fn values(&self, bytes: &[u8], columns: usize, width: usize) -> Vec<u8> {
         let rows = bytes.chunks_exact(columns * width);
         let masks = self.bits.chunks_exact(columns.div_ceil(8));
@@ -64,9 +64,8 @@ impl SparsityMask {
     }
 }
 
-/// Returns the two positions of a group that are stored, `None` if there would
-/// have to be more. With fewer than two values, the positions are those that
-/// the package picks.
+/// Returns the two stored positions of a group, or `None` if more than two are
+/// marked. If fewer are marked, the package's choice completes them.
 fn stored_pair(marks: u8) -> Option<u8> {
     match (marks, marks.count_ones()) {
         (_, 2) => Some(marks),
@@ -77,9 +76,9 @@ fn stored_pair(marks: u8) -> Option<u8> {
     }
 }
 
-/// Returns the row offsets that the format asks for, from the number of values
-/// `before` each row over all rows: the format's running sum goes over the
-/// first dimension only.
+/// Returns the row offsets of the format, from the number of values `before`
+/// each row and their total `count`. In the format, the running sum goes over
+/// the first dimension only.
 pub fn row_offsets(rows: &[u64], before: &[u64], count: u64) -> impl Iterator<Item = u64> {
     let inner = rows.get(1..).unwrap_or_default();
     let per_first = element_count(inner).unwrap_or(u64::MAX);
@@ -113,7 +112,7 @@ mod tests {
 
     #[test]
     fn offsets_of_three_dimensions_run_over_the_first() {
-        // Rows of [2, 3]: counts 1, 2, 3 and 4, 5, 6.
+        // The rows of [2, 3] have 1, 2, 3 and 4, 5, 6 values.
         let before = [0, 1, 3, 6, 10, 15];
         let offsets: Vec<u64> = row_offsets(&[2, 3], &before, 21).collect();
         assert_eq!(offsets, [0, 0, 0, 1, 2, 3]);

@@ -1,4 +1,4 @@
-//! A tensor as it is stored in the file.
+//! The description of a stored tensor.
 
 use alloc::format;
 use alloc::string::String;
@@ -11,21 +11,21 @@ use crate::dtype::Dtype;
 use crate::tensor::element_count;
 use crate::{Error, Result, Rule};
 
-/// Name, dtype and shape of a tensor, without its place: the tensors of a
-/// model may be spread over several files.
+/// The name, dtype and shape of a tensor, without its location: the tensors of
+/// a model may be spread over several files.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stored {
-    /// Name in the safetensors header.
+    /// The name in the safetensors header.
     pub name: String,
-    /// Element type.
+    /// The element type.
     pub dtype: Dtype,
-    /// Shape, outermost dimension first; empty for a scalar.
+    /// The shape, outermost dimension first. Empty for a scalar.
     pub shape: Vec<u64>,
 }
 
 impl Stored {
-    /// Returns the length of the tensor; an error if it exceeds 64 bits or the
-    /// elements do not fill whole bytes.
+    /// Returns the length of the tensor in bytes; an error if it exceeds 64
+    /// bits or the elements do not fill whole bytes.
     pub fn len_bytes(&self) -> Result<u64> {
         len_bits(self.dtype, &self.shape)
             .filter(|bits| bits % 8 == 0)

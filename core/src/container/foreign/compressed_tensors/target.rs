@@ -1,4 +1,4 @@
-//! Matches modules against a list in the configuration
+//! Matches modules with a list in the configuration
 //! (docs/formats/compressed-tensors.md 5.3).
 
 use alloc::collections::BTreeSet;
@@ -11,24 +11,24 @@ use fancy_regex::{Regex, RegexBuilder};
 use crate::limits::MODULE_PATTERNS;
 use crate::{Error, Result};
 
-/// The only class that a reader of tensors can recognise: that of a module with
-/// a quantised weight.
+/// The only class that a reader of tensors can recognise: a module with a
+/// quantised weight has it.
 const CLASS: &str = "Linear";
 
-/// The largest compiled pattern, in bytes.
+/// The largest size of a compiled pattern in bytes.
 const PATTERN_LEN_BYTES: usize = 256 << 10;
 
-/// The most steps that a pattern with look-around may take on one path. Other
-/// patterns take linear time.
+/// The largest number of backtracking steps that a pattern with look-around may
+/// take for one module path. Other patterns take linear time.
 const BACKTRACKS: usize = 10_000;
 
-/// Paths, `re:` patterns and class names.
+/// A list of module paths, `re:` patterns and class names.
 #[derive(Debug, Clone, Default)]
 pub struct Targets {
     names: BTreeSet<String>,
     patterns: Vec<Regex>,
-    /// The first pattern that is beyond us. It matters only to modules that
-    /// nothing else decides about.
+    /// The error of the first pattern that cannot be used. It is returned only
+    /// for modules about which no other entry decides.
     unknown: Option<Error>,
 }
 
@@ -45,7 +45,7 @@ impl Targets {
                     "a list of more than {MODULE_PATTERNS} patterns for modules"
                 )));
             }
-            // Matched from the start, not necessarily to the end.
+            // A pattern must match from the start, but not to the end.
             match RegexBuilder::new(&format!(r"\A(?:{pattern})"))
                 .backtrack_limit(BACKTRACKS)
                 .delegate_size_limit(PATTERN_LEN_BYTES)
@@ -65,7 +65,7 @@ impl Targets {
         Ok(targets)
     }
 
-    /// Returns whether `module` is listed by its path.
+    /// Returns whether the path of `module` is listed.
     pub fn names(&self, module: &str) -> bool {
         self.names.contains(module)
     }
@@ -94,7 +94,7 @@ impl Targets {
         self.names.contains(CLASS)
     }
 
-    /// Returns whether `module` is meant in any of the three ways.
+    /// Returns whether `module` is listed by its path, its class or a pattern.
     pub fn contains(&self, module: &str) -> Result<bool> {
         Ok(self.names(module) || self.has_class() || self.matches(module)?)
     }

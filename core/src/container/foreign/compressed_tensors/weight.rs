@@ -1,4 +1,4 @@
-//! One weight: its parts, and its dense bytes from theirs.
+//! A weight: its parts, and the decoding of its dense bytes from them.
 
 use alloc::format;
 use alloc::string::String;
@@ -24,27 +24,28 @@ use crate::dtype::Dtype;
 use crate::tensor::element_count;
 use crate::{Error, Result, Rule};
 
-/// A tensor in memory.
+/// A decoded tensor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Dense {
-    /// Element type.
+    /// The element type.
     pub dtype: Dtype,
-    /// Shape, outermost dimension first.
+    /// The shape, outermost dimension first.
     pub shape: Vec<u64>,
     /// The elements, little-endian and row-major.
     pub bytes: Vec<u8>,
 }
 
-/// A tensor of the dense model that is stored in several parts.
+/// A tensor of the dense model that is decoded from several stored tensors.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Weight {
     pub(super) name: String,
     pub(super) dtype: Dtype,
     pub(super) format: Format,
     pub(super) scheme: Option<Scheme>,
-    /// The mask that the codes were put under as well (4).
+    /// The format of the mask, if the codes are stored under one (section 4).
     pub(super) mask: Option<Format>,
-    /// Whether a release before 0.18 wrote it, as far as the model says.
+    /// Whether the packing of releases before 0.18 is preferred. It is if the
+    /// model does not state its release.
     pub(super) older_packing: bool,
     pub(super) shape: Option<Vec<u64>>,
     pub(super) parts: Vec<WeightPart>,
@@ -57,40 +58,44 @@ impl Weight {
         &self.name
     }
 
-    /// Returns the dtype of the dense tensor, in which the package computes.
+    /// Returns the dtype of the dense tensor, in which the arithmetic is done.
     #[must_use]
     pub fn dtype(&self) -> Dtype {
         self.dtype
     }
 
-    /// Returns the format in which it is stored; for a quantised weight under a
-    /// mask, the format of its codes.
+    /// Returns the format of the weight. For quantised weights under a mask,
+    /// this is the format of the codes.
     #[must_use]
     pub fn format(&self) -> Format {
         self.format
     }
 
-    /// Returns the quantisation scheme, if it is quantised.
+    /// Returns the quantisation scheme, if the weight is quantised.
     #[must_use]
     pub fn scheme(&self) -> Option<&Scheme> {
         self.scheme.as_ref()
     }
 
-    /// Returns the stored tensors it is made of.
+    /// Returns the stored tensors that the weight is decoded from.
     #[must_use]
     pub fn parts(&self) -> &[WeightPart] {
         &self.parts
     }
 
     /// Returns the dense shape, if it follows from the shapes of the parts.
-    /// Otherwise the part [`Role::Shape`] holds it, for [`Weight::shape_from`].
+    /// Otherwise the part with [`Role::Shape`] contains it; see
+    /// [`Weight::shape_from`].
     #[must_use]
     pub fn shape(&self) -> Option<&[u64]> {
         self.shape.as_deref()
     }
 
-    /// Returns the dense shape, from the bytes of the part [`Role::Shape`]. It
-    /// is refused if it does not fit the shapes of the other parts.
+    /// Returns the dense shape, given the bytes of the part with
+    /// [`Role::Shape`].
+    ///
+    /// # Errors
+    /// A shape that does not fit the shapes of the other parts.
     pub fn shape_from(&self, bytes: &[u8]) -> Result<Vec<u64>> {
         let part = |role| self.parts.iter().find(|part| part.role == role);
         let Some(shape) = part(Role::Shape) else {
@@ -111,9 +116,9 @@ impl Weight {
             .map_err(|error| error.tensor(&self.name))
     }
 
-    /// Returns the dense tensor, from the bytes of all parts in the order of
-    /// [`Weight::parts`], bit for bit as the package restores it. What is not a
-    /// number comes out as the quiet NaN without sign and payload.
+    /// Decodes the dense tensor from the bytes of all parts, in the order of
+    /// [`Weight::parts`]. The result equals the package's bit for bit, except
+    /// that every NaN is the positive quiet NaN without a payload.
     pub fn decode(&self, parts: &[&[u8]]) -> Result<Dense> {
         self.decode_parts(parts)
             .map_err(|error| error.tensor(&self.name))
@@ -147,7 +152,7 @@ impl Weight {
         })
     }
 
-    /// Returns the mask over values or codes.
+    /// Returns the format of the mask over values or codes, if there is one.
     fn sparse(&self) -> Option<Format> {
         self.mask
             .or_else(|| Some(self.format).filter(|f| f.is_sparse()))
@@ -161,7 +166,7 @@ impl Weight {
         .tensor(&self.name)
     }
 
-    /// Decodes codes of one byte each (6).
+    /// Decodes codes of one byte each (section 6).
     fn one_per_byte(
         &self,
         scheme: &Scheme,
@@ -192,7 +197,7 @@ impl Weight {
         dequantise(self.dtype, geometry, &codes, &grid, &scales, zeros)
     }
 
-    /// Decodes packed codes (7).
+    /// Decodes packed codes (section 7).
     fn packed(&self, scheme: &Scheme, geometry: &Geometry, views: Views<'_>) -> Result<Vec<u8>> {
         let (codes, scale) = (views.need(Role::Packed)?, views.need(Role::Scale)?);
         let bits = scheme.num_bits;
@@ -216,7 +221,7 @@ impl Weight {
         dequantise(self.dtype, geometry, &codes, &grid, &scales, zeros)
     }
 
-    /// Decodes small floats with a scale per group (8).
+    /// Decodes small floats with a scale per group (section 8).
     fn small(&self, geometry: &Geometry, views: Views<'_>) -> Result<Vec<u8>> {
         let scale = views.need(Role::Scale)?;
         let (small, role, size) = match self.format {
@@ -254,7 +259,8 @@ impl Weight {
     }
 }
 
-/// Returns where the scales go; checks their shape.
+/// Returns the assignment of scales to elements, and checks the shape of the
+/// scales.
 fn grid(scheme: &Scheme, geometry: &Geometry, views: Views<'_>) -> Result<Grid> {
     let grid = Grid::new(scheme.strategy, geometry, views.need(Role::Scale)?.stored)?;
     match views.get(Role::GroupIndex) {
@@ -270,7 +276,8 @@ fn grid(scheme: &Scheme, geometry: &Geometry, views: Views<'_>) -> Result<Grid> 
     }
 }
 
-/// Rows of all matrices; 1 for weights without elements.
+/// Returns the number of rows over all matrices; 1 for weights without
+/// elements.
 fn rows(geometry: &Geometry) -> usize {
     match geometry.elements {
         0 => 1,

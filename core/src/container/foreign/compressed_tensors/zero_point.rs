@@ -1,4 +1,4 @@
-//! Zero points (docs/formats/compressed-tensors.md 6, 7.3).
+//! Zero points (docs/formats/compressed-tensors.md 6 and 7.3).
 
 use alloc::format;
 use alloc::vec;
@@ -52,7 +52,7 @@ pub fn packed(
     }
     let [matrices, rows, columns, words] =
         [matrices, grid.entry_rows, grid.entry_columns, words].map(index);
-    // There are as many zero points as scales, which are stored.
+    // The zero points are not more than the scales, which are stored.
     let mut zeros = vec![0.0; matrices * rows * columns];
     let mut string = Vec::with_capacity(words * 4);
     for matrix in 0..matrices {

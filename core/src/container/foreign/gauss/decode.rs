@@ -1,4 +1,4 @@
-//! Decodes a tensor from its stored bytes (docs/formats/gauss.md 8.3, 9).
+//! Decodes a tensor from its stored bytes (docs/formats/gauss.md 8.3 and 9).
 
 use alloc::borrow::Cow;
 use alloc::format;
@@ -12,15 +12,17 @@ use crate::engine::Engine;
 use crate::entropy::ans::{Categorical, Decoder, Gaussian};
 use crate::{Error, Result};
 
-/// The number of elements decoded between checks for the end of the streams,
-/// which lets forged element counts end early.
+/// The number of elements decoded between two checks for the end of the
+/// streams. After that end all elements are equal, so a forged element count
+/// costs little.
 const CHUNK_ELEMENTS: usize = 512;
 
-/// Decodes a tensor, little-endian and row-major, from the file's bytes
-/// [`Tensor::stored`].
+/// Decodes a tensor, little-endian and row-major, from the bytes
+/// [`Tensor::stored`] of the file.
 ///
-/// Values of a coded tensor are within half a step ([`Shard::scale`]) and the
-/// rounding of the dtype of the original, unless its encoder clipped them.
+/// Every value of a coded tensor differs from the original by at most half a
+/// step ([`Shard::scale`]) plus the rounding of the dtype, unless the encoder
+/// clipped it.
 pub fn decode<'a, E: Engine>(
     engine: &E,
     tensor: &Tensor,
@@ -57,8 +59,8 @@ pub fn decode<'a, E: Engine>(
     Ok(Cow::Owned(all))
 }
 
-/// Decodes the elements [`Shard::elements`] of a coded tensor from the file's
-/// bytes [`Shard::stored`] of its shard `number`.
+/// Decodes the elements [`Shard::elements`] of a coded tensor from the bytes
+/// [`Shard::stored`] of its shard `number`.
 pub fn decode_shard(tensor: &Tensor, number: usize, stored: &[u8]) -> Result<Vec<u8>> {
     let Some(shard) = tensor.shards().get(number) else {
         let detail = format!("the tensor has no shard {number}");
@@ -103,7 +105,8 @@ fn decode_elements(dtype: Dtype, shard: &Shard, stored: &[u8]) -> Result<Vec<u8>
         streams.finish()?;
         Ok(out)
     }
-    // Roundings of 3; integers are truncated, and `as` saturates.
+    // These are the roundings of gauss.md 3. Integers are truncated, and `as`
+    // saturates.
     #[allow(clippy::cast_possible_truncation)]
     match dtypes::id(dtype) {
         Some(0) => each(shard, stored, |v| (v as f32).to_le_bytes()),
@@ -120,7 +123,7 @@ fn decode_elements(dtype: Dtype, shard: &Shard, stored: &[u8]) -> Result<Vec<u8>
     }
 }
 
-/// Both streams of a shard, read in parallel.
+/// The two streams of a shard, which are decoded together.
 struct Streams<'a> {
     index: Decoder<'a>,
     residual: Decoder<'a>,
@@ -144,7 +147,7 @@ impl<'a> Streams<'a> {
 
     /// Computes the exact values of the next elements.
     fn fill(&mut self, values: &mut [f64]) {
-        // Copies stay in registers.
+        // The compiler keeps local copies in registers.
         let (mut index, mut residual) = (self.index.clone(), self.residual.clone());
         for value in values {
             let (component, interval) = self.categorical.find(index.quantile());
@@ -157,7 +160,8 @@ impl<'a> Streams<'a> {
         (self.index, self.residual) = (index, residual);
     }
 
-    /// Returns whether all remaining elements are equal.
+    /// Returns whether both streams are exhausted, so that all remaining
+    /// elements are equal.
     fn are_over(&self) -> bool {
         self.index.is_empty() && self.residual.is_empty()
     }

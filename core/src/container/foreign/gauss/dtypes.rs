@@ -1,4 +1,4 @@
-//! Dtypes a Gauss file can name (docs/formats/gauss.md 3).
+//! The dtypes that a Gauss file can name (docs/formats/gauss.md 3).
 
 use crate::dtype::Dtype;
 
@@ -24,17 +24,18 @@ pub fn id(dtype: Dtype) -> Option<u8> {
         .map(|known| known.0)
 }
 
-/// Returns whether tensors of it may be coded.
+/// Returns whether the encoder codes tensors of this dtype.
 pub fn is_float(dtype: Dtype) -> bool {
     matches!(dtype, Dtype::F32 | Dtype::F16 | Dtype::Bf16 | Dtype::F64)
 }
 
-/// Returns the bytes of an element of a dtype in the table.
+/// Returns the size in bytes of an element of a dtype in the table.
 pub fn width(dtype: Dtype) -> u64 {
     dtype.bits() / 8
 }
 
-/// Returns the integer of as many bits, for dtypes that have no id.
+/// Returns the signed integer of the same size, which stores the bytes of
+/// dtypes without an id.
 pub fn signed_of_same_width(dtype: Dtype) -> Option<Dtype> {
     match dtype.bits() {
         8 => Some(Dtype::I8),

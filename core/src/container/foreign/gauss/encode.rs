@@ -1,4 +1,4 @@
-//! Tensors to a file (docs/formats/gauss.md 4).
+//! Encodes tensors as a Gauss file (docs/formats/gauss.md 4).
 
 use alloc::vec::Vec;
 use core::cmp::Reverse;
@@ -13,33 +13,34 @@ use crate::dtype::Dtype;
 use crate::engine::Engine;
 use crate::{Error, Result};
 
-/// A tensor to store.
+/// A tensor to encode.
 #[derive(Debug, Clone, Copy)]
 pub struct Source<'a> {
-    /// Name.
+    /// The name, which must be unique within the file.
     pub name: &'a str,
-    /// Element type.
+    /// The element type.
     pub dtype: Dtype,
-    /// Shape, outermost dimension first; empty for a scalar.
+    /// The shape, outermost dimension first. Empty for a scalar.
     pub shape: &'a [u64],
-    /// Its bytes, little-endian and row-major.
+    /// The bytes, little-endian and row-major.
     pub bytes: &'a [u8],
 }
 
-/// A tensor ready to be stored.
+/// An encoded tensor.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Encoded {
-    /// For [`Writer::add`].
+    /// The record of the index, for [`Writer::add`].
     pub(super) entry: Entry,
-    /// Its data in the file; none if the tensor is raw, for then its bytes
-    /// are.
+    /// The data to write to the file; `None` for a raw tensor, whose own bytes
+    /// are written.
     pub data: Option<Vec<u8>>,
-    /// How it was encoded.
+    /// The report on the encoding.
     pub report: TensorReport,
 }
 
 /// Writes a file of `sources` to `sink`, piece by piece and in order. The
-/// result is the same for any number of threads; tensors come largest first.
+/// tensors are ordered by size, largest first, and the result is the same for
+/// any number of threads.
 pub fn encode<'a, E: Engine, X: From<Error>>(
     engine: &E,
     sources: &[Source<'a>],
@@ -59,10 +60,10 @@ pub fn encode<'a, E: Engine, X: From<Error>>(
             Err(error) => Err(error.tensor(source.name)),
         })
         .collect::<Result<Vec<_>>>()?;
-    // Tensors of equal size keep their order.
+    // The sort is stable, so tensors of equal size keep their order.
     plans.sort_by_key(|(_, plan)| Reverse(plan.element_count));
 
-    // All shards of all tensors side by side.
+    // All shards of all tensors are encoded concurrently.
     let jobs = plans.iter().flat_map(|(source, plan)| {
         plan.shards(source.bytes)
             .map(move |part| (source.dtype, part))
@@ -103,7 +104,7 @@ pub fn encode<'a, E: Engine, X: From<Error>>(
     Ok(report)
 }
 
-/// Codes one tensor.
+/// Encodes one tensor.
 pub fn encode_tensor<E: Engine>(engine: &E, source: &Source, options: &Options) -> Result<Encoded> {
     options.check()?;
     let plan = EncodePlan::of(source, options).map_err(|error| error.tensor(source.name))?;
@@ -114,7 +115,7 @@ pub fn encode_tensor<E: Engine>(engine: &E, source: &Source, options: &Options) 
     finish(source, plan, shards, options)
 }
 
-/// Puts a tensor together from its shards, or leaves it raw.
+/// Assembles a tensor from its shards, or stores it raw.
 fn finish(
     source: &Source,
     plan: EncodePlan,
@@ -159,7 +160,7 @@ fn finish(
             let errors = report.shards.iter().map(|shard| shard.max_error);
             report.max_error = errors.fold(0.0, f64::max);
             let squares: f64 = shards.iter().map(|shard| shard.squared_error).sum();
-            #[allow(clippy::cast_precision_loss)] // a figure for people
+            #[allow(clippy::cast_precision_loss)] // the result is only displayed
             let mean = squares / plan.element_count as f64;
             report.rms_error = libm::sqrt(mean);
             let moments = shards.iter().map(|shard| shard.moments);

@@ -1,4 +1,4 @@
-//! Encodes one shard into its mixture and streams (docs/formats/gauss.md 5 to
+//! Encodes one shard as a mixture and two streams (docs/formats/gauss.md 5 to
 //! 8).
 
 use alloc::vec;
@@ -13,7 +13,7 @@ use crate::dtype::Dtype;
 use crate::entropy::ans::{Categorical, Encoder, Gaussian};
 use crate::transform::gmm::{self, Fit, Mixture};
 
-/// One value in n of a sample is coded on trial.
+/// Every n-th value of a sample is encoded on trial.
 const TRIAL_STEP: usize = 4;
 
 /// An encoded shard.
@@ -25,23 +25,24 @@ pub struct EncodedShard {
     pub residual: Vec<u32>,
     pub report: ShardReport,
     pub squared_error: f64,
-    /// Moments of the values.
+    /// The moments of the values.
     pub moments: Moments,
 }
 
 impl EncodedShard {
-    /// Words of both streams.
+    /// Returns the number of words in both streams.
     pub fn words(&self) -> usize {
         self.index.len() + self.residual.len()
     }
 
-    /// Returns the bytes in the index and in the data.
+    /// Returns the number of bytes in the index and in the data.
     pub fn len_bytes(&self) -> u64 {
         super::record::shard_record_bytes(self.mixture.len() as u64) + 4 * self.words() as u64
     }
 }
 
-/// Codes the elements of `bytes`, at least one of them, or says why not.
+/// Encodes the elements of `bytes`, at least one, or returns the reason why
+/// they have to stay raw.
 pub fn encode(
     dtype: Dtype,
     bytes: &[u8],
@@ -49,8 +50,8 @@ pub fn encode(
     options: &Options,
 ) -> Result<EncodedShard, RawReason> {
     let values = value::to_f64(dtype, bytes);
-    // NaN is not below anything. Squares of single-precision numbers are far
-    // from overflowing, those of doubles are not.
+    // The comparison is false for NaN. Squares of single-precision numbers are
+    // far from overflowing; squares of doubles are not.
     if !values
         .iter()
         .all(|value| value.abs() <= f64::from(f32::MAX))
@@ -70,7 +71,8 @@ pub fn encode(
                     let coded = with_mixture(dtype, part, assigned?, scale)?;
                     Some(coded.len_bytes())
                 };
-                // A part of the sample shows whether the grid gains.
+                // Encoding a part of the sample shows whether the grid saves
+                // bytes.
                 let part: Vec<f64> = sample.iter().copied().step_by(TRIAL_STEP).collect();
                 let plain = len_bytes(assign(fit.clone(), &part, &part, scale), &part);
                 let grid = len_bytes(assign_on_grid(fit.clone(), &part, scale), &part);
@@ -87,9 +89,9 @@ pub fn encode(
         .ok_or(RawReason::OutOfReach)
 }
 
-/// Picks one value from each of `most` equal stretches, or returns `None` if
-/// there are no more values than that. The positions depend on the number of
-/// values alone.
+/// Picks one value from each of `most` intervals of equal length, or returns
+/// `None` if that would be all values. The positions depend only on the number
+/// of values.
 fn sample(values: &[f64], most: u64) -> Option<Vec<f64>> {
     let count = values.len() as u64;
     if count <= most {
@@ -98,7 +100,8 @@ fn sample(values: &[f64], most: u64) -> Option<Vec<f64>> {
     let bound = |stretch: u64| u128::from(stretch) * u128::from(count) / u128::from(most);
     let place = |stretch: u64| {
         let (start, end) = (bound(stretch), bound(stretch + 1));
-        // SplitMix64; the upper half of the product is even below the length.
+        // SplitMix64. The upper half of the product is distributed evenly below
+        // the length.
         let mut mixed = stretch.wrapping_mul(0x9E37_79B9_7F4A_7C15);
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
@@ -109,7 +112,7 @@ fn sample(values: &[f64], most: u64) -> Option<Vec<f64>> {
     Some(places.map(|place| values[place]).collect())
 }
 
-/// A mixture and the component of each value.
+/// A mixture, and the component that each value is assigned to.
 struct Assigned {
     mixture: Mixture,
     components: Vec<u8>,
@@ -117,8 +120,8 @@ struct Assigned {
     iterations: u32,
 }
 
-/// Assigns components by `placed`: the `values` themselves, or these rounded to
-/// the grid.
+/// Assigns components by `placed`, which contains the `values` or the values
+/// rounded to the grid.
 fn assign(fit: Fit, values: &[f64], placed: &[f64], scale: u32) -> Option<Assigned> {
     let Fit {
         mut mixture,
@@ -135,9 +138,9 @@ fn assign(fit: Fit, values: &[f64], placed: &[f64], scale: u32) -> Option<Assign
     })
 }
 
-/// Assigns components whose means are rounded to whole steps, by values that
-/// are rounded as well: then no two components share a step, which would cost
-/// both.
+/// Assigns components after rounding their means and the values to whole steps.
+/// No two components then share a step, which would make values in it more
+/// expensive to code in both.
 fn assign_on_grid(mut fit: Fit, values: &[f64], scale: u32) -> Option<Assigned> {
     let steps = f64::from(scale);
     let nearest = |value: &f64| value::round_even(value * steps) / steps;
@@ -201,9 +204,10 @@ fn with_mixture(
     })
 }
 
-/// Returns what a reader makes of the exact value.
+/// Returns the value that a reader obtains by rounding the exact one to the
+/// dtype.
 fn rounded(dtype: Dtype, value: f64) -> f64 {
-    #[allow(clippy::cast_possible_truncation)] // the rounding that is meant
+    #[allow(clippy::cast_possible_truncation)] // the rounding is intended
     match dtype {
         Dtype::F32 => f64::from(value as f32),
         Dtype::F16 => value::f16_to_f64(value::f16(value)),
@@ -212,7 +216,7 @@ fn rounded(dtype: Dtype, value: f64) -> f64 {
     }
 }
 
-/// Steps of a unit (5).
+/// Returns the number of steps per unit (docs/formats/gauss.md 5).
 pub fn scale(dtype: Dtype, options: &Options) -> u32 {
     let usual = match dtype {
         Dtype::Bf16 => super::BF16_SCALE,

@@ -1,4 +1,4 @@
-//! Compares a coded tensor with its original, and with the error bound of the
+//! Compares a coded tensor with its original and with the error bound of the
 //! format (docs/formats/gauss.md 5).
 
 use alloc::vec::Vec;
@@ -18,16 +18,17 @@ const SLACK: f64 = 1.0 + 1e-9;
 pub struct Errors {
     /// The largest distance between an element and its decoded value.
     pub max: f64,
-    /// Number of the first element outside the error bound: half a step of its
-    /// shard and the rounding of the dtype.
+    /// The number of the first element outside the error bound, which is half a
+    /// step of its shard plus the rounding of the dtype.
     pub beyond: Option<u64>,
 }
 
-/// Compares `restored`, the bytes of a coded tensor as they are read back,
-/// with `original`, both little-endian and row-major.
+/// Compares `restored`, the decoded bytes of a coded tensor, with `original`.
+/// Both are little-endian and row-major.
 ///
-/// Refuses bytes of another length than the tensor's, and a raw tensor, which
-/// has to be equal.
+/// # Errors
+/// [`InvalidInput`](crate::ErrorKind::InvalidInput) if the bytes do not have
+/// the tensor's length, or for a raw tensor, which must equal its original.
 pub fn errors(tensor: &Tensor, original: &[u8], restored: &[u8]) -> Result<Errors> {
     let len = tensor.len_bytes();
     if [original, restored].iter().any(|b| b.len() as u64 != len) || tensor.shards().is_empty() {
@@ -48,7 +49,7 @@ pub fn errors(tensor: &Tensor, original: &[u8], restored: &[u8]) -> Result<Error
         let half = 0.5 / f64::from(shard.scale) * SLACK;
         for (at, (before, after)) in before.iter().zip(&after).enumerate() {
             let error = (before - after).abs();
-            // Written so that NaN is outside every bound.
+            // The comparison is written so that NaN is outside every bound.
             let kept = error <= half + rounding(tensor.dtype, before.abs().max(after.abs()));
             if !kept && errors.beyond.is_none() {
                 errors.beyond = Some(shard.elements.start + at as u64);
@@ -59,9 +60,10 @@ pub fn errors(tensor: &Tensor, original: &[u8], restored: &[u8]) -> Result<Error
     Ok(errors)
 }
 
-/// Returns the elements, including integers, which other encoders code.
+/// Returns the elements as doubles. Integers are included, because other
+/// encoders code them.
 fn numbers(dtype: Dtype, bytes: &[u8]) -> Vec<f64> {
-    #[allow(clippy::cast_precision_loss)] // they went through single precision
+    #[allow(clippy::cast_precision_loss)] // other encoders round integers to single precision first
     match dtype {
         Dtype::I8 => bytes.iter().map(|&e| e.cast_signed().into()).collect(),
         Dtype::I16 => each(bytes, |e| i16::from_le_bytes(e).into()),
@@ -71,18 +73,18 @@ fn numbers(dtype: Dtype, bytes: &[u8]) -> Vec<f64> {
     }
 }
 
-/// Returns the most by which rounding to the dtype moves a number of this
-/// magnitude. Doubles go through single precision.
+/// Returns the largest distance by which rounding to the dtype moves a number
+/// of this magnitude. Doubles are rounded to single precision.
 fn rounding(dtype: Dtype, size: f64) -> f64 {
     let (fraction_bits, least_exponent) = match dtype {
-        // Truncated, not rounded.
+        // Integers are truncated, not rounded.
         Dtype::I8 | Dtype::I16 | Dtype::I32 | Dtype::I64 => return 1.0,
         Dtype::F16 => (10, -14),
         Dtype::Bf16 => (7, -126),
         _ => (23, -126),
     };
     let biased = i32::try_from(size.to_bits() >> 52).unwrap_or(2046);
-    // The number read back may be one binade up.
+    // The decoded number may be one binade higher.
     let exponent = (biased - 1022).max(least_exponent).min(1023);
     power_of_two(exponent - fraction_bits - 1)
 }

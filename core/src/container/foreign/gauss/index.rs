@@ -1,5 +1,5 @@
-//! The index: every tensor, and where its bytes are
-//! (docs/formats/gauss.md 2, 11).
+//! The index, which lists every tensor and the location of its bytes
+//! (docs/formats/gauss.md 2 and 11).
 
 use alloc::collections::BTreeSet;
 use alloc::format;
@@ -17,47 +17,50 @@ use crate::tensor::element_count;
 use crate::transform::gmm::Mixture;
 use crate::{Error, Result, Rule};
 
-/// One tensor of a file.
+/// A tensor of a file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Tensor {
-    /// Name.
+    /// The name, unique within the file.
     pub name: String,
-    /// Element type, also of what was coded.
+    /// The element type. A coded tensor is decoded to it as well.
     pub dtype: Dtype,
-    /// Shape, outermost dimension first; empty for a scalar.
+    /// The shape, outermost dimension first. Empty for a scalar.
     pub shape: Vec<u64>,
-    /// Range of the file that holds it.
+    /// The range of the file that contains the tensor.
     pub stored: Range<u64>,
-    /// How.
+    /// The coding of the tensor.
     pub coding: Coding,
 }
 
-/// The coding of a tensor.
+/// The coding of a tensor's stored bytes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Coding {
-    /// Its bytes, unchanged.
+    /// The bytes of the tensor are stored unchanged.
     Raw,
-    /// Parts of it, each with a mixture of its own; one part if the tensor is
-    /// not sharded.
+    /// The tensor is coded in shards, each with its own mixture. A tensor that
+    /// is not sharded has one.
     Mixture(Vec<Shard>),
 }
 
-/// Some rows of a tensor, coded on their own.
+/// A group of rows of a tensor that is coded by itself.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Shard {
-    /// The mixture its values are members of.
+    /// The mixture that models the values.
     pub mixture: Mixture,
-    /// Steps of a unit: values are within half a step (5).
+    /// The number of steps per unit. Decoded values differ from the original by
+    /// at most half a step (docs/formats/gauss.md 5).
     pub scale: u32,
-    /// Elements of the tensor it holds, in row-major order.
+    /// The elements of the tensor in this shard, in row-major order.
     pub elements: Range<u64>,
-    /// Words of the stream that says the components.
+    /// The number of words in the stream that encodes the component of each
+    /// element.
     pub index_words: u32,
-    /// Words of the stream that says the distances from their means.
+    /// The number of words in the stream that encodes the distance of each
+    /// element from its component's mean.
     pub residual_words: u32,
-    /// Range of the file that holds both.
+    /// The range of the file that contains both streams.
     pub stored: Range<u64>,
 }
 
@@ -68,17 +71,17 @@ impl Shard {
         self.elements.end - self.elements.start
     }
 
-    /// Returns the number of elements beyond those that its residual words can
-    /// stand for. Real data have none.
+    /// Returns the number of elements beyond those that the residual words can
+    /// encode. Real data have none.
     fn unearned_elements(&self) -> u64 {
-        // A word more for the state at the end, one for rounding.
+        // One more word is for the state at the end, and one for rounding.
         let earned = GAUSS_ELEMENTS_PER_WORD * (u64::from(self.residual_words) + 2);
         self.element_count().saturating_sub(earned)
     }
 }
 
-/// Returns `before` plus the number of elements of `shards` that no residual
-/// words stand for; an error if there are too many.
+/// Returns `before` plus the number of elements of `shards` beyond those that
+/// their residual words can encode; an error if there are too many.
 pub fn unearned_elements(shards: &[Shard], before: u64) -> Result<u64> {
     let elements = shards.iter().fold(before, |sum, shard| {
         sum.saturating_add(shard.unearned_elements())
@@ -96,23 +99,24 @@ impl Tensor {
     /// Returns the number of elements.
     #[must_use]
     pub fn element_count(&self) -> u64 {
-        // The index's check has shown that this cannot overflow.
+        // Parsing the index has checked that this fits in 64 bits.
         element_count(&self.shape).unwrap_or_default()
     }
 
-    /// Returns the bytes of the tensor itself, little-endian and row-major.
+    /// Returns the length of the decoded tensor, which is little-endian and
+    /// row-major.
     #[must_use]
     pub fn len_bytes(&self) -> u64 {
         self.element_count() * super::dtypes::width(self.dtype)
     }
 
-    /// Returns the number of bytes that it takes in the file.
+    /// Returns the number of bytes that the tensor takes in the file.
     #[must_use]
     pub fn stored_len_bytes(&self) -> u64 {
         self.stored.end - self.stored.start
     }
 
-    /// Its shards; none if it is raw.
+    /// Returns the shards of the tensor; none if it is raw.
     #[must_use]
     pub fn shards(&self) -> &[Shard] {
         match &self.coding {
@@ -125,30 +129,31 @@ impl Tensor {
 /// The index of a file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Index {
-    /// 1 to 4.
+    /// The version of the format, 1 to 4.
     pub version: u8,
-    /// Bytes before the tensors' data.
+    /// The number of bytes before the tensors' data.
     pub len_bytes: u64,
-    /// Coded tensors first, in file order.
+    /// The tensors in file order, which has the coded ones first.
     pub tensors: Vec<Tensor>,
-    /// Bytes after the last tensor, which readers ignore.
+    /// The number of bytes after the last tensor, which readers ignore.
     pub trailing_bytes: u64,
 }
 
 /// The result of parsing the first bytes of a file.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Parsed {
-    /// Everything but the tensors' data.
+    /// The whole index.
     Complete(Index),
-    /// The index continues. This many bytes from the start of the file may hold
-    /// it: always more than were given, and at most the whole file.
+    /// The index continues. The value is the number of bytes from the start of
+    /// the file that may contain it: more than were given, and at most the
+    /// whole file.
     Needs(u64),
 }
 
 impl Index {
-    /// Reads the index from `head`, the first bytes of a file of
-    /// `file_len_bytes`. The length of an index is not stored, so a caller
-    /// supplies more of the file until it is complete.
+    /// Parses the index from `head`, the first bytes of a file of
+    /// `file_len_bytes`. The length of an index is not stored, so the caller
+    /// has to supply more bytes until it is complete.
     pub fn parse(head: &[u8], file_len_bytes: u64) -> Result<Parsed> {
         if head.len() as u64 > file_len_bytes {
             return Err(Error::invalid_input("the head is longer than its file"));
@@ -182,7 +187,7 @@ impl Index {
 struct Parser<'a> {
     cursor: Cursor<'a>,
     tensors: Vec<Tensor>,
-    /// Tensors of the file, once known.
+    /// The number of tensors in the file, once it has been read.
     expected: u64,
 }
 
@@ -208,8 +213,8 @@ impl Parser<'_> {
             .at(8));
         }
         self.expected = coded + raw;
-        // Data follow the index, so offsets count from 0 until its end is
-        // known.
+        // The data follow the index, so offsets are relative to the start of
+        // the data until the end of the index is known.
         let mut end = 0;
         let mut unearned = 0;
         for _ in 0..coded {
@@ -244,10 +249,11 @@ impl Parser<'_> {
         })
     }
 
-    /// Makes offsets relative to the start of the file.
+    /// Makes the offsets relative to the start of the file.
     fn set_data_start(&mut self, data_start: u64) {
         let shift = |range: &mut Range<u64>| {
-            // A sum beyond 64 bits is refused with the end of the data.
+            // A sum beyond 64 bits saturates here, and is refused when the end
+            // of the data is checked.
             range.start = range.start.saturating_add(data_start);
             range.end = range.end.saturating_add(data_start);
         };
@@ -271,8 +277,9 @@ impl Parser<'_> {
         Ok(core::mem::take(&mut self.tensors))
     }
 
-    /// Returns the length to read next: as much as the records so far suggest,
-    /// and at least twice as much as before, so that the work stays linear.
+    /// Returns the number of bytes to read next: an estimate from the records
+    /// parsed so far, and at least twice the number read before, so that the
+    /// total work stays linear.
     fn needs(&self) -> Result<u64> {
         let have = (self.cursor.position() + self.cursor.remaining()) as u64;
         if have >= HEADER_LEN_BYTES {

@@ -1,16 +1,16 @@
-//! Gauss files, versions 1 to 4 (docs/formats/gauss.md): an index, then every
-//! tensor either unchanged or, lossily, as members of a mixture of Gaussians.
+//! Gauss files, versions 1 to 4 (docs/formats/gauss.md): an index, and then
+//! every tensor either unchanged or coded lossily by a mixture of Gaussians.
 //!
 //! ```text
-//! header  magic, how many coded and raw tensors
+//! header  magic, numbers of coded and raw tensors
 //! index   per tensor: name, shape, dtype; mixtures and lengths if coded
 //! data    the streams of the coded tensors, then the raw ones
 //! ```
 //!
-//! Reading: [`Index::parse`] says which bytes it needs, then which bytes hold
-//! each tensor or shard; [`decode`] and [`decode_shard`] restore one. Writing:
-//! [`encode`] codes many tensors at once, [`encode_tensor`] and [`Writer`]
-//! one by one.
+//! To read a file, parse its index with [`Index::parse`], which requests the
+//! bytes it needs and lists the range of each tensor and shard; [`decode`] and
+//! [`decode_shard`] restore them. To write a file, encode many tensors at once
+//! with [`encode`], or one at a time with [`encode_tensor`] and [`Writer`].
 
 mod decode;
 mod dtypes;
@@ -38,8 +38,9 @@ pub use writer::Writer;
 
 pub(crate) use super::GAUSS_MAGIC as MAGIC;
 
-/// Steps of a unit in versions before 4, and of most dtypes in 4 (5).
+/// The steps per unit in versions before 4, and of most dtypes in version 4
+/// (docs/formats/gauss.md 5).
 const SCALE: u32 = 1000;
 
-/// Steps of a unit for bfloat16 (5).
+/// The steps per unit for bfloat16 (docs/formats/gauss.md 5).
 const BF16_SCALE: u32 = 128;

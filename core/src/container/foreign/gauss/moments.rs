@@ -1,7 +1,7 @@
-//! Mean and spread of values that come in parts.
+//! The mean and the spread of values that are given in several parts.
 
-/// The number of some values, their mean, and the sum of their squared
-/// distances from it.
+/// The number of values, their mean, and the sum of their squared distances
+/// from it.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Moments {
     count: f64,

@@ -1,4 +1,4 @@
-//! Options of the encoder (docs/formats/gauss.md 4 to 6).
+//! The options of the encoder (docs/formats/gauss.md 4 to 6).
 
 use alloc::format;
 use alloc::string::String;
@@ -6,50 +6,53 @@ use alloc::vec::Vec;
 
 use crate::{Error, Result};
 
-/// The options of an encoder; the defaults are those of gauss-compress 0.1.0.
+/// The options of the encoder. The defaults are the same as in gauss-compress
+/// 0.1.0.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// Gaussians in a mixture.
+    /// The number of Gaussians in a mixture.
     pub components: Components,
-    /// The most rounds of a fit.
+    /// The largest number of iterations of a fit.
     pub max_iterations: u32,
-    /// The most values that a mixture is fitted to; from more, a fixed sample
-    /// is taken.
+    /// The largest number of values that a mixture is fitted to. If there are
+    /// more, a fixed sample of this size is taken.
     pub fit_samples: u64,
-    /// Tensors of more elements, and two dimensions or more, are sharded.
+    /// The number of elements above which tensors of two or more dimensions are
+    /// sharded.
     pub shard_threshold: u64,
-    /// Rows of a shard.
+    /// The number of rows in a shard.
     pub shard_rows: u32,
-    /// Tensors of fewer elements stay raw.
+    /// The number of elements below which tensors stay raw.
     pub raw_threshold: u64,
-    /// Steps of a unit: values come back within half a step. By default 1000,
-    /// and 128 for bfloat16, whatever the size of the values.
+    /// The number of steps per unit; decoded values differ from the original by
+    /// at most half a step. The default is 1000, and 128 for bfloat16, whatever
+    /// the magnitude of the values.
     pub scale: Option<u32>,
-    /// Names of the tensors to store; all by default.
+    /// The names of the tensors to store; `None` stores all of them.
     pub layers: Option<Vec<String>>,
-    /// Codes tensors even where their bytes would be smaller.
+    /// True if tensors are coded even where their raw bytes would be smaller.
     pub keep_larger: bool,
-    /// What to do with dtypes that the format cannot name.
+    /// The treatment of dtypes that the format cannot name.
     pub other_dtypes: OtherDtypes,
 }
 
 /// The number of Gaussians in a mixture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Components {
-    /// Exactly this many, 2 to 255.
+    /// Exactly this number, 2 to 255.
     Exactly(u32),
-    /// Whichever of 2, 3, 4, 6, 8 and 16 makes a shard smallest; takes the
-    /// time of all of them.
+    /// The number among 2, 3, 4, 6, 8 and 16 that makes a shard smallest.
+    /// Encoding takes the time of all of them.
     Smallest,
 }
 
-/// What to do with booleans, unsigned integers, 8-bit floats and complex
-/// numbers (docs/formats/gauss.md 3, 12).
+/// The treatment of booleans, unsigned integers, 8-bit floats and complex
+/// numbers (docs/formats/gauss.md 3 and 12).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OtherDtypes {
-    /// The file is refused.
+    /// Such a tensor is an error.
     Refuse,
-    /// Their bytes are kept as signed integers of the same width.
+    /// The bytes are stored as signed integers of the same size.
     AsSigned,
 }
 
@@ -71,7 +74,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Refuses what no file could be made with.
+    /// Fails for options with which no valid file can be written.
     pub fn check(&self) -> Result<()> {
         if let Components::Exactly(count) = self.components
             && !(2..=255).contains(&count)

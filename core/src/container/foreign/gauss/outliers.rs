@@ -1,8 +1,9 @@
-//! Outliers: values too far from their component's mean for a residual.
+//! Outliers: values too far from their component's mean for a residual to
+//! encode.
 //!
-//! Python clips them, which makes the error unbounded (docs/formats/gauss.md
-//! 12). Here they move to the nearest mean; for those that are far from all
-//! means, components are added.
+//! The Python encoder clips them, which makes the error unbounded
+//! (docs/formats/gauss.md 12). This one assigns them to the component with the
+//! nearest mean, and adds components for values that are far from all means.
 
 use alloc::vec::Vec;
 
@@ -10,10 +11,10 @@ use super::value::round_even;
 use crate::entropy::ans::MAX_RESIDUAL;
 use crate::transform::gmm::{MIN_DEVIATION, Mixture};
 
-/// The most components of a shard record.
+/// The largest number of components in a shard record.
 const MAX_COMPONENTS: usize = 255;
 
-/// Returns the residual of `value` in the component with mean `mean`, or `None`
+/// Returns the residual of `value` in the component with this `mean`, or `None`
 /// if it is too far away.
 pub fn residual(value: f64, mean: f64, scale: f64) -> Option<i32> {
     let steps = (value - mean) * scale;
@@ -24,8 +25,8 @@ pub fn residual(value: f64, mean: f64, scale: f64) -> Option<i32> {
     Some(round_even(steps) as i32)
 }
 
-/// Makes every value reachable and returns the number of components added, or
-/// `None` if a shard cannot have that many.
+/// Makes every value encodable and returns the number of components added, or
+/// `None` if the shard cannot have that many.
 pub fn cover_outliers(
     mixture: &mut Mixture,
     values: &[f64],
@@ -56,8 +57,8 @@ pub fn cover_outliers(
     while let Some(&first) = left.first() {
         let last = first + f64::from(2 * MAX_RESIDUAL - 2) / scale;
         let (members, rest) = left.split_at(left.partition_point(|value| *value <= last));
-        // A value so far from 0 that adding to it changes nothing gets a
-        // component of its own.
+        // The first value may be so far from 0 that adding to it changes
+        // nothing. It then gets a component of its own.
         let (members, rest) = if members.is_empty() {
             left.split_at(1)
         } else {
@@ -88,7 +89,7 @@ fn nearest(mixture: &Mixture, value: f64) -> u8 {
         .map_or(0, |(number, _)| number)
 }
 
-/// Adds a component in the middle of `members`, which are sorted.
+/// Adds a component in the middle of `members`, which must be sorted.
 fn add(mixture: &mut Mixture, members: &[f64], all: usize) {
     let (Some(first), Some(last)) = (members.first(), members.last()) else {
         return;

@@ -1,5 +1,5 @@
-//! Decides how a tensor is stored (docs/formats/gauss.md 4 steps 3 to 5), which
-//! does not depend on its bytes.
+//! Decides how a tensor is stored (docs/formats/gauss.md 4 steps 3 to 5), as
+//! far as this does not depend on its bytes.
 
 use alloc::format;
 use alloc::string::String;
@@ -13,10 +13,10 @@ use crate::bytes;
 use crate::dtype::Dtype;
 use crate::{Error, Result};
 
-/// The decisions made before a tensor is coded.
+/// The decisions made before a tensor is encoded.
 #[derive(Debug, Clone)]
 pub struct EncodePlan {
-    /// Dtype in the file.
+    /// The dtype in the file.
     pub dtype: Dtype,
     pub element_count: u64,
     pub route: Route,
@@ -26,24 +26,27 @@ pub struct EncodePlan {
 pub enum Route {
     Raw(RawReason),
     Coded {
-        /// 0 if the tensor is not sharded.
+        /// The number of rows in a shard, or 0 if the tensor is not sharded.
         shard_rows: u32,
-        /// The last may be shorter.
+        /// The length of a shard in bytes; the last shard may be shorter.
         shard_len_bytes: usize,
         count: usize,
     },
 }
 
 /// Returns the number of shards that a tensor will be coded in, or 0 if it
-/// stays raw. This does not look at its bytes, which may still show that coding
-/// does not pay. Refuses tensors that no Gauss file can hold.
+/// stays raw. This does not depend on its bytes; encoding may still find that
+/// the tensor is smaller raw.
+///
+/// # Errors
+/// A tensor that no Gauss file can store.
 pub fn shard_count(name: &str, dtype: Dtype, shape: &[u64], options: &Options) -> Result<usize> {
     let plan = EncodePlan::new(name, dtype, shape, options);
     Ok(plan.map_err(|error| error.tensor(name))?.shard_count())
 }
 
 impl EncodePlan {
-    /// Returns the plan for a tensor whose bytes are there.
+    /// Returns the plan for a tensor, and checks the length of its bytes.
     pub fn of(source: &Source, options: &Options) -> Result<Self> {
         let plan = Self::new(source.name, source.dtype, source.shape, options)?;
         if plan.element_count * dtypes::width(plan.dtype) != source.bytes.len() as u64 {
@@ -137,7 +140,7 @@ fn shards(dtype: Dtype, shape: &[u64], element_count: u64, options: &Options) ->
     }
     let row_len_bytes = element_count * dtypes::width(dtype) / rows;
     Ok(Route::Coded {
-        // At most the option's 32 bits.
+        // This is at most the option's value, which has 32 bits.
         shard_rows: u32::try_from(shard_rows).unwrap_or(options.shard_rows),
         shard_len_bytes: bytes::index(row_len_bytes * shard_rows.max(1)),
         count: bytes::index(count),

@@ -1,5 +1,5 @@
-//! Records of the index, read and written (docs/formats/gauss.md 2.2, 2.3,
-//! 2.6).
+//! Parses and writes the records of the index (docs/formats/gauss.md 2.2, 2.3
+//! and 2.6).
 
 use alloc::format;
 use alloc::string::String;
@@ -13,10 +13,10 @@ use crate::tensor::element_count;
 use crate::transform::gmm::Mixture;
 use crate::{Error, Result, Rule};
 
-/// A raw tensor without name or dimensions.
+/// The length of the record of a raw tensor without name and dimensions.
 pub const MIN_RAW_BYTES: u64 = 8;
 
-/// Version of a file, by its digit.
+/// The version of a file, by its digit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Version(u8);
 
@@ -40,8 +40,8 @@ impl Version {
         self.0
     }
 
-    /// Returns whether the version has raw tensors, and a dtype in the records
-    /// of coded ones.
+    /// Returns whether the version has raw tensors, and dtypes in the records
+    /// of coded tensors.
     pub fn has_raw(self) -> bool {
         self.0 >= 3
     }
@@ -54,7 +54,8 @@ impl Version {
         self.0 >= 4
     }
 
-    /// Returns a coded tensor of two components without name or dimensions.
+    /// Returns the length of the shortest record of a coded tensor: two
+    /// components, no name and no dimensions.
     pub fn least_coded_bytes(self) -> u64 {
         3 + u64::from(self.has_raw())
             + if self.has_shards() { 6 } else { 0 }
@@ -63,7 +64,7 @@ impl Version {
     }
 }
 
-/// Returns the length of a version 4 shard record.
+/// Returns the length of a shard record of version 4.
 pub fn shard_record_bytes(components: u64) -> u64 {
     13 + 24 * components
 }
@@ -96,7 +97,8 @@ fn check_shape(shape: &[u64], dtype: Dtype) -> Result<u64> {
         .ok_or_else(|| Error::malformed(Rule::GaussShape, "the size of the tensor exceeds 64 bits"))
 }
 
-/// Returns a record of a coded tensor, whose data begin at `end` of all data.
+/// Parses the record of a coded tensor. Its data begin at offset `end` of all
+/// data, which is advanced past them.
 pub fn coded(cursor: &mut Cursor, version: Version, end: &mut u64) -> Result<Tensor> {
     let (name, shape) = name_and_shape(cursor)?;
     let start = *end;
@@ -143,7 +145,8 @@ fn body(
     Ok((dtype, shards))
 }
 
-/// Returns the elements of every shard but the last, which has what is left.
+/// Returns the number of elements in every shard but the last, which has the
+/// remaining ones.
 fn shard_elements(
     shape: &[u64],
     count: u64,
@@ -156,7 +159,8 @@ fn shard_elements(
         (_, [rows, columns @ ..])
             if (count - 1) * shard_rows < *rows && *rows <= count * shard_rows =>
         {
-            // Rows are at most those of the tensor, whose size is known.
+            // `shard_rows` is at most the number of rows, so the product fits
+            // like the tensor's size.
             Ok(element_count(columns).map_or(0, |columns| columns.saturating_mul(shard_rows)))
         }
         _ => Err(format!(
@@ -203,8 +207,8 @@ fn shard(
     let index_words = cursor.u32("words of the index stream")?;
     let residual_words = cursor.u32("words of the residual stream")?;
     let start = *end;
-    // 2^32 tensors of 2^16 shards of 2^35 bytes would not fit, but neither
-    // would their records in any file.
+    // The sum saturates only for more records than any file can hold: 2^32
+    // tensors of 2^16 shards of 2^35 bytes.
     *end = end.saturating_add(4 * (u64::from(index_words) + u64::from(residual_words)));
     Ok(Shard {
         mixture,
@@ -233,7 +237,7 @@ fn check_mixture(mixture: &Mixture) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Returns a record of a raw tensor.
+/// Parses the record of a raw tensor.
 pub fn raw(cursor: &mut Cursor, end: &mut u64) -> Result<Tensor> {
     let (name, shape) = name_and_shape(cursor)?;
     let mut rest = || {

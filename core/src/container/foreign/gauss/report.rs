@@ -5,64 +5,64 @@ use alloc::vec::Vec;
 
 use crate::dtype::Dtype;
 
-/// A file that was written.
+/// The report on a file.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Report {
-    /// Length of the file.
+    /// The length of the file in bytes.
     pub len_bytes: u64,
-    /// In file order.
+    /// The reports on the tensors, in file order.
     pub tensors: Vec<TensorReport>,
 }
 
-/// How one tensor was encoded.
+/// The report on one tensor.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct TensorReport {
-    /// Name.
+    /// The name of the tensor.
     pub name: String,
-    /// Dtype in the file.
+    /// The dtype in the file.
     pub dtype: Dtype,
-    /// Number of elements.
+    /// The number of elements.
     pub element_count: u64,
-    /// Length of the original.
+    /// The length of the original in bytes.
     pub len_bytes: u64,
-    /// Length of its data and its mixtures.
+    /// The length of its data and mixtures in the file, in bytes.
     pub stored_len_bytes: u64,
-    /// Largest distance between an element and what is read back for it.
+    /// The largest distance between an element and its decoded value.
     pub max_error: f64,
-    /// Root of the mean squared distance.
+    /// The root of the mean squared distance.
     pub rms_error: f64,
-    /// Standard deviation of its elements, to compare the errors with; 0 if
-    /// it is raw.
+    /// The standard deviation of the elements, with which the errors can be
+    /// compared; 0 for a raw tensor.
     pub deviation: f64,
-    /// Why it is stored raw, if it is.
+    /// The reason why the tensor is stored raw, if it is.
     pub raw: Option<RawReason>,
-    /// One per shard; none if it is raw.
+    /// The reports on the shards; none for a raw tensor.
     pub shards: Vec<ShardReport>,
 }
 
-/// How some rows of a tensor were encoded.
+/// The report on one shard.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct ShardReport {
-    /// Gaussians in its mixture.
+    /// The number of Gaussians in the mixture.
     pub components: u32,
     /// The number of components added for values far from all others.
     pub added: u32,
-    /// Rounds of the fit.
+    /// The number of iterations of the fit.
     pub iterations: u32,
-    /// Steps of a unit.
+    /// The number of steps per unit.
     pub scale: u32,
-    /// Largest distance between an element and what is read back for it.
+    /// The largest distance between an element and its decoded value.
     pub max_error: f64,
 }
 
 impl TensorReport {
-    /// Bits in the file per element.
+    /// Returns the number of bits in the file per element.
     #[must_use]
     pub fn bits_per_element(&self) -> f64 {
-        #[allow(clippy::cast_precision_loss)] // a figure for people
+        #[allow(clippy::cast_precision_loss)] // the result is only displayed
         let (bits, count) = (
             self.stored_len_bytes as f64 * 8.0,
             self.element_count as f64,
@@ -71,24 +71,25 @@ impl TensorReport {
     }
 }
 
-/// Why a tensor is stored unchanged.
+/// The reason why a tensor is stored unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RawReason {
-    /// One dimension, or fewer elements than the threshold.
+    /// It has one dimension, or fewer elements than the threshold.
     Small,
-    /// Not a float.
+    /// Its elements are not floats.
     Integers,
-    /// It holds NaN or infinity, or a double beyond single precision.
+    /// It contains NaN, an infinity, or a double outside the range of single
+    /// precision.
     NotFinite,
     /// Its values are too far apart for 255 Gaussians at this scale.
     OutOfReach,
-    /// Coded it would be larger.
+    /// Its raw bytes are not longer than the coded ones.
     Smaller,
 }
 
 impl RawReason {
-    /// Returns the spelling in JSON output and in JavaScript.
+    /// Returns the name of the reason in JSON output and in JavaScript.
     #[must_use]
     pub fn code(self) -> &'static str {
         match self {

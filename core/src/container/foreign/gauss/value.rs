@@ -1,4 +1,4 @@
-//! Elements from and to double precision, each with the roundings of
+//! Conversion of elements from and to double precision, with the roundings of
 //! docs/formats/gauss.md 3.
 
 use crate::float::power_of_two;
@@ -22,12 +22,12 @@ pub fn to_f64(dtype: Dtype, bytes: &[u8]) -> Vec<f64> {
     }
 }
 
-/// Returns every `N` bytes, converted.
+/// Converts every `N` bytes to a number.
 pub fn each<const N: usize>(bytes: &[u8], convert: impl Fn([u8; N]) -> f64) -> Vec<f64> {
     bytes.as_chunks().0.iter().map(|&e| convert(e)).collect()
 }
 
-/// Returns the number with these bits.
+/// Returns the half-precision number with these bits.
 pub fn f16_to_f64(bits: u16) -> f64 {
     let fraction = f64::from(bits & 0x3FF);
     let magnitude = match bits >> 10 & 0x1F {
@@ -54,19 +54,20 @@ pub fn f16(value: f64) -> u16 {
     if magnitude >= 65520.0 {
         return sign | 0x7C00;
     }
-    // The number's exponent, or that of the smallest normal number, decides
-    // how large the steps are; counted in steps, rounding is exact.
+    // The exponent of the number determines the step; subnormals have the step
+    // of the smallest normal number. Rounding a multiple of the step is exact.
     let biased = i32::try_from(magnitude.to_bits() >> 52).unwrap_or_default();
     let exponent = (biased - 1023).max(-14);
     let steps = round_even(magnitude * power_of_two(10 - exponent));
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // at most 2048
     let steps = steps as u16;
     let exponent = u16::try_from(exponent + 14).unwrap_or_default();
-    // A carry out of the fraction moves on to the next exponent by itself.
+    // A carry out of the fraction increments the exponent, as it should.
     sign | ((exponent << 10) + steps)
 }
 
-/// Rounds to the nearest bfloat16 by way of single precision: two roundings.
+/// Rounds to the nearest bfloat16 in two steps, the first one to single
+/// precision.
 pub fn bf16(value: f64) -> u16 {
     #[allow(clippy::cast_possible_truncation)] // the first rounding
     let single = value as f32;
@@ -79,7 +80,8 @@ pub fn bf16(value: f64) -> u16 {
     u16::from_le_bytes([low, high])
 }
 
-/// Rounds to the nearest integer, ties to even, for magnitudes below 2^51.
+/// Rounds to the nearest integer, ties to even. The magnitude must be below
+/// 2^51.
 pub fn round_even(value: f64) -> f64 {
     const SHIFT: f64 = 6_755_399_441_055_744.0; // 1.5 * 2^52
     (value + SHIFT) - SHIFT
@@ -112,7 +114,8 @@ mod tests {
 
     #[test]
     fn bfloat16_is_rounded_twice() {
-        // Just above a tie: single precision makes it the tie.
+        // The value is just above a tie, and single precision rounds it to the
+        // tie.
         let value = 1.0 + 2f64.powi(-8) + 2f64.powi(-40);
         assert_eq!(bf16(value), 0x3F80);
         assert_eq!(bf16(1.0 + 3.0 * 2f64.powi(-8)), 0x3F82);

@@ -1,4 +1,4 @@
-//! Keeps the books of a file being written (docs/formats/gauss.md 2).
+//! Assembles the index of a file being written (docs/formats/gauss.md 2).
 
 use alloc::collections::BTreeSet;
 use alloc::format;
@@ -18,10 +18,11 @@ pub struct Entry {
     record: Vec<u8>,
 }
 
-/// A file being written. Its index comes first but is known last, so a caller
-/// that codes tensors one by one has to keep their data. The file consists of
-/// what [`Writer::finish`] returns, then the data of the coded tensors in the
-/// order they were added, then the bytes of the raw ones in theirs.
+/// A file being written. The index comes first in the file but is known last,
+/// so a caller that encodes tensors one at a time has to buffer their data. The
+/// file consists of the bytes that [`Writer::finish`] returns, the data of the
+/// coded tensors, and the bytes of the raw tensors, each in the order of the
+/// calls to [`Writer::add`].
 #[derive(Debug, Clone, Default)]
 pub struct Writer {
     names: BTreeSet<String>,
@@ -36,7 +37,7 @@ struct Index {
 }
 
 impl Writer {
-    /// Returns a file without tensors.
+    /// Creates a file without tensors.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -59,7 +60,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Returns header and index, the first bytes of the file.
+    /// Returns the header and the index, which are the first bytes of the file.
     pub fn finish(self) -> Result<Vec<u8>> {
         let mut head = MAGIC.to_vec();
         head.push(b'4');
@@ -72,7 +73,7 @@ impl Writer {
     }
 }
 
-/// Checks that name and shape fit in a record.
+/// Checks that the name and the shape fit in a record.
 pub fn fits(name: &str, shape: &[u64]) -> Result<()> {
     if u16::try_from(name.len()).is_err() {
         return Err(Error::invalid_input(
@@ -128,7 +129,7 @@ impl Entry {
     }
 }
 
-/// Returns a length that has been checked to fit.
+/// Converts a length that has been checked to fit in 16 bits.
 fn len_u16(len: usize) -> u16 {
     u16::try_from(len).expect("a checked length")
 }

@@ -1,4 +1,4 @@
-//! Checksums of parts (docs/formats/ztensor.md 5, 7.1, 8.2).
+//! The checksums of parts (docs/formats/ztensor.md 5, 7.1 and 8.2).
 
 use alloc::format;
 use alloc::string::String;
@@ -17,22 +17,22 @@ static CRC32C: Crc<u32, Table<16>> = Crc::<u32, Table<16>>::new(&CRC_32_ISCSI);
 /// The expected checksum of a part.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Checksum {
-    /// The value.
+    /// The algorithm and the expected value.
     pub digest: Digest,
-    /// The bytes that it covers.
+    /// The bytes that the checksum covers.
     pub covers: Covers,
 }
 
-/// The bytes that a checksum is of.
+/// The bytes that a checksum covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Covers {
-    /// The bytes as stored in the file: versions 0.1 and 1.
+    /// The bytes as they are stored in the file: versions 0.1 and 1.
     Stored,
-    /// Decoded: version 2.
+    /// The decoded bytes: version 2.
     Decoded,
 }
 
-/// A hash and its kind.
+/// An algorithm and the value that it should give.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Digest {
     /// CRC-32C.
@@ -41,22 +41,22 @@ pub enum Digest {
     Sha256([u8; 32]),
     /// XXH3 with 64 bits and seed 0.
     Xxh3(u64),
-    /// A known kind of checksum without a readable value. Versions 0.1 and 1
+    /// A known algorithm with a value that cannot be parsed. Versions 0.1 and 1
     /// then refuse the tensor, not the file.
     Unreadable(String),
 }
 
-/// The kinds of checksum a file of version 0.1 can be written with.
+/// The checksum algorithms with which a file of version 0.1 can be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DigestKind {
-    /// The checksum that the released packages of that version write and check.
+    /// CRC-32C, which the released packages of that version write and check.
     Crc32c,
-    /// Checked by readers of version 1; those of 0.1 pass over it.
+    /// SHA-256, which readers of version 1 check and readers of 0.1 ignore.
     Sha256,
 }
 
 impl Digest {
-    /// Returns the digest of `bytes`.
+    /// Computes the digest of `bytes`.
     #[must_use]
     pub fn of(kind: DigestKind, bytes: &[u8]) -> Self {
         match kind {
@@ -65,10 +65,11 @@ impl Digest {
         }
     }
 
-    /// Reads the text of versions 0.1 and 1; `None` for kinds they pass over.
+    /// Parses the spelling of versions 0.1 and 1; `None` for algorithms that
+    /// they ignore.
     pub(super) fn parse_stored(text: &str) -> Option<Self> {
         let value = if let Some(digits) = text.strip_prefix("crc32c:0x") {
-            // `from_str_radix` alone would take a sign.
+            // `from_str_radix` alone would accept a sign.
             let is_hex = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
             is_hex.then(|| u32::from_str_radix(digits, 16).ok().map(Self::Crc32c))
         } else if let Some(digits) = text.strip_prefix("sha256:") {
@@ -83,7 +84,7 @@ impl Digest {
         )
     }
 
-    /// Reads the text of version 2.
+    /// Parses the spelling of version 2.
     pub(super) fn parse_decoded(text: &str) -> Option<Self> {
         if text.bytes().any(|byte| byte.is_ascii_uppercase()) {
             return None;
@@ -94,7 +95,7 @@ impl Digest {
         hex(text.strip_prefix("sha256:")?).map(Self::Sha256)
     }
 
-    /// Returns the text of versions 0.1 and 1.
+    /// Returns the spelling of versions 0.1 and 1.
     pub(super) fn to_text(&self) -> String {
         match self {
             Self::Crc32c(value) => format!("crc32c:0x{value:08X}"),
@@ -132,7 +133,7 @@ impl Digest {
 }
 
 impl Checksum {
-    /// Checks `bytes` if they are the ones this checksum is of.
+    /// Checks `bytes` if the checksum covers bytes of the kind `covers`.
     pub(super) fn check(&self, covers: Covers, bytes: &[u8]) -> Result<()> {
         if self.covers == covers {
             self.digest.check(bytes)
@@ -142,7 +143,7 @@ impl Checksum {
     }
 }
 
-/// Returns XXH3 of a manifest of version 2.
+/// Returns the XXH3 of a version 2 manifest.
 pub(super) fn xxh3(bytes: &[u8]) -> u64 {
     checksum([bytes])
 }
@@ -170,7 +171,8 @@ mod tests {
 
     #[test]
     fn crc32c_texts() {
-        // The check value of CRC-32C in the catalogue of parametrised CRCs.
+        // The check value of CRC-32C in the catalogue of parametrised CRC
+        // algorithms.
         let digest = Digest::of(DigestKind::Crc32c, b"123456789");
         assert_eq!(digest.to_text(), "crc32c:0xE3069283");
         assert_eq!(Digest::parse_stored("crc32c:0xe3069283"), Some(digest));

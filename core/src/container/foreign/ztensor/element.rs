@@ -1,4 +1,4 @@
-//! Element types and their names (docs/formats/ztensor.md 4, 7.2, 8.2).
+//! Element types and their names (docs/formats/ztensor.md 4, 7.2 and 8.2).
 
 use alloc::format;
 
@@ -7,18 +7,19 @@ use serde::{Deserialize, Serialize};
 use crate::dtype::Dtype;
 use crate::{Error, Result, Rule};
 
-/// The type of one element of a part.
+/// The element type of a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Element {
-    /// Something that has a dtype of its own.
+    /// An element type that has a [`Dtype`].
     Dtype(Dtype),
-    /// Two double-precision floats, which no dtype is for.
+    /// A complex number of two double-precision floats, which has no [`Dtype`].
     Complex128,
 }
 
 impl Element {
-    /// Its dtype, or that of its halves.
+    /// Returns the dtype; for complex numbers without one, that of the real and
+    /// imaginary parts.
     #[must_use]
     pub fn dtype(self) -> Dtype {
         match self {
@@ -27,7 +28,8 @@ impl Element {
         }
     }
 
-    /// Returns the bytes of one element; `None` below one byte.
+    /// Returns the size of one element in bytes; `None` for elements smaller
+    /// than a byte.
     #[must_use]
     pub fn width_bytes(self) -> Option<usize> {
         match self {
@@ -36,17 +38,19 @@ impl Element {
         }
     }
 
-    /// Returns the bytes of `count` elements; `None` beyond 64 bits.
+    /// Returns the length of `count` elements in bytes; `None` if it exceeds 64
+    /// bits.
     #[must_use]
     pub fn len_bytes(self, count: u64) -> Option<u64> {
         match self.width_bytes() {
             Some(width) => count.checked_mul(width as u64),
-            // Two to a byte, and the last may be alone in its own.
+            // Two elements share a byte, and the last one may have a byte to
+            // itself.
             None => Some(count.div_ceil(2)),
         }
     }
 
-    /// Returns the dtype called `name` in versions 0.1 and 1.0.
+    /// Returns the element type called `name` in versions 0.1 and 1.0.
     pub(super) fn long(name: &str) -> Result<Self> {
         match LONG.iter().find(|(_, long)| *long == name) {
             Some((dtype, _)) => Ok(Self::Dtype(*dtype)),
@@ -54,9 +58,9 @@ impl Element {
         }
     }
 
-    /// Returns the dtype called `name` in versions 1.1, 1.2 and 2, with the
-    /// logical type over it if there is one. Version 2 spells BOOL as such a
-    /// type.
+    /// Returns the element type called `name` in versions 1.1, 1.2 and 2,
+    /// interpreted as the `logical` type if there is one. Version 2 (`has_bool`
+    /// is false) spells BOOL as a logical type.
     pub(super) fn short(name: &str, logical: Option<&str>, has_bool: bool) -> Result<Self> {
         let stored = SHORT
             .iter()
@@ -95,7 +99,8 @@ fn unknown(what: &str, name: &str) -> Error {
     )
 }
 
-/// Returns the name of `dtype` in version 0.1, which has thirteen.
+/// Returns the name of `dtype` in version 0.1, if it is one of the thirteen
+/// dtypes there.
 pub(super) fn long_name(dtype: Dtype) -> Option<&'static str> {
     let found = LONG.iter().find(|(known, _)| *known == dtype);
     found.map(|(_, name)| *name)

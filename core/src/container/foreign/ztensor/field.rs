@@ -1,4 +1,5 @@
-//! Metadata that the format does not define (docs/formats/ztensor.md 3.4).
+//! Metadata fields that the format does not define (docs/formats/ztensor.md
+//! 3.4).
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -10,10 +11,10 @@ use minicbor::{Decoder, Encoder};
 use super::cbor::{Item, Style};
 use crate::{Error, Result};
 
-/// Nesting of custom values that is read and written.
+/// The largest nesting depth of a custom value.
 const DEPTH: u32 = 90;
 
-/// A key with a value of any kind, kept as written.
+/// A key with a value of any type, stored in its original encoding.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Field {
     name: String,
@@ -21,7 +22,7 @@ pub struct Field {
 }
 
 impl Field {
-    /// Returns a field whose value is one CBOR item.
+    /// Creates a field whose value is one CBOR item.
     pub fn new(name: impl Into<String>, value: Vec<u8>) -> Result<Self> {
         let style = Style {
             depth: DEPTH,
@@ -35,11 +36,11 @@ impl Field {
         })
     }
 
-    /// Returns a field whose value is a text.
+    /// Creates a field whose value is a text string.
     #[must_use]
     pub fn from_text(name: impl Into<String>, text: &str) -> Self {
         let mut encoder = Encoder::new(Vec::new());
-        // Memory takes everything.
+        // Encoding into memory cannot fail.
         let _ = encoder.str(text);
         Self {
             name: name.into(),
@@ -47,7 +48,8 @@ impl Field {
         }
     }
 
-    /// Returns a field of a manifest that has been checked as a whole.
+    /// Creates a field from an item of a manifest that has been checked as a
+    /// whole.
     pub(super) fn checked(name: &str, value: Item) -> Self {
         Self {
             name: name.into(),
@@ -55,19 +57,19 @@ impl Field {
         }
     }
 
-    /// Its key.
+    /// Returns the key.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its value: one CBOR item.
+    /// Returns the value, which is one CBOR item.
     #[must_use]
     pub fn cbor(&self) -> &[u8] {
         &self.value
     }
 
-    /// Its value if that is a text.
+    /// Returns the value if it is a text string.
     #[must_use]
     pub fn text(&self) -> Option<&str> {
         Decoder::new(&self.value).str().ok()

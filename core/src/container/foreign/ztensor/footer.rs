@@ -1,5 +1,5 @@
-//! Finds the version of a file and its manifest (docs/formats/ztensor.md 1, 2,
-//! 7.1, 7.2, 8.1).
+//! Finds the version and the manifest of a file (docs/formats/ztensor.md 1, 2,
+//! 7.1, 7.2 and 8.1).
 
 use alloc::format;
 use core::ops::Range;
@@ -12,8 +12,8 @@ use crate::checksum::agrees;
 use crate::limits::HEADER_LEN_BYTES;
 use crate::{Error, Result, Rule};
 
-/// The number of bytes at the end of a file that [`Footer::parse`] needs; all
-/// of them for a shorter file.
+/// The number of bytes at the end of a file that [`Footer::parse`] requires. Of
+/// a shorter file, it requires all bytes.
 pub const FOOTER_BYTES: u64 = 40;
 
 const MAGIC_V0: [u8; 8] = *b"ZTEN0001";
@@ -21,27 +21,27 @@ const MAGIC_V1: [u8; 8] = *b"ZTEN1000";
 const MAGIC_V2: [u8; 8] = *b"\x89ZT2\r\n\x1a\n";
 const PAGE_BYTES: u64 = 4096;
 
-/// Returns the first bytes of a file of version 0.1.
+/// Returns the first bytes of a version 0.1 file.
 pub(super) fn magic() -> [u8; 8] {
     MAGIC_V0
 }
 
-/// The formats that bear the name zTensor.
+/// The versions of the formats called zTensor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Version {
-    /// 0.1, which is also written.
+    /// Version 0.1, the only version that this library writes.
     V0_1,
-    /// 1.0.
+    /// Version 1.0.
     V1_0,
-    /// 1.1 and 1.2.
+    /// Versions 1.1 and 1.2.
     V1_1,
-    /// 2.
+    /// Version 2.
     V2,
 }
 
 impl Version {
-    /// Returns how people write it.
+    /// Returns the version number in its usual spelling.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -53,30 +53,31 @@ impl Version {
     }
 }
 
-/// The contents of both ends of a file.
+/// The information in the first and the last bytes of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Footer {
-    /// The version.
+    /// The version of the format.
     pub version: Version,
-    /// Range of the manifest in the file.
+    /// The range of the manifest in the file.
     pub manifest: Range<u64>,
-    /// Range of the file in which blobs may be.
+    /// The range of the file that blobs may occupy.
     pub blobs: Range<u64>,
-    /// XXH3 of the manifest, in version 2.
+    /// The XXH3 of the manifest, in version 2.
     hash: Option<u64>,
 }
 
 impl Footer {
-    /// Reads both ends of a file of `file_len_bytes`: `head` with at least its
-    /// first 8 bytes, and its last [`FOOTER_BYTES`].
+    /// Parses both ends of a file of `file_len_bytes`. `head` contains at least
+    /// its first 8 bytes, `tail` its last [`FOOTER_BYTES`].
     pub fn parse(head: &[u8], tail: &[u8], file_len_bytes: u64) -> Result<Self> {
         let footer = match head.first_chunk() {
             Some(&MAGIC_V0) => {
                 let end = footer_start(file_len_bytes, 8, 8)?;
                 let len_bytes = length(tail, 8)?;
                 if len_bytes == 0 && end > 8 {
-                    // No metadata mean no tensors to the old readers. With
-                    // bytes in between this is a file cut in its padding.
+                    // To old readers, no metadata means no tensors. With bytes
+                    // before the footer, the file must have been cut off in its
+                    // padding.
                     return Err(Error::malformed(
                         Rule::ZTensorFooter,
                         "the file ends with zeros where the length of its metadata is expected; \
@@ -110,7 +111,8 @@ impl Footer {
         Ok(footer)
     }
 
-    /// Versions 0 and 1: the manifest of `len_bytes` ends at `end`.
+    /// Creates the footer of versions 0 and 1, whose manifest of `len_bytes`
+    /// ends at offset `end`.
     fn after_blobs(version: Version, len_bytes: u64, end: u64, blobs: u64) -> Result<Self> {
         match end.checked_sub(len_bytes) {
             Some(start) if start >= 8 => Ok(Self {
@@ -173,7 +175,7 @@ impl Footer {
         }
     }
 
-    /// Checks the bytes of the manifest against the footer's hash of them.
+    /// Checks that the bytes of the manifest have the hash in the footer.
     pub(super) fn check_hash(&self, manifest: &[u8]) -> Result<()> {
         if self.hash.is_none_or(|hash| agrees(hash, xxh3(manifest))) {
             return Ok(());
@@ -185,7 +187,8 @@ impl Footer {
         .at(self.manifest.start))
     }
 
-    /// Checks that a blob of `len_bytes` at `start` is where blobs may be.
+    /// Checks that a blob of `len_bytes` at offset `start` lies where blobs may
+    /// lie.
     pub(super) fn blob(&self, start: u64, len_bytes: u64) -> Result<Range<u64>> {
         let alignment = match self.version {
             Version::V0_1 => 64,
@@ -208,8 +211,8 @@ impl Footer {
     }
 }
 
-/// Returns the offset of the footer in a file that also has `head_bytes` at the
-/// front.
+/// Returns the offset of the footer, in a file with at least `head_bytes`
+/// before it.
 fn footer_start(file_len_bytes: u64, head_bytes: u64, footer_bytes: u64) -> Result<u64> {
     match file_len_bytes.checked_sub(footer_bytes) {
         Some(end) if end >= head_bytes => Ok(end),
@@ -220,7 +223,7 @@ fn footer_start(file_len_bytes: u64, head_bytes: u64, footer_bytes: u64) -> Resu
     }
 }
 
-/// Returns the length field that begins `from_end` bytes before the end.
+/// Reads the length field that begins `from_end` bytes before the end.
 fn length(tail: &[u8], from_end: u64) -> Result<u64> {
     Cursor::new(last(tail, from_end)?).u64("length of the metadata")
 }

@@ -1,4 +1,4 @@
-//! The list of tensors, whatever the version.
+//! The list of tensors, in all versions.
 
 use alloc::collections::BTreeSet;
 use alloc::format;
@@ -11,20 +11,20 @@ use super::tensor::Tensor;
 use super::{v0, v1, v2};
 use crate::{Error, Result, Rule};
 
-/// Everything a file says about its tensors.
+/// The metadata of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Manifest {
-    /// The version of the file.
+    /// The version of the format.
     pub version: Version,
-    /// In the order of the file.
+    /// The tensors, in the order of the file.
     pub tensors: Vec<Tensor>,
-    /// Attributes of the whole file; version 0.1 has none.
+    /// The attributes of the whole file; version 0.1 has none.
     pub attributes: Vec<Field>,
 }
 
 impl Manifest {
-    /// Reads the manifest from its `bytes`, those of `footer.manifest`. Offsets
-    /// in errors are relative to the start of the file.
+    /// Parses the manifest from `bytes`, which are the range `footer.manifest`
+    /// of the file. Offsets in errors are relative to the start of the file.
     pub fn parse(bytes: &[u8], footer: &Footer) -> Result<Self> {
         footer.check_hash(bytes)?;
         let manifest = Self {
@@ -53,8 +53,8 @@ impl Manifest {
     }
 }
 
-/// Refuses two tensors with the same name: released readers disagree about
-/// which of them is meant.
+/// Fails if two tensors have the same name, because released readers disagree
+/// about which one is meant.
 fn check_names(tensors: &[Tensor]) -> Result<()> {
     let mut names = BTreeSet::new();
     match tensors.iter().find(|tensor| !names.insert(&tensor.name)) {
@@ -67,7 +67,7 @@ fn check_names(tensors: &[Tensor]) -> Result<()> {
     }
 }
 
-/// Returns the value of a key that has to be there.
+/// Returns the value of a key that must be present.
 pub(super) fn required<T>(value: Option<T>, key: &str, map: Item) -> Result<T> {
     value.ok_or_else(|| {
         Error::malformed(Rule::ZTensorField, format!("`{key}` is missing")).at(map.offset())
@@ -81,7 +81,7 @@ pub(super) fn attributes(item: Item) -> Result<Vec<Field>> {
         .collect()
 }
 
-/// Collects one tensor for each entry of a map of them.
+/// Parses one tensor from each entry of a map.
 pub(super) fn named<'a>(
     map: Item<'a>,
     what: &'a str,

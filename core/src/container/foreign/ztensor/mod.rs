@@ -1,17 +1,17 @@
-//! zTensor (docs/formats/ztensor.md): version 0.1 read and written, versions
-//! 1.0, 1.1, 1.2 and 2 read.
+//! zTensor (docs/formats/ztensor.md). Version 0.1 can be read and written;
+//! versions 1.0, 1.1, 1.2 and 2 can be read.
 //!
 //! ```text
 //! magic
 //! blobs      each a part of a tensor: its elements, or indices of a sparse one
 //! manifest   CBOR: name, shape and parts of every tensor
-//! footer     where the manifest is
+//! footer     location of the manifest
 //! ```
 //!
-//! Reading goes [`Footer::parse`] from both ends of the file, then
-//! [`Manifest::parse`], then [`Tensor::decode`] or [`Part::decode`] from the
-//! stored bytes of one tensor. Parts that are stored plainly and in this
-//! machine's order are handed out without a copy.
+//! To read a file, pass both of its ends to [`Footer::parse`], then the
+//! manifest to [`Manifest::parse`], then the stored bytes of a tensor to
+//! [`Tensor::decode`] or [`Part::decode`]. Parts that are stored uncompressed
+//! and little-endian are returned without a copy.
 
 mod cbor;
 mod checksum;

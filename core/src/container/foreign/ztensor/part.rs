@@ -1,4 +1,4 @@
-//! Stored parts of tensors (docs/formats/ztensor.md 5, 7, 8.2).
+//! The stored parts of tensors (docs/formats/ztensor.md 5, 7 and 8.2).
 
 use alloc::borrow::Cow;
 use alloc::format;
@@ -16,47 +16,49 @@ use crate::engine::Engine;
 use crate::entropy::zstd;
 use crate::{Error, Result, Rule};
 
-/// Order of the bytes of an element.
+/// The order of the bytes of an element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ByteOrder {
     /// Least significant byte first.
     Little,
-    /// Most significant byte first; only in version 0.1.
+    /// Most significant byte first, which occurs only in version 0.1.
     Big,
 }
 
-/// How the elements of a part are encoded in its stored bytes.
+/// The encoding of a part's elements in its stored bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Coding {
     /// Uncompressed, in this byte order.
     Raw(ByteOrder),
-    /// One zstd frame; versions 0.1 and 1.
+    /// One zstd frame: versions 0.1 and 1.
     Zstd,
-    /// Several zstd frames and a table of them; version 2.
+    /// Several zstd frames, followed by a table of them: version 2.
     SeekableZstd,
 }
 
-/// One blob of a tensor.
+/// A part of a tensor, which is one blob of the file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Part {
     /// The role of the part in the tensor: `data`, `values`, `indices`, …
     pub role: String,
-    /// Its elements.
+    /// The type of the elements.
     pub element: Element,
-    /// Range of the part in the file; meaningless if the part is in a shard.
+    /// The range of the part in the file. Meaningless if the part is in a
+    /// shard.
     pub stored: Range<u64>,
-    /// How the part is stored.
+    /// The encoding of the stored bytes.
     pub coding: Coding,
-    /// Its length once decoded, where the file says so.
+    /// The length of the decoded part in bytes, if the file states it.
     pub decoded_len_bytes: Option<u64>,
     /// The expected checksum, if the file has one.
     pub checksum: Option<Checksum>,
-    /// Name of the other file that holds it, if one does (version 2).
+    /// The name of the shard, a separate file, that contains the part, if one
+    /// does (version 2).
     pub shard: Option<String>,
 }
 
 impl Part {
-    /// Returns the number of bytes that the part takes in the file.
+    /// Returns the number of bytes stored for the part.
     #[must_use]
     pub fn stored_len_bytes(&self) -> u64 {
         self.stored.end - self.stored.start
@@ -73,9 +75,9 @@ impl Part {
         }
     }
 
-    /// Compares the checksum, decodes the `stored` bytes to the `len_bytes`
-    /// they must give, and brings them into little-endian order. Borrows the
-    /// bytes if nothing has to be done.
+    /// Decodes the `stored` bytes to exactly `len_bytes` in little-endian
+    /// order, and compares them with the checksum. Borrows the bytes if they
+    /// need no conversion.
     pub fn decode<'a, E: Engine>(
         &self,
         engine: &E,
@@ -132,7 +134,7 @@ fn wrong_length(actual: u64, expected: u64) -> Error {
     )
 }
 
-/// Returns the bytes of elements of `width` bytes, each the other way round.
+/// Reverses the bytes of each element of `width` bytes.
 pub(super) fn swapped(elements: &[u8], width: usize) -> Result<Vec<u8>> {
     if !elements.len().is_multiple_of(width) {
         return Err(Error::malformed(

@@ -1,5 +1,5 @@
-//! The encoding `zt.zstd-seekable/1`: zstd frames back to back, then a table
-//! of their lengths (docs/formats/ztensor.md 8.3).
+//! The encoding `zt.zstd-seekable/1`: zstd frames without gaps between them,
+//! followed by a table of their lengths (docs/formats/ztensor.md 8.3).
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -11,9 +11,10 @@ use crate::{Error, Result, Rule};
 
 const SKIPPABLE: u32 = 0x184D_2A5E;
 const SEEKABLE: u32 = 0x8F92_EAB1;
-/// Frame count, descriptor and magic.
+/// The length of the frame count, the descriptor and the magic at the end of
+/// the table.
 const END_BYTES: u64 = 9;
-/// The most bytes that one frame may decode to.
+/// The largest number of bytes that one frame may decode to.
 const FRAME_BYTES: u64 = 16 << 20;
 
 /// Decodes `stored` to exactly `len_bytes`. All frames are checked before
@@ -35,8 +36,7 @@ pub fn decode<E: Engine>(engine: &E, stored: &[u8], len_bytes: u64) -> Result<Ve
     Ok(out)
 }
 
-/// Returns the frames with the length each decodes to, which add up to
-/// `len_bytes`.
+/// Returns the frames with their decoded lengths, which add up to `len_bytes`.
 fn frames(stored: &[u8], len_bytes: u64) -> Result<Vec<(&[u8], u64)>> {
     let table_start = table_start(stored)?;
     let (mut data, table) = stored.split_at(index(table_start));
@@ -78,7 +78,7 @@ fn frames(stored: &[u8], len_bytes: u64) -> Result<Vec<(&[u8], u64)>> {
     Ok(frames)
 }
 
-/// Returns where the table begins, which ends the stream.
+/// Returns the offset of the table, which is at the end of the stream.
 fn table_start(stored: &[u8]) -> Result<u64> {
     let end = stored.len() as u64;
     let Some(tail_start) = end.checked_sub(END_BYTES) else {

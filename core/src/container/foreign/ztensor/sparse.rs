@@ -1,4 +1,5 @@
-//! Sparse layouts made dense (docs/formats/ztensor.md 6.1, 7.3, 8.3).
+//! Decoding of sparse layouts to dense tensors (docs/formats/ztensor.md 6.1,
+//! 7.3 and 8.3).
 
 use alloc::borrow::Cow;
 use alloc::format;
@@ -13,14 +14,14 @@ use crate::engine::Engine;
 use crate::limits::{SPARSE_BYTES_PER_BYTE, SPARSE_FREE_BYTES};
 use crate::{Error, Result, Rule};
 
-/// The elements that are stored: which cell each is for, and what it is.
+/// The stored elements, with the position of each in the dense tensor.
 struct Entries<'a> {
-    /// Row-major numbers.
+    /// The row-major indices of the elements in the dense tensor.
     cells: Vec<u64>,
     values: Cow<'a, [u8]>,
 }
 
-/// Returns all elements of `tensor`, which is sparse, from its `stored` bytes.
+/// Returns all elements of a sparse `tensor`, decoded from its `stored` bytes.
 pub(super) fn decode<E: Engine>(tensor: &Tensor, engine: &E, stored: &[u8]) -> Result<Vec<u8>> {
     let Some(width) = tensor.element().width_bytes() else {
         return Err(Error::unsupported(
@@ -56,7 +57,8 @@ pub(super) fn decode<E: Engine>(tensor: &Tensor, engine: &E, stored: &[u8]) -> R
     Ok(out)
 }
 
-/// Refuses two values for one cell, whose meaning is not specified.
+/// Fails if two values are stored for the same element: the format does not
+/// specify which one is meant.
 fn check_distinct(cells: &[u64], must_rise: bool) -> Result<()> {
     if cells.is_sorted_by(|a, b| a < b) {
         return Ok(());
@@ -79,7 +81,7 @@ struct Reader<'r, 's, E> {
 }
 
 impl<'s, E: Engine> Reader<'_, 's, E> {
-    /// Decodes a part to `count` elements.
+    /// Decodes a part of `count` elements.
     fn elements(&self, part: &Part, count: u64) -> Result<Cow<'s, [u8]>> {
         let stored = self.tensor.stored_of(part, self.stored);
         let len_bytes = part.element.len_bytes(count).ok_or_else(too_many)?;
@@ -98,7 +100,7 @@ impl<'s, E: Engine> Reader<'_, 's, E> {
         })
     }
 
-    /// Rows and columns.
+    /// Returns the number of rows and of columns.
     fn matrix(&self) -> Result<(u64, u64)> {
         match self.tensor.shape[..] {
             [rows, columns] => Ok((rows, columns)),
@@ -152,8 +154,9 @@ impl<'s, E: Engine> Reader<'_, 's, E> {
         Ok(Entries { cells, values })
     }
 
-    /// Returns the only part of version 0.1. A frame that does not say its
-    /// length has that of the dense tensor, which the old packages insist on.
+    /// Decodes the only part of a version 0.1 tensor. A zstd frame that does
+    /// not state its length has the length of the dense tensor, as the old
+    /// packages require.
     fn packed(&self) -> Result<Cow<'s, [u8]>> {
         let part = self.tensor.required("data")?;
         let stored = self.tensor.stored_of(part, self.stored);
@@ -214,14 +217,16 @@ impl<'s, E: Engine> Reader<'_, 's, E> {
     }
 }
 
-/// Returns the cell within the next inner dimension.
+/// Returns the index of an element after one more dimension, given its index in
+/// the dimensions before.
 fn step_into(cell: u64, dimension: u64, coordinate: u64) -> Result<u64> {
     if coordinate >= dimension {
         return Err(bad(format!(
             "coordinate {coordinate} in a dimension of {dimension}"
         )));
     }
-    // Below the number of elements up to this dimension, which fits.
+    // The result is below the number of elements up to this dimension, which
+    // fits in 64 bits.
     Ok(cell * dimension + coordinate)
 }
 
@@ -237,7 +242,8 @@ fn cells_of_rows(
         if pointer < begin || (row == 0 && pointer != 0) {
             return Err(bad("the row pointers do not rise from 0"));
         }
-        // A row takes at least one pointer: this cannot be below 0.
+        // No column is read for the first pointer, so the wrapped value of row
+        // 0 is not used.
         let first = (row as u64).wrapping_sub(1).wrapping_mul(columns);
         for column in (&mut indices).take(usize::try_from(pointer - begin).unwrap_or(usize::MAX)) {
             if column >= columns {
@@ -249,7 +255,7 @@ fn cells_of_rows(
     Ok(cells)
 }
 
-/// Indices of either width.
+/// Index values of 32 or 64 bits.
 struct Numbers<'a> {
     bytes: Cow<'a, [u8]>,
     is_wide: bool,

@@ -1,4 +1,4 @@
-//! One tensor: its layout and its parts (docs/formats/ztensor.md 6.1, 7.3,
+//! A tensor: its layout and its parts (docs/formats/ztensor.md 6.1, 7.3 and
 //! 8.3).
 
 use alloc::borrow::Cow;
@@ -21,45 +21,49 @@ use crate::limits::DIMENSIONS;
 use crate::tensor::element_count;
 use crate::{Error, Result, Rule};
 
-/// How the parts make the tensor.
+/// The layout of a tensor, which determines its parts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Layout {
-    /// One part, `data`: all elements, row-major.
+    /// One part, `data`, with all elements in row-major order.
     Dense,
-    /// Version 0.1: one part, `data`, of records of coordinates and a value.
+    /// Version 0.1: one part, `data`, with a record of coordinates and a value
+    /// for each element.
     PackedCoo,
-    /// Version 0.1: one part, `data`, of row pointers, columns and values.
+    /// Version 0.1: one part, `data`, with the row pointers, the columns and
+    /// the values.
     PackedCsr,
-    /// Versions 1 and 2: `values`, and `coords` dimension by dimension.
+    /// Versions 1 and 2: the parts `values` and `coords`; the coordinates are
+    /// stored dimension by dimension.
     Coo,
-    /// Versions 1 and 2: `values`, `indices` of columns, `indptr` of rows.
+    /// Versions 1 and 2: the parts `values`, `indices` (the columns) and
+    /// `indptr` (the row pointers).
     Csr,
-    /// Anything else. Its parts can be read, the tensor not.
+    /// A layout that is not supported. Its parts can be read, but the tensor
+    /// cannot.
     Other(String),
 }
 
-/// A tensor as the manifest describes it.
+/// A tensor as described in the manifest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Tensor {
-    /// Name.
+    /// The name, unique within the file.
     pub name: String,
-    /// Shape, outermost dimension first; empty for a scalar.
+    /// The shape, outermost dimension first. Empty for a scalar.
     pub shape: Vec<u64>,
-    /// How the parts make the tensor.
+    /// The layout, which determines the parts.
     pub layout: Layout,
-    /// At least one.
+    /// The parts, at least one.
     pub parts: Vec<Part>,
-    /// Custom keys of version 0.1, attributes of the others.
+    /// The custom keys of version 0.1, or the attributes of later versions.
     pub fields: Vec<Field>,
-    /// The version, since rules of sparse layouts differ.
+    /// The version of the file, on which the rules for sparse layouts depend.
     pub(super) version: Version,
 }
 
 impl Tensor {
-    /// Returns the tensor without fields that readers of its elements do not
-    /// need.
+    /// Removes the fields, which decoding does not require.
     #[cfg(feature = "decode-task")]
     pub(crate) fn without_fields(self) -> Self {
         Self {
@@ -68,8 +72,8 @@ impl Tensor {
         }
     }
 
-    /// Returns the type of its elements. For unknown layouts, that of `values`
-    /// or otherwise of the first part.
+    /// Returns the type of the elements. For an unknown layout, this is the
+    /// element type of the part `values` or else of the first part.
     #[must_use]
     pub fn element(&self) -> Element {
         let values = self.part("values").or_else(|| self.part("data"));
@@ -77,30 +81,30 @@ impl Tensor {
         part.map_or(Element::Dtype(Dtype::U8), |part| part.element)
     }
 
-    /// Returns the number of elements, the ones a sparse layout leaves out
-    /// included.
+    /// Returns the number of elements, including those that a sparse layout
+    /// omits.
     #[must_use]
     pub fn element_count(&self) -> u64 {
-        // Checked when the manifest was read.
+        // Parsing the manifest has checked that the number fits.
         element_count(&self.shape).unwrap_or(u64::MAX)
     }
 
-    /// Returns the bytes of all elements.
+    /// Returns the length of the dense tensor in bytes.
     #[must_use]
     pub fn len_bytes(&self) -> u64 {
-        // Checked when the manifest was read.
+        // Parsing the manifest has checked that the length fits.
         let len = self.element().len_bytes(self.element_count());
         len.unwrap_or(u64::MAX)
     }
 
-    /// Returns the part with role `role`.
+    /// Returns the part with this role, if there is one.
     #[must_use]
     pub fn part(&self, role: &str) -> Option<&Part> {
         self.parts.iter().find(|part| part.role == role)
     }
 
-    /// Returns the bytes of the file from its first part to its last. Writers
-    /// put them side by side.
+    /// Returns the range of the file from the first part to the last. Writers
+    /// store the parts of a tensor next to each other.
     #[must_use]
     pub fn stored(&self) -> Range<u64> {
         let here = || self.parts.iter().filter(|part| part.shard.is_none());
@@ -109,7 +113,8 @@ impl Tensor {
         start..end
     }
 
-    /// Returns the stored bytes of `part` out of those of [`Tensor::stored`].
+    /// Returns the stored bytes of `part`, given the bytes of
+    /// [`Tensor::stored`].
     pub(super) fn stored_of<'a>(&self, part: &Part, stored: &'a [u8]) -> &'a [u8] {
         if part.shard.is_some() {
             return &[];
@@ -151,8 +156,9 @@ impl Tensor {
         Ok(bytes)
     }
 
-    /// Returns the range of the file that is the decoded tensor, byte for byte, and
-    /// has no checksum over it: some of it can be read alone.
+    /// Returns the range of the file whose bytes are the decoded tensor, if
+    /// there is one and no checksum covers it. Parts of such a tensor can be
+    /// read by themselves.
     #[must_use]
     pub fn plain(&self) -> Option<Range<u64>> {
         let part = self.part("data").filter(|_| self.layout == Layout::Dense)?;
@@ -165,13 +171,13 @@ impl Tensor {
             && part.checksum.is_none()
             && part.stored_len_bytes() == len_bytes
             && part.decoded_len_bytes.is_none_or(|len| len == len_bytes)
-            // Truth values are normalised.
+            // Truth values may have to be normalised.
             && self.element() != Element::Dtype(Dtype::Bool);
         is_plain.then(|| part.stored.clone())
     }
 
-    /// Normalises truth values. Version 2 allows 0 and 1; in earlier versions
-    /// anything but 0 is true.
+    /// Normalises truth values. Version 2 allows only 0 and 1; in earlier
+    /// versions every value but 0 is true.
     fn truth_values<'a>(&self, bytes: Cow<'a, [u8]>) -> Result<Cow<'a, [u8]>> {
         match bytes.iter().find(|&&byte| byte > 1) {
             None => Ok(bytes),
@@ -192,8 +198,8 @@ impl Tensor {
         })
     }
 
-    /// Checks what every version asks: a size within 64 bits, of dimensions
-    /// that are not too many.
+    /// Checks the shape as all versions require: the size fits in 64 bits, and
+    /// the number of dimensions is within the cap.
     pub(super) fn check_size(&self) -> Result<()> {
         if self.shape.len() > DIMENSIONS {
             return Err(Error::dimensions());

@@ -98,7 +98,8 @@ fn coding(encoding: &str, order: Option<&str>) -> Result<Coding> {
     }
 }
 
-/// Returns the checksum of versions 0.1 and 1; unknown kinds are ignored.
+/// Parses a checksum of versions 0.1 and 1. Returns `None` for unknown
+/// algorithms, which are ignored.
 pub(super) fn stored_checksum(text: &str) -> Option<Checksum> {
     Digest::parse_stored(text).map(|digest| Checksum {
         digest,

@@ -83,7 +83,7 @@ fn tensor(name: &str, item: Item, footer: &Footer) -> Result<Tensor> {
 }
 
 /// Parses a component. `tensor_element` is the element type of the whole tensor
-/// in version 1.0, which only its values have.
+/// in version 1.0, where it applies only to the values.
 fn component(
     role: &str,
     item: Item,

@@ -122,7 +122,8 @@ fn part(role: &str, item: Item, footer: &Footer, shards: &BTreeSet<&str>) -> Res
         element: Element::short(required(dtype, "dtype", item)?, logical, false)?,
         stored: match shard {
             None => footer.blob(offset, len_bytes)?,
-            // The other file decides whether it is there.
+            // The part is in another file, whose layout decides whether the
+            // range is valid.
             Some(_) => 0..0,
         },
         coding: match encoding {
@@ -143,8 +144,8 @@ fn part(role: &str, item: Item, footer: &Footer, shards: &BTreeSet<&str>) -> Res
     })
 }
 
-/// Checks that a layout has its parts, and their lengths as far as they are
-/// known.
+/// Checks that a tensor has the parts of its layout, with the right lengths as
+/// far as they are known.
 fn check_parts(tensor: &Tensor) -> Result<()> {
     let bad = |detail| Err(Error::malformed(Rule::ZTensorLayout, detail));
     if tensor.shape.len() > MAX_RANK {
@@ -197,7 +198,7 @@ fn check_parts(tensor: &Tensor) -> Result<()> {
     Ok(())
 }
 
-/// Refuses blobs that overlap without being the same.
+/// Fails if blobs overlap without being identical.
 fn check_disjoint(tensors: &[Tensor], footer: &Footer) -> Result<()> {
     let parts = tensors.iter().flat_map(|tensor| &tensor.parts);
     let here = parts.filter(|part| part.shard.is_none());

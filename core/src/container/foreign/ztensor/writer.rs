@@ -1,5 +1,5 @@
-//! Writing version 0.1, byte for byte as the released packages do
-//! (docs/formats/ztensor.md 2, 3, 5).
+//! Writes version 0.1, byte for byte as the released packages do
+//! (docs/formats/ztensor.md 2, 3 and 5).
 
 use alloc::borrow::Cow;
 use alloc::collections::BTreeSet;
@@ -19,7 +19,7 @@ use crate::dtype::Dtype;
 use crate::engine::{PackEngine, ZstdCoding};
 use crate::{Error, Result};
 
-/// Blobs begin at multiples of this.
+/// The alignment of blobs in bytes.
 const ALIGNMENT_BYTES: u64 = 64;
 const PADDING: [u8; 63] = [0; 63];
 
@@ -35,13 +35,14 @@ const RESERVED: [&str; 9] = [
     "checksum",
 ];
 
-/// Returns whether tensors of `dtype` can be written: version 0.1 has thirteen.
+/// Returns whether tensors of `dtype` can be written: version 0.1 has thirteen
+/// dtypes.
 #[must_use]
 pub fn can_write(dtype: Dtype) -> bool {
     long_name(dtype).is_some()
 }
 
-/// How the bytes of a new tensor are stored.
+/// The encoding of a new tensor's bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Storage {
     /// Uncompressed, in this byte order.
@@ -53,25 +54,25 @@ pub enum Storage {
 /// A tensor to be written.
 #[derive(Debug, Clone)]
 pub struct Entry<'a> {
-    /// Name: any text, once in a file.
+    /// The name: any string that is unique within the file.
     pub name: &'a str,
-    /// Element type: one of the thirteen of version 0.1.
+    /// The element type, one of the thirteen dtypes of version 0.1.
     pub dtype: Dtype,
-    /// Shape, outermost dimension first; empty for a scalar.
+    /// The shape, outermost dimension first. Empty for a scalar.
     pub shape: &'a [u64],
-    /// [`Layout::Dense`] unless an old sparse tensor is copied.
+    /// The layout: [`Layout::Dense`] unless an old sparse tensor is copied.
     pub layout: Layout,
-    /// How it is stored.
+    /// The encoding of the bytes.
     pub storage: Storage,
-    /// The checksum to write, if one is wanted.
+    /// The algorithm of the checksum to write, if any.
     pub checksum: Option<DigestKind>,
-    /// Custom keys; their order does not matter.
+    /// The custom keys, in any order.
     pub fields: &'a [Field],
 }
 
 impl<'a> Entry<'a> {
-    /// Creates a dense tensor, uncompressed and without a checksum: what the
-    /// Python packages write.
+    /// Creates an entry for a dense tensor, uncompressed and without a
+    /// checksum, as the Python packages write it.
     #[must_use]
     pub fn dense(name: &'a str, dtype: Dtype, shape: &'a [u64]) -> Self {
         Self {
@@ -85,17 +86,18 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// Returns the stored form of the elements in `bytes`, which are
-    /// little-endian and row-major.
+    /// Encodes the elements in `bytes`, which must be little-endian and
+    /// row-major, for storage.
     pub fn encode<'b, E: PackEngine>(&self, engine: &E, bytes: &'b [u8]) -> Result<Cow<'b, [u8]>> {
         let width = self.dtype.len_bytes().unwrap_or(1);
-        // Readers multiply in this order, and refuse what is too much on the way.
+        // Readers multiply in this order, and refuse an overflow at any step.
         let count = self
             .shape
             .iter()
             .try_fold(1u64, |all, &d| all.checked_mul(d));
         let expected = count.and_then(|count| count.checked_mul(width as u64));
-        // Sparse ones too: the released readers insist on it.
+        // The length is required of sparse tensors too, because the released
+        // readers insist on it.
         if expected != Some(bytes.len() as u64) {
             return Err(Error::invalid_input(format!(
                 "{} bytes do not fill a {} of shape {:?}",
@@ -126,19 +128,19 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// Writes a file from front to back, returning the bytes that go between the
+/// Writes a file from front to back. It returns the bytes to write between the
 /// blobs and after them.
 #[derive(Debug, Clone)]
 pub struct Writer {
     position: u64,
     names: BTreeSet<String>,
     count: u64,
-    /// The maps of the tensors so far.
+    /// The maps of the tensors added so far.
     maps: Vec<u8>,
 }
 
 impl Writer {
-    /// Starts a file; returns its first bytes as well.
+    /// Starts a file. Also returns its first bytes.
     #[must_use]
     pub fn new() -> (Self, [u8; 8]) {
         let magic = footer::magic();
@@ -151,8 +153,8 @@ impl Writer {
         (writer, magic)
     }
 
-    /// Adds a tensor. Returns the zero bytes that have to be written first;
-    /// `stored`, made by [`Entry::encode`], follows them.
+    /// Adds a tensor. Returns the padding that has to be written first,
+    /// followed by `stored`, the result of [`Entry::encode`].
     pub fn add(&mut self, entry: &Entry, stored: &[u8]) -> Result<&'static [u8]> {
         let refuse = |detail: &'static str| Err(Error::invalid_input(detail).tensor(entry.name));
         let Some(dtype) = long_name(entry.dtype) else {
@@ -178,7 +180,7 @@ impl Writer {
         let padding = crate::bytes::index(offset - self.position);
         self.position = offset + stored.len() as u64;
         self.count += 1;
-        // Memory takes everything: encoding cannot fail.
+        // Encoding into memory cannot fail.
         let _ = self.map(entry, dtype, layout, &fields, offset, stored);
         Ok(&PADDING[..padding])
     }
@@ -227,11 +229,11 @@ impl Writer {
         out.end()?.ok()
     }
 
-    /// Returns what comes after the last blob.
+    /// Returns the bytes to write after the last blob.
     #[must_use]
     pub fn finish(self) -> Vec<u8> {
         let mut out = Encoder::new(Vec::new());
-        // Memory takes everything.
+        // Encoding into memory cannot fail.
         let _ = out.array(self.count);
         let mut out = out.into_writer();
         out.extend_from_slice(&self.maps);
@@ -241,8 +243,8 @@ impl Writer {
     }
 }
 
-/// Returns a whole file of version 0.1 in memory: each tensor with its
-/// elements, little-endian and row-major.
+/// Returns a whole file of version 0.1. Each tensor is given with its elements,
+/// little-endian and row-major.
 pub fn write<E: PackEngine>(engine: &E, tensors: &[(Entry, &[u8])]) -> Result<Vec<u8>> {
     let (mut writer, magic) = Writer::new();
     let mut out = magic.to_vec();

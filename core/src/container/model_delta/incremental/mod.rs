@@ -1,10 +1,10 @@
 //! Packs a safetensors file against a base tensor by tensor, for callers that
-//! do their own reads and writes: a page, a stream, a server.
+//! do their own reads and writes, such as a web page, a stream or a server.
 //!
 //! The result is identical to that of [`super::pack`]. It begins with a digest
-//! over all data of the base. While tensors come in the order of the base's, that
-//! digest needs no reads of its own, but is known only at the end: see
-//! [`DeltaOptions::prefix_last`].
+//! of all data of the base. If the tensors come in the order of the base's
+//! tensors, computing the digest needs no further reads, but it is only known
+//! at the end: see [`DeltaOptions::prefix_last`].
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
@@ -33,8 +33,8 @@ pub use options::DeltaOptions;
 pub use records::Needs;
 use records::Records;
 
-/// A file being packed against a base. It alternates between requesting bytes of
-/// both files and returning bytes of the delta:
+/// Packs a file against a base. The packer alternates between requesting bytes
+/// of both files and returning bytes of the delta:
 ///
 /// ```text
 /// while let Some(needs) = packing.needs() {
@@ -69,18 +69,20 @@ struct Done {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PackedTensor<'a> {
-    /// Name.
+    /// The name of the tensor.
     pub name: &'a str,
-    /// Length of the tensor.
+    /// The length of the tensor in bytes.
     pub len_bytes: u64,
-    /// Length of its record, 0 for a copy of the base's tensor.
+    /// The length of the tensor's record in bytes, or 0 for a copy of the
+    /// base's tensor.
     pub stored_len_bytes: u64,
     /// How the tensor is stored.
     pub kind: Kind,
 }
 
 impl IncrementalDeltaPacker {
-    /// Starts on two files of these lengths.
+    /// Starts to pack a file of `target_len_bytes` against a base of
+    /// `base_len_bytes`.
     #[must_use]
     pub fn new(target_len_bytes: u64, base_len_bytes: u64, options: DeltaOptions) -> Self {
         Self {
@@ -91,8 +93,8 @@ impl IncrementalDeltaPacker {
         }
     }
 
-    /// Returns the ranges that are needed next; empty ones if their bytes are in
-    /// memory already. `None` when the delta is complete.
+    /// Returns the ranges that are required next, or `None` when the delta is
+    /// complete. A range is empty if its bytes are already in memory.
     #[must_use]
     pub fn needs(&self) -> Option<Needs> {
         let wanted = self.wanted()?;
@@ -102,8 +104,9 @@ impl IncrementalDeltaPacker {
         })
     }
 
-    /// Returns the name of the tensor those bytes belong to. Ranges that are
-    /// read for the base's digest belong to none.
+    /// Returns the name of the tensor to which the required bytes belong, or
+    /// `None` while the base is only read for its digest or the headers are
+    /// being read.
     #[must_use]
     pub fn tensor(&self) -> Option<&str> {
         match &self.stage {
@@ -112,8 +115,8 @@ impl IncrementalDeltaPacker {
         }
     }
 
-    /// Returns the length of all ranges of both files together, once the headers
-    /// have been read.
+    /// Returns the total length of all ranges that will be requested of both
+    /// files; `None` until the headers have been read and after the end.
     #[must_use]
     pub fn read_len_bytes(&self) -> Option<u64> {
         match &self.stage {
@@ -125,10 +128,9 @@ impl IncrementalDeltaPacker {
         }
     }
 
-    /// Takes the bytes of the ranges returned by
-    /// [`IncrementalDeltaPacker::needs`] and returns the next bytes of the
-    /// delta, which may be none. After an error the packer cannot continue.
-    /// Owned bytes are not copied.
+    /// Takes the bytes of the ranges that [`IncrementalDeltaPacker::needs`] has
+    /// returned, and returns the next bytes of the delta, which may be none.
+    /// Owned bytes are not copied. After an error the packer cannot continue.
     pub fn supply<E: PackEngine>(
         &mut self,
         engine: &E,
@@ -173,8 +175,8 @@ impl IncrementalDeltaPacker {
         }
     }
 
-    /// Returns the first bytes of the delta, with its version. Only valid at the end;
-    /// empty before.
+    /// Returns the first bytes of the delta, including its version. Empty until
+    /// the delta is complete.
     #[must_use]
     pub fn prefix(&self) -> &[u8] {
         match &self.stage {
@@ -183,7 +185,7 @@ impl IncrementalDeltaPacker {
         }
     }
 
-    /// Returns all tensors in data order. Only valid at the end; empty before.
+    /// Returns all tensors in data order. Empty until the delta is complete.
     #[must_use]
     pub fn packed(&self) -> Vec<PackedTensor<'_>> {
         let Stage::Done(done) = &self.stage else {
@@ -223,7 +225,8 @@ impl IncrementalDeltaPacker {
             let digest = mem::take(&mut records.base_digest).finish();
             let prefix = records.target.prefix(Edition::Plain, digest)?;
             if !self.options.is_prefix_last() {
-                // Nothing has been returned before: the records wait for it.
+                // No record has been returned before, because records wait for
+                // the digest without `is_prefix_last`.
                 out.extend_from_slice(&prefix);
             }
             records.prefix = Some(prefix);
@@ -254,7 +257,7 @@ impl IncrementalDeltaPacker {
     }
 }
 
-/// Returns the range of the header, once its length has been read and checked.
+/// Returns the range of the header; its length must have been read and checked.
 fn header(file: &FileHead) -> Range<u64> {
     let len = safetensors::header_len_bytes(file.known(), file.len_bytes());
     PREFIX_BYTES..PREFIX_BYTES + len.unwrap_or_default()

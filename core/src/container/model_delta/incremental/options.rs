@@ -1,23 +1,24 @@
-//! Options for packing a delta.
+//! The options for packing a delta.
 
 use crate::frame::select::{Effort, EncodeOptions};
 
-/// Options for packing a delta.
+/// The options for packing a delta.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct DeltaOptions {
-    /// How tensors are encoded.
+    /// The options for encoding tensors.
     pub encode: EncodeOptions,
-    /// If set, the first bytes of the delta are returned at the end, by
-    /// [`prefix`](super::IncrementalDeltaPacker::prefix), to callers that can
+    /// Whether the first bytes of the delta are returned at the end, by
+    /// [`prefix`](super::IncrementalDeltaPacker::prefix), for callers that can
     /// still prepend them. Most of the base is then read once instead of twice.
-    /// Options that allow extension frames need it, since the version of the file
-    /// is among these bytes and known only at the end.
+    ///
+    /// Options that allow extension frames imply it, since the version of the
+    /// file is among these bytes and is only known at the end.
     pub prefix_last: bool,
 }
 
 impl DeltaOptions {
-    /// Creates the options for an effort.
+    /// Creates the options for the given effort.
     #[must_use]
     pub fn new(effort: Effort) -> Self {
         Self {
@@ -27,8 +28,8 @@ impl DeltaOptions {
     }
 
     /// Sets whether extension frames are written where they are smaller
-    /// (docs/formats/extensions.md); the first bytes of the delta are then returned at
-    /// the end, as with [`DeltaOptions::prefix_last`].
+    /// (docs/formats/extensions.md). This implies
+    /// [`DeltaOptions::prefix_last`].
     #[must_use]
     pub fn extended(mut self, extended: bool) -> Self {
         self.encode = self.encode.extended(extended);

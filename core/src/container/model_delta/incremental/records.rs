@@ -1,4 +1,4 @@
-//! The records of a delta, one after the other, and the digests around them.
+//! The records of a delta, encoded one by one, and the digests of both files.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -13,15 +13,16 @@ use crate::container::safetensors::Tensor;
 use crate::engine::PackEngine;
 use crate::frame::Edition;
 
-/// The longest range of the base that is read only for its digest.
+/// The longest range of the base, in bytes, that is requested only for the
+/// digest.
 const DIGESTED_BYTES: u64 = 16 << 20;
 
-/// The ranges of both files that are needed next. Either may be empty.
+/// The ranges of both files that are required next. Either may be empty.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Needs {
-    /// The range of the file that is packed.
+    /// The range of the file being packed.
     pub target: Range<u64>,
-    /// The range of its base.
+    /// The range of the base.
     pub base: Range<u64>,
 }
 
@@ -31,13 +32,13 @@ pub struct Records {
     pub target: DeltaPacker,
     pub base: BaseHeader,
     options: DeltaOptions,
-    /// One for every record so far.
+    /// The trailer entries of the records encoded so far.
     pub infos: Vec<RecordInfo>,
-    /// The latest edition of these records.
+    /// The edition that these records require of the file.
     pub edition: Edition,
     pub target_digest: blake3::Hasher,
     pub base_digest: DataDigest,
-    /// The end of what `base_digest` has seen of the base's file.
+    /// The offset in the base's file up to which `base_digest` covers it.
     digested: u64,
     pub prefix: Option<Vec<u8>>,
 }
@@ -63,8 +64,9 @@ impl Records {
         self.digested == self.base.data().end
     }
 
-    /// Returns the position up to which the base has to be digested before the
-    /// next record: its end, or the start of the tensor that is read next.
+    /// Returns the offset up to which the base must be digested before the next
+    /// record: the end of the base, or the start of the tensor that the record
+    /// is compared with.
     fn digest_goal(&self) -> u64 {
         let end = self.base.data().end;
         match self.target.tensors().get(self.infos.len()) {
@@ -76,7 +78,7 @@ impl Records {
         }
     }
 
-    /// Returns the tensor whose record is next; `None` while the base has to be
+    /// Returns the tensor of the next record, or `None` while the base must be
     /// digested first.
     pub fn current(&self) -> Option<&Tensor> {
         let is_record = self.digest_goal() <= self.digested;
@@ -84,7 +86,7 @@ impl Records {
         tensor.flatten()
     }
 
-    /// Returns the ranges that are needed next.
+    /// Returns the ranges that are required next.
     pub fn wanted(&self) -> Needs {
         let Some(tensor) = self.current() else {
             let end = self.digest_goal().min(self.digested + DIGESTED_BYTES);
@@ -99,8 +101,9 @@ impl Records {
         }
     }
 
-    /// Takes the bytes of those ranges, of which `range` is the base's. Returns
-    /// the next record, if there is one.
+    /// Takes the bytes of the ranges that [`Records::wanted`] has returned;
+    /// `range` is the one of the base. Returns the next record, or no bytes
+    /// while the base is only digested.
     pub fn next<E: PackEngine>(
         &mut self,
         engine: &E,
@@ -125,8 +128,8 @@ impl Records {
         Ok(coded.record)
     }
 
-    /// Returns the length of what is read of the base a second time; its first
-    /// `known_bytes` are not.
+    /// Returns the number of bytes of the base that are read a second time. The
+    /// first `known_bytes` of the file are never read again.
     pub fn repeated_bytes(&self, known_bytes: u64) -> u64 {
         let data = self.base.data();
         let mut digested = match self.options.is_prefix_last() {

@@ -1,4 +1,4 @@
-//! Computes checksums and digests while a file is packed.
+//! Computes the checksums and digests of a file while it is packed.
 
 use alloc::vec::Vec;
 
@@ -11,22 +11,22 @@ use crate::container::zstn::rows::FrameTable;
 use crate::digest::{self, Digest};
 use crate::engine::Engine;
 
-/// Checksum, digest and block table of a frame and its tensor.
+/// The checksum, digest, block table and statistics of a frame and its tensor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FrameDigests {
-    /// [`checksum`] of the stored frame.
+    /// The [`checksum`] of the stored frame.
     pub stored: u64,
-    /// BLAKE3 of the tensor.
+    /// The BLAKE3 of the tensor.
     pub tensor: Digest,
-    /// Bytes of the [`FrameTable`]; empty for a frame without one.
+    /// The bytes of the [`FrameTable`]; empty for a frame without one.
     pub table: Vec<u8>,
-    /// Figures of the tensor's elements; `None` if the file gets none, or for a
-    /// tensor without.
+    /// The statistics of the tensor; `None` if the tensor has none or the file
+    /// stores none.
     pub statistics: Option<EncodedStatistics>,
 }
 
 impl FrameDigests {
-    /// Computes the digests of a tensor and its frame.
+    /// Computes the digests of a tensor and its frame, without statistics.
     #[must_use]
     pub fn of<E: Engine>(engine: &E, tensor: &[u8], frame: &[u8]) -> Self {
         let digest = || digest::of(engine, tensor);
@@ -40,14 +40,14 @@ impl FrameDigests {
         }
     }
 
-    /// Adds the figures of the tensor's elements.
+    /// Adds the statistics of the tensor.
     #[must_use]
     pub fn with_statistics<E: Engine>(mut self, engine: &E, tensor: TensorRef) -> Self {
         self.statistics = EncodedStatistics::of(engine, tensor);
         self
     }
 
-    /// Computes the digests of a frame, given that of its tensor.
+    /// Computes the digests of a frame, given the digest of its tensor.
     #[must_use]
     pub fn with_digest<E: Engine>(engine: &E, tensor: Digest, frame: &[u8]) -> Self {
         let (stored, table) = of_frame(engine, frame);
@@ -60,7 +60,7 @@ impl FrameDigests {
     }
 }
 
-/// Returns [`FrameDigests::stored`] and [`FrameDigests::table`].
+/// Computes [`FrameDigests::stored`] and [`FrameDigests::table`].
 fn of_frame<E: Engine>(engine: &E, frame: &[u8]) -> (u64, Vec<u8>) {
     engine.join_over(frame.len(), || checksum([frame]), || table(frame))
 }
@@ -74,14 +74,16 @@ fn table(frame: &[u8]) -> Vec<u8> {
 #[derive(Debug, Clone)]
 pub struct ChecksumBuilder {
     original: OriginalSha256,
-    /// Of the bytes so far, unless the digest is known.
+    /// The hash of the bytes added so far, unless the digest is known in
+    /// advance.
     sha256: Sha256,
     len_bytes: u64,
     pub(in crate::container::zstn) frames: Vec<FrameDigests>,
 }
 
 impl ChecksumBuilder {
-    /// Starts with the header of the original file, whose SHA-256 is `original`.
+    /// Starts with the header of the original file. `original` determines the
+    /// source of the SHA-256 of that file.
     #[must_use]
     pub fn new(header: &[u8], original: OriginalSha256) -> Self {
         let mut sums = Self {
@@ -95,14 +97,15 @@ impl ChecksumBuilder {
         sums
     }
 
-    /// Returns whether the bytes of the original's data have to be added: if their
-    /// SHA-256 is not known.
+    /// Returns whether [`ChecksumBuilder::data`] must be called, because the
+    /// SHA-256 of the original is not known in advance.
     #[must_use]
     pub fn needs_data(&self) -> bool {
         self.original.known().is_none()
     }
 
-    /// Adds the next bytes of the original's data, aliases included.
+    /// Adds the next bytes of the original's data, including the bytes of
+    /// aliases.
     pub fn data(&mut self, bytes: &[u8]) {
         if self.needs_data() {
             self.sha256.update(bytes);
@@ -115,8 +118,8 @@ impl ChecksumBuilder {
         self.frames.push(sums);
     }
 
-    /// Returns the digest of an original of `len_bytes`; `None` if not all of its
-    /// bytes have been added, and they are needed.
+    /// Returns the digest of the original file of `len_bytes`, or `None` if it
+    /// must be computed and bytes are missing.
     pub(in crate::container::zstn) fn file(&self, len_bytes: u64) -> Option<FileDigest> {
         let sha256 = match self.original.known() {
             Some(sha256) => *sha256,

@@ -1,6 +1,6 @@
-//! Comparing decoded tensors with the parts of a file that only some readers use:
-//! statistics and block tables. Unpacking and verifying both make these comparisons,
-//! so that they accept the same files.
+//! Compares decoded tensors with the sections of a file that only some readers
+//! use: the statistics and the block tables. Unpacking and verifying both make
+//! these comparisons, so that they accept the same files.
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
@@ -16,35 +16,36 @@ use crate::frame::Edition;
 use crate::statistics::{Figures, Statistics};
 use crate::{Error, Result, Rule, TensorRef};
 
-/// The stored statistics of all tensors, to compare decoded tensors with: a viewer
-/// shows a false figure as a fact.
+/// The stored statistics of all tensors, for comparison with the decoded
+/// tensors. A viewer would show a wrong figure as a fact.
 #[derive(Debug, Default)]
 pub struct StatisticsCheck<'t> {
     expected: Vec<Expected>,
     index: Option<&'t Index>,
 }
 
-/// The statistics of a tensor. There may be a hundred thousand of these.
+/// The statistics of a tensor. It is kept small, since a file may have a
+/// hundred thousand of them.
 #[derive(Debug)]
 struct Expected {
-    /// Number of the record of the tensor.
+    /// The number of the tensor's record.
     number: usize,
     span: Range<u64>,
     dtype: Dtype,
     shape: Box<[u64]>,
     summary: Figures,
-    /// Empty for a tensor of one band.
+    /// The figures of the bands; empty for a tensor of one band.
     bands: Box<[Figures]>,
 }
 
 impl<'t> StatisticsCheck<'t> {
-    /// Reads the statistics of a file with this `prefix` and `tail`. `header` is the
-    /// header of the original, and `read` returns bytes of the file. The check of a
-    /// file without statistics accepts every tensor.
+    /// Reads the statistics of a file with this `prefix` and `tail`. `header`
+    /// is the header of the original file, and `read` returns the bytes of a
+    /// range. For a file without statistics, the check accepts every tensor.
     ///
     /// # Errors
-    /// [`Rule::ZstnStatistics`] for statistics that are malformed or do not have
-    /// their checksum; the errors of `read`.
+    /// [`Rule::ZstnStatistics`] for statistics that are malformed or do not
+    /// match their checksum, and the errors of `read`.
     pub fn new<'a, E: From<Error>>(
         header: &[u8],
         prefix: &Prefix,
@@ -86,10 +87,11 @@ impl<'t> StatisticsCheck<'t> {
         })
     }
 
-    /// Compares the tensors whose bytes are those of `span` of the data.
+    /// Compares the tensors whose data are the range `span` of the data buffer
+    /// and have the content `bytes`.
     ///
     /// # Errors
-    /// [`Rule::ZstnStatistics`] if the tensor has other statistics.
+    /// [`Rule::ZstnStatistics`] if such a tensor has other statistics.
     pub fn check<E: Engine>(&self, engine: &E, span: &Range<u64>, bytes: &[u8]) -> Result<()> {
         let start = self
             .expected
@@ -121,9 +123,10 @@ impl<'t> StatisticsCheck<'t> {
     }
 }
 
-/// Compares a block table, which only readers of rows use, with the stored frame of a
-/// tensor of `len_bytes`. Both come with their offset in the file, which offsets in
-/// errors count from.
+/// Compares a block table, which only readers of rows use, with the stored
+/// frame of a tensor of `len_bytes`. The table and the frame are each given
+/// with their offset in the file. Offsets in errors are relative to the start
+/// of the file.
 ///
 /// # Errors
 /// A table that is malformed or belongs to another frame.

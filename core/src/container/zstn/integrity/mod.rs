@@ -1,6 +1,6 @@
 //! The integrity section of a ZSTN file, which makes damage detectable
-//! (docs/formats/zstn-integrity.md). z4ai ignores bytes between index and
-//! footer; a file without this section is valid.
+//! (docs/formats/zstn-integrity.md). It is optional. z4ai ignores it, as it
+//! does all bytes between the index and the footer.
 
 mod checksum_builder;
 mod contents;
@@ -19,5 +19,5 @@ pub(super) use statistics::write_entry;
 pub use statistics::{EncodedStatistics, StoredStatistics};
 pub use verify::{FileCheck, Integrity, Verify};
 
-/// Bytes of a section that do not depend on the number of tensors.
+/// The length of a section without the entries of its tensors, in bytes.
 pub const FIXED_BYTES: u64 = 142;

@@ -1,4 +1,4 @@
-//! The section's bytes (docs/formats/zstn-integrity.md 1 to 3).
+//! The encoding of the section (docs/formats/zstn-integrity.md 1 to 3).
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -24,48 +24,49 @@ const TAG_HEADER: Tag = *b"JSON";
 const TAG_STATISTICS: Tag = *b"STAT";
 const TAG_CLAIMED: Tag = *b"CLMD";
 
-/// The file that was packed.
+/// The length and the digest of the original file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileDigest {
     pub len_bytes: u64,
     pub sha256: [u8; 32],
-    /// Whether the packer was given the SHA-256 and did not compare it.
+    /// Whether the packer was given the SHA-256 and did not compare it with the
+    /// file.
     pub is_claimed: bool,
 }
 
-/// Checksums of what is read on opening.
+/// The checksums of the bytes that are read when the file is opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Head {
     pub prefix: u64,
     pub index: u64,
 }
 
-/// The records of the section, not yet compared with the file.
+/// The records of the section, before they are compared with the file.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Section {
     pub file: Option<FileDigest>,
     pub head: Option<Head>,
-    /// One for every record with a frame.
+    /// The checksum of every frame.
     pub frames: Option<Vec<u64>>,
-    /// One for every record with a frame.
+    /// The digest of the tensor of every frame.
     pub tensors: Option<Vec<Digest>>,
-    /// Length of the block table of every frame, in bytes; `None` if the file
-    /// has no tables.
+    /// The length in bytes of the block table of every frame; `None` if the
+    /// file has no tables.
     pub tables: Option<Vec<u32>>,
-    /// The header once more, as a zstd frame.
+    /// A copy of the header, as a zstd frame.
     pub header: Option<Vec<u8>>,
-    /// An entry for every record with a frame.
+    /// The statistics entries of all frames.
     pub statistics: Option<Vec<u8>>,
 }
 
 impl Section {
-    /// Parses the section that fills `after_index`, the bytes between index and
-    /// footer. `None` if there are no bytes. Offsets in errors are relative to the
-    /// start of `after_index`.
+    /// Parses the section from `after_index`, all bytes between the index and
+    /// the footer; `None` if there are no bytes. Offsets in errors are relative
+    /// to the start of `after_index`.
     ///
     /// # Errors
-    /// Bytes that are not a section are an error: a damaged magic must not turn a
-    /// file with checksums into one without.
+    /// [`Rule::ZstnIntegrity`] for bytes that are not a section: damage to the
+    /// magic must not turn a file with checksums into one without.
     pub fn parse(after_index: &[u8]) -> Result<Option<Self>> {
         if after_index.is_empty() {
             return Ok(None);
@@ -132,7 +133,8 @@ impl Section {
             statistics,
             claimed,
         ] = tagged::read(records, known, Rule::ZstnIntegrity)?;
-        // Every chunk has the length of its entry.
+        // Each chunk has the length of an entry, so the conversions below
+        // cannot fail.
         let checksums = |value: Value| -> Result<Vec<u64>> {
             let entries = value.entries(8)?;
             Ok(entries
@@ -164,7 +166,7 @@ impl Section {
         })
     }
 
-    /// Appends the bytes between index and footer.
+    /// Appends the bytes between the index and the footer.
     pub fn write(&self, out: &mut Vec<u8>) {
         let start = out.len();
         out.extend_from_slice(&VERSION.to_le_bytes());
@@ -260,7 +262,7 @@ mod tests {
         }
     }
 
-    /// Returns a payload with its checksum and trailer.
+    /// Returns a payload followed by its checksum and trailer.
     fn framed(mut payload: Vec<u8>) -> Vec<u8> {
         payload.extend_from_slice(&checksum([payload.as_slice()]).to_le_bytes());
         let len = payload.len() as u64;

@@ -1,6 +1,6 @@
-//! Statistics of tensors in a file (docs/formats/zstn-integrity.md 7): an entry for
-//! every frame in the section, and the bands of long tensors before the block
-//! tables.
+//! The statistics of tensors in a file (docs/formats/zstn-integrity.md 7): the
+//! section has an entry for every frame, and the figures of the bands of long
+//! tensors precede the block tables.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -12,15 +12,16 @@ use crate::engine::Engine;
 use crate::statistics::{self, Figures, Grid, Statistics, read_number, write_number};
 use crate::{Error, Result, Rule, TensorRef};
 
-/// Bytes of the checksum after the bands of a tensor.
+/// The length of the checksum after the bands of a tensor, in bytes.
 const CHECKSUM_BYTES: usize = 4;
 
-/// The statistics of a tensor as a file has them.
+/// The encoded statistics of a tensor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EncodedStatistics {
-    /// Figures of the tensor.
+    /// The figures of the whole tensor.
     pub summary: Vec<u8>,
-    /// Figures of its bands, and their checksum; empty for a tensor of one band.
+    /// The figures of its bands with their checksum; empty for a tensor of one
+    /// band.
     pub bands: Vec<u8>,
 }
 
@@ -51,7 +52,7 @@ impl EncodedStatistics {
     }
 }
 
-/// Appends the entry of a frame to the record.
+/// Appends the entry of a frame to the record in the section.
 pub(in crate::container::zstn) fn write_entry(
     record: &mut Vec<u8>,
     statistics: Option<&EncodedStatistics>,
@@ -63,13 +64,13 @@ pub(in crate::container::zstn) fn write_entry(
     record.extend_from_slice(&statistics.summary);
 }
 
-/// The summary of a tensor, and the bytes of the file that hold its bands.
+/// The summary of a tensor, and the range of the file that contains its bands.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct StoredStatistics {
-    /// Figures of all elements.
+    /// The figures of all elements.
     pub summary: Figures,
-    /// Rows of a band; the last band can have fewer.
+    /// The number of rows in a band. The last band can have fewer.
     pub rows_per_band: u64,
     /// The range of the file to fetch for [`StoredStatistics::bands`]; empty if
     /// the tensor is one band.
@@ -79,11 +80,11 @@ pub struct StoredStatistics {
 }
 
 impl StoredStatistics {
-    /// Reads the figures of every band from the bytes of
+    /// Decodes the figures of every band from the bytes of
     /// [`StoredStatistics::range`].
     ///
     /// # Errors
-    /// [`Rule::ZstnStatistics`] for bytes that are damaged.
+    /// [`Rule::ZstnStatistics`] for damaged bytes.
     pub fn bands(&self, bytes: &[u8]) -> Result<Vec<Figures>> {
         if self.range.is_empty() {
             return Ok([self.summary].into());
@@ -109,19 +110,19 @@ impl StoredStatistics {
     }
 }
 
-/// The record of a file, not yet read.
+/// The statistics record of a section, before it is parsed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Record {
     /// The entries of all frames.
     pub bytes: Vec<u8>,
-    /// The bytes of the file between the last frame and the first block table,
-    /// which hold the bands of all frames.
+    /// The range of the file that contains the bands of all frames: between the
+    /// last frame and the first block table.
     pub bands: Range<u64>,
 }
 
 impl Record {
-    /// Reads the entries of frames with these dtypes and shapes. `None` for frames
-    /// without statistics.
+    /// Parses the entries, given the dtypes and shapes of the frames' tensors.
+    /// The result has `None` for frames without statistics.
     pub fn read<'a>(
         &self,
         frames: impl Iterator<Item = (Dtype, &'a [u64])>,
@@ -144,7 +145,7 @@ impl Record {
                 .checked_add(len)
                 .filter(|&total| total <= available)
                 .ok_or_else(|| bad("statistics of rows do not fit into the file"))?;
-            // A band takes a byte or more.
+            // Every band takes at least one byte.
             let is_possible = match grid.bands() {
                 1 => len == 0,
                 bands => len >= bands.saturating_add(CHECKSUM_BYTES as u64),
@@ -177,7 +178,7 @@ impl Record {
     }
 }
 
-/// Returns the checksum of bands, which follows them: the lower half of their
+/// Returns the checksum that follows the bands: the lower half of their
 /// XXH3-64.
 #[must_use]
 pub fn bands_checksum(bands: &[u8]) -> u32 {

@@ -21,39 +21,43 @@ use crate::dtype::Dtype;
 use crate::engine::Engine;
 use crate::{Error, Result, Rule};
 
-/// What tensors of a ZSTN file are compared with when they are read. Stored
-/// bytes are compared with their checksum either way.
+/// The checks made when tensors of a ZSTN file are read. Stored bytes are
+/// compared with their checksum in both cases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Verify {
-    /// The checksum of the stored bytes, which detects every accidental change
-    /// of the file on its way or on disk. Where a file has no such checksums, the
-    /// digests of decoded bytes.
+    /// Compares only the checksum of the stored bytes, which detects accidental
+    /// damage in transit or on disk. In a file without these checksums, the
+    /// digests of the decoded bytes are compared instead.
     Stored,
-    /// The digest of the decoded bytes as well, which also detects a frame that
-    /// was replaced along with its checksum, and mistakes of packer and decoder.
+    /// Compares the digest of the decoded bytes as well, which also detects a
+    /// frame that was replaced together with its checksum, and errors of the
+    /// packer and the decoder.
     #[default]
     Full,
 }
 
-/// An integrity section that matches its index.
+/// An integrity section that has been matched with the index of its file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Integrity {
+    /// Whether the section has checksums of the header and the index.
+    #[serde(skip)]
+    has_head: bool,
     file: Option<FileDigest>,
     frames: Option<Vec<u64>>,
     tensors: Option<Vec<Digest>>,
-    /// Ranges of the block tables in the file.
+    /// The ranges of the block tables in the file.
     #[serde(skip)]
     tables: Option<Vec<Range<u64>>>,
     #[serde(skip)]
     statistics: Option<Record>,
-    /// For every record of the index, the number of its entry in the section.
+    /// The number of each index record's entry in the section.
     entries: Vec<usize>,
     verify: Verify,
 }
 
 impl Section {
-    /// Compares the checksums of `prefix_bytes`, the file up to its frames,
-    /// and of the index.
+    /// Compares the checksums of the index and of `prefix_bytes`, the bytes of
+    /// the file before its frames.
     pub(in crate::container::zstn) fn check_head(
         &self,
         prefix_bytes: &[u8],
@@ -79,9 +83,10 @@ impl Section {
         Ok(())
     }
 
-    /// Refuses a section made for another number of frames or another
-    /// original. `after_frames` are the bytes between the last frame and the index:
-    /// statistics of bands and block tables have to fill them.
+    /// Matches the section with the index; fails if it describes another number
+    /// of frames or another original length. `after_frames` is the range
+    /// between the last frame and the index, which the statistics of bands and
+    /// the block tables must fill.
     pub(in crate::container::zstn) fn attach(
         self,
         prefix: &Prefix,
@@ -138,6 +143,7 @@ impl Section {
             return Err(unexplained(bands));
         }
         Ok(Integrity {
+            has_head: self.head.is_some(),
             tables,
             statistics: self.statistics.map(|bytes| Record { bytes, bands }),
             file: self.file,
@@ -149,7 +155,8 @@ impl Section {
     }
 }
 
-/// Returns the ranges of the tables, which are back to back before the index.
+/// Returns the ranges of the block tables, which end at the start of the index
+/// and have no gaps between them.
 fn table_ranges(lens_bytes: &[u32], available: Range<u64>) -> Result<Vec<Range<u64>>> {
     let total: u64 = lens_bytes.iter().map(|&len| u64::from(len)).sum();
     let Some(mut end) = available
@@ -171,31 +178,32 @@ fn table_ranges(lens_bytes: &[u32], available: Range<u64>) -> Result<Vec<Range<u
 }
 
 impl Integrity {
-    /// Returns the range of the block table of record `number` in the file;
-    /// `None` if there is none.
+    /// Returns the range in the file of the block table of record `number`, if
+    /// it has one.
     #[must_use]
     pub fn table(&self, number: usize) -> Option<Range<u64>> {
         let range = self.tables.as_ref()?[*self.entries.get(number)?].clone();
         (!range.is_empty()).then_some(range)
     }
 
-    /// Returns the offset of the first block table, if there is one.
+    /// Returns the offset of the first block table, if the file has tables.
     #[must_use]
     pub fn tables_start(&self) -> Option<u64> {
         Some(self.tables.as_ref()?.first()?.start)
     }
 
-    /// Returns the record of statistics, not yet read, and the offset in the file
-    /// at which the bands of the last frame end; `None` if there is no record.
+    /// Returns the unparsed record of the statistics, and the offset in the
+    /// file at which the bands of the last frame end; `None` if there is no
+    /// record.
     #[must_use]
     pub fn statistics_bytes(&self) -> Option<(&[u8], u64)> {
         let record = self.statistics.as_ref()?;
         Some((&record.bytes, record.bands.end))
     }
 
-    /// Returns the statistics of every record, given its dtype and shape. An alias
-    /// shares those of its target if dtype and shape are the same, and has none
-    /// otherwise. `None` if the file has none.
+    /// Returns the statistics of every record, given the dtypes and shapes of
+    /// the tensors; `None` if the file has none. An alias shares the statistics
+    /// of its target if dtype and shape are the same, and has none otherwise.
     ///
     /// # Errors
     /// [`Rule::ZstnStatistics`] for a malformed record.
@@ -221,50 +229,60 @@ impl Integrity {
         Ok(Some(of_records.collect()))
     }
 
-    /// Returns the SHA-256 of the file that was packed, if the section has it and
-    /// it is not only claimed. Git LFS and model hubs identify files by it.
+    /// Returns the SHA-256 of the original file, if the section has it and it
+    /// is not a mere claim. Git LFS and model hubs identify files by it.
     #[must_use]
     pub fn original_sha256(&self) -> Option<&[u8; 32]> {
         let file = self.file.as_ref().filter(|file| !file.is_claimed);
         file.map(|file| &file.sha256)
     }
 
-    /// Returns the SHA-256 that the packer was given and did not compare with the
-    /// file, if there is one. It is compared when the whole file is restored.
+    /// Returns the SHA-256 that the packer was given and did not compare with
+    /// the file, if there is one. Restoring the whole file compares it.
     #[must_use]
     pub fn claimed_sha256(&self) -> Option<&[u8; 32]> {
         let file = self.file.as_ref().filter(|file| file.is_claimed);
         file.map(|file| &file.sha256)
     }
 
-    /// Returns the digest of the decoded bytes of record `number`, if the section
-    /// has it.
+    /// Returns the digest of the decoded bytes of record `number`, if the
+    /// section has it.
     #[must_use]
     pub fn tensor_digest(&self, number: usize) -> Option<&Digest> {
         let entry = self.entries.get(number)?;
         self.tensors.as_ref()?.get(*entry)
     }
 
-    /// Returns whether the section covers every stored frame and every tensor.
+    /// Returns whether the section has checksums of all frames and digests of
+    /// all tensors.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.frames.is_some() && self.tensors.is_some()
     }
 
-    /// Returns the number of the frame that record `number` has or shares.
+    /// Returns whether checksums of 64 bits or more, all of them in one section with a
+    /// checksum of its own, cover the header, the index and every stored frame.
+    #[must_use]
+    pub fn covers_file(&self) -> bool {
+        self.has_head && self.frames.is_some()
+    }
+
+    /// Returns the number of the entry that describes the frame of record
+    /// `number`.
     fn entry(&self, number: usize) -> Result<usize> {
         let entry = self.entries.get(number).copied();
         entry.ok_or_else(|| Error::no_such("record", number, self.entries.len()))
     }
 
-    /// Returns the entry of record `number` as that of record 0.
+    /// Returns a section with the entry of record `number` only, as record 0.
     ///
     /// # Panics
-    /// If there is no record with that number.
+    /// If the number is out of bounds.
     #[cfg(feature = "decode-task")]
     pub(crate) fn project(&self, number: usize) -> Self {
         let entry = self.entries[number];
         Self {
+            has_head: self.has_head,
             file: None,
             frames: self.frames.as_ref().map(|all| [all[entry]].into()),
             tensors: self.tensors.as_ref().map(|all| [all[entry]].into()),
@@ -290,14 +308,15 @@ impl Integrity {
         }
     }
 
-    /// Sets what tensors are compared with.
+    /// Sets the checks that reading a tensor includes.
     pub fn set_verify(&mut self, verify: Verify) {
         self.verify = verify;
     }
 
-    /// Returns whether this build cannot verify the tensors of this file: it cannot
-    /// compare digests of decoded bytes, which [`Verify::Full`] needs, as does a
-    /// file whose stored bytes have no checksums.
+    /// Returns whether this build cannot check the tensors of this file with
+    /// `verify`, because it omits the code for digests of decoded bytes.
+    /// [`Verify::Full`] requires it, as does a file without checksums of stored
+    /// bytes.
     #[must_use]
     pub fn is_left_out(&self, verify: Verify) -> bool {
         cfg!(not(feature = "tensor-digests"))
@@ -306,7 +325,7 @@ impl Integrity {
     }
 
     /// Compares the digest of the decoded bytes of record `number`, unless only
-    /// stored bytes are compared ([`Verify::Stored`]).
+    /// stored bytes are to be compared ([`Verify::Stored`]).
     pub fn check_tensor<E: Engine>(&self, engine: &E, number: usize, tensor: &[u8]) -> Result<()> {
         let entry = self.entry(number)?;
         if self.verify == Verify::Stored && self.frames.is_some() {
@@ -326,7 +345,7 @@ impl Integrity {
         }
     }
 
-    /// Compares the digest of the whole restored file, given in pieces.
+    /// Compares the digest of the restored file, given as consecutive pieces.
     pub fn check_file<'a>(&self, pieces: impl IntoIterator<Item = &'a [u8]>) -> Result<()> {
         match self.file_check() {
             Some(check) => pieces.into_iter().fold(check, FileCheck::with).finish(),
@@ -334,7 +353,8 @@ impl Integrity {
         }
     }
 
-    /// Starts comparing the restored file, if the section has its digest.
+    /// Starts the comparison of the restored file, if the section has its
+    /// digest.
     #[must_use]
     pub fn file_check(&self) -> Option<FileCheck<'_>> {
         self.file.as_ref().map(|file| FileCheck {
@@ -344,7 +364,7 @@ impl Integrity {
     }
 }
 
-/// Hashes a restored file from its first byte to its last.
+/// Hashes a restored file and compares its digest with the section.
 #[derive(Debug, Clone)]
 pub struct FileCheck<'a> {
     sha256: Sha256,
@@ -352,7 +372,7 @@ pub struct FileCheck<'a> {
 }
 
 impl FileCheck<'_> {
-    /// Adds the next bytes.
+    /// Adds the next bytes of the file, starting with its first.
     #[must_use]
     pub fn with(mut self, bytes: &[u8]) -> Self {
         self.sha256.update(bytes);
@@ -360,6 +380,9 @@ impl FileCheck<'_> {
     }
 
     /// Compares the digest.
+    ///
+    /// # Errors
+    /// [`Rule::ZstnFileDigest`] if the digests differ.
     pub fn finish(self) -> Result<()> {
         let found: [u8; 32] = self.sha256.finalize().into();
         let expected = &self.expected.sha256;

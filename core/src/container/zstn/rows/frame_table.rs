@@ -1,4 +1,4 @@
-//! The table of a frame of any family that can be read in part
+//! The block table of a frame, for every frame family that can be read in parts
 //! (docs/formats/zstn-integrity.md 5).
 
 use alloc::vec::Vec;
@@ -11,23 +11,25 @@ use crate::Result;
 use crate::engine::Engine;
 use crate::frame::Edition;
 
-/// First byte of the table of a `ZXQ1` frame. That of a `Z4AI` frame begins with
-/// its transform, 0 to 2; 3 is for `ZXD1`, which no ZSTN file holds.
+/// The first byte in the table of a `ZXQ1` frame. The table of a `Z4AI` frame
+/// begins with its transform, 0 to 2, and 3 is reserved for `ZXD1`, which no
+/// ZSTN file contains.
 #[cfg(feature = "extensions")]
 const LATTICE: u8 = 4;
 
-/// Where the parts of a frame are.
+/// The locations of the blocks of a frame.
 #[derive(Debug, Clone, PartialEq)]
 pub enum FrameTable {
-    /// Those of a `Z4AI` frame.
+    /// The table of a `Z4AI` frame.
     Planes(BlockTable),
-    /// Those of a `ZXQ1` frame.
+    /// The table of a `ZXQ1` frame.
     #[cfg(feature = "extensions")]
     Lattice(LatticeTable),
 }
 
 impl FrameTable {
-    /// Returns the table of a stored frame; `None` if it would not help.
+    /// Returns the table of a stored frame, or `None` if the frame cannot be
+    /// read in parts or is too short for that to help.
     #[must_use]
     pub fn of(frame: &[u8]) -> Option<Self> {
         #[cfg(feature = "extensions")]
@@ -37,7 +39,7 @@ impl FrameTable {
         BlockTable::of(frame).map(Self::Planes)
     }
 
-    /// Reads the table of a frame of `frame_len_bytes` that holds a tensor of
+    /// Parses the table of a frame of `frame_len_bytes` that holds a tensor of
     /// `tensor_len_bytes`, in a file of this `edition`. Offsets in errors are
     /// relative to the start of `bytes`.
     pub fn parse(
@@ -56,7 +58,7 @@ impl FrameTable {
         BlockTable::parse(bytes, frame_len_bytes, tensor_len_bytes).map(Self::Planes)
     }
 
-    /// Returns the bytes to write.
+    /// Returns the bytes of the table.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         match self {
@@ -66,9 +68,9 @@ impl FrameTable {
         }
     }
 
-    /// Compares every part of `frame`, which has the length given to
-    /// [`FrameTable::parse`], with its checksum. Offsets in errors are relative to
-    /// the start of the frame.
+    /// Compares every block of `frame` with its checksum. The frame must have
+    /// the length given to [`FrameTable::parse`]. Offsets in errors are
+    /// relative to the start of the frame.
     pub fn check(&self, frame: &[u8]) -> Result<()> {
         match self {
             Self::Planes(table) => table.check(frame),
@@ -77,8 +79,8 @@ impl FrameTable {
         }
     }
 
-    /// Returns the size of each plane, in the order of the frame; of a `ZXQ1`
-    /// frame those of its symbols.
+    /// Returns the size of each plane, in the order of the frame. A `ZXQ1`
+    /// frame has the planes of its symbols.
     #[must_use]
     pub fn plane_sizes(&self) -> Vec<PlaneSize> {
         match self {
@@ -88,10 +90,10 @@ impl FrameTable {
         }
     }
 
-    /// Plans for the bytes `span` of the tensor.
+    /// Plans how to read the bytes `span` of the tensor.
     ///
     /// # Panics
-    /// If `span` is not inside the tensor.
+    /// If `span` does not lie inside the tensor.
     #[must_use]
     pub fn plan(&self, span: Range<u64>) -> PartPlan {
         match self {
@@ -102,18 +104,20 @@ impl FrameTable {
     }
 }
 
-/// A range of a tensor's bytes, and the ranges of its frame to fetch.
+/// The plan for reading a range of a tensor: the ranges of its frame to fetch,
+/// and how to decode them.
 #[derive(Debug, Clone, PartialEq)]
 pub enum PartPlan {
-    /// From a `Z4AI` frame.
+    /// The plan for a `Z4AI` frame.
     Planes(FramePlan),
-    /// From a `ZXQ1` frame.
+    /// The plan for a `ZXQ1` frame.
     #[cfg(feature = "extensions")]
     Lattice(LatticePlan),
 }
 
 impl PartPlan {
-    /// Returns the ranges of the frame to fetch, in order; no two of them touch.
+    /// Returns the ranges of the frame to fetch, in ascending order; no two of
+    /// them touch.
     #[must_use]
     pub fn ranges(&self) -> &[Range<u64>] {
         match self {
@@ -124,7 +128,7 @@ impl PartPlan {
     }
 
     /// Decodes the planned range of the tensor from the bytes of
-    /// [`PartPlan::ranges`]. Every part is compared with its checksum first.
+    /// [`PartPlan::ranges`]. Every block is first compared with its checksum.
     pub fn decode<E: Engine>(&self, engine: &E, fetched: &[&[u8]]) -> Result<Vec<u8>> {
         match self {
             Self::Planes(plan) => plan.decode(engine, fetched),

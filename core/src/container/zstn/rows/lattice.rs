@@ -1,5 +1,6 @@
-//! Rows of a lattice frame (docs/formats/zxq1.md 6): the block table of its
-//! symbols says which of them a range needs; what each group has is read whole.
+//! Reads of rows from a lattice frame (docs/formats/zxq1.md 6). The block table
+//! of the symbols shows which of them a range requires; the inner frames with
+//! the data of the groups are read whole.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -14,24 +15,23 @@ use crate::frame::lattice::{self, Head, SideFrames};
 use crate::frame::{Family, FrameFamily as _};
 use crate::{Error, Result};
 
-/// Where the parts of a `ZXQ1` frame are.
+/// The locations of the blocks of a `ZXQ1` frame.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LatticeTable {
     head: Head,
     /// The bytes of the frame before the first inner frame.
     head_bytes: Vec<u8>,
-    /// Range of the frame that holds the symbols, in blocks.
+    /// The range in the frame of the symbols, which consist of blocks.
     symbols_range: Range<u64>,
     symbols: BlockTable,
-    /// Lengths of the inner frames after that of the symbols, which they follow.
+    /// The lengths of the inner frames that follow the symbols.
     side_lens: Vec<u64>,
     side: Block,
 }
 
 impl LatticeTable {
-    /// Returns the table of a stored frame. `None` if it would not help: the
-    /// frame is of another family, or [`BlockTable::of`] is `None` for its
-    /// symbols.
+    /// Returns the table of a stored frame, or `None` for a frame of another
+    /// family and for one whose symbols have no [`BlockTable`].
     #[must_use]
     pub fn of(frame: &[u8]) -> Option<Self> {
         if Family::recognise(frame) != Some(Family::Lattice) {
@@ -52,7 +52,7 @@ impl LatticeTable {
         })
     }
 
-    /// Reads the table of a frame of `frame_len_bytes` that holds a tensor of
+    /// Parses the table of a frame of `frame_len_bytes` that holds a tensor of
     /// `tensor_len_bytes`. Offsets in errors are relative to the start of
     /// `bytes`.
     pub fn parse(bytes: &[u8], frame_len_bytes: u64, tensor_len_bytes: u64) -> Result<Self> {
@@ -99,10 +99,11 @@ impl LatticeTable {
         })
     }
 
-    /// Returns the bytes to write.
+    /// Returns the bytes of the table.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
-        // A head has at most 26 bytes, 256 values and five lengths.
+        // The length of a head fits in 16 bits: it has at most 26 bytes, 256
+        // values and five lengths.
         let mut out = self.head_bytes.len().to_le_bytes()[..2].to_vec();
         out.extend_from_slice(&self.head_bytes);
         out.extend_from_slice(&self.side.checksum.to_le_bytes());
@@ -110,8 +111,8 @@ impl LatticeTable {
         table_bytes::seal(out)
     }
 
-    /// Compares the parts of `frame`, which has the length given to
-    /// [`LatticeTable::parse`], with this table. Offsets in errors are relative
+    /// Compares the blocks of `frame` with this table. The frame must have the
+    /// length given to [`LatticeTable::parse`]. Offsets in errors are relative
     /// to the start of the frame.
     pub fn check(&self, frame: &[u8]) -> Result<()> {
         if !frame.starts_with(&self.head_bytes) {
@@ -126,22 +127,22 @@ impl LatticeTable {
             .map_err(|e| e.at(side.start))
     }
 
-    /// Returns what the head of the frame says.
+    /// Returns the head of the frame.
     #[must_use]
     pub fn head(&self) -> &Head {
         &self.head
     }
 
-    /// Returns the block table of the frame of the symbols.
+    /// Returns the block table of the inner frame of the symbols.
     #[must_use]
     pub fn symbols(&self) -> &BlockTable {
         &self.symbols
     }
 
-    /// Plans for the bytes `span` of the tensor.
+    /// Plans how to read the bytes `span` of the tensor.
     ///
     /// # Panics
-    /// If `span` is not inside the tensor.
+    /// If `span` does not lie inside the tensor.
     #[must_use]
     pub fn plan(&self, span: Range<u64>) -> LatticePlan {
         let item_bytes = self.head.elements.len_bytes() as u64;
@@ -169,14 +170,15 @@ impl LatticeTable {
         }
     }
 
-    /// Returns the range of the inner frames after that of the symbols.
+    /// Returns the range of the inner frames that follow the symbols.
     fn side_range(&self) -> Range<u64> {
         let start = self.symbols_range.end;
         start..start + self.side.stored_len_bytes
     }
 }
 
-/// Reads what is before the first inner frame, and fills `bytes`.
+/// Parses the bytes before the first inner frame, and checks that nothing
+/// follows them.
 fn head_and_lens(bytes: &[u8]) -> Result<(Head, Vec<u64>)> {
     let mut cursor = Cursor::new(bytes);
     let head = Head::parse(&mut cursor)?;
@@ -187,36 +189,40 @@ fn head_and_lens(bytes: &[u8]) -> Result<(Head, Vec<u64>)> {
     }
 }
 
-/// A range of a tensor's bytes, and the ranges of its frame to fetch.
+/// The plan for reading a range of a tensor: the ranges of its frame to fetch,
+/// and how to decode them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LatticePlan {
     head: Head,
     side_lens: Vec<u64>,
     side: Block,
-    /// Number of the first element.
+    /// The number of the first planned element.
     first: u64,
-    /// Range of the tensor.
+    /// The planned range of the tensor.
     span: Range<u64>,
     symbols: FramePlan,
-    /// Where the frame of the symbols begins.
+    /// The offset in the frame at which the inner frame of the symbols begins.
     symbols_at: u64,
-    /// Ranges of the frame to fetch, in order; no two of them touch.
+    /// The ranges of the frame to fetch, in ascending order; no two of them
+    /// touch.
     ranges: Vec<Range<u64>>,
 }
 
 impl LatticePlan {
-    /// Returns the ranges of the frame to fetch, in order; no two of them
-    /// touch.
+    /// Returns the ranges of the frame to fetch, in ascending order; no two of
+    /// them touch.
     #[must_use]
     pub fn ranges(&self) -> &[Range<u64>] {
         &self.ranges
     }
 
     /// Decodes the planned range of the tensor from the bytes of
-    /// [`LatticePlan::ranges`]. Every piece is compared with its checksum first.
+    /// [`LatticePlan::ranges`]. Every block is first compared with its
+    /// checksum.
     pub fn decode<E: Engine>(&self, engine: &E, fetched: &[&[u8]]) -> Result<Vec<u8>> {
         check_lens(&self.ranges, fetched)?;
-        // The end of the last range, which may hold symbols before it.
+        // The side frames are at the end of the last range, which may contain
+        // symbols before them.
         let Some((last, others)) = fetched.split_last() else {
             return Ok(Vec::new());
         };

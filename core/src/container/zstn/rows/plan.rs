@@ -1,4 +1,4 @@
-//! Finds the pieces of a frame that a range of its tensor needs, and decodes
+//! Finds the blocks of a frame that a range of its tensor requires, and decodes
 //! the range from them.
 
 use alloc::borrow::Cow;
@@ -14,31 +14,35 @@ use crate::frame::plane::{Method, Plane};
 use crate::frame::z4ai::Transform;
 use crate::{Error, Result, sort};
 
-/// A range of a tensor's bytes, and the ranges of its frame to fetch.
+/// The plan for reading a range of a tensor: the ranges of its frame to fetch,
+/// and how to decode them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FramePlan {
-    /// Range of the tensor.
+    /// The planned range of the tensor.
     span: Range<u64>,
-    /// Range of the tensor that is joined from parts of planes, whole elements.
+    /// The range of the tensor that is joined from the planes. It consists of
+    /// whole elements.
     joined: Range<u64>,
     transform: Transform,
-    /// The bytes after the last whole element that belong to `span`.
+    /// The bytes of `span` that lie after the last whole element.
     tail: Vec<u8>,
-    /// One for every plane.
+    /// The plan for every plane.
     planes: Vec<PlanePlan>,
-    /// Ranges of the frame to fetch, in order; no two of them touch.
+    /// The ranges of the frame to fetch, in ascending order; no two of them
+    /// touch.
     ranges: Vec<Range<u64>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct PlanePlan {
-    /// Ranges of the decoded plane, in order: more than one if the bytes of an
-    /// element are not adjacent.
+    /// The required ranges of the decoded plane, in ascending order. There are
+    /// several if the plane stores the bytes of an element apart from each
+    /// other.
     wanted: Vec<Range<u64>>,
     pieces: Vec<Piece>,
 }
 
-/// A block to fetch.
+/// A block to fetch, with its location in the frame and in the decoded plane.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Piece {
     method: Method,
@@ -48,10 +52,11 @@ struct Piece {
 }
 
 impl FramePlan {
-    /// Plans for the bytes `span` of the tensor whose frame has this `table`.
+    /// Plans how to read the bytes `span` of the tensor whose frame has this
+    /// `table`.
     ///
     /// # Panics
-    /// If `span` is not inside the tensor.
+    /// If `span` does not lie inside the tensor.
     #[must_use]
     pub fn new(table: &BlockTable, span: Range<u64>) -> Self {
         let body = table.body_len_bytes();
@@ -84,15 +89,15 @@ impl FramePlan {
         }
     }
 
-    /// Returns the ranges of the frame to fetch, in order; no two of them
-    /// touch.
+    /// Returns the ranges of the frame to fetch, in ascending order; no two of
+    /// them touch.
     #[must_use]
     pub fn ranges(&self) -> &[Range<u64>] {
         &self.ranges
     }
 
     /// Decodes the planned range of the tensor from the bytes of
-    /// [`FramePlan::ranges`]. Every piece is compared with its checksum first.
+    /// [`FramePlan::ranges`]. Every block is first compared with its checksum.
     pub fn decode<E: Engine>(&self, engine: &E, fetched: &[&[u8]]) -> Result<Vec<u8>> {
         check_lens(&self.ranges, fetched)?;
         let planes = self
@@ -102,7 +107,8 @@ impl FramePlan {
             .collect::<Result<Vec<_>>>()?;
         let views: Vec<&[u8]> = planes.iter().map(Vec::as_slice).collect();
         let mut out = bytes::buffer(self.joined.end - self.joined.start)?;
-        // The padding of the last bits is checked where it is read.
+        // The padding after the last element is only checked by the read that
+        // includes it.
         let parts = self.transform.parts(&views);
         self.transform.join(&parts, &mut out)?;
         let body_end = self.span.end.min(self.joined.end).max(self.joined.start);
@@ -115,7 +121,7 @@ impl FramePlan {
         Ok(out)
     }
 
-    /// Returns the wanted bytes of a plane, one range after another.
+    /// Decodes the required ranges of a plane and concatenates them.
     fn decode_plane<E: Engine>(
         &self,
         engine: &E,
@@ -132,7 +138,8 @@ impl FramePlan {
             })
             .into_iter()
             .collect::<Result<Vec<_>>>()?;
-        // The pieces have been decoded: this much is paid for.
+        // The blocks have been decoded, so they justify an allocation of this
+        // size.
         let len: u64 = plane
             .wanted
             .iter()
@@ -165,7 +172,7 @@ impl FramePlan {
     }
 }
 
-/// Refuses bytes that do not have the lengths of the planned `ranges`.
+/// Fails if the fetched bytes do not have the lengths of the planned `ranges`.
 pub(super) fn check_lens(ranges: &[Range<u64>], fetched: &[&[u8]]) -> Result<()> {
     let lens = ranges.iter().map(|range| range.end - range.start);
     if lens.eq(fetched.iter().map(|bytes| bytes.len() as u64)) {
@@ -188,7 +195,8 @@ impl Piece {
     }
 }
 
-/// Returns the blocks that hold any of the `wanted` bytes, each once.
+/// Returns the blocks that contain any of the `wanted` bytes, each of them
+/// once.
 fn pieces(plane: &PlaneBlocks, wanted: &[Range<u64>]) -> Vec<Piece> {
     let is_wanted = |decoded: &Range<u64>| {
         let mut wanted = wanted.iter();
@@ -204,7 +212,7 @@ fn pieces(plane: &PlaneBlocks, wanted: &[Range<u64>]) -> Vec<Piece> {
     pieces.filter(|piece| is_wanted(&piece.decoded)).collect()
 }
 
-/// Merges pieces into ranges, in order, that do not touch.
+/// Merges the blocks of all planes into ascending ranges that do not touch.
 fn merged(planes: &[PlanePlan]) -> Vec<Range<u64>> {
     let pieces = planes.iter().flat_map(|plane| &plane.pieces);
     let stored: Vec<Range<u64>> = pieces.map(|piece| piece.stored.clone()).collect();

@@ -1,4 +1,4 @@
-//! The block table: the pieces that the planes of a frame consist of.
+//! The block table, which lists the blocks of a frame's planes.
 
 use alloc::format;
 use alloc::string::String;
@@ -14,15 +14,16 @@ use crate::frame::z4ai::{self, Transform};
 use crate::frame::{Family, FrameFamily as _, decoded_len};
 use crate::{Error, Result, Rule};
 
-/// A stored plane has no blocks of its own: its checksums go over pieces of
-/// this many bytes.
+/// The number of bytes that one checksum covers in a plane with method 0
+/// (stored), which has no blocks of its own.
 pub const CHECKSUM_PIECE_BYTES: usize = 64 << 10;
 
-/// A piece of a plane that can be fetched, checked and decoded by itself.
+/// A block of a plane, which can be fetched, checked and decoded by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Block {
     pub(super) stored_len_bytes: u64,
-    /// Lower half of the [checksum](crate::checksum::checksum) of its stored bytes.
+    /// The lower half of the [checksum](crate::checksum::checksum) of the
+    /// stored bytes.
     pub(super) checksum: u32,
 }
 
@@ -34,7 +35,7 @@ impl Block {
         }
     }
 
-    /// Refuses stored bytes that have another checksum.
+    /// Fails if the stored bytes have another checksum.
     pub(super) fn check(self, stored: &[u8]) -> Result<()> {
         if agrees(self.checksum, short_checksum([stored])) {
             return Ok(());
@@ -47,23 +48,23 @@ impl Block {
     }
 }
 
-/// One plane and its blocks.
+/// A plane and its blocks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlaneBlocks {
     pub(super) method: Method,
-    /// Length of the decoded plane.
+    /// The length of the decoded plane in bytes.
     pub(super) len_bytes: u64,
-    /// Offset of its first block in the frame.
+    /// The offset of the first block in the frame.
     pub(super) start: u64,
-    /// Decoded bytes of every block but the last.
+    /// The number of bytes that every block but the last decodes to.
     pub(super) block_bytes: u64,
     pub(super) blocks: Vec<Block>,
 }
 
 impl PlaneBlocks {
-    /// Returns a plane of `len_bytes` whose blocks, none so far, begin at byte
-    /// `start` of the frame and hold `block_bytes` each, if it is made of
-    /// blocks.
+    /// Creates a plane of `len_bytes` without blocks. Its blocks will begin at
+    /// byte `start` of the frame and, if the method is [`Method::Blocks`],
+    /// decode to `block_bytes` each.
     #[must_use]
     pub fn new(method: Method, len_bytes: u64, start: u64, block_bytes: u64) -> Self {
         Self {
@@ -102,8 +103,9 @@ impl PlaneBlocks {
         table
     }
 
-    /// Adds its next block; of a stored plane, its next bytes, of which all
-    /// but the last are a multiple of [`CHECKSUM_PIECE_BYTES`].
+    /// Adds the next block. For a stored plane, adds its next bytes, whose
+    /// number must be a multiple of [`CHECKSUM_PIECE_BYTES`] in every call but
+    /// the last.
     pub fn push(&mut self, stored: &[u8]) {
         if self.method == Method::Store {
             let pieces = stored.chunks(CHECKSUM_PIECE_BYTES);
@@ -115,12 +117,13 @@ impl PlaneBlocks {
 
     /// Returns the range of the plane that block `number` decodes to.
     pub(super) fn decoded(&self, number: usize) -> Range<u64> {
-        // A block's number times its size is inside the plane: this fits.
+        // The product cannot overflow, since every block begins inside the
+        // plane.
         let start = number as u64 * self.block_bytes;
         start..self.len_bytes.min(start.saturating_add(self.block_bytes))
     }
 
-    /// Returns the range of the stored bytes of each block in the frame.
+    /// Returns the range of each block's stored bytes in the frame.
     pub(super) fn stored(&self) -> impl Iterator<Item = Range<u64>> {
         let mut end = self.start;
         self.blocks.iter().map(move |block| {
@@ -130,7 +133,8 @@ impl PlaneBlocks {
         })
     }
 
-    /// Returns whether a part of the plane can be read without the rest.
+    /// Returns whether the plane consists of several blocks, so that a part of
+    /// it can be read without the rest.
     pub(super) fn is_cut(&self) -> bool {
         self.blocks.len() > 1
     }
@@ -139,30 +143,30 @@ impl PlaneBlocks {
 /// The size of one plane of a stored tensor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlaneSize {
-    /// Its [`Transform::plane_name`].
+    /// The name of the plane ([`Transform::plane_name`]).
     pub name: String,
-    /// How the plane is stored.
+    /// The compression method of the plane.
     pub method: Method,
-    /// Length of the decoded plane.
+    /// The length of the decoded plane in bytes.
     pub len_bytes: u64,
-    /// Length of its blocks in the file.
+    /// The total length of the plane's stored blocks in bytes.
     pub stored_len_bytes: u64,
 }
 
-/// The planes of one `Z4AI` frame, piece by piece.
+/// The planes of a `Z4AI` frame with their blocks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BlockTable {
     pub(super) transform: Transform,
-    /// Bytes after the last whole element.
+    /// The bytes of the tensor after its last whole element.
     pub(super) tail: Vec<u8>,
     elements: u64,
     pub(super) planes: Vec<PlaneBlocks>,
 }
 
 impl BlockTable {
-    /// Returns the block table of a stored frame. `None` if it would not help:
-    /// the frame is short or of another family, or none of its planes is
-    /// divided into blocks.
+    /// Returns the block table of a stored frame, or `None` if it would not
+    /// help: the frame is short or of another family, or every plane is a
+    /// single block.
     #[must_use]
     pub fn of(frame: &[u8]) -> Option<Self> {
         let len_bytes = frame.len() as u64;
@@ -186,8 +190,8 @@ impl BlockTable {
         )
     }
 
-    /// Creates the table like [`BlockTable::of`], for a `Z4AI` frame of
-    /// `len_bytes` that has these planes and these bytes after its last whole
+    /// Creates a table like [`BlockTable::of`], for a `Z4AI` frame of
+    /// `len_bytes` with these planes and these bytes after the last whole
     /// element.
     #[must_use]
     pub fn new(
@@ -206,7 +210,7 @@ impl BlockTable {
         })
     }
 
-    /// Reads the table of a frame of `frame_len_bytes` that holds a tensor of
+    /// Parses the table of a frame of `frame_len_bytes` that holds a tensor of
     /// `tensor_len_bytes`. Offsets in errors are relative to the start of
     /// `bytes`.
     pub fn parse(bytes: &[u8], frame_len_bytes: u64, tensor_len_bytes: u64) -> Result<Self> {
@@ -240,9 +244,9 @@ impl BlockTable {
         })
     }
 
-    /// Compares every block of `frame`, which has the length given to
-    /// [`BlockTable::parse`], with its checksum. Offsets in errors are relative
-    /// to the start of the frame.
+    /// Compares every block of `frame` with its checksum. The frame must have
+    /// the length given to [`BlockTable::parse`]. Offsets in errors are
+    /// relative to the start of the frame.
     pub fn check(&self, frame: &[u8]) -> Result<()> {
         for plane in &self.planes {
             for (stored, block) in plane.stored().zip(&plane.blocks) {
@@ -263,7 +267,7 @@ impl BlockTable {
                 name: self.transform.plane_name(number),
                 method: plane.method,
                 len_bytes: plane.len_bytes,
-                // Inside the frame, as `parse` has found or the frame has had.
+                // The sum cannot overflow: all blocks lie inside the frame.
                 stored_len_bytes: plane
                     .blocks
                     .iter()
@@ -273,13 +277,13 @@ impl BlockTable {
             .collect()
     }
 
-    /// Returns the bytes to write.
+    /// Returns the bytes of the table.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         table_bytes::write(self)
     }
 
-    /// Returns the length of all elements.
+    /// Returns the total length of all whole elements in bytes.
     pub(super) fn body_len_bytes(&self) -> u64 {
         self.elements * self.transform.item_bytes() as u64
     }

@@ -1,4 +1,4 @@
-//! The bytes of a block table (docs/formats/zstn-integrity.md 5).
+//! The encoding of a block table (docs/formats/zstn-integrity.md 5).
 
 use alloc::vec::Vec;
 
@@ -12,17 +12,17 @@ use crate::transform::bitfield::{BFLOAT16, FLOAT16, FLOAT32, FloatFormat};
 use crate::{Error, Result, Rule};
 
 const CHECKSUM_BYTES: u64 = 8;
-/// The second byte of a table whose frame has bit fields.
+/// The float formats of bit fields, by the second byte of the table.
 const FORMATS: [FloatFormat; 3] = [BFLOAT16, FLOAT16, FLOAT32];
 
-/// The fields of the table, not yet compared with the frame.
+/// The fields of a table, before they are compared with the frame.
 pub(super) struct Fields {
     pub(super) transform: Transform,
     pub(super) tail: Vec<u8>,
     pub(super) planes: Vec<PlaneBlocks>,
 }
 
-/// Returns the bytes of a table before its checksum, which it has to have.
+/// Checks the checksum at the end of a table and returns the bytes before it.
 pub(super) fn fields(table: &[u8]) -> Result<&[u8]> {
     let Some(covered) = (table.len() as u64).checked_sub(CHECKSUM_BYTES) else {
         return Err(Error::malformed(Rule::Truncated, "a block table is cut off").at(0));
@@ -39,15 +39,15 @@ pub(super) fn fields(table: &[u8]) -> Result<&[u8]> {
     Ok(covered)
 }
 
-/// Adds the checksum of a table to its fields.
+/// Appends the checksum to the fields of a table.
 pub(super) fn seal(mut fields: Vec<u8>) -> Vec<u8> {
     let sum = checksum([fields.as_slice()]);
     fields.extend_from_slice(&sum.to_le_bytes());
     fields
 }
 
-/// Reads the fields of a table. Memory grows with the bytes that are actually
-/// there.
+/// Parses the fields of a table. The memory that it allocates grows with the
+/// bytes read, not with the numbers in them.
 pub(super) fn read(bytes: &[u8], stored_piece_bytes: u64) -> Result<Fields> {
     let mut cursor = Cursor::new(fields(bytes)?);
     let id = cursor.u8("transform")?;
@@ -123,7 +123,8 @@ pub(super) fn write(table: &BlockTable) -> Vec<u8> {
             (2, place.map_or(0, |place| place.to_le_bytes()[0]))
         }
     };
-    // A tail is shorter than an element, whose width has a byte.
+    // The length fits in a byte: a tail is shorter than an element, whose width
+    // fits in a byte.
     let tail_len = table.tail.len().to_le_bytes()[0];
     let mut out = alloc::vec![id, of, tail_len];
     out.extend_from_slice(&table.tail);

@@ -12,9 +12,10 @@ use core::arch::x86_64::{
 use crate::entropy::rans::state::LOWER;
 use crate::entropy::rans::stream::{BITS, Running, STATES};
 
-/// For the states that take a byte, a bit of the lower half of the number each,
-/// and those that take a second one, of the upper half: where the bytes of the
-/// window go, the first byte of a state above its second.
+/// Shuffle indices that move the bytes of a window to the four states of a stream
+/// that take them. In the index of this table, the lower four bits mark the states
+/// that take a byte, and the upper four bits the states that take a second one. The
+/// first byte of a state goes above its second.
 const PLACES: [[u64; 2]; 256] = {
     let mut all = [[0; 2]; 256];
     let mut set = 0;
@@ -41,11 +42,12 @@ const PLACES: [[u64; 2]; 256] = {
     all
 };
 
-/// Bytes that the four states of a stream take at most for a symbol each.
+/// Maximum number of bytes that the four states of a stream take for one symbol
+/// each.
 const WINDOW_BYTES: usize = 2 * STATES;
 
-/// Decodes symbols of `PAIRS` pairs of streams until one of them has few bytes
-/// or symbols left.
+/// Decodes symbols of `PAIRS` pairs of streams until one of the streams has few
+/// bytes or symbols left.
 #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
 pub fn decode<const PAIRS: usize>(mut streams: [&mut [Running; 2]; PAIRS]) {
     let mut rounds = usize::MAX;
@@ -58,7 +60,8 @@ pub fn decode<const PAIRS: usize>(mut streams: [&mut [Running; 2]; PAIRS]) {
         inputs[number] = [first.input.0, second.input.0];
     }
     while rounds > 0 {
-        // Rounds that the bytes last for whatever the symbols are.
+        // The remaining bytes suffice for this many rounds, whatever the symbols
+        // are.
         let lens = inputs.as_flattened().iter().map(|input| input.len());
         let sure = lens.min().unwrap_or(0) / WINDOW_BYTES;
         if sure == 0 {
@@ -79,7 +82,7 @@ pub fn decode<const PAIRS: usize>(mut streams: [&mut [Running; 2]; PAIRS]) {
     }
 }
 
-/// Decodes a symbol of each state of a pair, and returns the states after it.
+/// Decodes a symbol of each state of a pair, and returns the new states.
 #[inline]
 #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
 fn step<const PAIRS: usize>(
@@ -98,7 +101,7 @@ fn step<const PAIRS: usize>(
         _mm256_sub_epi32(slots, starts),
     );
 
-    // States are below 2^31, so that signed comparisons do.
+    // States are below 2^31, so signed comparisons work.
     let takes_one = _mm256_cmpgt_epi32(_mm256_set1_epi32(LOWER.cast_signed()), next);
     let takes_two = _mm256_cmpgt_epi32(_mm256_set1_epi32((LOWER >> 8).cast_signed()), next);
     let one = _mm256_movemask_ps(_mm256_castsi256_ps(takes_one)).cast_unsigned();
@@ -119,12 +122,12 @@ fn step<const PAIRS: usize>(
     _mm256_or_si256(_mm256_sllv_epi32(next, shifts), bytes)
 }
 
-/// Writes the symbols of the slots that the states are in, and returns their codes.
+/// Writes the symbols of the slots of all states, and returns their codes.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn symbols(slots: __m256i, first: &mut Running, second: &mut Running) -> __m256i {
-    // Slots leave the vector in two words, as every element that leaves it takes
-    // time.
+    // The slots are extracted from the vector as two words, because every
+    // extraction takes time.
     let packed = _mm_packus_epi32(
         _mm256_castsi256_si128(slots),
         _mm256_extracti128_si256::<1>(slots),
@@ -139,7 +142,7 @@ fn symbols(slots: __m256i, first: &mut Running, second: &mut Running) -> __m256i
 #[inline(always)]
 fn codes(slots: u64, stream: &mut Running) -> [i32; STATES] {
     let lookup = stream.lookup;
-    #[allow(clippy::cast_possible_truncation)] // 16 bits of a word
+    #[allow(clippy::cast_possible_truncation)] // keeps 16 bits of the word
     let symbols: [u8; STATES] =
         core::array::from_fn(|lane| lookup.symbol(u32::from((slots >> (16 * lane)) as u16)));
     if let Some(group) = stream.groups.next() {
@@ -148,8 +151,8 @@ fn codes(slots: u64, stream: &mut Running) -> [i32; STATES] {
     symbols.map(|symbol| lookup.code(symbol).bits().cast_signed())
 }
 
-/// Takes the bytes of a set of states (see [`PLACES`]); returns the window that
-/// they are in, and where they go.
+/// Takes the bytes for a set of states (see [`PLACES`]). Returns the window that
+/// contains them and the shuffle indices that move them to the states.
 #[inline]
 #[target_feature(enable = "avx2,popcnt")]
 fn take(input: &mut &[u8], set: u32) -> (__m128i, __m128i) {

@@ -1,5 +1,5 @@
-//! Encodes a few streams at once: the four states of a stream are a vector of
-//! 64-bit lanes, in which products have room.
+//! Encodes a few streams at once. The four states of a stream are a vector of
+//! 64-bit lanes, which have enough room for products.
 
 use core::arch::x86_64::{
     __m256i, _mm_cvtsi64_si128, _mm_cvtsi128_si64, _mm_packus_epi32, _mm_shuffle_epi8,
@@ -14,10 +14,10 @@ use core::arch::x86_64::{
 use crate::entropy::rans::state::PackedCode;
 use crate::entropy::rans::stream::{BITS, Encoding, STATES};
 
-/// For every set of states that emit a byte (bit 2 *n* for state *n*) and of those
-/// that emit a second one (bit 2 *n* + 1): the place in a vector of four 32-bit
-/// states from which each of eight bytes of output comes. Those that are emitted
-/// are the last ones, the first byte of a state after its second.
+/// Shuffle indices that collect the emitted bytes from a vector of four 32-bit
+/// states, for every set of states that emit a byte (bit 2 *n* for state *n*) or a
+/// second one (bit 2 *n* + 1). The emitted bytes are the last of the eight output
+/// bytes, and the first byte of a state comes after its second.
 const PLACES: [u64; 256] = {
     let mut all = [0; 256];
     let mut set = 0;
@@ -40,8 +40,8 @@ const PLACES: [u64; 256] = {
     all
 };
 
-/// Encodes groups of symbols of all streams, the last ones first, until one of them
-/// has no more.
+/// Encodes groups of symbols of all streams, starting with the last group, until
+/// one of the streams has no groups left.
 #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
 pub fn encode<const STREAMS: usize>(mut streams: [&mut Encoding; STREAMS]) {
     let lens = streams.iter().map(|stream| stream.groups.len());
@@ -69,14 +69,14 @@ pub fn encode<const STREAMS: usize>(mut streams: [&mut Encoding; STREAMS]) {
     }
 }
 
-/// Encodes a symbol with each state of a stream, and returns the states after it.
+/// Encodes a symbol with each state of a stream, and returns the new states.
 #[inline]
 #[target_feature(enable = "avx2,popcnt")]
 fn step(states: __m256i, stream: &mut Encoding) -> __m256i {
     let group = stream.groups.next_back().copied().unwrap_or_default();
     let [a, b, c, d] = group.map(|symbol| stream.packed[usize::from(symbol)].0.cast_signed());
     let codes = _mm256_setr_epi64x(a, b, c, d);
-    // The upper half of each code, in both halves of its lane.
+    // The upper half of each code, copied to both halves of its lane.
     let fields = _mm256_shuffle_epi32::<0b11_11_01_01>(codes);
     let others = _mm256_and_si256(
         _mm256_srli_epi32::<{ PackedCode::OTHERS_SHIFT }>(fields),
@@ -84,13 +84,14 @@ fn step(states: __m256i, stream: &mut Encoding) -> __m256i {
     );
     let starts = _mm256_and_si256(fields, _mm256_set1_epi64x(PackedCode::FIELD_MASK as i64));
 
-    // The greatest states that emit nothing: 2^31 is not a signed number.
+    // The largest states that emit nothing. Limits themselves may be 2^31, which is
+    // not a signed number.
     let frequencies = _mm256_sub_epi32(_mm256_set1_epi32(1 << BITS), others);
     let limits = _mm256_sub_epi32(
         _mm256_slli_epi32::<{ 31 - BITS.cast_signed() }>(frequencies),
         _mm256_set1_epi32(1),
     );
-    // States, and in the upper halves what is left of them after one byte.
+    // The states, and in the upper halves their values after emitting one byte.
     let shortened = _mm256_slli_epi64::<24>(states);
     let lens = _mm256_blend_epi32::<0b1010_1010>(states, shortened);
     let emits = _mm256_cmpgt_epi32(lens, limits);
@@ -110,8 +111,8 @@ fn step(states: __m256i, stream: &mut Encoding) -> __m256i {
     _mm256_add_epi32(_mm256_add_epi32(rest, starts), gained)
 }
 
-/// Returns the bytes that a set of states emits (see [`PLACES`]): the last ones of
-/// the word.
+/// Returns the bytes that a set of states emits (see [`PLACES`]) as the last bytes
+/// of the word.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn bytes(states: __m256i, set: u32) -> u64 {

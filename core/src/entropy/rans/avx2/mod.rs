@@ -1,5 +1,5 @@
-//! Streams of order 0 on processors with AVX2, several of them at once: each
-//! symbol waits for the one four before it in its own stream.
+//! Decodes and encodes order-0 streams with AVX2, several at a time, because
+//! each symbol depends on the one four positions earlier in its own stream.
 
 mod decode;
 mod encode;

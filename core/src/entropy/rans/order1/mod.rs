@@ -1,5 +1,5 @@
-//! rANS of order 1, plane method 5 (8): the table of a symbol is that of the
-//! symbol before it.
+//! rANS of order 1, plane method 5 (section 8): the preceding symbol selects
+//! the table of each symbol.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -17,23 +17,23 @@ mod segments;
 use model::{Counts, Model};
 use segments::Chunk;
 
-/// Probability bits of order 1.
+/// Number of bits of a probability of order 1.
 const BITS: u32 = 12;
 const SLOTS: usize = 1 << BITS;
 
 const MAGIC: [u8; 2] = *b"R1";
 const SEGMENTS: usize = 4;
 
-/// The longest plane that the 32-bit symbol count of this method can state.
+/// The maximum plane length, which is limited by the 32-bit symbol count.
 pub const MAX_SYMBOLS: u64 = u32::MAX as u64;
 
-/// Symbols a chunk of ours has at least, where there is more than one.
+/// The minimum length of a chunk, if the encoder makes more than one.
 const CHUNK_SYMBOLS: usize = 1 << 20;
 const MAX_CHUNKS: usize = 64;
 
 const MODEL_CODING: ZstdCoding = ZstdCoding::Search(12);
 
-/// A payload of method 5, checked but for its packed model.
+/// A parsed payload of method 5. Its packed model has not been checked.
 #[derive(Debug, Clone)]
 pub struct Order1<'a> {
     model: &'a [u8],
@@ -42,8 +42,8 @@ pub struct Order1<'a> {
 }
 
 impl<'a> Order1<'a> {
-    /// Reads the head and all lengths, and checks that the segments could
-    /// hold a plane of `len_bytes`.
+    /// Parses the head and all lengths, and checks that the segments can hold a
+    /// plane of `len_bytes` bytes with the cheapest model.
     pub fn parse(payload: &'a [u8], len_bytes: u64) -> Result<Self> {
         let bad = |detail| Error::malformed(Rule::RansHead, detail);
         let mut cursor = Cursor::new(payload);
@@ -96,8 +96,8 @@ impl<'a> Order1<'a> {
         Ok(parsed)
     }
 
-    /// Checks that the payload can hold a plane of `len_bytes`. `most` is the
-    /// largest frequency of any context.
+    /// Checks that the payload can hold a plane of `len_bytes` bytes. `most` is
+    /// the largest frequency in any context.
     fn check_capacity(&self, len_bytes: u64, most: u32) -> Result<()> {
         let mut allowance = Allowance::new();
         for (chunk, symbols) in self
@@ -110,7 +110,7 @@ impl<'a> Order1<'a> {
         Ok(())
     }
 
-    /// Decodes into `out`, which is as long as the plane.
+    /// Decodes into `out`, which must be as long as the plane.
     pub fn decode<E: Engine>(&self, engine: &E, out: &mut [u8]) -> Result<()> {
         if self.chunks.is_empty() {
             return Ok(());
@@ -129,8 +129,8 @@ impl<'a> Order1<'a> {
     }
 }
 
-/// Checks the frame of a packed model, and returns its decoded length, which
-/// must be declared (8).
+/// Checks the zstd frame of a packed model, and returns the decoded length,
+/// which the frame must declare (section 8).
 fn check_model(frame: &[u8]) -> Result<u64> {
     let Some(len_bytes) = zstd::content_bytes(frame)? else {
         return Err(Error::malformed(
@@ -153,7 +153,7 @@ fn check_model(frame: &[u8]) -> Result<u64> {
     Ok(len_bytes)
 }
 
-/// Codes a plane that is not empty.
+/// Encodes a plane that is not empty.
 ///
 /// # Panics
 /// If the plane is empty or longer than [`MAX_SYMBOLS`].

@@ -1,5 +1,5 @@
-//! The tables of all contexts (8.1): read for decoding, counted and rounded
-//! for encoding.
+//! The tables of all contexts (8.1), which are parsed for decoding, or counted
+//! and rounded for encoding.
 
 use alloc::boxed::Box;
 use alloc::format;
@@ -12,13 +12,13 @@ use super::{BITS, SLOTS, segments};
 use crate::bytes::Cursor;
 use crate::{Error, Result, Rule};
 
-/// Bytes of the largest model: 256 rows of 256 symbols.
+/// Length in bytes of the largest model, which has 256 rows of 256 symbols.
 pub(super) const MAX_BYTES: u64 = 256 * (3 + 3 * 256);
 
-/// The lookup of every context that has one.
+/// The lookup tables of every context that has a row.
 pub(super) type Contexts<'m> = [Option<&'m Lookup<SLOTS>>; 256];
 
-/// A decoded model: a lookup for every context that occurs, 5 KiB each.
+/// A parsed model, with lookup tables of 5 KiB for every context that occurs.
 #[derive(Debug)]
 pub(super) struct Model {
     rows: Vec<(u8, Lookup<SLOTS>)>,
@@ -26,7 +26,7 @@ pub(super) struct Model {
 }
 
 impl Model {
-    /// Reads rows until the end.
+    /// Parses rows until the end.
     pub fn parse(raw: &[u8]) -> Result<Self> {
         let mut cursor = Cursor::new(raw);
         let mut seen = [false; 256];
@@ -46,7 +46,7 @@ impl Model {
         Ok(model)
     }
 
-    /// Returns the largest frequency of any row.
+    /// Returns the largest frequency in any row.
     pub fn most(&self) -> u32 {
         self.most
     }
@@ -67,7 +67,8 @@ fn bad(context: u8, what: &str) -> Error {
     )
 }
 
-/// Offsets inside a model that was packed would mislead.
+/// Replaces an error whose offset refers to the unpacked model, where it would
+/// mislead.
 fn cut(_: Error) -> Error {
     Error::malformed(Rule::RansModel, "a rANS model ends inside a row")
 }
@@ -99,8 +100,8 @@ fn read_row(cursor: &mut Cursor, context: u8) -> Result<Frequencies> {
     Ok(Frequencies(table))
 }
 
-/// The number of times that each symbol follows each context. A plane has fewer
-/// than 2^32.
+/// The number of times that each symbol follows each context. The counts fit
+/// because a plane has fewer than 2^32 symbols.
 #[derive(Debug)]
 pub(super) struct Counts(Vec<[u32; 256]>);
 
@@ -111,7 +112,7 @@ impl Default for Counts {
 }
 
 impl Counts {
-    /// Counts one chunk.
+    /// Counts the symbols of one chunk.
     pub fn of_chunk(chunk: &[u8]) -> Self {
         let mut counts = Self::default();
         for segment in segments::split(chunk) {
@@ -124,7 +125,7 @@ impl Counts {
         counts
     }
 
-    /// Returns the sum of both.
+    /// Returns the sum of both counts.
     pub fn add(mut self, other: Self) -> Self {
         for (row, more) in self.0.iter_mut().zip(other.0) {
             for (count, more) in row.iter_mut().zip(more) {
@@ -134,7 +135,7 @@ impl Counts {
         self
     }
 
-    /// Rounds the rows of the contexts that occur.
+    /// Rounds the counts of the contexts that occur to frequencies.
     pub fn round(&self) -> Tables {
         Tables(
             (0..=u8::MAX)
@@ -146,12 +147,12 @@ impl Counts {
     }
 }
 
-/// The tables of an encoder, contexts ascending.
+/// The tables of an encoder, in ascending order of contexts.
 #[derive(Debug)]
 pub(super) struct Tables(Vec<(u8, Frequencies)>);
 
 impl Tables {
-    /// Returns the model before it is packed.
+    /// Returns the serialised model, before it is packed.
     pub fn write(&self) -> Vec<u8> {
         let mut out = Vec::new();
         for (context, frequencies) in &self.0 {
@@ -168,7 +169,7 @@ impl Tables {
         out
     }
 
-    /// Returns what an encoder needs of every pair.
+    /// Returns the codes of every pair that occurs.
     pub fn codes(&self) -> Codes {
         let mut numbers = [0; 256];
         for ((context, _), number) in self.0.iter().zip(0..=u8::MAX) {
@@ -185,16 +186,16 @@ impl Tables {
     }
 }
 
-/// The codes of all pairs that occur.
+/// The codes of all pairs of context and symbol that occur.
 #[derive(Debug)]
 pub(super) struct Codes {
     rows: Vec<[Divided; 256]>,
-    /// The row number of each context.
+    /// The row index of each context.
     numbers: [u8; 256],
 }
 
 impl Codes {
-    /// Returns the entry of `symbol` after `context`.
+    /// Returns the code of `symbol` after `context`.
     #[inline]
     pub fn of(&self, context: u8, symbol: u8) -> &Divided {
         let number = self.numbers[usize::from(context)];
@@ -206,7 +207,7 @@ impl Codes {
 mod tests {
     use super::*;
 
-    /// Chapter 17.
+    /// The model of the worked example (docs/formats/z4ai-frames.md 17).
     const ABRACADABRA: &[u8] = &[
         0x00, 3, 0, 0x61, 0x00, 0x08, 0x62, 0x00, 0x04, 0x72, 0x00, 0x04, 0x61, 3, 0, 0x62, 0x56,
         0x05, 0x63, 0x55, 0x05, 0x64, 0x55, 0x05, 0x62, 1, 0, 0x72, 0x00, 0x10, 0x64, 1, 0, 0x61,

@@ -1,5 +1,6 @@
-//! One chunk of order 1: four segments in a row, each with a state and bytes
-//! of its own (8.2), decoded side by side to keep the processor busy.
+//! A chunk of order 1, which consists of four consecutive segments. Each has
+//! its own state and bytes (8.2), and they are decoded side by side to keep the
+//! processor busy.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -14,16 +15,16 @@ use super::{BITS, SEGMENTS, SLOTS};
 use crate::bytes::{self, Cursor};
 use crate::{Error, Result, Rule};
 
-/// The segment lengths, which every chunk has.
+/// Length of the segment lengths, with which every chunk begins.
 pub(super) const HEAD_BYTES: u64 = 4 * SEGMENTS as u64;
 const STATE_BYTES: u64 = 4;
 
-/// The streams of a chunk.
+/// The streams of the four segments.
 #[derive(Debug, Clone)]
 pub(super) struct Chunk<'a>([&'a [u8]; SEGMENTS]);
 
 impl<'a> Chunk<'a> {
-    /// Cuts a chunk at its segment lengths.
+    /// Divides a chunk by its segment lengths.
     pub fn parse(chunk: &'a [u8]) -> Result<Self> {
         let bad = |detail| Error::malformed(Rule::RansChunks, detail);
         let mut lens = Cursor::new(chunk);
@@ -48,7 +49,7 @@ impl<'a> Chunk<'a> {
         Ok(Self(streams))
     }
 
-    /// Checks that the segments can hold `symbols`.
+    /// Checks that the segments can hold `symbols` symbols.
     pub fn check_capacity(&self, symbols: u64, most: u32, allowance: &mut Allowance) -> Result<()> {
         for (stream, symbols) in self.0.iter().zip(part_lens(symbols, SEGMENTS as u64)) {
             let supply = Supply {
@@ -60,7 +61,7 @@ impl<'a> Chunk<'a> {
         Ok(())
     }
 
-    /// Decodes into the whole of `out`.
+    /// Decodes into `out`, which the chunk must fill.
     pub fn decode(&self, contexts: &Contexts, out: &mut [u8]) -> Result<()> {
         let [a, b, c, d] = self.0;
         let mut lanes = [
@@ -69,7 +70,7 @@ impl<'a> Chunk<'a> {
             Lane::new(c, contexts)?,
             Lane::new(d, contexts)?,
         ];
-        // Segments differ by one symbol at most.
+        // Lengths of segments differ by at most one symbol.
         let side_by_side = out.len() / SEGMENTS / WINDOW_SYMBOLS * WINDOW_SYMBOLS;
         let mut bodies: [&mut [[u8; WINDOW_SYMBOLS]]; SEGMENTS] = Default::default();
         let mut ends: [&mut [u8]; SEGMENTS] = Default::default();
@@ -124,7 +125,7 @@ fn decode_groups<'m>(
     d.input.consume(windows[3])
 }
 
-/// A segment being decoded.
+/// A segment that is being decoded.
 struct Lane<'a, 'm> {
     state: u32,
     input: Input<'a>,
@@ -171,8 +172,8 @@ pub(super) fn split(mut chunk: &[u8]) -> [&[u8]; SEGMENTS] {
     segments
 }
 
-/// Encodes a chunk; `codes` has a row for every context in it. Its segments are
-/// written in parallel, as they are read.
+/// Encodes a chunk. `codes` must have a row for every context in it. The
+/// segments are encoded side by side, as they are decoded.
 pub(super) fn encode(chunk: &[u8], codes: &Codes) -> Vec<u8> {
     let mut writers = split(chunk).map(Writer::new);
     let side_by_side = chunk.len() / SEGMENTS;
@@ -196,7 +197,7 @@ pub(super) fn encode(chunk: &[u8], codes: &Codes) -> Vec<u8> {
     out
 }
 
-/// A segment being coded, from its end to its start.
+/// A segment that is being encoded, from its end to its start.
 struct Writer<'a> {
     segment: &'a [u8],
     state: u32,
@@ -226,7 +227,7 @@ mod tests {
     use super::*;
 
     const TEXT: &[u8] = b"abracadabra";
-    /// Chapter 17.
+    /// The chunk of the worked example (docs/formats/z4ai-frames.md 17).
     const CHUNK: [u8; 32] = [
         4, 0, 0, 0, 4, 0, 0, 0, 4, 0, 0, 0, 4, 0, 0, 0, 0x02, 0xA0, 0xFF, 0x02, 0x01, 0x6C, 0x00,
         0x06, 0x56, 0x35, 0x00, 0x03, 0x00, 0x08, 0x00, 0x02,

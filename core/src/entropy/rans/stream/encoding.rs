@@ -1,4 +1,5 @@
-//! Symbols to streams, the last symbol first (5.3).
+//! Encoder of order-0 streams, which proceeds from the last symbol to the first
+//! (5.3).
 
 use alloc::vec::Vec;
 
@@ -10,17 +11,18 @@ use crate::entropy::rans::state::{Divided, Emitted, LOWER};
 use crate::entropy::rans::table::Code;
 use crate::kernel::{self, Kernel};
 
-/// Streams that are encoded side by side: enough to keep a processor busy.
+/// Number of streams that are encoded side by side, which is enough to keep a
+/// processor busy.
 pub(in crate::entropy::rans) const SIDE_BY_SIDE: usize = 2;
 
-/// Symbols to be encoded as one stream, and the codes of all that occur.
+/// Symbols to encode as one stream, and the codes of all symbols that occur.
 #[derive(Clone, Copy)]
 pub(in crate::entropy::rans) struct Plain<'a> {
     pub symbols: &'a [u8],
     pub codes: &'a [Code; 256],
 }
 
-/// Encodes at most [`SIDE_BY_SIDE`] streams at once.
+/// Encodes at most [`SIDE_BY_SIDE`] streams together.
 pub(in crate::entropy::rans) fn encode<E: Engine>(engine: &E, streams: &[Plain]) -> Vec<Vec<u8>> {
     let begun = streams.iter().map(|plain| Encoding::new(engine, *plain));
     let mut streams: Vec<Encoding> = begun.collect();
@@ -29,8 +31,8 @@ pub(in crate::entropy::rans) fn encode<E: Engine>(engine: &E, streams: &[Plain])
     finished.collect()
 }
 
-/// Encodes by vectors, where the processor has them: most symbols, but not the
-/// first ones of every stream.
+/// Encodes with vectors, if the processor supports them. This encodes most
+/// symbols, but not the first ones of every stream.
 fn encode_vectors(streams: &mut [Encoding]) {
     #[cfg(target_arch = "x86_64")]
     {
@@ -47,11 +49,11 @@ fn encode_vectors(streams: &mut [Encoding]) {
     let _ = streams;
 }
 
-/// A stream being encoded.
+/// A stream that is being encoded.
 pub(in crate::entropy::rans) struct Encoding<'a> {
     pub states: [u32; STATES],
     pub emitted: Emitted,
-    /// The symbols that are left, one for each state.
+    /// The remaining symbols, in groups of one per state.
     pub groups: core::slice::Iter<'a, [u8; STATES]>,
     codes: [Divided; 256],
     #[cfg(target_arch = "x86_64")]
@@ -59,7 +61,7 @@ pub(in crate::entropy::rans) struct Encoding<'a> {
 }
 
 impl<'a> Encoding<'a> {
-    /// Encodes the symbols after the last whole group.
+    /// Starts a stream by encoding the symbols after the last whole group.
     fn new<E: Engine>(engine: &E, Plain { symbols, codes }: Plain<'a>) -> Self {
         let codes = codes.map(|code| Divided::new(code, BITS));
         let (groups, rest) = symbols.as_chunks();
@@ -77,7 +79,7 @@ impl<'a> Encoding<'a> {
         }
     }
 
-    /// Encodes what is left, and returns the stream.
+    /// Encodes the remaining groups and returns the stream.
     fn finish<E: Engine>(mut self, engine: &E) -> Vec<u8> {
         kernel::run(Rest(&mut self));
         let stream = self.emitted.stream(&self.states);
@@ -86,7 +88,7 @@ impl<'a> Encoding<'a> {
     }
 }
 
-/// Encodes all groups that are left of a stream.
+/// Encodes all remaining groups of a stream.
 struct Rest<'r, 'a>(&'r mut Encoding<'a>);
 
 impl Kernel for Rest<'_, '_> {

@@ -1,4 +1,5 @@
-//! Order-0 stream of four states in turn over one run of bytes (5.6).
+//! Order-0 streams, whose symbols belong to four states alternately. The states
+//! share one sequence of bytes (5.6).
 
 mod encoding;
 #[cfg(test)]
@@ -18,17 +19,18 @@ use crate::kernel::{self, Kernel};
 pub(super) use encoding::Encoding;
 pub(super) use encoding::{Plain, SIDE_BY_SIDE, encode};
 
-/// Probability bits of order 0.
+/// Number of bits of a probability of order 0.
 pub(super) const BITS: u32 = 14;
 pub(super) const SLOTS: usize = 1 << BITS;
 
 pub(super) const STATES: usize = 4;
-/// Streams that are decoded side by side at most.
+/// The maximum number of streams that are decoded side by side.
 pub(super) const GROUP_STREAMS: usize = 8;
-/// The states, which every stream has.
+/// Length in bytes of the initial states, which every stream has.
 pub(super) const HEAD_BYTES: u64 = 4 * STATES as u64;
 
-/// Returns what a stream of that length can hold, see [`super::capacity`].
+/// Returns the size of a stream of that length, from which its capacity follows
+/// (see [`super::capacity`]).
 pub(super) fn supply(len_bytes: usize) -> Supply {
     Supply {
         bytes: (len_bytes as u64).saturating_sub(HEAD_BYTES),
@@ -36,15 +38,15 @@ pub(super) fn supply(len_bytes: usize) -> Supply {
     }
 }
 
-/// A stream, the lookup of its symbols, and the output for all of them.
+/// A stream, the lookup tables of its symbols, and the output for all of them.
 pub(super) struct Coded<'a> {
     pub stream: &'a [u8],
     pub lookup: &'a Lookup<SLOTS>,
     pub out: &'a mut [u8],
 }
 
-/// Divides streams into groups that are decoded side by side: eight, or fewer of
-/// the last ones, which are an even number wherever they can be.
+/// Divides streams into groups that are decoded side by side. Groups have eight
+/// streams, or fewer at the end; their length is even wherever possible.
 pub(super) fn groups<T>(streams: impl ExactSizeIterator<Item = T>) -> Vec<Vec<T>> {
     let mut left = streams.len();
     let mut room = 0;
@@ -63,18 +65,20 @@ pub(super) fn groups<T>(streams: impl ExactSizeIterator<Item = T>) -> Vec<Vec<T>
     groups
 }
 
-/// Returns the length of the first group, of `left` streams.
+/// Returns the length of the first group if `left` streams are left.
 fn group_len(left: usize) -> usize {
     match left {
         1..=3 => left,
-        // Two alone would not be decoded faster than one after the other.
+        // A remaining group of two would be no faster than decoding
+        // sequentially.
         10 | 11 => 6,
         _ => GROUP_STREAMS.min(left / 2 * 2),
     }
 }
 
-/// Decodes some streams. Each symbol waits for the one four before it in its own
-/// stream: several side by side take little more time than one.
+/// Decodes some streams. Each symbol depends on the one four positions earlier
+/// in its own stream, so decoding several streams side by side takes little more
+/// time than decoding one.
 pub(super) fn decode(streams: Vec<Coded>) -> Result<()> {
     let running = streams.into_iter().map(Running::new);
     let mut running: Vec<Running> = running.collect::<Result<_>>()?;
@@ -86,8 +90,8 @@ pub(super) fn decode(streams: Vec<Coded>) -> Result<()> {
     running.into_iter().try_for_each(Running::finish)
 }
 
-/// Decodes symbols of at least two pairs of streams by vectors, where the
-/// processor has them: most symbols, but not the last ones.
+/// Decodes two or more pairs of streams with vectors, if the processor supports
+/// them. This decodes most symbols, but not the last ones.
 fn decode_pairs(streams: &mut [Running]) {
     #[cfg(target_arch = "x86_64")]
     {
@@ -106,7 +110,8 @@ fn decode_pairs(streams: &mut [Running]) {
     let _ = streams;
 }
 
-/// Decodes groups of symbols of two streams until one has no more.
+/// Decodes groups of symbols of two streams until one of them has no groups
+/// left.
 struct Pair<'r, 'a>(&'r mut [Running<'a>; 2]);
 
 impl Kernel for Pair<'_, '_> {
@@ -124,12 +129,12 @@ impl Kernel for Pair<'_, '_> {
     }
 }
 
-/// A stream being decoded.
+/// A stream that is being decoded.
 pub(super) struct Running<'a> {
     pub(super) states: [u32; STATES],
     pub(super) input: Input<'a>,
     pub(super) lookup: &'a Lookup<SLOTS>,
-    /// The places of symbols that are left, one for each state.
+    /// The output for the remaining symbols, in groups of one per state.
     pub(super) groups: core::slice::IterMut<'a, [u8; WINDOW_SYMBOLS]>,
     rest: &'a mut [u8],
 }
@@ -163,7 +168,7 @@ impl<'a> Running<'a> {
         self.input.consume(window)
     }
 
-    /// Decodes what is left and checks the end.
+    /// Decodes the remaining symbols and checks the end conditions.
     fn finish(mut self) -> Result<()> {
         while self.groups.len() > 0 {
             self.step()?;
@@ -177,9 +182,10 @@ impl<'a> Running<'a> {
     }
 }
 
-/// Returns the bytes of a stream of symbols with these counts.
+/// Returns the expected length in bytes of a stream of symbols with these
+/// counts.
 pub(super) fn expected_len_bytes(counts: &[u64; 256]) -> usize {
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // of a plane in memory
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // a plane in memory
     let coded = (entropy_bits(counts) / 8.0) as usize;
     4 * STATES + coded
 }

@@ -17,7 +17,7 @@ fn encode_one(symbols: &[u8], codes: &[Code; 256]) -> Vec<u8> {
     encode(&Pure, &[Plain { symbols, codes }]).concat()
 }
 
-/// Encodes as 5.3 describes it, by division.
+/// Encodes with divisions, as section 5.3 describes it.
 fn encode_slowly(symbols: &[u8], frequencies: &Frequencies) -> Vec<u8> {
     let codes = frequencies.codes();
     let mut states = [LOWER; STATES];
@@ -145,7 +145,7 @@ fn groups_are_even_but_for_the_last() {
     assert!(all.is_sorted());
 }
 
-/// Returns symbols of which some are rare: their codes take two bytes.
+/// Returns symbols that include rare ones, whose codes take two bytes.
 fn uneven(seed: usize, len: usize) -> Vec<u8> {
     let mut word = seed as u64 * 2 + 1;
     let symbols = core::iter::repeat_with(|| {

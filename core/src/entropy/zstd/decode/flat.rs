@@ -1,14 +1,15 @@
-//! Decodes streams of a code in which every symbol is its own code: packed
-//! numbers, last one first, which shifts unpack eight at a time.
+//! Decodes streams of flat codes. In a flat code, every symbol is its own code,
+//! so a stream consists of packed numbers, starting with the last one. Shifts
+//! unpack eight of them at a time.
 
 use super::Fault;
 use super::streams::{Backwards, END};
 
-/// Symbols that fill whole bytes, whatever their bits.
+/// Number of symbols that always fill whole bytes.
 const GROUP: usize = 8;
 
-/// Decodes one stream of symbols of `bits` bits, 1 to 7, which fills `bytes`,
-/// into the whole of `out`.
+/// Decodes one stream, which must fill `bytes`, into `out`. Every symbol has
+/// `bits` bits, 1 to 7.
 pub fn decode(bits: u32, bytes: &[u8], out: &mut [u8]) -> Result<(), Fault> {
     let mut stream = Backwards::new(bytes)?;
     if stream.left != out.len() * bits as usize {
@@ -19,7 +20,8 @@ pub fn decode(bits: u32, bytes: &[u8], out: &mut [u8]) -> Result<(), Fault> {
         *symbol = stream.take(bits).ok_or(END)?.to_le_bytes()[0];
     }
     match bits {
-        // Bits of a bfloat16's mantissa: shifts by constants.
+        // The mantissas of bfloat16 have seven bits. Passing a constant lets the
+        // compiler use constant shifts.
         7 => {
             let (bytes, groups) = sevens_at_once(bytes, groups);
             take_apart(7, bytes, groups);
@@ -29,8 +31,8 @@ pub fn decode(bits: u32, bytes: &[u8], out: &mut [u8]) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Unpacks as many groups of seven bits as vectors can, and returns what is left
-/// of the stream and the groups, those before them.
+/// Unpacks groups of seven-bit symbols with vectors, and returns the rest of the
+/// stream and the remaining groups, which precede the unpacked ones.
 #[cfg(target_arch = "x86_64")]
 fn sevens_at_once<'b, 'g>(
     bytes: &'b [u8],
@@ -54,7 +56,8 @@ fn sevens_at_once<'b, 'g>(
 #[inline(always)]
 fn take_apart(bits: u32, bytes: &[u8], groups: &mut [[u8; GROUP]]) {
     let step = bits as usize;
-    // Words reach beyond their group, in a run at most to the end of this.
+    // A read of a word extends past its group, but within a run at most to the
+    // end of the checked range.
     let readable = match bytes.len().checked_sub(8 * RUN) {
         Some(beyond) => 1 + beyond / (RUN * step),
         None => 0,
@@ -79,13 +82,15 @@ fn take_apart(bits: u32, bytes: &[u8], groups: &mut [[u8; GROUP]]) {
     }
 }
 
-/// The number of groups that are unpacked between two checks of what is left.
+/// Number of groups that are unpacked between two checks of the remaining input.
 const RUN: usize = 8;
 
-/// Unpacks eight numbers, the last one lowest, to a byte each.
+/// Unpacks eight numbers into one byte each. The last number is in the lowest
+/// bits of `word`.
 #[inline(always)]
 fn apart(bits: u32, word: u64) -> [u8; GROUP] {
-    // Halves, quarters and eighths: each is as wide as what it is moved into.
+    // Separates halves, quarters and eighths, and moves each to its final
+    // position.
     let four = (1 << (4 * bits)) - 1;
     let two = ((1 << (2 * bits)) - 1) * 0x0000_0001_0000_0001;
     let one = ((1 << bits) - 1) * 0x0001_0001_0001_0001;

@@ -3,36 +3,37 @@
 use alloc::vec::Vec;
 
 use super::Fault;
-use super::code::Code;
+use super::huffman_table::Code;
 use super::streams;
 use crate::bytes::index;
 
-/// Fewest literals that may be cut into four streams.
+/// The smallest number of literals that may be divided into four streams.
 const MIN_OF_FOUR: usize = 6;
 
-/// Literals as a block holds them, not yet decoded.
+/// The literals of a block, before decoding.
 pub enum Literals<'a> {
     /// Uncompressed bytes.
     Raw(&'a [u8]),
-    /// One byte, and how often it repeats.
+    /// One byte and the number of its repetitions.
     Run(u8, usize),
     /// Huffman-coded bytes.
     Coded(Coded<'a>),
 }
 
-/// Literals by a Huffman code.
+/// Literals coded with a Huffman code.
 pub struct Coded<'a> {
-    /// Bytes they decode to.
+    /// Number of literals.
     len: usize,
-    /// Whether the streams follow a description of their code; if not, the code
-    /// is that of the previous block.
+    /// Whether the streams are preceded by a description of their code. If not,
+    /// they use the code of the previous block.
     described: bool,
     four: bool,
     body: &'a [u8],
 }
 
 impl<'a> Literals<'a> {
-    /// Reads the section at the start of `block`; returns what follows it.
+    /// Parses the section at the start of `block`, and returns the bytes after
+    /// it.
     pub fn read(block: &'a [u8]) -> Result<(Self, &'a [u8]), Fault> {
         let head = *block.first().ok_or(SHORT)?;
         let (kind, format) = (head & 3, head >> 2 & 3);
@@ -54,7 +55,7 @@ impl<'a> Literals<'a> {
         Ok((Self::Run(*byte, len), rest))
     }
 
-    /// Bytes they decode to.
+    /// Returns the number of literals.
     pub fn len(&self) -> usize {
         match self {
             Self::Raw(bytes) => bytes.len(),
@@ -63,7 +64,8 @@ impl<'a> Literals<'a> {
         }
     }
 
-    /// Returns whether they have a flat code ([`Code::flat_bits`]).
+    /// Returns whether they have a flat code ([`Code::flat_bits`]) with a
+    /// description.
     pub fn are_flat(&self) -> bool {
         match self {
             Self::Coded(coded) => coded.described && Code::is_flat(coded.body),
@@ -71,8 +73,9 @@ impl<'a> Literals<'a> {
         }
     }
 
-    /// Decodes into `out`, which must have their length. `code` is that of the
-    /// previous blocks and becomes that of this one.
+    /// Decodes into `out`, which must have a length of [`Self::len`]. `code`
+    /// holds the code of the previous blocks and is replaced if this block
+    /// describes one.
     pub fn decode(&self, code: &mut Option<Code>, out: &mut [u8]) -> Result<(), Fault> {
         match self {
             Self::Raw(bytes) => out.copy_from_slice(bytes),
@@ -82,9 +85,9 @@ impl<'a> Literals<'a> {
         Ok(())
     }
 
-    /// Returns the decoded literals for use by sequences: borrowed from the
-    /// block if they are stored in it, otherwise decoded into `buffer` like
-    /// [`Self::decode`].
+    /// Returns the decoded literals for use by sequences. They are borrowed
+    /// from the block if they are stored in it, otherwise decoded into `buffer`
+    /// like [`Self::decode`].
     pub fn decoded<'b>(
         &'b self,
         code: &mut Option<Code>,
@@ -101,7 +104,7 @@ impl<'a> Literals<'a> {
 
 const SHORT: Fault = Fault("a block ends inside its literals");
 
-/// Returns the first `len_bytes` bytes as a number.
+/// Returns the first `len_bytes` bytes as an integer.
 fn field(block: &[u8], len_bytes: usize) -> Result<u64, Fault> {
     let mut bytes = [0; 8];
     bytes[..len_bytes].copy_from_slice(block.get(..len_bytes).ok_or(SHORT)?);
@@ -115,7 +118,7 @@ impl<'a> Coded<'a> {
             2 => 14,
             _ => 18,
         };
-        // Whatever the format, C zstd wants the bytes of the longest head.
+        // C zstd requires the bytes of the longest header, whatever the format.
         let head = field(block, 5)?;
         let mask = (1 << size_bits) - 1;
         let size = |shift: u32| index(head >> shift & mask);

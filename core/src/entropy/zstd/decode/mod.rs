@@ -1,11 +1,12 @@
-//! zstd frames (RFC 8878): blocks that are stored, one byte repeated, or
-//! compressed. Our packer makes most of its frames of literals by Huffman
-//! codes alone, which are decoded into their place; where a block has
-//! sequences, its literals are decoded first and copied from there.
+//! Decoder of zstd frames (RFC 8878). A block is stored, a repeated byte, or
+//! compressed. zstn's encoder mostly makes frames of literals with Huffman
+//! codes only, which are decoded directly into the output. If a block has
+//! sequences, its literals are first decoded into a buffer and copied from
+//! there.
 //!
-//! Everything that C zstd refuses is refused here. Two rules are enforced that
-//! C zstd does not always check: a stream of a Huffman code ends with its last
-//! bit, and no block decodes to more than the window or 128 KiB.
+//! Everything that C zstd rejects is rejected here. Two rules are enforced that
+//! C zstd does not always check: a Huffman-coded stream must end with its last
+//! bit, and no block may decode to more than the window or 128 KiB.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -16,13 +17,13 @@ use super::block::{Blocks, Content};
 use crate::Error;
 use crate::bytes::index;
 
-mod code;
 mod flat;
+mod fse_distribution;
+mod huffman_table;
 mod literals;
 mod numbers;
 mod output;
 mod sequences;
-mod shares;
 mod streams;
 mod weights;
 
@@ -30,7 +31,7 @@ use literals::Literals;
 use output::Output;
 use sequences::Sequences;
 
-/// Why a frame does not decode.
+/// The reason why a frame does not decode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fault(&'static str);
 
@@ -46,8 +47,8 @@ impl From<Error> for Fault {
     }
 }
 
-/// Returns whether a block of `frame` has sequences: matches to copy. Looks at
-/// the heads of sections only.
+/// Returns whether any block of `frame` has sequences, which are matches to
+/// copy. It reads only the headers of sections.
 fn has_sequences(frame: &[u8]) -> Result<bool, Fault> {
     let mut blocks = Blocks::of(frame)?;
     loop {
@@ -64,8 +65,8 @@ fn has_sequences(frame: &[u8]) -> Result<bool, Fault> {
     }
 }
 
-/// Returns whether the first block of `frame` is literals in a flat code, which
-/// shifts take apart faster than any table.
+/// Returns whether the first block of `frame` consists of literals in a flat
+/// code, which can be decoded with shifts, faster than with any table.
 fn is_flat(frame: &[u8]) -> bool {
     let first = Blocks::of(frame).and_then(|mut blocks| blocks.read());
     match first.map(|block| block.content) {
@@ -77,15 +78,15 @@ fn is_flat(frame: &[u8]) -> bool {
     }
 }
 
-/// Decodes any frame into the whole of `out`. The text of an error says why it
-/// does not decode.
+/// Decodes any frame into `out`, which it must fill. The error text states the
+/// reason for a failure.
 pub fn decode_frame(frame: &[u8], out: &mut [u8]) -> Result<(), String> {
     Ok(decode(frame, out)?)
 }
 
-/// Decodes a frame of literals that begins with a flat code into the whole of
-/// `out`, if `frame` is one: by shifts, several times as fast as C zstd does
-/// by its tables.
+/// Decodes a frame of literals that begins with a flat code into `out`, which
+/// it must fill. Returns `None` for any other frame. Flat codes are decoded
+/// with shifts, several times as fast as the tables of C zstd.
 pub fn decode_flat(frame: &[u8], out: &mut [u8]) -> Option<Result<(), String>> {
     let is_ours = is_flat(frame) && has_sequences(frame) == Ok(false);
     is_ours.then(|| decode_frame(frame, out))

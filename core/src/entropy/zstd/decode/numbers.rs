@@ -1,31 +1,33 @@
-//! The three numbers of a sequence: codes in tables of finite state entropy,
-//! followed by uncompressed bits (RFC 8878, 3.1.1.3.2.1).
+//! The three numbers of a sequence. Each is coded as an entry of a table of
+//! finite state entropy, followed by uncompressed bits (RFC 8878, 3.1.1.3.2.1).
 
 use alloc::vec::Vec;
 
-use super::{Fault, shares};
+use super::{Fault, fse_distribution};
 use crate::entropy::zstd::fse;
 
-/// The numbers that a code stands for: those from `base` on that `more` bits
-/// can distinguish.
+/// The numbers that a code represents: `base` plus the value of `more`
+/// uncompressed bits.
 #[derive(Clone, Copy)]
 struct Span {
     base: usize,
     more: u32,
 }
 
-/// One of the three numbers.
+/// The parameters for decoding one of the three numbers.
 pub struct Number {
-    /// Spans of its codes.
+    /// The span of each code.
     spans: &'static [Span],
-    /// Shares of the codes, and the size of the table as a power of two, where
-    /// a block describes none.
+    /// The default distribution of the codes and the binary logarithm of its
+    /// table size, for blocks that do not describe a distribution.
     usual: (&'static [i16], u32),
-    /// The most codes that tables of 32 states, 64 states and so on may have.
+    /// The maximum number of codes, for tables of 32 states, 64 states and so
+    /// on.
     max_codes: &'static [usize],
 }
 
-/// Literal length, offset and match length, in the order of their tables.
+/// The literal length, the offset and the match length, in the order of their
+/// tables.
 pub static NUMBERS: [Number; 3] = [
     Number {
         spans: &spans::<36>(0, &LENGTH_BITS),
@@ -45,9 +47,10 @@ pub static NUMBERS: [Number; 3] = [
 ];
 
 impl Number {
-    /// Makes the table that `mode` says, of its description at the start of
-    /// `bytes`, and returns what follows that; a table that is used again
-    /// stays.
+    /// Sets `table` as specified by `mode`, reading its description at the
+    /// start of `bytes` if there is one, and returns the bytes after the
+    /// description. If the mode is to repeat the previous table, it is left
+    /// unchanged.
     pub fn read<'a>(
         &self,
         mode: u8,
@@ -63,7 +66,7 @@ impl Number {
             }
             2 => {
                 let mut shares = [0; 53];
-                let (log, rest) = shares::read(bytes, self.max_codes, &mut shares)?;
+                let (log, rest) = fse_distribution::read(bytes, self.max_codes, &mut shares)?;
                 (self.table(&shares, log), rest)
             }
             _ => return Ok(bytes),
@@ -91,15 +94,15 @@ impl Number {
 
 const CODE: Fault = Fault("a code of a sequence does not exist");
 
-/// A decoder's table for one of the numbers.
+/// The decoding table of one of the numbers.
 pub struct Table {
     states: Vec<State>,
-    /// Its size as a power of two.
+    /// Binary logarithm of the number of states.
     pub log: u32,
 }
 
 impl Table {
-    /// Returns a table that always decodes to the same code.
+    /// Returns a table that always decodes to the code of this span.
     fn of_one(Span { base, more }: Span) -> Self {
         let state = State {
             base,
@@ -119,8 +122,8 @@ impl Table {
     }
 }
 
-/// A state of a table: its number is `base` plus the next `more` bits, and its
-/// successor `next` plus the next `bits` bits.
+/// A state of a table. Its number is `base` plus the next `more` bits, and the
+/// next state is `next` plus the following `bits` bits.
 #[derive(Clone, Copy)]
 pub struct State {
     pub base: usize,
@@ -129,8 +132,8 @@ pub struct State {
     pub next: usize,
 }
 
-/// Builds consecutive spans: the first codes stand for one number each, from
-/// `first` on, the last ones for as many as `bits` bits can distinguish.
+/// Builds consecutive spans. The first codes represent one number each,
+/// starting with `first`; the last ones represent `1 << bits` numbers each.
 const fn spans<const CODES: usize>(first: usize, bits: &[u32]) -> [Span; CODES] {
     let mut spans = [Span { base: 0, more: 0 }; CODES];
     let mut base = first;
@@ -156,7 +159,7 @@ const MATCH_BITS: [u32; 21] = [
     1, 1, 1, 1, 2, 2, 3, 3, 4, 4, 5, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16,
 ];
 
-/// Code n stands for a one followed by n bits.
+/// Code n represents a one followed by n bits.
 const OFFSETS: [Span; 32] = {
     let mut spans = [Span { base: 1, more: 0 }; 32];
     let mut code = 1;
@@ -170,7 +173,8 @@ const OFFSETS: [Span; 32] = {
     spans
 };
 
-// The default shares of the codes, for blocks without their own (3.1.1.3.2.2).
+// The default distributions of the codes, for blocks without their own
+// (3.1.1.3.2.2).
 const LENGTH_SHARES: [i16; 36] = [
     4, 3, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 2, 3, 2, 1, 1, 1, 1, 1,
     -1, -1, -1, -1,

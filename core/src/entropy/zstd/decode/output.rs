@@ -1,11 +1,11 @@
-//! The output of a frame, and copies within it.
+//! The output buffer of a frame, and copies within it.
 
 use super::Fault;
 
-/// The bytes of a frame, filled from the start.
+/// The decoded bytes of a frame, which are filled from the start.
 pub struct Output<'a> {
     bytes: &'a mut [u8],
-    /// Bytes filled so far.
+    /// Number of bytes filled so far.
     pub done: usize,
 }
 
@@ -14,7 +14,7 @@ impl<'a> Output<'a> {
         Self { bytes, done: 0 }
     }
 
-    /// Returns whether every byte is filled.
+    /// Returns whether every byte has been filled.
     pub fn is_full(&self) -> bool {
         self.done == self.bytes.len()
     }
@@ -28,8 +28,8 @@ impl<'a> Output<'a> {
         Ok(claimed)
     }
 
-    /// Fills the next `len` bytes with those that begin `offset` bytes back. A
-    /// match may run into the bytes it makes: these repeat.
+    /// Fills the next `len` bytes with a copy of the bytes that begin `offset`
+    /// bytes back. If the copy overlaps its own output, those bytes repeat.
     #[inline]
     pub fn repeat(&mut self, offset: usize, len: usize) -> Result<(), Fault> {
         let from = self.done.checked_sub(offset).filter(|_| offset > 0);
@@ -39,7 +39,8 @@ impl<'a> Output<'a> {
             return Err(FULL);
         }
         while self.done < end {
-            // Twice as much each time, of what is there already.
+            // Each copy can be twice as long as the previous one, because it
+            // can copy the bytes already written.
             let piece = (self.done - from).min(end - self.done);
             self.bytes.copy_within(from..from + piece, self.done);
             self.done += piece;

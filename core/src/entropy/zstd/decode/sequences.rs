@@ -1,14 +1,14 @@
-//! The sequences section of a block (RFC 8878, 3.1.1.3.2): each sequence is a
-//! number of literals, followed by a match of some length at some distance
-//! back.
+//! The sequences section of a block (RFC 8878, 3.1.1.3.2). Each sequence
+//! consists of a number of literals, followed by a match with a length and a
+//! distance.
 
 use super::Fault;
 use super::numbers::{NUMBERS, Table};
 use super::output::Output;
 use super::streams::Backwards;
 
-/// Reads the number of sequences at the start of `section`; returns what
-/// follows it. Nothing may follow a zero.
+/// Parses the number of sequences at the start of `section`, and returns the
+/// bytes after it. A count of zero must be the end of the section.
 pub fn count(section: &[u8]) -> Result<(u32, &[u8]), Fault> {
     let (count, rest) = match section {
         [count @ ..0x80, rest @ ..] => (u32::from(*count), rest),
@@ -28,16 +28,16 @@ pub fn count(section: &[u8]) -> Result<(u32, &[u8]), Fault> {
     Ok((count, rest))
 }
 
-/// The state that a block inherits from the blocks before it.
+/// The state that a block inherits from earlier blocks.
 pub struct Sequences {
-    /// Tables of literal lengths, offsets and match lengths.
+    /// The tables of literal lengths, offsets and match lengths.
     tables: [Option<Table>; 3],
-    /// The last three offsets, latest first.
+    /// The last three offsets, starting with the most recent one.
     recent: [usize; 3],
 }
 
 impl Sequences {
-    /// Creates the state before the first block.
+    /// Creates the state of the first block.
     pub fn new() -> Self {
         Self {
             tables: [None, None, None],
@@ -45,8 +45,9 @@ impl Sequences {
         }
     }
 
-    /// Decodes a section of `count` sequences, whose bytes after the count are
-    /// `section`, and appends to `out` what they make of `literals`.
+    /// Decodes `count` sequences from `section`, which starts after the count,
+    /// and appends the resulting bytes to `out`. `literals` are the literals of
+    /// the block.
     pub fn decode(
         &mut self,
         count: u32,
@@ -72,12 +73,12 @@ impl Sequences {
             let length = lengths.state(states[0]);
             let offset = offsets.state(states[1]);
             let matched = matches.state(states[2]);
-            // At most 31 and 16 bits, of the 57 that are there.
+            // At most 31 and 16 bits, out of 57 available ones.
             let mut window = stream.window();
             let distance = offset.base + take(&mut window, offset.more);
             let match_len = matched.base + take(&mut window, matched.more);
             stream.skip(offset.more + matched.more).ok_or(END)?;
-            // At most 16 bits, and 26 for the next states.
+            // At most 16 bits, and 26 bits for the next states.
             let mut window = stream.window();
             let literal_len = length.base + take(&mut window, length.more);
             let mut taken = length.more;
@@ -103,16 +104,16 @@ impl Sequences {
     }
 }
 
-/// Returns the distance that `value` stands for: up to 3 it selects one of the
-/// `recent` distances, shifted by one if the match follows no literals
-/// (3.1.1.5).
+/// Returns the distance that `value` represents. A value of up to 3 selects one
+/// of the `recent` distances; the selection is shifted by one if the match
+/// follows no literals (3.1.1.5).
 fn recent_or_new(recent: &mut [usize; 3], value: usize, no_literals: bool) -> usize {
     let [first, second, third] = *recent;
     let (distance, others) = match (value, no_literals) {
         (1, false) => return first,
         (1, true) | (2, false) => (second, [first, third]),
         (2, true) | (3, false) => (third, [first, second]),
-        // Zero where that was 1; no match accepts it.
+        // Zero if the first distance was 1; `Output::repeat` rejects it.
         (3, true) => (first - 1, [first, second]),
         _ => (value - 3, [first, second]),
     };
@@ -120,13 +121,13 @@ fn recent_or_new(recent: &mut [usize; 3], value: usize, no_literals: bool) -> us
     distance
 }
 
-/// Returns the topmost bits of `window`, which move out of it.
+/// Removes the topmost bits from `window` and returns them.
 #[inline(always)]
 fn take(window: &mut u64, bits: u32) -> usize {
-    // In two steps: bits may be none.
+    // Shifting in two steps avoids a shift by 64 if `bits` is 0.
     let taken = *window >> 1 >> (63 - bits);
     *window <<= bits;
-    #[allow(clippy::cast_possible_truncation)] // 31 bits at the most
+    #[allow(clippy::cast_possible_truncation)] // at most 31 bits
     let taken = taken as usize;
     taken
 }

@@ -1,32 +1,33 @@
 //! Decodes streams of a Huffman code, which are read from their ends (RFC 8878,
 //! 4.2.2).
 
-use super::code::{Code, SEVERAL_BITS, SEVERAL_LEN, Several};
+use super::huffman_table::{Code, SEVERAL_BITS, SEVERAL_LEN, Several};
 use super::{Fault, flat};
 
-/// Lookups between two reads of input. The bits that they and a partly read
-/// byte take fit in a word, with a bit left to mark the end.
+/// Number of lookups between two reads of input. The bits that they take, plus
+/// a partly read byte, fit in a word with one bit left to mark the end.
 const LOOKUPS: usize = 5;
-/// The most symbols that these lookups produce.
+/// Maximum number of symbols that these lookups produce.
 const MAX_SYMBOLS: usize = 3 * LOOKUPS;
-/// Bytes for the symbols, and for what is written after them.
+/// Number of output bytes that a step may write: its symbols and the surplus
+/// bytes after them.
 const OUTPUT_BYTES: usize = 20;
-/// The most bytes of input that they consume.
+/// Maximum number of input bytes that these lookups consume.
 const MAX_BYTES: usize = 7;
-/// Shorter streams are read symbol by symbol: a table for several would cost
-/// more than it saves.
+/// Streams with fewer symbols are decoded one symbol at a time, because a table
+/// for several would cost more than it saves.
 const MIN_SEVERAL: usize = 512;
 
-/// A stream read from its end, bit by bit.
+/// A stream that is read bit by bit from its end.
 pub struct Backwards<'a> {
     bytes: &'a [u8],
-    /// Bits that have not been read.
+    /// Number of bits that have not been read.
     pub left: usize,
 }
 
 impl<'a> Backwards<'a> {
-    /// Opens a stream, which ends with a bit that marks the end and up to seven
-    /// zeros.
+    /// Opens a stream, which must end with a bit that marks the end and up to
+    /// seven zeros.
     pub fn new(bytes: &'a [u8]) -> Result<Self, Fault> {
         let last = *bytes.last().ok_or(EMPTY)?;
         let mark = last.checked_ilog2().ok_or(EMPTY)?;
@@ -36,7 +37,8 @@ impl<'a> Backwards<'a> {
         })
     }
 
-    /// Returns the next bits, up to 12; zeros beyond the start of the stream.
+    /// Returns the next `bits` bits, up to 12, with zeros beyond the start of
+    /// the stream.
     fn peek(&self, bits: u32) -> usize {
         let end = self.left.div_ceil(8);
         let mut word = [0; 4];
@@ -46,15 +48,15 @@ impl<'a> Backwards<'a> {
         (u64::from(word) << bits >> 32) as usize
     }
 
-    /// Takes the next bits, up to 12; `None` if fewer are left.
+    /// Takes the next `bits` bits, up to 12. Returns `None` if fewer are left.
     pub fn take(&mut self, bits: u32) -> Option<usize> {
         let read = self.peek(bits);
         self.skip(bits)?;
         Some(read)
     }
 
-    /// Returns the next bits in the topmost positions, at least 57 of them;
-    /// zeros beyond the start of the stream.
+    /// Returns at least 57 bits in the topmost positions, with zeros beyond the
+    /// start of the stream.
     pub fn window(&self) -> u64 {
         let end = self.left.div_ceil(8);
         let read = &self.bytes[..end];
@@ -69,7 +71,7 @@ impl<'a> Backwards<'a> {
         word << (8 * end - self.left)
     }
 
-    /// Skips the next bits; `None` if fewer are left.
+    /// Skips the next `bits` bits. Returns `None` if fewer are left.
     pub fn skip(&mut self, bits: u32) -> Option<()> {
         self.left = self.left.checked_sub(bits as usize)?;
         Some(())
@@ -79,7 +81,7 @@ impl<'a> Backwards<'a> {
 pub const EMPTY: Fault = Fault("a stream of a Huffman code has no end");
 pub const END: Fault = Fault("a stream of a Huffman code does not end with its last symbol");
 
-/// Decodes one stream, which fills `bytes`, into the whole of `out`.
+/// Decodes one stream, which must fill `bytes`, into `out`.
 pub fn decode_one(code: &mut Code, bytes: &[u8], out: &mut [u8]) -> Result<(), Fault> {
     if let Some(bits) = code.flat_bits {
         return flat::decode(bits, bytes, out);
@@ -93,8 +95,8 @@ pub fn decode_one(code: &mut Code, bytes: &[u8], out: &mut [u8]) -> Result<(), F
     stream.finish(code)
 }
 
-/// Decodes four streams that follow a table of their lengths, a quarter of
-/// `out` each.
+/// Decodes four streams, which follow a table of their lengths, into a quarter
+/// of `out` each.
 pub fn decode_four(code: &mut Code, bytes: &[u8], out: &mut [u8]) -> Result<(), Fault> {
     let (lens, mut bytes) = bytes.split_first_chunk::<6>().ok_or(EMPTY)?;
     let quarter = out.len().div_ceil(4);
@@ -142,15 +144,15 @@ fn out_is_long(len: usize) -> bool {
     len >= MIN_SEVERAL
 }
 
-/// A stream being decoded.
+/// A stream that is being decoded.
 struct Stream<'a> {
     bytes: &'a [u8],
     out: &'a mut [u8],
     /// Number of symbols decoded so far.
     done: usize,
-    /// Offset in the input at which `word` was read.
+    /// Offset of `word` in the input.
     from: usize,
-    /// The next bits on top; the lowest bit set marks their end.
+    /// The next bits, left-aligned. The lowest set bit marks their end.
     word: u64,
 }
 
@@ -169,7 +171,7 @@ impl<'a> Stream<'a> {
         Ok(stream)
     }
 
-    /// Returns the word at `from` without its topmost bits.
+    /// Returns the word at `from` without its topmost `taken_bits` bits.
     #[inline(always)]
     fn load(&self, taken_bits: usize) -> u64 {
         let word = self.bytes[self.from..].first_chunk();
@@ -177,7 +179,7 @@ impl<'a> Stream<'a> {
         word.map_or(0, |word| (u64::from_le_bytes(*word) | 1) << taken_bits)
     }
 
-    /// Returns how many times [`Self::step`] can run without a check.
+    /// Returns how many times [`Self::step`] can run without a bounds check.
     fn steps(&self) -> usize {
         let capacity = (self.out.len() - self.done + MAX_SYMBOLS).saturating_sub(OUTPUT_BYTES);
         (capacity / MAX_SYMBOLS).min(self.from / MAX_BYTES)
@@ -202,7 +204,7 @@ impl<'a> Stream<'a> {
         self.word = self.load(taken % 8);
     }
 
-    /// Decodes all but the ends.
+    /// Decodes everything except the symbols near the end of input or output.
     fn run(&mut self, table: &[Several; SEVERAL_LEN]) {
         loop {
             let steps = self.steps();
@@ -215,7 +217,7 @@ impl<'a> Stream<'a> {
         }
     }
 
-    /// Decodes the rest, symbol by symbol.
+    /// Decodes the remaining symbols one by one.
     fn finish(self, code: &Code) -> Result<(), Fault> {
         let mut stream = Backwards::new(self.bytes)?;
         if self.done > 0 {
@@ -231,7 +233,8 @@ impl<'a> Stream<'a> {
     }
 }
 
-/// Decodes as much of all four as possible without checking for their ends.
+/// Decodes all four streams together as far as possible without checking for
+/// their ends.
 fn run_four(streams: &mut [Stream; 4], table: &[Several; SEVERAL_LEN]) {
     loop {
         let steps = streams.iter().map(Stream::steps).min().unwrap_or(0);

@@ -1,27 +1,29 @@
-//! The description of a Huffman code: weights of symbols (RFC 8878, 4.2.1).
+//! The description of a Huffman code by the weights of its symbols (RFC 8878,
+//! 4.2.1).
 
 use super::streams::Backwards;
-use super::{Fault, shares};
+use super::{Fault, fse_distribution};
 use crate::entropy::zstd::fse;
 
-/// The longest code, in bits. RFC 8878 says 11, C zstd accepts 12.
+/// Maximum length of a code in bits. RFC 8878 specifies 11; C zstd accepts 12.
 pub const MAX_BITS: u32 = 12;
-/// From this head byte on, weights are not compressed.
+/// The smallest header byte that marks uncompressed weights.
 const DIRECT: u8 = 128;
-/// The most values that the weights' tables of 32 and 64 states may have. C
-/// zstd has no space for more, and only those up to [`MAX_BITS`] could ever
-/// occur.
+/// The maximum number of values in tables of 32 and of 64 states for weights. C
+/// zstd has no space for more, and weights above [`MAX_BITS`] are invalid
+/// anyway.
 const MAX_VALUES: [usize; 2] = [92, 12];
 
-/// Weights of the symbols from 0 on.
+/// The weights of consecutive symbols, starting with symbol 0.
 pub struct Weights {
     all: [u8; 256],
     len: usize,
 }
 
 impl Weights {
-    /// Reads the description at the start of `bytes`, all but the last weight,
-    /// which follows from the others, and returns the bytes after it.
+    /// Parses the description at the start of `bytes`, and returns the bytes
+    /// after it. The description lacks the last weight, which follows from the
+    /// others.
     pub fn read(bytes: &[u8]) -> Result<(Self, &[u8]), Fault> {
         let (&head, rest) = bytes.split_first().ok_or(SHORT)?;
         let mut weights = Self {
@@ -45,10 +47,10 @@ impl Weights {
         Ok((weights, rest))
     }
 
-    /// Adds the last weight, which makes the code complete. Returns the
-    /// weights of all symbols and the length of the longest code in bits.
+    /// Adds the last weight, which makes the code complete. Returns the weights
+    /// of all symbols and the length of the longest code in bits.
     pub fn complete(mut self) -> Result<([u8; 256], u32), Fault> {
-        // The padding of a direct description.
+        // Clears the padding of a direct description.
         self.all[self.len..].fill(0);
         let mut sum = 0u32;
         for &weight in &self.all[..self.len] {
@@ -63,7 +65,7 @@ impl Weights {
             return Err(INCOMPLETE);
         }
         self.push(rest.ilog2().to_le_bytes()[0] + 1)?;
-        // The number of longest codes is always even, unless there are none.
+        // The number of codes of maximum length must be even and positive.
         let longest = self.all.iter().filter(|weight| **weight == 1).count();
         if longest < 2 || longest % 2 == 1 {
             return Err(INCOMPLETE);
@@ -71,11 +73,11 @@ impl Weights {
         Ok((self.all, bits))
     }
 
-    /// Decodes compressed weights with two alternating states; the end of the
-    /// stream ends the weights.
+    /// Decompresses weights with two alternating states. The weights end with
+    /// the stream.
     fn decompress(&mut self, bytes: &[u8]) -> Result<(), Fault> {
         let mut shares = [0; MAX_VALUES[0]];
-        let (log, stream) = shares::read(bytes, &MAX_VALUES, &mut shares)?;
+        let (log, stream) = fse_distribution::read(bytes, &MAX_VALUES, &mut shares)?;
         let table = fse::states(&shares, log);
         let mut stream = Backwards::new(stream)?;
         let mut states = [0; 2];
@@ -90,7 +92,7 @@ impl Weights {
                     Some(bits) => states[turn] = state.base + bits,
                     None => return self.push(table[states[1 - turn]].value),
                 }
-                // One more would leave no space for the last weight.
+                // One more weight would leave no space for the last one.
                 if self.len == self.all.len() - 2 {
                     return Err(TOO_MANY);
                 }

@@ -1,5 +1,5 @@
-//! Divides a block into parts: those that differ get Huffman codes of their
-//! own.
+//! Divides a block into parts. Parts with different statistics get their own
+//! Huffman codes.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -8,12 +8,13 @@ use super::huffman::Counts;
 use crate::bytes::index;
 use crate::entropy::histogram::{count, huffman_bits, sum, values};
 
-/// The shortest part, in bytes.
+/// Minimum length of a part in bytes.
 const MIN_BYTES: usize = 32 << 10;
-/// Average bytes of a part besides its streams: headers, and the head of the
-/// description of its code.
+/// Average overhead of a part in bytes, apart from its streams: headers, and
+/// the head of the code's description.
 const HEADS_BYTES: usize = 16;
-/// The least gain of a cut, in bytes: a reader builds tables for each part.
+/// The least gain of a division in bytes, because a reader builds tables for
+/// each part.
 const CUT_BYTES: usize = 48;
 
 /// A part of a block.
@@ -23,7 +24,7 @@ pub struct BlockPart {
 }
 
 impl BlockPart {
-    /// Returns both parts as one.
+    /// Merges this part with the next one.
     fn with(&self, next: &Self) -> Self {
         Self {
             range: self.range.start..next.range.end,
@@ -32,17 +33,18 @@ impl BlockPart {
     }
 
     fn cost_bytes(&self) -> usize {
-        // Half a byte describes the code of a value.
+        // The code of a value takes half a byte in the description.
         let heads_bytes = HEADS_BYTES + values(&self.counts) / 2;
         heads_bytes + index(huffman_bits(&self.counts) / 8)
     }
 
-    /// Returns whether two parts are so alike that separate codes would gain
+    /// Returns whether two parts are so similar that separate codes would gain
     /// less than the headers of another part cost.
     ///
-    /// For parts of equal length the gain at their entropy is at most this sum,
-    /// in bits, which is about 1 for each value if the parts differ by chance
-    /// alone (Topsøe 2000, of the Jensen-Shannon divergence).
+    /// For parts of equal length, the sum computed here is an upper bound in
+    /// bits for the gain at their entropy. If the parts differ by chance only,
+    /// it is about 1 for each value (Topsøe 2000, on the Jensen-Shannon
+    /// divergence).
     fn is_like(&self, other: &Self) -> bool {
         let differences = self.counts.iter().zip(&other.counts);
         let bits = differences.map(|(&a, &b)| a.abs_diff(b).pow(2) / (a + b).max(1));
@@ -54,7 +56,8 @@ impl BlockPart {
 /// Consecutive parts.
 type Run = Vec<BlockPart>;
 
-/// Joins both, as one part if that costs no more.
+/// Concatenates both runs, or merges them if they are two parts that cost no
+/// more as one.
 fn followed_by(mut run: Run, next: Run) -> Run {
     if let ([one], [two]) = (&run[..], &next[..]) {
         let whole = one.with(two);
@@ -67,7 +70,7 @@ fn followed_by(mut run: Run, next: Run) -> Run {
     run
 }
 
-/// Returns the parts of `block`: halves and quarters, or all of it.
+/// Returns the parts of `block`: halves and quarters, or a single part.
 pub fn cut(block: &[u8]) -> Vec<BlockPart> {
     let starts = (0..block.len()).step_by(MIN_BYTES);
     let mut runs: Vec<Run> = starts

@@ -1,26 +1,27 @@
-//! Flat codes: every value below a power of two is its own code. This file
-//! decides when they are the best codes, and writes them: eight symbols fill
-//! whole bytes and are packed by shifts.
+//! Flat codes. In a flat code, every value below a power of two is its own
+//! code. This module decides whether a flat code is best, and writes it: eight
+//! symbols fill whole bytes and are packed with shifts.
 
 use super::huffman::lens;
 use super::streams::Sink;
 
-/// Samples of shorter blocks are not representative.
+/// Minimum length of a block whose samples are representative.
 const MIN_SAMPLED_BYTES: usize = 1 << 15;
 
-/// Returns the bits of a flat code (`Code::of_bits`) for a block whose shortest
-/// code is flat, or nearly.
+/// Returns the number of bits of a flat code (`Code::of_bits`) for a block
+/// whose shortest code is flat or nearly flat. A result of 8 bits means that
+/// the block is incompressible.
 ///
-/// The decision uses every eighth line of the block: the best code of one half
-/// of these lines must not help the other half. Counting the whole block would
-/// take longer than writing it. 8 bits mean that the block is noise.
+/// The decision uses every eighth line of 64 bytes: the best code of one half
+/// of these lines must not compress the other half. Counting the whole block
+/// would take longer than writing it.
 pub fn even_bits(block: &[u8]) -> Option<u32> {
     if block.len() < MIN_SAMPLED_BYTES {
         return None;
     }
     let bits = u8::BITS - block.iter().fold(0, |all, byte| all | byte).leading_zeros();
     let mut halves = [[0u64; 256]; 2];
-    // One value far more frequent than others is seen at once.
+    // A value that is far more frequent than the others is detected early.
     let (start, _) = block.split_at(1 << 10);
     start
         .iter()
@@ -41,22 +42,23 @@ pub fn even_bits(block: &[u8]) -> Option<u32> {
         by_flat += count * u64::from(bits);
         by_code += count * if len == 0 { longest } else { len.into() };
     }
-    // A thousandth is what the description of another code takes.
+    // The description of another code takes about a thousandth of the block.
     (by_code >= by_flat - by_flat / 1024).then_some(bits)
 }
 
-/// Symbols of a flat code that fill whole bytes.
+/// Number of symbols of a flat code that always fill whole bytes.
 const GROUP: usize = 8;
-/// The number of groups that are packed between two checks of the space left.
+/// Number of groups that are packed between two checks of the remaining space.
 const RUN: usize = 8;
-/// Bytes that may be written after the end of a stream.
+/// Number of bytes that may be written past the end of a stream.
 pub const SLACK_BYTES: usize = 8 * RUN;
 
-/// Writes one stream of symbols of `bits` bits each, one to seven.
+/// Writes one stream of symbols of `bits` bits each, 1 to 7.
 pub fn write(bits: u32, symbols: &[u8], sink: &mut Sink) {
     let (rest, groups) = symbols.as_rchunks::<GROUP>();
     match bits {
-        // Bits of a bfloat16's mantissa: shifts by constants.
+        // The mantissas of bfloat16 have seven bits. Passing a constant lets
+        // the compiler use constant shifts.
         7 => put_together(7, sevens_at_once(groups, sink), sink),
         _ => put_together(bits, groups, sink),
     }
@@ -66,8 +68,8 @@ pub fn write(bits: u32, symbols: &[u8], sink: &mut Sink) {
     }
 }
 
-/// Packs as many groups of seven bits as vectors can, and returns the others,
-/// which come before them.
+/// Packs groups of seven-bit symbols with vectors, and returns the remaining
+/// groups, which precede the packed ones.
 #[cfg(target_arch = "x86_64")]
 fn sevens_at_once<'a>(groups: &'a [[u8; GROUP]], sink: &mut Sink) -> &'a [[u8; GROUP]] {
     use crate::entropy::zstd::avx2::{CODED_BYTES, SYMBOLS, pack};
@@ -103,7 +105,8 @@ fn put_together(bits: u32, groups: &[[u8; GROUP]], sink: &mut Sink) {
     }
 }
 
-/// Packs the symbols of a group, `bits` bits each, the last one lowest.
+/// Packs the symbols of a group into `bits` bits each. The last symbol is the
+/// lowest.
 #[inline(always)]
 fn together(bits: u32, group: &[u8; GROUP]) -> [u8; 8] {
     const BYTES: u64 = 0x00FF_00FF_00FF_00FF;

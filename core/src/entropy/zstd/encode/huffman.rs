@@ -1,41 +1,41 @@
-//! Huffman codes as zstd uses them (RFC 8878, 4.2): at most 11 bits, handed
-//! out in the order of weight and symbol.
+//! Huffman codes in the form that zstd uses (RFC 8878, 4.2): at most 11 bits,
+//! assigned in the order of weight and symbol.
 
 use alloc::vec::Vec;
 
 use super::weights;
 use crate::bytes::index;
 
-/// The longest code that a zstd decoder accepts, in bits.
+/// The maximum length of a code in bits that a zstd decoder must accept.
 const MAX_BITS: usize = 11;
 
-/// The number of occurrences of each byte.
+/// The number of occurrences of each byte value.
 pub type Counts = [u64; 256];
 
 /// A complete prefix code and its description.
 pub struct Code {
-    /// Bits of each symbol, 0 for one without code.
+    /// The length of each symbol's code in bits, or 0 if it has none.
     lens: [u8; 256],
     codes: [u16; 256],
     description: Vec<u8>,
 }
 
 impl Code {
-    /// Returns the shortest code for symbols of these counts; `None` for fewer
-    /// than two symbols, and for codes that cannot be described.
+    /// Returns the shortest code for symbols with these counts, or `None` if
+    /// there are fewer than two symbols or the code cannot be described.
     pub fn new(counts: &Counts) -> Option<Self> {
         Self::of_lens(lens(counts)?)
     }
 
-    /// Returns the code that gives each value below `1 << bits` that many bits,
-    /// for symbols of these counts: the fewest they fit in, at most seven.
+    /// Returns the flat code with the fewest bits that has a code for every
+    /// symbol with a count, or `None` if that takes more than seven bits.
     pub fn flat(counts: &Counts) -> Option<Self> {
         let last = counts.iter().rposition(|&count| count > 0)?;
         Self::of_bits(usize::BITS - last.leading_zeros())
     }
 
-    /// Returns the code that gives each value below `1 << bits` that many bits,
-    /// one to seven.
+    /// Returns the code that assigns `bits` bits, 1 to 7, to each value below
+    /// `1 << bits`.
     pub fn of_bits(bits: u32) -> Option<Self> {
         if !(1..=7).contains(&bits) {
             return None;
@@ -58,12 +58,13 @@ impl Code {
         })
     }
 
-    /// Returns the bytes before the streams.
+    /// Returns the description of the code, which precedes the streams.
     pub fn description(&self) -> &[u8] {
         &self.description
     }
 
-    /// Bits of a text with these counts; `None` where a symbol has no code.
+    /// Returns the number of bits of symbols with these counts, or `None` if
+    /// one of them has no code.
     pub fn cost_bits(&self, counts: &Counts) -> Option<usize> {
         let mut bits = 0;
         for (&count, &len) in counts.iter().zip(&self.lens) {
@@ -75,8 +76,9 @@ impl Code {
         Some(bits)
     }
 
-    /// Returns the bits of every symbol where all values below a power of two,
-    /// and no others, have codes of one length: each is its own code then.
+    /// Returns the number of bits of every symbol if the code is flat. In a
+    /// flat code, all values below a power of two, and no others, have codes of
+    /// equal length, so each value is its own code.
     pub fn flat_bits(&self) -> Option<u32> {
         let bits = u32::from(self.lens[0]);
         let values = 1usize << bits;
@@ -89,19 +91,19 @@ impl Code {
         is_flat.then_some(bits)
     }
 
-    /// Bits of a symbol, 0 without code.
+    /// Returns the length of a symbol's code in bits, or 0 if it has none.
     pub fn len_bits(&self, symbol: u8) -> u8 {
         self.lens[usize::from(symbol)]
     }
 
-    /// Returns the code of a symbol, with its first bit on top.
+    /// Returns the code of a symbol, whose first bit is the highest.
     pub fn code(&self, symbol: u8) -> u16 {
         self.codes[usize::from(symbol)]
     }
 }
 
-/// Returns the code of each symbol: those of low weight (long codes) first, and
-/// among them in the order of their values.
+/// Returns the code of each symbol. Codes are assigned in the order of weights
+/// (long codes first), then of values.
 fn codes(weights: &[u8]) -> [u16; 256] {
     let mut codes = [0; 256];
     let mut next = 0u16;
@@ -114,13 +116,14 @@ fn codes(weights: &[u8]) -> [u16; 256] {
             *code = next;
             next += 1;
         }
-        // One bit less for the weight that follows.
+        // Codes of the next weight are one bit shorter.
         next >>= 1;
     }
     codes
 }
 
-/// Returns the lengths of an optimal code of at most [`MAX_BITS`] bits.
+/// Returns the lengths of an optimal code of at most [`MAX_BITS`] bits, or
+/// `None` for fewer than two symbols.
 pub fn lens(counts: &Counts) -> Option<[u8; 256]> {
     let mut leaves: Vec<(u64, u8)> = (0..=255)
         .zip(counts)
@@ -143,11 +146,12 @@ pub fn lens(counts: &Counts) -> Option<[u8; 256]> {
     Some(lens)
 }
 
-/// Depths of the leaves of Huffman's tree, made with two sorted queues; false
-/// where one is over [`MAX_BITS`].
+/// Computes the depths of the leaves of the Huffman tree, which is built with
+/// two sorted queues. Returns `false` if a depth exceeds [`MAX_BITS`].
 fn tree(leaves: &[(u64, u8)], bits: &mut [u8]) -> bool {
     let n = leaves.len();
-    // Nodes in the order of their weights; the parent of each comes later.
+    // Nodes are in ascending order of weight, and the parent of each comes
+    // later.
     let mut weights = [0u64; 256];
     let mut leaf_parents = [0u8; 256];
     let mut parents = [0u8; 256];
@@ -156,7 +160,8 @@ fn tree(leaves: &[(u64, u8)], bits: &mut [u8]) -> bool {
         let parent = made.to_le_bytes()[0];
         let mut sum = 0;
         for _ in 0..2 {
-            // Prefers the leaf among equals, which keeps the tree flat.
+            // Of equal weights, the leaf is preferred, which keeps the tree
+            // flat.
             if leaf < n && (node == made || leaves[leaf].0 <= weights[node]) {
                 sum += leaves[leaf].0;
                 leaf_parents[leaf] = parent;
@@ -176,7 +181,7 @@ fn tree(leaves: &[(u64, u8)], bits: &mut [u8]) -> bool {
     for (bits, parent) in bits.iter_mut().zip(leaf_parents) {
         *bits = depths[usize::from(parent)] + 1;
     }
-    // The rarest is among the deepest.
+    // The rarest symbol is among the deepest.
     usize::from(bits[0]) <= MAX_BITS
 }
 
@@ -184,9 +189,9 @@ fn tree(leaves: &[(u64, u8)], bits: &mut [u8]) -> bool {
 fn package_merge(leaves: &[(u64, u8)], bits: &mut [u8]) {
     const MAX_ITEMS: usize = 512;
     let n = leaves.len();
-    // Each level holds the leaves and, in pairs, all of the level before, in
-    // the order of their weights. Later only matters how many of the first
-    // items are leaves.
+    // Each level holds the leaves and the pairs of items of the previous level,
+    // in ascending order of weight. Only the number of leaves among the first
+    // items is needed later.
     let mut leaves_before = [[0u16; MAX_ITEMS]; MAX_BITS];
     let mut below = [0u64; MAX_ITEMS];
     let mut below_len = 0;
@@ -208,13 +213,14 @@ fn package_merge(leaves: &[(u64, u8)], bits: &mut [u8]) {
                 pair += 1;
             }
             len += 1;
-            // At most 256.
+            // The number of leaves is at most 256.
             level[len] = u16::try_from(leaf).unwrap_or(u16::MAX);
         }
         (below, below_len) = (items, len);
     }
-    // Takes the cheapest 2n - 2 items of the top level. A leaf gets a bit each
-    // time it is among them; a package stands for two items one level down.
+    // Takes the cheapest 2n - 2 items of the top level. A leaf gets one bit
+    // each time it is among them; a package represents two items one level
+    // down.
     bits.fill(0);
     let mut wanted = 2 * n - 2;
     for level in leaves_before.iter().rev() {
@@ -238,7 +244,7 @@ mod tests {
 
     #[test]
     fn lengths_of_a_known_code() {
-        // a b r c d of "abracadabra": 23 bits in all.
+        // The codes of a b r c d in "abracadabra" take 23 bits in total.
         let of = counts(&[(b'a', 5), (b'b', 2), (b'r', 2), (b'c', 1), (b'd', 1)]);
         assert_eq!(Code::new(&of).unwrap().cost_bits(&of), Some(23));
         assert!(Code::new(&counts(&[(7, 100)])).is_none());
@@ -246,7 +252,7 @@ mod tests {
 
     #[test]
     fn lengths_are_limited_and_the_code_is_complete() {
-        // Fibonacci numbers, whose Huffman code is as long as their number.
+        // Fibonacci numbers, whose Huffman code has lengths up to their number.
         let (mut a, mut b) = (1, 1);
         let mut of = [0; 256];
         for count in of.iter_mut().take(40) {

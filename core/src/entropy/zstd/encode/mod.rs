@@ -1,4 +1,5 @@
-//! zstd frames of literals alone (RFC 8878), in Huffman codes.
+//! Encoder of zstd frames (RFC 8878) that contain only literals, coded with
+//! Huffman codes.
 
 mod cut;
 mod flat;
@@ -14,29 +15,30 @@ use huffman::{Code, Counts};
 use streams::{Scratch, Streams};
 
 const MAGIC: [u8; 4] = [0x28, 0xB5, 0x2F, 0xFD];
-/// Most literals of a block, in bytes.
+/// The maximum number of literals of a block.
 pub const BLOCK_BYTES: usize = 128 << 10;
-/// The longest header that [`write_header`] writes.
+/// The maximum length in bytes of the header that [`write_header`] writes.
 const MAX_HEADER_BYTES: usize = 14;
 const RAW: usize = 0;
 const RUN: usize = 1;
 const COMPRESSED: usize = 2;
-/// A code must save 1/n of a block: below, reading raw bytes is worth
-/// more than the space. C zstd draws the line at the same place.
+/// A code must save at least 1/n of a block. Below that, reading raw bytes is
+/// worth more than the space. C zstd uses the same threshold.
 pub const MIN_GAIN_DIVISOR: usize = 64;
-/// A flat code may be longer than the shortest code by at most 1/n.
+/// A flat code is preferred if it is longer than the shortest code by at most
+/// 1/n.
 const FLAT_PARTS: usize = 2048;
-/// Literals up to this length go into one stream, which needs no table of
+/// Up to this many literals are coded in one stream, which needs no table of
 /// lengths.
 pub const ONE_STREAM_BYTES: usize = 1023;
 
-/// Appends one frame of `input`: content size present, in blocks of literals
-/// that share their Huffman codes where that is shorter.
+/// Appends one frame of `input` with its content size, in blocks of literals
+/// that share Huffman codes where that is shorter.
 ///
-/// Every engine codes [`ZstdCoding::Huffman`](crate::engine::ZstdCoding) so,
-/// and all of them write the same bytes.
+/// Every engine implements [`ZstdCoding::Huffman`](crate::engine::ZstdCoding)
+/// with this function, so they all write the same bytes.
 pub fn encode_literals(input: &[u8], out: &mut Vec<u8>) {
-    // A block takes three bytes more than its literals at most.
+    // A block takes at most three bytes more than its literals.
     out.reserve(MAX_HEADER_BYTES + input.len() + 3 * input.len().div_ceil(BLOCK_BYTES).max(1));
     write_header(input.len(), out);
     write_blocks(input, out);
@@ -55,8 +57,8 @@ pub fn write_blocks(input: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Writes a frame header: always with content size, in a single segment if that
-/// is allowed, without checksum and dictionary.
+/// Writes a frame header with a content size, as a single segment if that is
+/// allowed, without checksum and dictionary.
 pub fn write_header(len: usize, out: &mut Vec<u8>) {
     out.extend_from_slice(&MAGIC);
     let len = len as u64;
@@ -71,7 +73,7 @@ pub fn write_header(len: usize, out: &mut Vec<u8>) {
             out.push(0xA0);
             out.extend_from_slice(&bytes[..4]);
         }
-        // A window of 128 KiB is all that the blocks below look back.
+        // A window of 128 KiB suffices, because the blocks contain no matches.
         _ => {
             out.extend_from_slice(&[0xC0, 7 << 3]);
             out.extend_from_slice(&bytes);
@@ -88,16 +90,16 @@ fn write_block_header(kind: usize, len: usize, last: bool, out: &mut Vec<u8>) {
     out.extend_from_slice(&block_header(kind, len, last));
 }
 
-/// Returns the size in bytes below which a code is worth using for a block. One
-/// more byte says that no sequences follow.
+/// Returns the size in bytes below which a code is worth using for a block. It
+/// leaves one byte for the number of sequences, which is zero.
 fn most(block: &[u8]) -> usize {
     block.len() - block.len() / MIN_GAIN_DIVISOR - 1
 }
 
-/// The state shared by the blocks of a frame.
+/// The state that the blocks of a frame share.
 #[derive(Default)]
 struct Writer {
-    /// The code of the last block that had one.
+    /// The most recent code of a block, which the next block may reuse.
     before: Option<(Code, Streams)>,
     scratch: Scratch,
 }
@@ -106,7 +108,7 @@ impl Writer {
     fn block(&mut self, block: &[u8], last: bool, out: &mut Vec<u8>) {
         if let Some(bits) = flat::even_bits(block) {
             let reuse = match bits {
-                // Noise is stored uncompressed.
+                // Incompressible bytes are stored.
                 8 => None,
                 _ => self.take_flat(bits),
             };
@@ -125,14 +127,15 @@ impl Writer {
         }
     }
 
-    /// Writes `block` in the code `before`, with its description unless that is
-    /// to be `reuse`d; uncompressed if that gains little or nothing.
+    /// Writes `block` with the code `before`, or uncompressed if `reuse` is
+    /// `None` or the code gains too little. The description of the code is left
+    /// out if `reuse` is true.
     fn write(&mut self, block: &[u8], reuse: Option<bool>, last: bool, out: &mut Vec<u8>) {
         let start = out.len();
         if let Some(reuse) = reuse
             && let Some((code, streams)) = &self.before
         {
-            // The length is filled in once everything is written.
+            // The header is filled in when the length is known.
             out.extend_from_slice(&[0; 3]);
             let description = if reuse { &[] } else { code.description() };
             write_literals_section(block, streams, description, &mut self.scratch, out);
@@ -151,7 +154,7 @@ impl Writer {
         out.extend_from_slice(block);
     }
 
-    /// Makes `before` a flat code; returns whether it was that code already.
+    /// Sets `before` to a flat code. Returns whether it already was that code.
     fn take_flat(&mut self, bits: u32) -> Option<bool> {
         let before = self.before.as_ref().and_then(|(code, _)| code.flat_bits());
         if before == Some(bits) {
@@ -161,8 +164,8 @@ impl Writer {
         Some(false)
     }
 
-    /// Makes `before` the best code for a block, if one is expected to bring it
-    /// below `most` bytes; returns whether it was that code already.
+    /// Sets `before` to the best code for a block, if one is expected to make
+    /// it smaller than `most` bytes. Returns whether it already was that code.
     fn choose(&mut self, counts: &Counts, most: usize) -> Option<bool> {
         let cost = |code: &Code| code.cost_bits(counts).map(|bits| bits.div_ceil(8));
         let by_before = self.before.as_ref().and_then(|(code, _)| cost(code));
@@ -196,8 +199,8 @@ impl Writer {
     }
 }
 
-/// Writes the literals section of a block (3.1.1.3.1); without a description it
-/// uses the code of the previous block.
+/// Writes the literals section of a block (3.1.1.3.1). Without a description,
+/// the section uses the code of the previous block.
 fn write_literals_section(
     block: &[u8],
     streams: &Streams,
@@ -222,9 +225,10 @@ fn write_literals_section(
         let table = out.len();
         out.extend_from_slice(&[0; 6]);
         let lens = streams.write_four(block, scratch, out);
-        // The last length is what is left.
+        // The last length is not written, because it follows from the total.
         for (dest, len) in out[table..table + 6].chunks_exact_mut(2).zip(lens) {
-            // At most 11 bits for each of 32 KiB.
+            // The length fits in 16 bits: at most 11 bits for each of 32 KiB
+            // symbols.
             dest.copy_from_slice(&len.to_le_bytes()[..2]);
         }
     }

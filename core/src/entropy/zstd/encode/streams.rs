@@ -1,5 +1,5 @@
-//! The streams of a Huffman code (RFC 8878, 4.2.2): bits of the last symbol
-//! first, since they are read from their end.
+//! Writes the streams of a Huffman code (RFC 8878, 4.2.2). The bits of the last
+//! symbol come first, because streams are read from their end.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -8,31 +8,31 @@ use alloc::vec::Vec;
 use super::flat;
 use super::huffman::Code;
 
-/// Symbols of a stream that are written between two stores: their codes and
-/// the rest of a byte fit a word.
+/// Number of symbols of a stream that are written between two stores. Their
+/// codes and a partly filled byte fit in a word.
 const GROUP: usize = 4;
-/// The most distinct values for which a table of pairs is built.
+/// The largest range of values that gets a table of pairs.
 const PAIR_VALUES: usize = 64;
 
-/// A code in the form that writes it fastest.
+/// A code in the representation that is fastest to write.
 pub enum Streams {
-    /// Every value below `1 << bits` has that many bits: its own.
+    /// A flat code: every value below `1 << bits` is its own code.
     Flat { bits: u32 },
-    /// Values from `first` on, two at a time: the codes of both, and above
-    /// [`LEN_SHIFT`] their bits.
+    /// A table of pairs of values, counted from `first`. An entry holds both
+    /// codes, and the number of their bits above [`LEN_SHIFT`].
     Pairs {
         first: u8,
         table: Box<[u32; PAIR_VALUES * PAIR_VALUES]>,
     },
-    /// Any values one by one, in the same form.
+    /// A table of single values, with entries of the same layout.
     Single(Box<[u32; 256]>),
 }
 
 const LEN_SHIFT: u32 = 24;
 
 impl Streams {
-    /// Builds the table for the symbols that occur in `counts`, all of which
-    /// have codes.
+    /// Builds the table for the symbols that occur in `counts`. All of them
+    /// must have codes.
     pub fn new(code: &Code, counts: &[u64; 256]) -> Self {
         if let Some(bits) = code.flat_bits() {
             return Self::Flat { bits };
@@ -83,8 +83,8 @@ impl Streams {
         sink.finish(out);
     }
 
-    /// Appends four streams, a quarter of `symbols` each; returns their
-    /// lengths.
+    /// Appends four streams, with a quarter of `symbols` each, and returns
+    /// their lengths in bytes.
     pub fn write_four(
         &self,
         symbols: &[u8],
@@ -97,8 +97,9 @@ impl Streams {
         });
         let [one, two, three, four] = parts;
         let mut lens = [0; 4];
-        // Two side by side: each step waits for the one before it in its own
-        // stream alone. More than two take more registers than there are.
+        // Two streams are written side by side, because each step depends only
+        // on the previous one of its own stream. More than two would need more
+        // registers than there are.
         for (lens, parts) in lens.chunks_exact_mut(2).zip([[one, two], [three, four]]) {
             let mut sinks = scratch.sinks([quarter; 2]);
             self.fill(parts, &mut sinks);
@@ -128,7 +129,7 @@ trait Coder {
     fn one(&self, symbol: u8, sink: &mut Sink);
 }
 
-/// Writes `N` streams, a group of each at a time.
+/// Writes `N` streams side by side, one group of each at a time.
 #[inline(always)]
 fn lockstep<const N: usize>(coder: &impl Coder, parts: [&[u8]; N], sinks: &mut [Sink; N]) {
     let parts = parts.map(|part| part.as_rchunks::<GROUP>());
@@ -169,8 +170,8 @@ impl Coder for Pairs<'_> {
     }
 
     fn one(&self, symbol: u8, sink: &mut Sink) {
-        // The entry of a symbol paired with itself holds its code twice: half
-        // of it is the code.
+        // The entry of a symbol paired with itself holds its code twice, so
+        // half of it is the code.
         let k = usize::from(symbol.wrapping_sub(self.0)) % PAIR_VALUES;
         let both = self.1[k * PAIR_VALUES + k];
         let bits = both >> LEN_SHIFT >> 1;
@@ -198,7 +199,7 @@ impl Coder for Single<'_> {
     }
 }
 
-/// The buffer in which streams are built, reused from one block to the next.
+/// A buffer for building streams. It is reused for the next block.
 #[derive(Default)]
 pub struct Scratch(Vec<u8>);
 
@@ -211,9 +212,10 @@ pub struct Sink<'a> {
 }
 
 impl Scratch {
-    /// Returns a sink for each stream of the given numbers of symbols.
+    /// Returns a sink for each stream, given the numbers of symbols.
     fn sinks<const N: usize>(&mut self, symbols: [usize; N]) -> [Sink<'_>; N] {
-        // At most eleven bits each, the mark, and what stores write beyond.
+        // At most eleven bits per symbol, the end mark, and the bytes written
+        // past the end.
         let capacities = symbols.map(|symbols| symbols * 11 / 8 + 24 + flat::SLACK_BYTES);
         let all = capacities.iter().sum();
         if self.0.len() < all {
@@ -251,8 +253,8 @@ impl Sink<'_> {
         }
     }
 
-    /// Sets the bit that marks the end and appends all to `out`; returns its
-    /// length.
+    /// Appends the bit that marks the end, copies the stream to `out`, and
+    /// returns its length in bytes.
     fn finish(mut self, out: &mut Vec<u8>) -> usize {
         self.hold(1, 1);
         self.held_bits = self.held_bits.next_multiple_of(8);

@@ -1,22 +1,24 @@
-//! The description of a Huffman code: the weights of its symbols
-//! (RFC 8878, 4.2.1), four bits each or coded by FSE (4.1).
+//! The description of a Huffman code: the weights of its symbols (RFC 8878,
+//! 4.2.1), with four bits each or coded by FSE (4.1).
 
 use alloc::vec::Vec;
 
 use crate::entropy::bits::BitWriter;
 use crate::entropy::zstd::fse::{self, State};
 
-/// The most weights that can be written with four bits each.
+/// Maximum number of weights that can be written with four bits each.
 const MAX_DIRECT: usize = 128;
-/// The longest FSE description: the byte that states its length is below 128.
+/// Maximum length of an FSE description in bytes. The byte that states the
+/// length is below 128.
 const MAX_FSE_BYTES: usize = 127;
-/// Weights go from 0 to 11.
+/// Number of different weights, which are 0 to 11.
 const VALUES: usize = 12;
-/// Sizes of the FSE table that decoders take, as powers of two.
+/// The binary logarithms of the table sizes that are tried. Decoders accept no
+/// larger tables.
 const TABLE_LOGS: [u32; 2] = [5, 6];
 
-/// Returns the shorter of the two descriptions; `None` if neither can hold
-/// them.
+/// Returns the shortest description, or `None` if the weights can be described
+/// neither directly nor by FSE.
 pub fn describe(weights: &[u8]) -> Option<Vec<u8>> {
     let fse = TABLE_LOGS.map(|log| by_fse(weights, log));
     fse.into_iter()
@@ -41,17 +43,17 @@ fn by_fse(weights: &[u8], log: u32) -> Option<Vec<u8>> {
     for &weight in weights {
         counts[usize::from(weight)] += 1;
     }
-    // A table of one value takes no bits: a reader would not find the end. Next
-    // to one that never occurs, it takes next to none.
+    // A table of a single value would take no bits, so a reader could not find
+    // the end. With another value that never occurs, it takes hardly any.
     if let Some(only) = counts.iter().position(|&count| count == weights.len()) {
         counts[only] = 1 << log;
         counts[if only == 1 { 2 } else { 1 }] = 1;
     }
     let shares = shares(&counts, 1 << log);
-    // A placeholder for the length.
+    // A placeholder for the length, which is filled in below.
     let mut out = [0].to_vec();
     write_shares(&shares, log, &mut out);
-    // At most 64 each.
+    // Each share is at most 64.
     let signed = shares.map(|share| i16::try_from(share).unwrap_or(i16::MAX));
     encode(weights, &fse::states(&signed, log), log, &mut out);
     let len = out.len() - 1;
@@ -62,14 +64,16 @@ fn by_fse(weights: &[u8], log: u32) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// Counts scaled to `size` in all, at least one for each value that occurs.
+/// Scales counts so that they sum to `size`, with at least one for each value
+/// that occurs.
 fn shares(counts: &[usize; VALUES], size: usize) -> [usize; VALUES] {
     let total: usize = counts.iter().sum();
     let mut shares = counts.map(|count| match count {
         0 => 0,
         _ => ((count * size + total / 2) / total).max(1),
     });
-    // The surplus or deficit from rounding is made up where it costs least.
+    // The surplus or deficit from rounding is assigned to the largest share,
+    // where it costs least.
     while shares.iter().sum::<usize>() != size {
         let over = shares.iter().sum::<usize>() > size;
         if let Some(largest) = shares.iter_mut().max() {
@@ -79,7 +83,7 @@ fn shares(counts: &[usize; VALUES], size: usize) -> [usize; VALUES] {
     shares
 }
 
-/// Writes the table description (4.1.1).
+/// Writes the description of the table (4.1.1).
 fn write_shares(shares: &[usize; VALUES], log: u32, out: &mut Vec<u8>) {
     let mut bits = BitWriter::new(out);
     bits.put(u64::from(log - 5), 4);
@@ -89,7 +93,7 @@ fn write_shares(shares: &[usize; VALUES], log: u32, out: &mut Vec<u8>) {
         if left == 0 {
             break;
         }
-        // After a zero, two bits say how many more zeros follow.
+        // After a zero, two bits give the number of further zeros.
         match (&mut zeros, share) {
             (Some(more), 0) => {
                 *more += 1;
@@ -104,8 +108,8 @@ fn write_shares(shares: &[usize; VALUES], log: u32, out: &mut Vec<u8>) {
             (None, _) => {}
         }
         zeros = (share == 0).then_some(0u64);
-        // One of left + 2 values. The width is that of the largest; the
-        // smallest values need a bit less.
+        // The number is one of left + 2 values. The largest ones take `width`
+        // bits, the smallest ones take one bit less.
         let value = share + 1;
         let width = usize::BITS - (left + 1).leading_zeros();
         let short = (1 << width) - 1 - (left + 1);
@@ -125,7 +129,7 @@ fn write_shares(shares: &[usize; VALUES], log: u32, out: &mut Vec<u8>) {
 /// Encodes with two alternating states, from the last weight to the first
 /// (4.2.1.2).
 fn encode(weights: &[u8], states: &[State], log: u32, out: &mut Vec<u8>) {
-    // The states of each value share all states that may follow among them.
+    // Each value's states divide all possible next states among them.
     let mut leading = [[0u8; 1 << TABLE_LOGS[1]]; VALUES];
     let mut first = [None; VALUES];
     for (number, state) in (0u8..).zip(states) {
@@ -139,8 +143,8 @@ fn encode(weights: &[u8], states: &[State], log: u32, out: &mut Vec<u8>) {
         let state = &mut current[index % 2];
         let value = usize::from(weight);
         *state = match *state {
-            // The first state of a value reads at least one bit. No bits are
-            // left by then, which is how a reader detects the end.
+            // The first state of a value reads at least one bit. By then no
+            // bits are left, which is how a reader detects the end.
             None => first[value],
             Some(next) => {
                 let next = usize::from(next);

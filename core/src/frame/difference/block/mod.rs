@@ -1,4 +1,4 @@
-//! One block to its elements (docs/formats/zxd1.md 10).
+//! Decodes the elements of blocks (docs/formats/zxd1.md 10).
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -18,39 +18,39 @@ use crate::bytes::index;
 use crate::entropy::interleaved::{Decoder, StreamPart, decode_together};
 use raw_bits::RawBits;
 
-/// Elements of a block that are taken through all steps at once, so that what is
-/// between the steps of a few blocks stays in the first-level cache. A multiple
-/// of the states.
+/// Number of elements of a block that each decoding step processes at a time. It
+/// is small enough for the intermediate data of a few blocks to stay in the
+/// first-level cache, and a multiple of the number of states.
 const PART_ELEMENTS: usize = 1024;
 
-/// Mask of the shift in what a context stands for; the number of the table is
-/// above.
+/// Mask of the shift in the choice of a context. The number of the table is in
+/// the bits above it.
 pub(super) const SHIFT_MASK: u16 = 31;
 
-/// A stored block and where its elements are.
+/// A stored block, and the place for its elements.
 #[derive(Debug)]
 pub(super) struct StoredBlock<'a> {
-    /// Offset in the frame.
+    /// Offset of the block in the frame.
     pub start: u64,
-    /// Number of its first element in the tensor.
+    /// Index of its first element in the tensor.
     pub first_element: u64,
     pub rans: &'a [u8],
     pub raw: &'a [u8],
-    /// Whether all of it is decoded, so that its end can be checked.
+    /// Whether the block is decoded completely, so that its end can be checked.
     pub is_whole: bool,
-    /// The predictions of as many elements as are decoded.
+    /// The predictions of the elements to decode.
     pub predicted: &'a [u8],
-    /// As long as `predicted`.
+    /// The decoded elements; as long as `predicted`.
     pub out: &'a mut [u8],
 }
 
-/// A block that is being decoded, in parts. Fields of the block are those of its
-/// parts that are left.
+/// A block that is being decoded in parts. The fields of `block` describe the
+/// parts that remain.
 struct Stream<'a, W> {
     block: StoredBlock<'a>,
     rans: Decoder<'a>,
     raw: RawBits<'a>,
-    /// Elements of the part at hand.
+    /// Number of elements in the current part.
     len: usize,
     state: State,
     choices: [u16; PART_ELEMENTS],
@@ -58,19 +58,19 @@ struct Stream<'a, W> {
     values: [W; PART_ELEMENTS],
 }
 
-/// How far a part is.
+/// The progress of a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// The contexts are known.
+    /// The contexts have been determined.
     Coded,
-    /// The symbols are.
+    /// The symbols have been decoded.
     Symbols,
     /// The elements have been written.
     Written,
 }
 
-/// Decodes blocks, as many elements of each as it has predictions. All together
-/// take less time than one after the other if they have few states.
+/// Decodes every element of the blocks that has a prediction. If blocks have few
+/// states, decoding several together is faster than decoding them one by one.
 pub(super) fn decode<F: Float>(directory: &Directory, blocks: Vec<StoredBlock>) -> Result<()> {
     let mut streams = Vec::with_capacity(blocks.len());
     for block in blocks {
@@ -106,8 +106,9 @@ fn decode_scalar<F: Float>(directory: &Directory, streams: &mut [Stream<F::Word>
     });
 }
 
-/// Decodes blocks, part by part. `fill` writes what the contexts of the elements
-/// of a group stand for, `apply` the elements of a part whose symbols are known.
+/// Decodes blocks part by part. `fill` writes the choices for the elements of a
+/// group, and `apply` writes the elements of a part whose symbols have been
+/// decoded.
 #[inline(always)]
 fn decode_parts<F: Float>(
     directory: &Directory,
@@ -156,7 +157,7 @@ impl<'a, W: Word> Stream<'a, W> {
         })
     }
 
-    /// Begins the next part.
+    /// Begins the next part: determines the contexts of its elements.
     #[inline(always)]
     fn read_contexts<F: Float<Word = W>>(
         &mut self,
@@ -171,7 +172,7 @@ impl<'a, W: Word> Stream<'a, W> {
             is_same &= code == SAME;
         }
         self.state = match directory.unchanged {
-            // Nothing is stored of groups without changes.
+            // Elements of unchanged groups take no bits, so they are copied.
             Some(0) if is_same => {
                 let len_bytes = self.len * size_of::<W>();
                 self.block.out[..len_bytes].copy_from_slice(&self.block.predicted[..len_bytes]);
@@ -185,7 +186,7 @@ impl<'a, W: Word> Stream<'a, W> {
         };
     }
 
-    /// Joins the symbols with their raw bits.
+    /// Combines the symbols with their raw bits into values.
     #[inline(always)]
     fn join(&mut self, directory: &Directory) {
         let symbols = &self.symbols[..self.len];
@@ -194,7 +195,7 @@ impl<'a, W: Word> Stream<'a, W> {
         self.raw.read(symbols, choices, &directory.joins, values);
     }
 
-    /// Writes the elements that differ from the predicted ones by the values.
+    /// Writes the elements, which differ from the predicted ones by the values.
     #[inline(always)]
     fn apply<F: Float<Word = W>>(&mut self, directory: &Directory) {
         let values = &mut self.values[..self.len];
@@ -215,7 +216,8 @@ impl<'a, W: Word> Stream<'a, W> {
         W::apply(predicted, values, &mut self.block.out[..len_bytes]);
     }
 
-    /// Leaves the part, whose elements have been written.
+    /// Moves on to the next part, after the elements of the current one have
+    /// been written.
     #[inline(always)]
     fn advance(&mut self) {
         let len_bytes = self.len * size_of::<W>();
@@ -233,7 +235,7 @@ impl<'a, W: Word> Stream<'a, W> {
     }
 }
 
-/// Returns the range of bytes of a range of elements inside a slice.
+/// Converts a range of elements of `len_bytes` bytes each into a range of bytes.
 pub(super) fn byte_range(
     elements: core::ops::Range<u64>,
     len_bytes: usize,

@@ -1,4 +1,4 @@
-//! The raw bits of a block, and how they are joined with symbols
+//! The raw bits of a block, and their combination with symbols
 //! (docs/formats/zxd1.md 5).
 
 use alloc::boxed::Box;
@@ -9,18 +9,18 @@ use crate::frame::difference::element::Word;
 use crate::frame::difference::token::{self, DIRECT, MAX_SHIFT};
 use crate::{Error, Result, Rule};
 
-/// Elements whose raw bits are read at once.
+/// Number of elements whose raw bits are read together.
 const BATCH: usize = 8;
 
-/// The bits after the symbols.
+/// A reader of the raw bits of a block.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RawBits<'a> {
     pub bytes: &'a [u8],
     pub position_bits: usize,
 }
 
-/// The bytes that the raw bits of a batch lie in, and those that a window on the
-/// last of them takes besides.
+/// A bound on the number of bytes that hold the raw bits of a batch, plus 8
+/// bytes for a read that begins at the last of them.
 const WINDOW_BYTES: usize = 72;
 
 impl<'a> RawBits<'a> {
@@ -31,7 +31,7 @@ impl<'a> RawBits<'a> {
         }
     }
 
-    /// Joins symbols with their raw bits.
+    /// Combines symbols with their raw bits into values.
     #[inline(always)]
     pub fn read<W: Word>(
         &mut self,
@@ -47,7 +47,8 @@ impl<'a> RawBits<'a> {
             self.read_batch(symbols, choices, joins, values);
         }
         if !symbols_rest.is_empty() {
-            // Of a symbol of 0 with a shift of 0 nothing is stored.
+            // The padding has symbols of 0 with a shift of 0, which have no raw
+            // bits.
             let (mut symbols, mut choices, mut values) =
                 ([0; BATCH], [0; BATCH], [W::default(); BATCH]);
             symbols[..symbols_rest.len()].copy_from_slice(symbols_rest);
@@ -102,7 +103,7 @@ impl<'a> RawBits<'a> {
             return;
         }
         for (value, entry) in values.iter_mut().zip(entries) {
-            // At most 7 + 7 * 54 bits before the last element.
+            // At most 7 + 7 * 54 bits precede the last element.
             let start = bit / 8 % (WINDOW_BYTES - 8);
             let word = window[start..].first_chunk();
             let word = word.map_or(0, |word| u64::from_le_bytes(*word));
@@ -114,7 +115,7 @@ impl<'a> RawBits<'a> {
         self.position_bits += bit - self.position_bits % 8;
     }
 
-    /// Checks that all bytes were used.
+    /// Checks that all bytes have been used.
     pub fn finish(&self) -> Result<()> {
         let wrong = |detail| Err(Error::malformed(Rule::DifferenceRawBits, detail));
         let used_bytes = self.position_bits.div_ceil(8);
@@ -124,8 +125,8 @@ impl<'a> RawBits<'a> {
         if used_bytes < self.bytes.len() {
             return wrong("raw bits are left after the last element of a block");
         }
-        // The bits of the last byte that were used, or none of an end between
-        // bytes.
+        // The number of used bits in the last byte, or 0 if the bits end at a
+        // byte boundary.
         let used_bits = self.position_bits % 8;
         match self.bytes.last() {
             Some(last) if used_bits > 0 && last >> used_bits != 0 => {
@@ -136,8 +137,8 @@ impl<'a> RawBits<'a> {
     }
 }
 
-/// Returns the last bytes and zeros after them; `finish` sees whether those were
-/// used.
+/// Returns the last bytes, followed by zeros. `finish` detects whether bits of
+/// the padding were used.
 #[cold]
 fn with_zeros(left: &[u8]) -> [u8; WINDOW_BYTES] {
     let mut padded = [0; WINDOW_BYTES];
@@ -145,24 +146,25 @@ fn with_zeros(left: &[u8]) -> [u8; WINDOW_BYTES] {
     padded
 }
 
-/// The bits that are set in symbols that have raw bits.
+/// The bits that are set only in symbols with raw bits.
 #[allow(clippy::cast_possible_truncation)] // 32
 const LARGE_SYMBOLS: u64 = u64::from_le_bytes([!(DIRECT as u8 - 1); 8]);
 
-/// What symbols stand for, by their shift.
+/// The values of symbols, without raw bits, for each shift.
 #[derive(Debug, Clone)]
 pub struct Joins {
-    /// For each shift and symbol the value without its raw bits, of which only
-    /// the low 32 bits count, and from [`LEN_AT`] on the number of raw bits.
+    /// An entry for each shift and symbol. Its low 32 bits are the value
+    /// without its raw bits, and the bits from [`LEN_AT`] on are the number of
+    /// raw bits.
     entries: Box<[u64; (SHIFT_MASK as usize + 1) * TOKENS]>,
 }
 
-/// A power of two that is not below the number of symbols.
+/// The number of symbols, rounded up to a power of two.
 const TOKENS: usize = 128;
 const LEN_AT: u32 = 58;
 
 impl Joins {
-    /// Prepares the symbols of these shifts.
+    /// Creates the entries for the given shifts.
     pub fn new(shifts: impl Iterator<Item = u8>) -> Self {
         let mut entries = Box::new([0; (SHIFT_MASK as usize + 1) * TOKENS]);
         for shift in shifts {

@@ -1,4 +1,4 @@
-//! Encodes blocks (docs/formats/zxd1.md 10).
+//! Encoder of blocks (docs/formats/zxd1.md 10).
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -14,7 +14,8 @@ use crate::frame::difference::element::{Float, Word, for_float};
 use crate::frame::difference::head::Block;
 use crate::frame::difference::token::{extra_bits, symbol};
 
-/// Returns every block, and its place but for its start.
+/// Encodes all blocks. Returns the bytes and the description of each. The field
+/// `start` of the description is not set.
 pub(super) fn encode<E: Engine>(
     engine: &E,
     tensors: Tensors,
@@ -24,7 +25,7 @@ pub(super) fn encode<E: Engine>(
     let elements = tensors.current.len() / tensors.element.len_bytes();
     let model = &coding.model;
     let map = ContextMap::new(|context| {
-        // Contexts that do not occur may stand for anything.
+        // The choice for a context that does not occur is irrelevant.
         let number = context.wrapping_sub(model.first_context.into());
         let coding = model.codings.get(number).copied().unwrap_or_default();
         u16::from(coding.table) << SLOT_BITS | u16::from(coding.shift)
@@ -62,12 +63,12 @@ pub(super) fn encode<E: Engine>(
     })
 }
 
-/// Returns the symbols of values, and their raw bits.
+/// Splits values into symbols and raw bits.
 fn split<W: Word>(values: &[W], choices: &[u16]) -> (Vec<u8>, Vec<u8>) {
     let mut raw = RawBits::with_capacity(size_of_val(values));
     let mut symbols = vec![0; values.len()];
-    // Bits are appended one after the other, which takes longer than anything
-    // else: those of two short elements together.
+    // Appending bits is sequential and takes longer than anything else, so the
+    // bits of two short elements are appended together.
     let (pairs, _) = values.as_chunks::<2>();
     let pairs = if size_of::<W>() == 2 { pairs } else { &[] };
     let (choice_pairs, _) = choices.as_chunks::<2>();
@@ -89,8 +90,9 @@ fn split<W: Word>(values: &[W], choices: &[u16]) -> (Vec<u8>, Vec<u8>) {
     (symbols, raw.finish())
 }
 
-/// Returns the symbol of a value, its raw bits and their number, which is less
-/// than that of the value's bits or the shift.
+/// Returns the symbol of a value, its raw bits and their number. That number is
+/// either below the number of significant bits of the value or equal to the
+/// shift.
 #[inline(always)]
 fn split_value<W: Word>(value: W, choice: u16) -> (u8, u64, u32) {
     let value = value.to_u32();
@@ -100,7 +102,7 @@ fn split_value<W: Word>(value: W, choice: u16) -> (u8, u64, u32) {
     (symbol, u64::from(value) & ((1 << len) - 1), len)
 }
 
-/// The raw bits of a block.
+/// A writer of the raw bits of a block.
 struct RawBits {
     bytes: Vec<u8>,
     len_bytes: usize,
@@ -109,8 +111,9 @@ struct RawBits {
 }
 
 impl RawBits {
-    /// Makes room for the bits of elements of `len_bytes` bytes: of a value all
-    /// bits are stored but its leading one.
+    /// Creates a buffer for the raw bits of elements of `len_bytes` bytes in
+    /// total. It is large enough because no value has more raw bits than its
+    /// own width.
     fn with_capacity(len_bytes: usize) -> Self {
         Self {
             bytes: vec![0; len_bytes + size_of::<u64>()],
@@ -120,7 +123,8 @@ impl RawBits {
         }
     }
 
-    /// Appends up to 32 bits; `value` has no bits beyond them.
+    /// Appends the low `bits` bits of `value`, up to 32. Its other bits must be
+    /// zero.
     #[inline(always)]
     fn put(&mut self, value: u64, bits: u32) {
         self.held |= value << self.held_bits;
@@ -134,7 +138,7 @@ impl RawBits {
         self.held_bits %= 8;
     }
 
-    /// Returns the bits, with zeros up to a whole byte.
+    /// Returns the bits, padded with zeros to a whole byte.
     fn finish(mut self) -> Vec<u8> {
         let len_bytes = self.len_bytes + usize::from(self.held_bits > 0);
         self.bytes.truncate(len_bytes);

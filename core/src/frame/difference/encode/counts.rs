@@ -1,5 +1,5 @@
-//! Counts the values of each context, finely enough to see what any shift makes
-//! of them.
+//! Counts the values of each context in classes that are fine enough to derive
+//! the symbol counts for any shift.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -14,24 +14,26 @@ use crate::frame::difference::element::{Float, Word as _};
 use crate::frame::difference::head::Means;
 use crate::frame::difference::token::{SYMBOLS, extra_bits, symbol};
 
-/// Values below 32 each, and 16 parts of each larger power of two.
+/// Number of classes: one for each value below 32, and 16 for each larger power
+/// of two.
 const CLASSES: usize = 32 + 16 * 27;
 
-/// Elements that are looked at together.
+/// Number of elements that are processed together.
 const PART_ELEMENTS: usize = 2048;
-/// The fewest elements of a job, and the most jobs: each has counts of its own.
+/// The least number of elements of a job, and the largest number of jobs. The
+/// limit exists because every job has its own counts.
 const JOB_ELEMENTS: usize = 1 << 18;
 const MAX_JOBS: usize = 32;
 
-/// How often each class of values occurs in each context.
+/// The number of values of each class in each context.
 #[derive(Debug)]
 pub(super) struct Counts(Vec<u32>);
 
-/// The symbols of a context with some shift.
+/// The symbols of the values of a context for a given shift.
 #[derive(Debug, Clone)]
 pub(super) struct SymbolCounts {
     pub counts: [u32; SYMBOLS],
-    /// Bits that are stored as they are.
+    /// Total number of raw bits.
     pub raw_bits: u64,
 }
 
@@ -74,8 +76,9 @@ impl Counts {
         }
     }
 
-    /// Counts the values of a part. Neighbours are counted apart: a count would
-    /// wait for the one before it, which often is of the same value.
+    /// Counts the values of a part. Elements at even and at odd positions have
+    /// separate counts, because incrementing the same count twice in a row
+    /// would stall, and neighbouring values are often equal.
     fn add<F: Float>(
         [even, odd]: &mut [Self; 2],
         map: &ContextMap,
@@ -116,8 +119,8 @@ impl Counts {
         counts.filter_map(|(context, counts)| counts.iter().any(|&n| n > 0).then_some(context))
     }
 
-    /// Returns the mean number of bits of the values in a context, rounded
-    /// down.
+    /// Returns the mean number of significant bits of the values in a context,
+    /// rounded down.
     pub fn mean_bits(&self, context: usize) -> u64 {
         let (mut bits, mut total) = (0, 0);
         for (class, count) in self.classes(context) {
@@ -127,7 +130,7 @@ impl Counts {
         bits / total.max(1)
     }
 
-    /// Returns the symbols of a context with a shift.
+    /// Returns the symbol counts of a context for a shift.
     pub fn symbols(&self, context: usize, shift: u32) -> SymbolCounts {
         let mut counts = [0u32; SYMBOLS];
         let mut raw_bits = 0;
@@ -160,7 +163,7 @@ fn class(value: u32) -> usize {
 }
 
 /// Returns the top five bits of the values of a class, the number of bits below
-/// them, and the number of all bits.
+/// them, and the total number of bits.
 fn top_bits(class: usize) -> (u32, u32, u32) {
     let class = u32::try_from(class).unwrap_or(0);
     if class < 32 {

@@ -1,4 +1,4 @@
-//! Groups of elements and the scale of the changes in each
+//! Groups of elements, and the scale of the changes in each
 //! (docs/formats/zxd1.md 12).
 
 use alloc::vec;
@@ -10,25 +10,25 @@ use crate::engine::Engine;
 use crate::frame::difference::context::{LAST_SCALE, SAME, UNIT};
 use crate::frame::difference::element::{Float, Word as _};
 
-/// The fewest elements of a group, which pay for its code.
+/// The smallest number of elements of a group that is worth a code of its own.
 const MIN_ELEMENTS: usize = 64;
-/// Elements whose changes are added up at once: the order of addition is part
-/// of the result.
+/// Number of elements whose changes are summed together. The order of addition
+/// affects the result.
 const CELL_ELEMENTS: usize = 1 << 14;
-/// The fewest elements of a job.
+/// The least number of elements of a job.
 pub(super) const JOB_ELEMENTS: usize = 1 << 18;
 
-/// Groups and their codes.
+/// The groups of a tensor and their codes.
 #[derive(Debug, Clone)]
 pub(super) struct Groups {
-    /// Elements of a group.
+    /// Number of elements of a group.
     pub elements: usize,
-    /// A code for each.
+    /// The code of each group.
     pub codes: Vec<u8>,
     changes: Vec<Change>,
 }
 
-/// The changes of some elements.
+/// The changes of a range of elements.
 #[derive(Debug, Clone, Copy, Default)]
 struct Change {
     sum: f64,
@@ -36,8 +36,8 @@ struct Change {
     any: bool,
 }
 
-/// Returns the elements of a row, or of as many innermost dimensions as make a
-/// group that pays for its code.
+/// Returns the number of elements of a row, or of several innermost dimensions
+/// if rows are too short to be worth a code of their own.
 pub(crate) fn row_elements(shape: &[u64], elements: usize) -> usize {
     let mut row = 1;
     for &dimension in shape.iter().rev() {
@@ -56,7 +56,7 @@ pub(crate) fn row_elements(shape: &[u64], elements: usize) -> usize {
 }
 
 impl Groups {
-    /// Finds the scale of each group of `elements` elements.
+    /// Determines the scale of each group of `elements` elements.
     pub fn new<F: Float, E: Engine>(engine: &E, tensors: Tensors, elements: usize) -> Self {
         let all = tensors.current.len() / size_of::<F::Word>();
         let cells_per_group = elements.div_ceil(CELL_ELEMENTS);
@@ -93,7 +93,7 @@ impl Groups {
         }
     }
 
-    /// Returns the groups with other codes.
+    /// Returns the same groups with other codes.
     pub fn with_codes(&self, codes: Vec<u8>) -> Self {
         Self {
             codes,
@@ -101,13 +101,14 @@ impl Groups {
         }
     }
 
-    /// Returns all groups as one, of `all` elements, if they are more than one.
+    /// Returns a single group of all `all` elements, or `None` if there already
+    /// is only one.
     pub fn joined(&self, all: usize) -> Option<Self> {
         (self.codes.len() > 1).then(|| Self::with_changes(all, all, vec![sum(&self.changes)]))
     }
 
-    /// Returns the groups of the elements `range`: their codes, and the range
-    /// of each, counted from the start of `range`.
+    /// Returns the groups of the elements `range`: the code of each, and its
+    /// range relative to the start of `range`.
     pub fn within(&self, range: Range<usize>) -> impl Iterator<Item = (u8, Range<usize>)> + '_ {
         let first = range.start / self.elements;
         let codes = self.codes[first..].iter().enumerate();
@@ -156,7 +157,7 @@ fn change<F: Float>(tensors: Tensors, cell: Range<usize>) -> Change {
 }
 
 /// Returns the code of a group of `len` elements: twice the base-2 logarithm of
-/// the mean change, rounded.
+/// the mean change, rounded, plus [`UNIT`].
 fn code(change: Change, len: usize) -> u8 {
     if !change.any {
         return SAME;
@@ -164,7 +165,7 @@ fn code(change: Change, len: usize) -> u8 {
     let mean = change.sum / len as f64;
     let bits = mean.to_bits();
     let fraction = bits & ((1 << 52) - 1) | 1023 << 52;
-    // The fourth roots of 2 and of 8.
+    // The fourth roots of 2 and of 8, where the rounded result changes.
     let halves = match f64::from_bits(fraction) {
         m if m < 1.189_207_115_002_721 => 0,
         m if m < 1.681_792_830_507_429 => 1,

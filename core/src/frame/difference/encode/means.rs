@@ -1,9 +1,10 @@
-//! Groups whose changes follow from the mantissa (docs/formats/zxd1.md 12).
+//! Finds groups whose changes depend on the mantissa (docs/formats/zxd1.md 12).
 //!
-//! Weight decay takes the same share off every weight of a row without
-//! gradient. In steps of the element that is a number between one and two times
-//! another, in proportion to the mantissa, and rounded: nearly the same for all
-//! elements whose mantissas begin with the same six bits.
+//! Weight decay reduces every weight of a row without gradient by the same
+//! fraction. In units of the element's last place, that reduction is
+//! proportional to the significand, which varies by a factor of two, and is
+//! rounded. It is therefore nearly equal for all elements whose mantissas begin
+//! with the same six bits.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -16,15 +17,16 @@ use crate::frame::difference::context::{BY_MANTISSA, SAME};
 use crate::frame::difference::element::{F32, Float as _, Word as _};
 use crate::frame::difference::head::Means;
 
-/// The most elements that are looked at for the usual difference of each
-/// mantissa.
+/// The maximum number of elements that are examined to find the usual
+/// difference of each mantissa.
 const SAMPLE_ELEMENTS: usize = 1 << 17;
-/// A difference is usual if it is that of one element of the sample in this
-/// many.
+/// There are usual differences if at least one in this many sampled elements
+/// has the most frequent difference of its mantissa.
 const MIN_SHARE: usize = 100;
 
-/// Returns the usual differences, and the groups with those that have them
-/// marked; `None` if there are none, or the elements are not 32 bits wide.
+/// Returns the usual differences, and the groups with [`BY_MANTISSA`] as the
+/// code of those that follow them. Returns `None` if there are none, or if the
+/// elements are not 32 bits wide.
 pub(super) fn find<E: Engine>(
     engine: &E,
     tensors: Tensors,
@@ -55,7 +57,8 @@ pub(super) fn find<E: Engine>(
         .then_some((means, marked))
 }
 
-/// Returns the most frequent difference of each mantissa.
+/// Returns the most frequent difference for each value of the top mantissa
+/// bits.
 fn usual(tensors: Tensors, groups: &Groups) -> Option<Means> {
     let changed = || {
         let codes = groups.codes.iter().enumerate();
@@ -84,9 +87,10 @@ fn usual(tensors: Tensors, groups: &Groups) -> Option<Means> {
     (most.iter().sum::<usize>() * MIN_SHARE >= sample.len().max(1)).then_some(means)
 }
 
-/// Returns whether the differences of a group from those usual are expected to
-/// cost less than the differences. A scale tells nearly how long differences
-/// are, so that only their bits are counted; of others their length as well.
+/// Returns whether coding the differences of a group relative to the usual ones
+/// is expected to cost less than coding them directly. With a scale, the length
+/// of a difference is nearly known, so only its bits are counted; without one,
+/// the length is counted as well.
 fn follows(tensors: Tensors, groups: &Groups, group: usize, means: &Means) -> bool {
     let bits = |value: u32| u64::from(u32::BITS - value.leading_zeros());
     let (mut plain, mut by_mantissa) = (0, 0);

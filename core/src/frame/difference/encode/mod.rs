@@ -1,9 +1,9 @@
-//! Writes a frame (docs/formats/zxd1.md 12): scales of groups, how contexts are
-//! coded, blocks.
+//! Encoder of a frame (docs/formats/zxd1.md 12): chooses the scales of groups
+//! and the coding of contexts, then encodes the blocks.
 //!
-//! All decisions are made with integers, or with single operations of IEEE
-//! doubles in a fixed order, so that every platform and any number of threads
-//! write the same bytes.
+//! All decisions are made with integers or with single operations on IEEE
+//! doubles in a fixed order, so the bytes are the same on every platform and
+//! with any number of threads.
 
 mod blocks;
 mod counts;
@@ -28,12 +28,12 @@ use groups::Groups;
 pub(crate) use groups::row_elements;
 use model::Model;
 
-/// Elements of a block.
+/// Number of elements of a block.
 pub(crate) const BLOCK_ELEMENTS: usize = 1 << 17;
 
 /// Encodes `current` as its difference from `reference`. Returns `None` if its
-/// dtype has no differences, or it is empty, or the lengths are not the same
-/// number of whole elements.
+/// dtype is not supported, if it is empty, or if the two lengths differ or are
+/// not a whole number of elements.
 pub fn encode<E: PackEngine>(
     engine: &E,
     current: TensorRef,
@@ -57,7 +57,7 @@ pub fn encode<E: PackEngine>(
         .and_then(|found| with_prediction(engine, element, current, base, Some(&found)));
     let frames = plain.into_iter().chain(low_rank);
     let frame = frames.min_by_key(Vec::len)?;
-    // Nothing else would notice a mistake before it is too late.
+    // Nothing else would reveal a mistake before the original is discarded.
     let decoded = Difference::parse(&frame).and_then(|frame| frame.restore(engine, reference));
     decoded
         .is_ok_and(|decoded| decoded == bytes)
@@ -71,8 +71,8 @@ struct Base<'a> {
     digest: [u8; 16],
 }
 
-/// Encodes `current` as its difference from `base`, or from what `low_rank`
-/// makes of it.
+/// Encodes `current` as its difference from `base`, or from the prediction that
+/// `low_rank` makes from `base`.
 fn with_prediction<E: PackEngine>(
     engine: &E,
     element: FloatType,
@@ -114,7 +114,7 @@ fn with_prediction<E: PackEngine>(
     Some(out)
 }
 
-/// Returns the elements that a low-rank change of `reference` makes.
+/// Returns the elements that `low_rank` predicts from `reference`.
 fn predict<E: PackEngine>(
     engine: &E,
     low_rank: &LowRank,
@@ -135,7 +135,7 @@ fn predict<E: PackEngine>(
     out
 }
 
-/// A tensor and what is known of it before it is decoded.
+/// A tensor and its prediction.
 #[derive(Debug, Clone, Copy)]
 struct Tensors<'a> {
     element: FloatType,
@@ -143,18 +143,18 @@ struct Tensors<'a> {
     current: &'a [u8],
 }
 
-/// Everything that the blocks are encoded with.
+/// The parameters for encoding the blocks.
 #[derive(Debug)]
 struct Coding {
     groups: Groups,
-    /// Their side stream.
+    /// The side stream of the groups' codes.
     codes: Vec<u8>,
     means: Option<Means>,
     model: Model,
 }
 
-/// Writes the values of the differences of elements, or of what they differ from
-/// the means of their mantissas.
+/// Writes the folded values of the differences between elements. If `means` is
+/// given, the mean of the element's mantissa is subtracted from each difference.
 fn write_values<F: Float>(
     current: &[u8],
     predicted: &[u8],
@@ -173,8 +173,8 @@ fn write_values<F: Float>(
     }
 }
 
-/// Returns the cheapest of a scale for each row, one for the tensor, and a scale
-/// or a mean change for each row.
+/// Returns the cheapest of three codings: a scale for each row, one scale for
+/// the tensor, or for each row either a scale or mean changes.
 fn choose<E: PackEngine>(engine: &E, tensors: Tensors, row_elements: usize) -> Coding {
     let elements = tensors.current.len() / tensors.element.len_bytes();
     let rows = for_float!(tensors.element, F => Groups::new::<F, E>(engine, tensors, row_elements));

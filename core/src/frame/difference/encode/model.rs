@@ -1,4 +1,4 @@
-//! How each context is coded: its shift, and one of at most 16 tables.
+//! Chooses the coding of each context: its shift, and one of at most 16 tables.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -11,26 +11,26 @@ use crate::entropy::interleaved::{
 use crate::frame::difference::head::Coding;
 use crate::frame::difference::token::{MAX_SHIFT, SYMBOLS};
 
-/// Contexts up to this number are compared with all others when tables are
-/// merged; of more, only neighbours are.
+/// Every pair of clusters is considered for merging once there are at most this
+/// many. Until then, only neighbours are merged.
 const MAX_COMPARED: usize = 48;
-/// More states than the fewest are worth one part in this of a block: decoding
-/// is faster with them.
+/// More states than the minimum are used if they cost at most 1/n of a block,
+/// because they make decoding faster.
 const STATES_SHARE: u64 = 500;
 
-/// How contexts are coded.
+/// The coding of all contexts.
 #[derive(Debug)]
 pub(super) struct Model {
     pub first_context: u8,
-    /// Of the contexts from the first on.
+    /// The codings of consecutive contexts, starting with `first_context`.
     pub codings: Vec<Coding>,
     pub tables: Vec<Frequencies>,
-    /// Everything but the codes of groups and what a frame always has, in units
-    /// of `2^-FRACTION_BITS` bits.
+    /// The cost of the frame, in units of `2^-FRACTION_BITS` bits, without the
+    /// codes of groups and the fixed fields.
     pub cost: u64,
 }
 
-/// Contexts with one table.
+/// Contexts that share one table.
 #[derive(Debug, Clone)]
 struct Cluster {
     counts: [u32; SYMBOLS],
@@ -48,7 +48,8 @@ impl Cluster {
         }
     }
 
-    /// Returns the two as one. Its contexts are set when it is kept.
+    /// Returns the union of the two, with an empty list of contexts, which the
+    /// caller sets if it keeps the union.
     fn merged(&self, other: &Self) -> Self {
         let counts = core::array::from_fn(|i| self.counts[i].saturating_add(other.counts[i]));
         Self::new(counts, Vec::new())
@@ -105,8 +106,8 @@ impl Model {
         }
     }
 
-    /// Returns how many states a frame of `blocks` blocks has: many where they
-    /// cost little.
+    /// Returns the number of states for a frame of `blocks` blocks: the largest
+    /// number whose cost is small.
     pub fn states(&self, blocks: usize) -> usize {
         let block_bytes = (self.cost >> FRACTION_BITS) / 8 / blocks.max(1) as u64;
         let is_worth = |states: &usize| {
@@ -118,10 +119,10 @@ impl Model {
     }
 }
 
-/// Returns the shift with which the values of a context cost least.
+/// Returns the cheapest shift for the values of a context.
 fn best_shift(counts: &Counts, context: usize) -> (u8, SymbolCounts) {
-    // Fewer than two bits of most values in the symbol lose their
-    // distribution, more than six gain nothing.
+    // If the symbols of most values had fewer than two bits, they would not
+    // represent the distribution; more than six bits gain nothing.
     let bits = counts.mean_bits(context);
     let least = bits.saturating_sub(6);
     let most = bits.saturating_sub(2).min(MAX_SHIFT.into());
@@ -158,12 +159,12 @@ fn merge_neighbours(clusters: &mut Vec<Cluster>) {
     }
 }
 
-/// Merges the pair that loses least, as long as there are too many or the
-/// table saved is worth more.
+/// Merges the pair with the least loss, as long as there are too many clusters
+/// or a merger reduces the total cost including tables.
 fn merge_closest(clusters: &mut Vec<Cluster>) {
     let loss =
         |a: &Cluster, b: &Cluster| a.merged(b).cost.cast_signed() - (a.cost + b.cost).cast_signed();
-    // Row i has the losses of cluster i with those before it.
+    // Row i has the losses from merging cluster i with each earlier one.
     let mut losses: Vec<Vec<i64>> = Vec::new();
     for (i, cluster) in clusters.iter().enumerate() {
         losses.push(
@@ -196,7 +197,7 @@ fn merge_closest(clusters: &mut Vec<Cluster>) {
     }
 }
 
-/// Puts cluster `b` into cluster `a`, which is before it.
+/// Merges cluster `b` into cluster `a`, which precedes it.
 fn merge(clusters: &mut Vec<Cluster>, a: usize, b: usize) {
     let other = clusters.remove(b);
     let mut merged = clusters[a].merged(&other);

@@ -1,4 +1,4 @@
-//! Writes a head (docs/formats/zxd1.md 3).
+//! Writes the head of a frame (docs/formats/zxd1.md 3).
 
 use alloc::vec::Vec;
 
@@ -9,7 +9,7 @@ use crate::float::FloatType;
 use crate::frame::difference::low_rank::LowRank;
 use crate::frame::difference::{MAGIC, VERSION};
 
-/// What a writer puts into a head.
+/// The fields of a head that an encoder sets.
 pub struct HeadFields<'a> {
     pub element: FloatType,
     pub states: usize,
@@ -18,7 +18,7 @@ pub struct HeadFields<'a> {
     pub group_elements: u64,
     pub block_elements: u32,
     pub first_context: u8,
-    /// The side stream of the codes of the groups.
+    /// The side stream of the groups' codes.
     pub codes: &'a [u8],
     pub means: Option<&'a [i32; 64]>,
     pub low_rank: Option<&'a LowRank>,
@@ -27,8 +27,8 @@ pub struct HeadFields<'a> {
 }
 
 impl HeadFields<'_> {
-    /// Returns the head before these blocks, whose starts are of no account;
-    /// `None` if it is too long for its format.
+    /// Returns the head of a frame with these blocks, whose `start` is ignored.
+    /// Returns `None` if a field overflows.
     pub fn write(&self, blocks: &[Block]) -> Option<Vec<u8>> {
         let mut out = MAGIC.to_vec();
         let mut flags = if self.means.is_some() { HAS_MEANS } else { 0 };
@@ -41,7 +41,7 @@ impl HeadFields<'_> {
         out.extend_from_slice(&self.elements.to_le_bytes());
         out.extend_from_slice(&self.group_elements.to_le_bytes());
         out.extend_from_slice(&self.block_elements.to_le_bytes());
-        // Length and checksum, known at the end.
+        // The length and the checksum are filled in at the end.
         out.extend_from_slice(&[0; 8]);
         let last_context = usize::from(self.first_context) + self.codings.len() - 1;
         out.push(self.first_context);

@@ -1,4 +1,4 @@
-//! The head of a frame (docs/formats/zxd1.md 3): everything before the blocks.
+//! The head of a frame (docs/formats/zxd1.md 3), which precedes the blocks.
 
 mod fields;
 
@@ -21,12 +21,12 @@ use crate::entropy::interleaved::{Frequencies, MAX_TABLES, SideStream};
 use crate::float::FloatType;
 use crate::{Error, Result, Rule};
 
-/// Length of the head without the fields that vary, where a reader that does
-/// not know its length begins.
+/// Length in bytes of the fixed fields of the head. A reader that does not know
+/// the length of the head fetches these first.
 pub const FIXED_BYTES: u64 = 55;
-/// Offset of the checksum of the head, which covers all of it but itself.
+/// Offset of the checksum, which covers the whole head except itself.
 const CHECKSUM_AT: usize = 48;
-/// Bytes of an entry of the list of blocks.
+/// Length in bytes of an entry of the list of blocks.
 pub(crate) const BLOCK_BYTES: u64 = 12;
 
 const MIN_BLOCK_ELEMENTS: u32 = 1 << 12;
@@ -36,22 +36,22 @@ const BLOCK_MULTIPLE: u32 = 32;
 const HAS_MEANS: u8 = 1;
 const HAS_LOW_RANK: u8 = 2;
 
-/// Expected differences by the top six bits of the mantissa.
+/// The expected difference for each value of the top six mantissa bits.
 pub(super) type Means = Box<[i32; 64]>;
 
-/// How the elements of a context are coded.
+/// The coding of the elements of a context.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Coding {
-    /// Number of the table.
+    /// Index of the table.
     pub table: u8,
-    /// Low bits of a value that are stored as they are.
+    /// Number of low bits of a value that are stored as raw bits.
     pub shift: u8,
 }
 
-/// Where a block is.
+/// The position, lengths and checksum of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Block {
-    /// Offset in the frame.
+    /// Offset of the block in the frame.
     pub start: u64,
     pub rans_len_bytes: u32,
     pub raw_len_bytes: u32,
@@ -59,41 +59,41 @@ pub(super) struct Block {
 }
 
 impl Block {
-    /// Returns its range in the frame.
+    /// Returns the range of the block in the frame.
     pub fn range(&self) -> Range<u64> {
         let len = u64::from(self.rans_len_bytes) + u64::from(self.raw_len_bytes);
         self.start..self.start + len
     }
 }
 
-/// A head whose fields are consistent.
+/// A parsed head whose fields are consistent.
 #[derive(Debug, Clone)]
 pub(super) struct Head<'a> {
     pub element: FloatType,
-    /// The number of rANS states.
+    /// Number of rANS states.
     pub states: usize,
-    /// First 16 bytes of the BLAKE3 of the base tensor.
+    /// First 16 bytes of the BLAKE3 digest of the base tensor.
     pub base_digest: [u8; 16],
-    /// The number of elements.
+    /// Number of elements of the tensor.
     pub elements: u64,
-    /// Elements of a group.
+    /// Number of elements of a group.
     pub group_elements: u64,
-    /// Elements of a block.
+    /// Number of elements of a block.
     pub block_elements: u32,
     pub first_context: u8,
-    /// One byte for each group.
+    /// One code byte for each group.
     pub codes: SideStream<'a>,
     pub means: Option<Means>,
     pub low_rank: Option<LowRank>,
-    /// Of the contexts from the first on.
+    /// The codings of consecutive contexts, starting with `first_context`.
     pub codings: Vec<Coding>,
     pub tables: Vec<Frequencies>,
     pub blocks: Vec<Block>,
     pub len_bytes: u64,
 }
 
-/// Returns the length of the head of the frame that begins with `prefix`, of at
-/// least [`FIXED_BYTES`] bytes.
+/// Returns the length in bytes of the head of a frame. `prefix` holds at least
+/// the first [`FIXED_BYTES`] bytes of the frame.
 pub fn head_len_bytes(prefix: &[u8]) -> Result<u64> {
     let mut cursor = Cursor::new(prefix);
     cursor.expect_magic(&MAGIC, Rule::FrameMagic, "ZXD1 frame")?;
@@ -103,7 +103,7 @@ pub fn head_len_bytes(prefix: &[u8]) -> Result<u64> {
 }
 
 impl<'a> Head<'a> {
-    /// Reads the head at the start of `bytes`; anything may follow it.
+    /// Parses the head at the start of `bytes`. Other data may follow it.
     pub fn parse(bytes: &'a [u8]) -> Result<Self> {
         let mut all = Cursor::new(bytes);
         let head_len = head_len_bytes(bytes)?;
@@ -130,7 +130,7 @@ impl<'a> Head<'a> {
         }
         let base_digest = cursor.array("digest of the base")?;
         let elements = cursor.u64("number of elements")?;
-        // A frame of more could not say where its blocks are.
+        // With more elements, offsets of blocks could exceed 64 bits.
         if elements == 0 || elements > u64::MAX >> 8 {
             return Err(wrong(format!("a frame of {elements} elements"), 24));
         }
@@ -232,23 +232,23 @@ impl<'a> Head<'a> {
         Ok(())
     }
 
-    /// Returns the length of the frame.
+    /// Returns the length of the frame in bytes.
     pub fn frame_len_bytes(&self) -> u64 {
         self.blocks
             .last()
             .map_or(self.len_bytes, |block| block.range().end)
     }
 
-    /// Returns how `context` is coded; those outside the range of the head are
-    /// coded as the nearest inside.
+    /// Returns the coding of `context`. A context outside the range of the head
+    /// has the coding of the nearest one inside.
     pub fn coding(&self, context: usize) -> Coding {
         let number = context.saturating_sub(self.first_context.into());
         self.codings[number.min(self.codings.len() - 1)]
     }
 }
 
-/// The most raw bits of an element.
-#[allow(clippy::cast_possible_truncation)] // 86 symbols
+/// The maximum number of raw bits of an element.
+#[allow(clippy::cast_possible_truncation)] // there are 86 symbols
 const MAX_RAW_BITS: u64 = MAX_SHIFT as u64 + extra_bits((SYMBOLS - 1) as u8) as u64;
 
 fn read_means(cursor: &mut Cursor) -> Result<Means> {

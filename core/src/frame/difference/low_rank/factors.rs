@@ -1,5 +1,5 @@
-//! Factors packed bit to bit, least significant bit first
-//! (docs/formats/zxd1.md 13.1).
+//! Factors packed bit by bit, least significant bit first (docs/formats/zxd1.md
+//! 13.1).
 
 use alloc::vec::Vec;
 
@@ -7,16 +7,17 @@ use super::Head;
 use crate::entropy::bits::{BitReader, BitWriter};
 use crate::{Error, Result, Rule};
 
-/// The left factors row by row, then the right ones row by row.
+/// The left factors in row-major order, followed by the right ones in row-major
+/// order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Factors {
-    /// Those whose sums of products single precision holds.
+    /// Factors whose sums of products are exact in single precision.
     Narrow(Vec<i16>),
     Wide(Vec<i32>),
 }
 
 impl Factors {
-    /// Holds the factors that `head` describes.
+    /// Stores the factors of a product described by `head`.
     pub fn new(values: Vec<i32>, head: &Head) -> Self {
         if head.is_single() {
             let narrow = |value| i16::try_from(value).expect("a factor of at most 13 bits");
@@ -26,14 +27,15 @@ impl Factors {
         }
     }
 
-    /// Reads the factors that `head` describes, which fill `packed`.
+    /// Unpacks the factors of a product described by `head`, which must fill
+    /// `packed`.
     pub fn unpack(packed: &[u8], head: &Head) -> Result<Self> {
         let mut reader = BitReader::new(packed);
         let mut next = || -> Result<i32> {
             let value = reader.take(head.bits.into(), "a low-rank factor")?;
             Ok(value.cast_signed() - (1 << (head.bits - 1)))
         };
-        // As many as the packed bytes hold, each in up to 16 times its length.
+        // The allocation is at most eight times as long as the packed bytes.
         let too_many = || Error::limit("the low-rank factors do not fit into memory");
         let count = usize::try_from(head.factors()).map_err(|_| too_many())?;
         let factors = if head.is_single() {
@@ -55,7 +57,8 @@ impl Factors {
         Ok(factors)
     }
 
-    /// Appends the factors in `bits` bits each, with zeros up to a whole byte.
+    /// Appends the factors with `bits` bits each, padded with zeros to a whole
+    /// byte.
     pub fn pack(&self, bits: u8, out: &mut Vec<u8>) {
         let mut writer = BitWriter::new(out);
         let mut push = |factor: i32| {

@@ -1,4 +1,4 @@
-//! The fields before the factors (docs/formats/zxd1.md 13.1).
+//! The fields that precede the factors (docs/formats/zxd1.md 13.1).
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -8,8 +8,8 @@ use crate::bytes::Cursor;
 use crate::dtype::Dtype;
 use crate::{Error, Result, Rule};
 
-/// The shifts, added up, for which every integer below 2^53 times the power of
-/// two is an exact and normal double.
+/// The allowed sums of both shifts. They ensure that every integer up to 2^53,
+/// divided by 2 to the power of the sum, is an exact and normal double.
 const EXACT_SHIFTS: RangeInclusive<i32> = -970..=1022;
 
 /// Rank, shape and scale of the product, and the width of its factors.
@@ -17,28 +17,29 @@ const EXACT_SHIFTS: RangeInclusive<i32> = -970..=1022;
 pub struct Head {
     /// The inner dimension of the product, at least 1.
     pub rank: u16,
-    /// Bits of a factor, 2 to 24.
+    /// Number of bits of a factor, 2 to 24.
     pub bits: u8,
-    /// Powers of two by which the left and the right factors are divided.
+    /// The left factors are divided by 2 to the power of the first shift, the
+    /// right factors by 2 to the power of the second.
     pub shifts: [i16; 2],
-    /// Rows of the matrix.
+    /// Number of rows of the matrix.
     pub rows: u32,
-    /// Columns of the matrix.
+    /// Number of columns of the matrix.
     pub columns: u32,
 }
 
 impl Head {
-    /// Bytes of these fields.
+    /// Length of these fields in bytes.
     pub const LEN_BYTES: u64 = 15;
 
-    /// Ranks that a product may have. An element costs a multiplication for
-    /// each, which is not paid for by any bytes.
+    /// The allowed ranks. Every unit costs a multiplication per element, and
+    /// the length of the input does not bound that work.
     pub const RANKS: RangeInclusive<u16> = 1..=1024;
 
-    /// Bits that a factor may have.
+    /// The allowed numbers of bits of a factor.
     pub const BITS: RangeInclusive<u8> = 2..=24;
 
-    /// Reads the fields. They are not yet checked.
+    /// Reads the fields without checking them.
     pub fn parse(cursor: &mut Cursor) -> Result<Self> {
         let rank = cursor.u16("rank")?;
         let bits = cursor.u8("bits of a factor")?;
@@ -64,14 +65,14 @@ impl Head {
         out.extend_from_slice(&self.columns.to_le_bytes());
     }
 
-    /// Checks the fields for a tensor of so many elements.
+    /// Checks the fields for a tensor of `elements` elements.
     pub fn check(&self, dtype: Dtype, elements: u64) -> Result<()> {
         if !matches!(dtype, Dtype::Bf16 | Dtype::F32) {
             let detail = format!("low-rank prediction of {dtype} elements");
             return Err(Error::malformed(Rule::LowRankDtype, detail));
         }
         let (rows, columns) = (u64::from(self.rows), u64::from(self.columns));
-        // Less than 2^64: no overflow.
+        // Both are below 2^32, so the product does not overflow.
         if rows * columns != elements {
             let detail = format!("a product of {rows} x {columns} for {elements} elements");
             return Err(Error::malformed(Rule::LowRankShape, detail));
@@ -99,46 +100,47 @@ impl Head {
         Ok(())
     }
 
-    /// Returns the power of two by which a sum of products is divided.
+    /// Returns `n` if sums of products are divided by 2^n.
     #[must_use]
     pub fn shift(&self) -> i32 {
         i32::from(self.shifts[0]) + i32::from(self.shifts[1])
     }
 
-    /// Returns the largest magnitude that a sum of products can have.
+    /// Returns the largest possible magnitude of a sum of products.
     #[must_use]
     pub fn largest_sum(&self) -> u64 {
         u64::from(self.rank) << (2 * (u32::from(self.bits) - 1))
     }
 
-    /// Returns whether single precision holds every sum of products. Factors
-    /// then have at most 13 bits.
+    /// Returns whether every sum of products is exact in single precision. If
+    /// so, factors have at most 13 bits.
     #[must_use]
     pub(super) fn is_single(&self) -> bool {
         self.largest_sum() <= 1 << 24
     }
 
-    /// Returns the number of factors: at most 2^43.
+    /// Returns the number of factors, which is at most 2^43.
     #[must_use]
     pub fn factors(&self) -> u64 {
         u64::from(self.rank) * (u64::from(self.rows) + u64::from(self.columns))
     }
 
-    /// Returns the bytes of the packed factors.
+    /// Returns the length of the packed factors in bytes.
     #[must_use]
     pub fn factors_len_bytes(&self) -> u64 {
         (self.factors() * u64::from(self.bits)).div_ceil(8)
     }
 
-    /// Returns the bytes of fields and factors.
+    /// Returns the length of fields and factors in bytes.
     #[must_use]
     pub fn len_bytes(&self) -> u64 {
         Self::LEN_BYTES + self.factors_len_bytes()
     }
 
-    /// Returns the bytes, relative to the first field, that hold the left
-    /// factors of these rows and, as the second range, all right factors. The
-    /// first and last byte of a range may hold bits of its neighbours.
+    /// Returns two ranges of bytes, relative to the first field: the range that
+    /// holds the left factors of `rows`, and the range of all right factors.
+    /// The first and the last byte of a range may also hold bits of
+    /// neighbouring factors.
     #[must_use]
     pub fn ranges(&self, rows: Range<u32>) -> [Range<u64>; 2] {
         let (rank, bits) = (u64::from(self.rank), u64::from(self.bits));

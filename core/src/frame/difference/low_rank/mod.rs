@@ -1,9 +1,10 @@
-//! Low-rank prediction: the base plus the product of two thin matrices, as a
-//! merged adapter adds it (docs/formats/zxd1.md 13).
+//! Low-rank prediction: elements are predicted as the base plus the product of
+//! two thin matrices, which is how a merged adapter changes them
+//! (docs/formats/zxd1.md 13).
 //!
-//! The factors are integers, and their product is exact. A predicted element is
-//! one addition in double precision and one or two roundings, the same on
-//! every platform.
+//! The factors are integers, and their product is exact. Predicting an element
+//! takes one addition in double precision and one or two roundings, with the
+//! same result on every platform.
 
 mod factors;
 mod fit;
@@ -21,7 +22,7 @@ use crate::bytes::{self, Cursor};
 use crate::dtype::Dtype;
 use factors::Factors;
 
-/// A prediction whose factors have been read.
+/// A low-rank prediction whose factors have been parsed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LowRank {
     head: Head,
@@ -30,12 +31,13 @@ pub struct LowRank {
 }
 
 impl LowRank {
-    /// Reads head and factors for a tensor of so many elements. The memory
-    /// taken is at most eight times the bytes read.
+    /// Parses the head and the factors of a prediction for a tensor of
+    /// `elements` elements. It allocates at most eight times the number of
+    /// bytes that it reads.
     ///
     /// # Errors
-    /// A dtype other than bfloat16 and float32, and fields outside their
-    /// limits (13.1).
+    /// The dtype is neither bfloat16 nor float32, or a field exceeds its limits
+    /// (13.1).
     pub fn parse(cursor: &mut Cursor, dtype: Dtype, elements: u64) -> Result<Self> {
         let at = cursor.position() as u64;
         let head = Head::parse(cursor)?;
@@ -50,30 +52,30 @@ impl LowRank {
         })
     }
 
-    /// Appends head and factors to `out`.
+    /// Appends the head and the factors to `out`.
     pub fn write(&self, out: &mut Vec<u8>) {
         self.head.write(out);
         self.factors.pack(self.head.bits, out);
     }
 
-    /// Returns the bytes that [`Self::write`] appends.
+    /// Returns the number of bytes that [`Self::write`] appends.
     #[must_use]
     pub fn len_bytes(&self) -> u64 {
         self.head.len_bytes()
     }
 
-    /// Returns the fields before the factors.
+    /// Returns the fields that precede the factors.
     #[must_use]
     pub fn head(&self) -> &Head {
         &self.head
     }
 
-    /// Writes the predicted elements of that range to `out`, little-endian in
-    /// the tensor's dtype (13.2). `base` holds the same elements of the base.
+    /// Predicts a range of elements and writes them to `out`, little-endian in
+    /// the tensor's dtype (13.2). `base` holds the same range of the base.
     ///
     /// # Panics
-    /// If the range exceeds the matrix, or `base` or `out` is not as long as
-    /// the range.
+    /// If the range exceeds the matrix, or if the length of `base` or `out`
+    /// does not match the range.
     pub fn predict(&self, base: &[u8], elements: Range<usize>, out: &mut [u8]) {
         let columns = bytes::index(self.head.columns.into());
         let rows = bytes::index(self.head.rows.into());

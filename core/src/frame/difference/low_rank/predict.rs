@@ -1,4 +1,5 @@
-//! Exact products, added to the base and rounded (docs/formats/zxd1.md 13.2).
+//! Computes exact products, adds them to the base and rounds
+//! (docs/formats/zxd1.md 13.2).
 
 use core::array;
 use core::ops::{Add, AddAssign, Mul, Range};
@@ -10,14 +11,14 @@ use crate::dtype::Dtype;
 use crate::float::{bf16_of_bits, power_of_two};
 use crate::kernel::{self, Kernel};
 
-/// Elements predicted together: their sums stay in the first-level cache while
-/// one term after the other is added.
+/// The number of elements that are predicted together. Their sums stay in the
+/// first-level cache while the terms are added.
 const STRIP: usize = 512;
 
-/// Predicts the elements of that range; the lengths fit.
+/// Predicts a range of elements. The caller has checked that all lengths match.
 pub(super) fn predict(low_rank: &LowRank, base: &[u8], elements: Range<usize>, out: &mut [u8]) {
-    // Every partial sum is an integer that the type holds, whatever the order of
-    // addition; floats are multiplied faster than integers.
+    // Every partial sum is an integer that the float type represents exactly, in
+    // any order of addition, and floats multiply faster than integers.
     match &low_rank.factors {
         Factors::Narrow(factors) => {
             kernel::run(Prediction::<f32, _>::new(
@@ -32,7 +33,7 @@ pub(super) fn predict(low_rank: &LowRank, base: &[u8], elements: Range<usize>, o
     }
 }
 
-/// Products of factors `F`, summed in `S`.
+/// Predicts elements from factors of type `F`, with sums of type `S`.
 struct Prediction<'a, S, F> {
     rank: usize,
     columns: usize,
@@ -101,7 +102,8 @@ where
             sums.fill(S::default());
             let factors = &left[row * *rank..][..*rank];
             let terms = |number: usize| &right[number * *columns + column..][..len];
-            // Four at a time: a sum is loaded and stored a quarter as often.
+            // Adding four terms at once loads and stores each sum a quarter as
+            // often.
             let (fours, rest) = factors.as_chunks::<4>();
             for (number, four) in fours.iter().enumerate() {
                 let factors = four.map(S::from);
@@ -142,8 +144,8 @@ where
 }
 
 /// Returns the bits of a float32 plus `change`: one addition in double
-/// precision, rounded to the nearest float32. Infinities and NaNs stay as they
-/// are.
+/// precision, rounded to the nearest float32. Infinities and NaNs are returned
+/// unchanged.
 #[inline(always)]
 pub(super) fn f32_bits(base: u32, change: f64) -> u32 {
     let value = f64::from(f32::from_bits(base));
@@ -153,8 +155,8 @@ pub(super) fn f32_bits(base: u32, change: f64) -> u32 {
     if finite { sum.to_bits() } else { base }
 }
 
-/// Returns the bits of a bfloat16 plus `change`, rounded to float32 first and
-/// from there to the nearest bfloat16.
+/// Returns the bits of a bfloat16 plus `change`, rounded first to float32 and
+/// then to the nearest bfloat16.
 #[inline(always)]
 pub(super) fn bf16_bits(base: u16, change: f64) -> u16 {
     bf16_of_bits(f32_bits(u32::from(base) << 16, change))

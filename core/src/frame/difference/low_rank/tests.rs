@@ -5,8 +5,8 @@ use crate::float::power_of_two;
 use alloc::vec;
 use proptest::prelude::*;
 
-/// A sign, an integer and a power of two: exact arithmetic, written apart from
-/// the code under test.
+/// A sign, an integer and a power of two, with exact arithmetic that is
+/// independent of the code under test.
 #[derive(Debug, Clone, Copy)]
 struct Exact {
     negative: bool,
@@ -23,7 +23,7 @@ impl Exact {
         }
     }
 
-    /// A finite float32.
+    /// Returns a finite float32 as an exact number.
     fn float(bits: u32) -> Self {
         let (field, mantissa) = ((bits >> 23 & 255) as i32, bits & 0x7F_FFFF);
         let hidden = u32::from(field > 0) << 23;
@@ -37,7 +37,7 @@ impl Exact {
     fn add(self, other: Self) -> Self {
         let (mut high, mut low) = (self, other);
         if low.magnitude == 0 {
-            // -0 + 0 = 0, in rounding to nearest.
+            // −0 + 0 = 0 when rounding to nearest.
             let negative = high.negative && (high.magnitude > 0 || low.negative);
             return Self { negative, ..high };
         }
@@ -48,8 +48,8 @@ impl Exact {
         if top(high) < top(low) {
             (high, low) = (low, high);
         }
-        // 64 bits at the top; what lies below is worth less than a unit and
-        // enters as one bit that is never a tie.
+        // Keeps 64 bits at the top. The bits below are worth less than a unit
+        // and are represented by one sticky bit, which is never a tie.
         let shift = high.magnitude.leading_zeros() as i32 - 8;
         high.magnitude = if shift > 0 {
             high.magnitude << shift
@@ -91,8 +91,8 @@ impl Exact {
         }
     }
 
-    /// Rounds to `bits` significant bits, ties to even; bits below 2^`least`
-    /// are never kept.
+    /// Rounds to `bits` significant bits, ties to even. Bits below 2^`least`
+    /// are dropped in any case.
     fn round(mut self, bits: i32, least: i32) -> Self {
         let len = 128 - self.magnitude.leading_zeros() as i32;
         let drop = (len - bits).max(least - self.exponent);
@@ -111,7 +111,7 @@ impl Exact {
         self
     }
 
-    /// The bits of the float32 that this value is, or of infinity.
+    /// Returns the bits of this value as a float32, or of infinity.
     fn bits(self) -> u32 {
         let sign = u32::from(self.negative) << 31;
         if self.magnitude == 0 {
@@ -133,7 +133,7 @@ impl Exact {
     }
 }
 
-/// Section 13.2, step by step.
+/// Computes section 13.2 step by step.
 fn expected(base: u32, sum: i64, exponent: i32, bf16: bool) -> u32 {
     if base & 0x7F80_0000 == 0x7F80_0000 {
         return base;
@@ -205,17 +205,18 @@ fn rounding_edges() {
 #[test]
 fn the_documented_edges() {
     let one = 0x3F80_0000;
-    // Ties to even in float32: half of the last place.
+    // Half of the last place is a tie in float32, which rounds to even.
     assert_eq!(f32_bits(one, power_of_two(-24)), one);
     assert_eq!(f32_bits(one + 1, power_of_two(-24)), one + 2);
-    // A bfloat16 is rounded twice: above the tie, but float32 makes it one.
+    // A bfloat16 is rounded twice: this value is above the tie, but rounding to
+    // float32 makes it a tie.
     let above = power_of_two(-8) + power_of_two(-30);
     assert_eq!(bf16_bits(0x3F80, above), 0x3F80);
     assert_eq!(
         bf16_bits(0x3F80, power_of_two(-8) + power_of_two(-23)),
         0x3F81
     );
-    // Half of the last place above the largest value is infinity.
+    // The largest value plus half of its last place rounds to infinity.
     assert_eq!(f32_bits(0x7F7F_FFFF, power_of_two(103)), 0x7F80_0000);
     assert_eq!(bf16_bits(0x7F7F, power_of_two(119)), 0x7F80);
     assert_eq!(bf16_bits(0xFF7F, -power_of_two(119)), 0xFF80);
@@ -224,7 +225,7 @@ fn the_documented_edges() {
     assert_eq!(f32_bits(1, power_of_two(-150)), 2);
     assert_eq!(f32_bits(0x8000_0001, power_of_two(-149)), 0);
     assert_eq!(f32_bits(0, -power_of_two(-1022)), 0x8000_0000);
-    // Nothing added makes a negative zero positive.
+    // Adding zero makes a negative zero positive.
     assert_eq!(f32_bits(0x8000_0000, 0.0), 0);
     assert_eq!(bf16_bits(0x8000, 0.0), 0);
     for bits in [0x7F80, 0xFF80, 0x7F81, 0xFFC1, 0x7FFF] {
@@ -244,7 +245,7 @@ fn head(rank: u16, bits: u8, rows: u32, columns: u32) -> Head {
     }
 }
 
-/// Factors that fill their bits, from a fixed generator.
+/// Returns pseudo-random factors that use all their bits.
 fn low_rank(head: Head, dtype: Dtype, mut seed: u64) -> LowRank {
     let factors = (0..head.factors()).map(|_| {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -264,7 +265,7 @@ fn values(low_rank: &LowRank) -> Vec<i64> {
     }
 }
 
-/// The whole prediction with integers.
+/// Computes the whole prediction with integers.
 fn slow(low_rank: &LowRank, base: &[u8]) -> Vec<u8> {
     let head = low_rank.head;
     let (rank, rows) = (usize::from(head.rank), head.rows as usize);
@@ -303,7 +304,7 @@ proptest! {
 
     #[test]
     fn near_ties(base: u32, units in -64i64..64, off in -2i64..=2, places in 1..28) {
-        // Around half of the last place of the base, and of a bfloat16.
+        // Values around half of the last place, of the base and of a bfloat16.
         let exponent = (base >> 23 & 255).max(1) as i32 - 150;
         for unit in [exponent, exponent + 16] {
             let sum = ((2 * units + 1) << places) + off;
@@ -333,7 +334,7 @@ proptest! {
         let mut out = vec![0; base.len()];
         read.predict(&base, 0..elements, &mut out);
         prop_assert_eq!(&out, &slow);
-        // Any range of elements alone.
+        // Every range of elements can be predicted on its own.
         let place = |share: f64| (share * elements as f64) as usize;
         let (a, b) = (place(range.0), place(range.1));
         let (start, end) = (a.min(b), a.max(b));
@@ -346,7 +347,7 @@ proptest! {
 
 #[test]
 fn sums_at_the_limit_of_each_path_are_exact() {
-    // The largest products: all factors are the most negative ones.
+    // The products are largest if all factors are the most negative ones.
     for (rank, bits) in [
         (1, 13),
         (2, 13),
@@ -384,7 +385,7 @@ fn factors_are_packed_from_the_lowest_bit() {
         factors: Factors::new(vec![-4, 3, -1], &head(1, 3, 2, 1)),
     };
     let bytes = written(&low_rank);
-    // 0, 7 and 3: 0b011_111_000.
+    // The stored factors are 0, 7 and 3: 0b011_111_000.
     assert_eq!(bytes[15..], [0b1111_1000, 0]);
     assert_eq!(bytes[..15], [1, 0, 3, 8, 0, 9, 0, 2, 0, 0, 0, 1, 0, 0, 0]);
 }
@@ -429,11 +430,11 @@ fn each_field_has_its_limits() {
     );
     let most = |h: &mut Head| h.shifts = [i16::MAX, i16::MAX];
     assert_eq!(refusal(&most, bf16, 30), Rule::LowRankShift);
-    // Rank 129 of 24 bits: sums above 2^53.
+    // Sums of rank 129 with 24 bits exceed 2^53.
     let large = |h: &mut Head| *h = head(129, 24, u32::MAX, u32::MAX);
     let elements = u64::from(u32::MAX) * u64::from(u32::MAX);
     assert_eq!(refusal(&large, bf16, elements), Rule::LowRankBits);
-    // Factors that are not there take no memory.
+    // A head without its factors allocates no memory for them.
     let large = |h: &mut Head| *h = head(128, 24, u32::MAX, u32::MAX);
     assert_eq!(refusal(&large, bf16, elements), Rule::Truncated);
 }

@@ -1,4 +1,4 @@
-//! Codes all groups of a tensor.
+//! Encodes all groups of a tensor.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -11,21 +11,22 @@ use crate::bytes::index;
 use crate::engine::PackEngine;
 use crate::float::FloatType;
 
-/// About as many elements are coded by one job.
+/// The approximate number of elements that one job encodes.
 const JOB_ELEMENTS: u64 = 1 << 17;
 
-/// A tensor's groups, coded.
+/// The encoded groups of a tensor.
 pub struct Coded {
     /// A scale for every group.
     pub scales: Vec<f32>,
-    /// The symbols by [`Kind::symbol`](super::kind::Kind::symbol), one or two
-    /// bytes each; zeros where a group is not on the grid.
+    /// The symbols from [`Kind::symbol`](super::kind::Kind::symbol), one or two
+    /// bytes each; zeros in groups that do not fit the grid.
     pub symbols: Vec<u8>,
-    /// The groups that are not on the grid, in ascending order.
+    /// The indices of groups that do not fit the grid, in ascending order.
     pub exceptions: Vec<u64>,
 }
 
-/// Codes all groups; `None` if most of them are not on the grid.
+/// Encodes all groups. Returns `None` if more than half of them do not fit the
+/// grid.
 pub fn code<E: PackEngine>(
     engine: &E,
     bytes: &[u8],

@@ -1,4 +1,5 @@
-//! Finds out from samples whether a tensor is on a grid, and in which groups.
+//! Detects from samples whether the elements of a tensor lie on a grid, and how
+//! they are grouped.
 
 use alloc::collections::BTreeMap;
 use alloc::vec;
@@ -15,44 +16,49 @@ use crate::entropy::histogram::{entropy_bits, values};
 use crate::float::FloatType;
 use crate::sort;
 
-/// What a tensor turned out to be.
+/// A grid and a division into groups that the samples are consistent with.
 pub struct Found {
     pub geometry: Geometry,
     pub kind: Kind,
-    /// Magnitudes of the largest elements of the sampled groups, the most
-    /// frequent first.
+    /// The grid magnitudes of the largest elements of the sampled groups, the
+    /// most frequent first.
     pub anchors: Vec<f64>,
 }
 
-/// Runs of elements that are looked at first: groups hold whole ones. All must
-/// fail for a tensor to be plain.
+/// Length and number of the runs of elements that are examined first. Every
+/// layout has groups that contain whole runs. If the runs are inconsistent with a
+/// grid, it is ruled out.
 const RUN: u32 = 16;
 const RUNS: usize = 4;
-/// Of these, how many are looked at down a column, and for grids of two bytes.
+/// How many of these runs are examined along columns, and for grids with two-byte
+/// symbols.
 const RUNS_DOWN: usize = 2;
 const LARGE_RUNS: usize = 2;
-/// Places that are tried until that many runs had [`MIN_DISTINCT`] elements.
+/// Positions that are tried until the required number of runs have
+/// [`MIN_DISTINCT`] distinct elements each.
 const RUN_PLACES: u64 = 16;
-/// Fewer distinct elements fit any grid.
+/// A run with fewer distinct elements is consistent with any grid.
 const MIN_DISTINCT: usize = 3;
 
-/// Groups that are sampled for each layout, and elements if groups are small.
+/// Number of groups sampled for each layout; if groups are small, enough of them
+/// to sample this many elements.
 const GROUPS: u64 = 24;
 const ELEMENTS: u64 = 4096;
-/// Elements of one group that are looked at, for grids of one and two bytes.
+/// Number of elements examined in one group, for grids with one- and two-byte
+/// symbols.
 const GROUP_ELEMENTS: u64 = 4096;
 const LARGE_GROUP_ELEMENTS: u64 = 256;
-/// Rows of such a group that are looked at, at least.
+/// The minimum number of rows examined in such a group.
 const MIN_ROWS: u64 = 8;
-/// Typical bits of a symbol of two bytes, and of the exponent of a scale.
+/// Typical entropy in bits of a two-byte symbol, and of the exponent of a scale.
 const F16_BITS: f64 = 13.0;
 const BF16_BITS: f64 = 11.0;
 const SCALE_EXPONENT_BITS: f64 = 3.0;
-/// Of the sampled groups, these many percent have to be on the grid.
+/// The minimum percentage of sampled groups that must fit the grid.
 const MIN_PERCENT: u64 = 70;
 
-/// Returns a grid and groups that the tensor seems to have, those with the
-/// smallest expected size first.
+/// Returns the combinations of grid and groups that the tensor appears to have,
+/// in ascending order of expected size.
 pub fn all(bytes: &[u8], float: FloatType, shape: &[u64]) -> Vec<Found> {
     let views = views(shape);
     let mut found: Vec<(f64, Found)> = Vec::new();
@@ -87,8 +93,9 @@ pub fn all(bytes: &[u8], float: FloatType, shape: &[u64]) -> Vec<Found> {
     found.into_iter().map(|(_, found)| found).collect()
 }
 
-/// Returns the matrices that a tensor of this shape can be: all dimensions but
-/// the first together, or all but the last; the one with fewer columns last.
+/// Returns the matrices, as rows and columns, that a tensor of this shape can be
+/// viewed as: all dimensions except the first combined into columns, or all
+/// except the last combined into rows. The view with fewer columns comes last.
 fn views(shape: &[u64]) -> Vec<(u32, u32)> {
     let (Some((&first, inner)), Some((&last, outer))) = (shape.split_first(), shape.split_last())
     else {
@@ -101,7 +108,8 @@ fn views(shape: &[u64]) -> Vec<(u32, u32)> {
         let fits = rows > 0 && columns > 0;
         Some((u32::try_from(rows).ok()?, u32::try_from(columns).ok()?)).filter(|_| fits)
     };
-    // The whole shape has been multiplied before.
+    // The caller has checked that the product of the whole shape does not
+    // overflow.
     let mut views = vec![view(first, inner.iter().product())];
     if shape.len() > 2 && last >= RUN.into() {
         views.push(view(outer.iter().product(), last));
@@ -117,7 +125,7 @@ fn kinds(float: FloatType) -> Vec<Kind> {
     kinds
 }
 
-/// Returns the groups that are tried, the largest first.
+/// Returns the group layouts to try, roughly in descending order of group size.
 fn layouts(views: &[(u32, u32)], along_rows: bool) -> Vec<Geometry> {
     let mut layouts: Vec<Geometry> = Vec::new();
     let mut add = |(rows, columns): (u32, u32), group_rows: u32, group_columns: u32| {
@@ -156,8 +164,8 @@ fn layouts(views: &[(u32, u32)], along_rows: bool) -> Vec<Geometry> {
     layouts
 }
 
-/// Returns the distinct elements of a few short runs, those with too few left
-/// out.
+/// Returns the distinct elements of a few short runs, leaving out runs with too
+/// few distinct elements.
 fn runs(sheet: Sheet, rows: u32, along_rows: bool) -> Vec<Vec<Rounded>> {
     let (rows, columns) = (u64::from(rows), u64::from(sheet.columns));
     let (along, across, count) = match along_rows {
@@ -166,7 +174,7 @@ fn runs(sheet: Sheet, rows: u32, along_rows: bool) -> Vec<Vec<Rounded>> {
     };
     let run = along.min(RUN.into());
     let places = (0..RUN_PLACES).map(|place| {
-        // Spread over both dimensions by odd steps.
+        // Odd steps spread the positions over both dimensions.
         let line = place * 7 % RUN_PLACES * across / RUN_PLACES + across / RUN_PLACES / 2;
         let start = place * 5 % RUN_PLACES * (along / run) / RUN_PLACES * run;
         (line..line + 1, start..start + run)
@@ -196,18 +204,19 @@ fn runs(sheet: Sheet, rows: u32, along_rows: bool) -> Vec<Vec<Rounded>> {
     elements.take(count).collect()
 }
 
-/// Returns whether these runs leave it open that the tensor is on this grid: none
-/// of them does for nearly all tensors that are not.
+/// Returns whether these runs are consistent with the grid `kind`. For nearly all
+/// tensors that do not lie on the grid, no run is.
 fn may_be(runs: &[Vec<Rounded>], kind: &Kind, along_rows: bool) -> bool {
     let runs = match kind.is_small() {
         true => runs,
-        // Each takes long, and none of the grid fits by chance. No tool scales
-        // columns of such weights.
+        // Checking a run takes long for these grids, and none fits them by
+        // chance. No known tool scales such weights by column.
         false if along_rows => &runs[..runs.len().min(LARGE_RUNS)],
         false => return false,
     };
     if runs.is_empty() {
-        // Hardly any distinct elements: integers are as good as others.
+        // There are hardly any distinct elements, so integers do as well as any
+        // other grid.
         return *kind == Kind::Integers;
     }
     let anchors = [kind.anchors(false), kind.anchors(true)];
@@ -217,8 +226,8 @@ fn may_be(runs: &[Vec<Rounded>], kind: &Kind, along_rows: bool) -> bool {
     })
 }
 
-/// Returns the expected bits of an element if the tensor is on this grid in these
-/// groups, or `None` if it is not.
+/// Returns the expected number of bits per element if the tensor lies on this
+/// grid in these groups, or `None` if it does not.
 fn measure(sheet: Sheet, geometry: Geometry, kind: &Kind) -> Option<(f64, Found)> {
     let groups = geometry.groups();
     let group_elements = u64::from(geometry.group_rows) * u64::from(geometry.group_columns);
@@ -235,9 +244,10 @@ fn measure(sheet: Sheet, geometry: Geometry, kind: &Kind) -> Option<(f64, Found)
         let put = |_, _, symbol: u16| counts[usize::from(symbol & 0xff)] += 1;
         match fitter.code(rows, &columns, 1.0, put) {
             Some(fit) => {
-                // The mantissa without the zeros at its end.
+                // Counts the significant mantissa bits, without trailing zeros.
                 scale_bits += 23 - (fit.scale.to_bits() | 1 << 23).trailing_zeros();
-                // In ascending order of magnitude, as positive floats are.
+                // The bits of positive floats sort in ascending order of
+                // magnitude.
                 let anchor = anchors
                     .entry(fit.anchor.to_bits())
                     .or_insert((0, fit.anchor));
@@ -253,7 +263,8 @@ fn measure(sheet: Sheet, geometry: Geometry, kind: &Kind) -> Option<(f64, Found)
     let symbol_bits = match kind {
         Kind::F16 => F16_BITS,
         Kind::Bf16 => BF16_BITS,
-        // A small sample shows less than the entropy, by about half a value.
+        // The entropy of a small sample is too low, by about 0.72 bits per
+        // distinct value.
         _ => (entropy_bits(&counts) + 0.72 * values(&counts) as f64) / counted.max(1) as f64,
     };
     let failed = failed as f64 / samples as f64;
@@ -272,7 +283,7 @@ fn measure(sheet: Sheet, geometry: Geometry, kind: &Kind) -> Option<(f64, Found)
     Some((bits, found))
 }
 
-/// Returns the rows and columns of a group that are looked at.
+/// Returns the rows and columns of a group that are examined.
 fn part(
     rows: Range<u64>,
     columns: Range<u64>,
@@ -283,7 +294,7 @@ fn part(
     } else {
         LARGE_GROUP_ELEMENTS
     };
-    // Several rows, since each may have a scale of its own.
+    // Examine several rows, since each may have its own scale.
     let columns_most = most / (rows.end - rows.start).min(MIN_ROWS);
     let width = (columns.end - columns.start).min(columns_most);
     let step = (rows.end - rows.start).div_ceil(most / width);

@@ -1,24 +1,24 @@
-//! The distinct elements of a group, and the symbol of each.
+//! The distinct elements of a group and their symbols.
 
 use alloc::vec;
 use alloc::vec::Vec;
 
 use super::sheet::Key;
 
-/// More distinct elements than these have no grid of one byte: 256 values and
-/// −0.
+/// The most distinct elements that a grid with one-byte symbols can represent:
+/// 256 values and −0.
 const MAX_KEYS: usize = 257;
 const SLOT_BITS: u32 = 10;
 
 #[derive(Clone, Copy, Default)]
 struct Slot {
     key: Key,
-    /// The group that the slot is filled for.
+    /// The group that filled the slot. The slot is free for any other group.
     group: u32,
     symbol: u16,
 }
 
-/// The distinct elements of one group after another.
+/// A hash table of the distinct elements of one group, reused for every group.
 pub struct Distinct {
     slots: Vec<Slot>,
     group: u32,
@@ -34,13 +34,14 @@ impl Distinct {
         }
     }
 
-    /// Forgets all elements.
+    /// Removes all elements, to start another group.
     pub fn clear(&mut self) {
         self.keys.clear();
         self.group += 1;
     }
 
-    /// Adds an element, and returns whether there are not too many.
+    /// Adds an element. Returns `false` if there are more than [`MAX_KEYS`]
+    /// distinct ones.
     #[inline]
     pub fn insert(&mut self, key: Key) -> bool {
         let slot = self.slot(key);
@@ -56,25 +57,26 @@ impl Distinct {
         self.keys.len() <= MAX_KEYS
     }
 
-    /// Returns the elements in ascending order.
+    /// Returns the distinct elements in ascending order.
     pub fn sorted(&mut self) -> &[Key] {
         self.keys.sort_unstable();
         &self.keys
     }
 
-    /// Sets the symbol of an element that is there.
+    /// Sets the symbol of an element that has been inserted.
     pub fn set(&mut self, key: Key, symbol: u16) {
         let slot = self.slot(key);
         self.slots[slot].symbol = symbol;
     }
 
-    /// Returns the symbol of an element that is there.
+    /// Returns the symbol of an element that has been inserted.
     #[inline]
     pub fn symbol(&self, key: Key) -> u16 {
         self.slots[self.slot(key)].symbol
     }
 
-    /// Returns the slot of a key, or the one to put it in. Most slots are free.
+    /// Returns the slot that holds `key`, or the free slot to insert it in. At
+    /// least three quarters of the slots are free.
     #[inline]
     fn slot(&self, key: Key) -> usize {
         let mut slot = (key.wrapping_mul(0x9e37_79b1) >> (32 - SLOT_BITS)) as usize;

@@ -1,31 +1,34 @@
-//! Fits the scale of a group: every element confines it to an interval, and the
-//! scale is the shortest number inside all of them.
+//! Finds the scale of a group. Every element confines the scale to an interval;
+//! the scale is the number with the fewest significant bits inside all of them.
 
 use alloc::vec::Vec;
 
 use super::kind::Kind;
 use super::sheet::Rounded;
 
-/// The part of an interval in which a scale is looked for: at its ends,
-/// elements are halfway between two neighbours.
+/// Short scales are searched only in this inner fraction of an interval. At the
+/// ends of the interval, a product is halfway between two neighbouring
+/// elements.
 const INNER: f64 = 0.94;
 
-/// The most scales that are tried where an interval is so narrow that hardly
-/// any number is inside.
+/// The number of floats around the middle of the interval that are also tried
+/// as scales, because an interval may be so narrow that hardly any float is
+/// inside.
 const MAX_NEAR: u32 = 8;
 
-/// The scales for which all elements of a group are on the grid.
+/// An interval of scales that put all elements of a group on the grid.
 #[derive(Debug, Clone, Copy)]
 pub struct Scales {
     low: f64,
     high: f64,
-    /// The magnitude that the largest element has on the grid.
+    /// The grid magnitude of the largest element.
     pub anchor: f64,
 }
 
 impl Scales {
-    /// Returns the scales for a group with these elements, the smallest first.
-    /// The first of the `anchors` wins for which there are any.
+    /// Returns the scales that fit `elements`, which are in ascending order.
+    /// `anchors` are the possible grid magnitudes of the largest element; the
+    /// first one that allows any scale is used.
     pub fn of(kind: &Kind, elements: &[Rounded], anchors: &[f64]) -> Option<Self> {
         let (last, rest) = elements.split_last()?;
         let Some(first) = rest.first() else {
@@ -33,7 +36,8 @@ impl Scales {
         };
         let ratio = first.value / last.value;
         let width = |element: &Rounded| (element.high - element.low) / element.value;
-        // Half of the widths and a little more: `with` looks closer.
+        // Slightly more than half of both widths, because this only rules out
+        // anchors early; `with` checks exactly.
         let slack = 0.51 * (width(first) + width(last));
         anchors.iter().copied().find_map(|anchor| {
             let expected = ratio * anchor;
@@ -55,7 +59,7 @@ impl Scales {
         }
     }
 
-    /// Returns those scales that also suit `element`.
+    /// Returns the scales that also fit `element`.
     #[inline]
     pub fn with(self, kind: &Kind, element: &Rounded) -> Option<Self> {
         let middle = (self.low + self.high) / 2.0;
@@ -65,13 +69,14 @@ impl Scales {
         (nearest > 0.0 && low <= high).then_some(Self { low, high, ..self })
     }
 
-    /// Returns numbers to try as the scale, the best first.
+    /// Returns the numbers to try as the scale, in order of preference.
     pub fn candidates(&self) -> Vec<f32> {
         let margin = (self.high - self.low) * (1.0 - INNER) / 2.0;
         let shortest = shortest(self.low + margin, self.high - margin);
-        #[allow(clippy::cast_possible_truncation)] // to the nearest
+        #[allow(clippy::cast_possible_truncation)] // rounds to the nearest float
         let middle = ((self.low + self.high) / 2.0) as f32;
-        // The nearest numbers on both sides, where all are about as long.
+        // The floats nearest to the middle on both sides, for an interval in
+        // which all floats are about equally long.
         let bits = middle.to_bits();
         let near = (0..=MAX_NEAR).flat_map(|step| {
             let half = step.div_ceil(2);
@@ -88,18 +93,20 @@ impl Scales {
     }
 }
 
-/// Returns the number with the fewest significant bits in an interval of
-/// positive numbers; `None` if it contains no float or only subnormal ones.
+/// Returns the number with the fewest significant bits between `low` and
+/// `high`, which are positive. Returns `None` if there is no normal float
+/// between them.
 fn shortest(low: f64, high: f64) -> Option<f32> {
     if low > high || high > f64::from(f32::MAX) || low < f64::from(f32::MIN_POSITIVE) {
         return None;
     }
     let bits = low.to_bits();
     (29..=52).rev().find_map(|dropped: u32| {
-        // The least multiple that is not below; a carry doubles the power.
+        // The least multiple that is not below `low`. A carry into the exponent
+        // gives the next power of two, which is also correct.
         let mask = (1u64 << dropped) - 1;
         let rounded = f64::from_bits((bits + mask) & !mask);
-        #[allow(clippy::cast_possible_truncation)] // 24 significant bits
+        #[allow(clippy::cast_possible_truncation)] // at most 24 significant bits are left
         (rounded <= high).then_some(rounded as f32)
     })
 }

@@ -1,4 +1,4 @@
-//! Finds scale and symbols of one group.
+//! Finds the scale and the symbols of one group.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -8,28 +8,30 @@ use super::fit::Scales;
 use super::kind::Kind;
 use super::sheet::{Key, Rounded, Sheet};
 
-/// The elements of a group that anchor a grid of two bytes; all others only
-/// narrow its scale.
+/// The number of elements of a group that choose the anchor for a grid with
+/// two-byte symbols. All other elements only narrow the scale.
 const ANCHORING: usize = 64;
 
-/// A group that is on the grid.
+/// The scale of a group whose elements lie on the grid.
 pub struct Fit {
     pub scale: f32,
-    /// What the largest element is on the grid; 0 if all are zeros.
+    /// The grid magnitude of the largest element, or 0 if all elements are
+    /// zero.
     pub anchor: f64,
 }
 
-/// Fits groups to a grid, one after another.
+/// Fits groups to a grid, one after another, reusing its buffers.
 pub struct Fitter<'a> {
     sheet: Sheet<'a>,
     kind: &'a Kind,
-    /// Anchors for a positive and a negative element, the likeliest first.
+    /// The anchors for a positive and for a negative largest element, the most
+    /// likely first.
     anchors: [Vec<f64>; 2],
     distinct: Distinct,
 }
 
 impl<'a> Fitter<'a> {
-    /// Tries the `likely` anchors before all others.
+    /// Creates a fitter that tries the `likely` anchors before all others.
     pub fn new(sheet: Sheet<'a>, kind: &'a Kind, likely: &[f64]) -> Self {
         let anchors = [false, true].map(|is_negative| {
             let all = kind.anchors(is_negative);
@@ -49,7 +51,7 @@ impl<'a> Fitter<'a> {
     }
 
     /// Returns the distinct keys of a group in ascending order, or `None` if
-    /// there are too many or not all are finite.
+    /// there are too many or an element is not finite.
     pub fn keys(
         &mut self,
         rows: impl Iterator<Item = u64>,
@@ -67,14 +69,14 @@ impl<'a> Fitter<'a> {
         Some(distinct.sorted())
     }
 
-    /// Returns the scales for a group of elements, the smallest first.
+    /// Returns the scales that fit `elements`, which are in ascending order.
     pub fn scales(&self, elements: &[Rounded]) -> Option<Scales> {
         let largest = elements.last()?;
         let anchors = &self.anchors[usize::from(largest.is_negative)];
         Scales::of(self.kind, elements, anchors)
     }
 
-    /// Returns the elements with these keys, but for zeros.
+    /// Returns the elements with these keys, except zeros.
     pub fn elements(&self, keys: &[Key]) -> Vec<Rounded> {
         let nonzero = keys.iter().copied().filter(|&key| key > 1);
         nonzero
@@ -82,9 +84,9 @@ impl<'a> Fitter<'a> {
             .collect()
     }
 
-    /// Writes the symbols of a group, of which `put` gets one after another with
-    /// row and column. Returns `None` if the group is not on the grid, and the
-    /// scale `idle` if it is all zeros.
+    /// Encodes a group, calling `put` with row, column and symbol of each
+    /// element. A group of zeros gets the scale `idle`. Returns `None` if the
+    /// group does not fit the grid.
     pub fn code(
         &mut self,
         rows: impl Iterator<Item = u64> + Clone,
@@ -176,8 +178,8 @@ impl<'a> Fitter<'a> {
         Some(Fit { scale, anchor })
     }
 
-    /// Returns the symbol of an element, if its product with `scale` is rounded
-    /// to the element.
+    /// Returns the symbol whose product with `scale` rounds to exactly this
+    /// element, if there is one.
     fn symbol(&self, key: Key, scale: f32) -> Option<u16> {
         let sign = if key & 1 == 0 { 1.0 } else { -1.0 };
         if key <= 1 {
@@ -185,7 +187,7 @@ impl<'a> Fitter<'a> {
         }
         let element = Rounded::of(self.sheet.float, key);
         let ratio = element.value / f64::from(scale);
-        // Grids consist of numbers of single precision.
+        // Exact: the values of every grid are single-precision floats.
         #[allow(clippy::cast_possible_truncation)]
         let value = self.kind.nearest(ratio, element.is_negative) as f32 * sign;
         let is_exact = value != 0.0 && self.sheet.float.key(value * scale) == key;
@@ -193,7 +195,7 @@ impl<'a> Fitter<'a> {
     }
 }
 
-/// Returns evenly spread keys and the largest one, in ascending order.
+/// Returns evenly spaced keys and the largest one, in ascending order.
 fn spread(keys: &mut [Key]) -> Vec<Key> {
     let step = keys.len().div_ceil(ANCHORING);
     let mut some: Vec<Key> = keys.iter().copied().step_by(step).collect();

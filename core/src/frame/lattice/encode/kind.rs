@@ -1,15 +1,15 @@
-//! The grids that a writer looks for.
+//! The grids that the encoder tries.
 
 use alloc::vec::Vec;
 
 use super::super::grid::e4m3;
 use crate::float::{from_bf16, to_bf16, to_f16};
 
-/// The largest integer that is looked for.
+/// The largest magnitude of an integer on the grid.
 pub const MAX_INTEGER: u8 = 127;
 
-/// The 16 levels of NF4, "normal float" of four bits: quantiles of a normal
-/// distribution, as the library bitsandbytes has them.
+/// The 16 levels of NF4, a four-bit "normal float": quantiles of a normal
+/// distribution, as defined by the library bitsandbytes.
 const NF4: [f32; 16] = [
     -1.0,
     -0.696_192_8,
@@ -29,34 +29,34 @@ const NF4: [f32; 16] = [
     1.0,
 ];
 
-/// A grid that a writer looks for.
+/// A grid that the encoder tries.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Kind {
-    /// Integers of up to [`MAX_INTEGER`]; those of four-bit floats twice their
-    /// values.
+    /// Integers with magnitudes up to [`MAX_INTEGER`]. Four-bit floats are on
+    /// this grid as well, since twice their values are integers.
     Integers,
-    /// These values, in ascending order.
+    /// The values of a table, in ascending order.
     Table(Vec<f32>),
-    /// Numbers of the format e4m3fn.
+    /// The values of the format e4m3fn.
     E4m3,
-    /// Half-precision numbers.
+    /// Half-precision floats.
     F16,
-    /// bfloat16 numbers.
+    /// bfloat16 floats.
     Bf16,
 }
 
 impl Kind {
-    /// Returns the table of NF4.
+    /// Returns the grid of the NF4 levels.
     pub fn nf4() -> Self {
         Self::Table(NF4.to_vec())
     }
 
-    /// Returns whether symbols have one byte.
+    /// Returns whether symbols are one byte long.
     pub fn is_small(&self) -> bool {
         !matches!(self, Self::F16 | Self::Bf16)
     }
 
-    /// Returns the magnitudes that the largest element of a group may have.
+    /// Returns the grid magnitudes to try for the largest element of a group.
     pub fn anchors(&self, is_negative: bool) -> Vec<f64> {
         match self {
             Self::Integers => (1..=MAX_INTEGER).map(f64::from).collect(),
@@ -67,7 +67,8 @@ impl Kind {
                 anchors.sort_unstable_by(|a, b| b.total_cmp(a));
                 anchors
             }
-            // The upper half of the values from 240 on: the eight mantissas.
+            // The eight largest values, 240 to 448, which have the eight
+            // different significands.
             Self::E4m3 => (0x77..=0x7e).rev().map(|code| e4m3(code).into()).collect(),
             Self::F16 => (1024..2048)
                 .map(|mantissa| f64::from(mantissa * 32))
@@ -76,8 +77,8 @@ impl Kind {
         }
     }
 
-    /// Returns the symbol of a value on the grid, of one or two bytes; that of an
-    /// integer is its two's complement, and -128 stands for −0.
+    /// Returns the symbol, of one or two bytes, of a value on the grid. The
+    /// symbol of an integer is its two's complement byte; −128 means −0.
     #[allow(clippy::cast_possible_truncation)] // integers up to 127
     pub fn symbol(&self, value: f32) -> u16 {
         let is_negative_zero = value.to_bits() == 1 << 31;
@@ -88,7 +89,7 @@ impl Kind {
                 let found = values
                     .iter()
                     .position(|entry| entry.to_bits() == value.to_bits());
-                // −0 comes after the others, see `write`.
+                // −0 gets the symbol after the last entry; see `write`.
                 u16::try_from(found.unwrap_or(values.len())).unwrap_or_default()
             }
             Self::E4m3 => {
@@ -101,7 +102,7 @@ impl Kind {
         }
     }
 
-    /// Returns whether there is a symbol for a zero of either sign.
+    /// Returns whether both signs of zero have a symbol.
     pub fn has_zero(&self) -> bool {
         match self {
             Self::Table(values) => values.contains(&0.0),
@@ -110,9 +111,9 @@ impl Kind {
     }
 
     /// Returns the magnitude on the grid that is nearest to `ratio`, which is
-    /// positive; 0 if there is none.
+    /// positive, or 0 if `ratio` is beyond the grid.
     #[inline]
-    #[allow(clippy::cast_possible_truncation)] // integers below 128, and to be rounded
+    #[allow(clippy::cast_possible_truncation)] // integers below 128, or rounding intended
     pub fn nearest(&self, ratio: f64, is_negative: bool) -> f64 {
         match self {
             Self::Integers => match ratio + 0.5 {
@@ -133,14 +134,15 @@ impl Kind {
             }
             Self::E4m3 => small_float(ratio, 4, 512.0, 448.0),
             Self::F16 => small_float(ratio, 11, 16_777_216.0, 65504.0),
-            // Through its bits, as its subnormal numbers have fewer of them.
+            // Converted through its bits, because subnormal numbers have fewer
+            // significant bits.
             Self::Bf16 => from_bf16(to_bf16(significant(ratio, 8) as f32)).into(),
         }
     }
 }
 
-/// Rounds to a float of so many bits of significance whose subnormal numbers are
-/// multiples of 1/`steps`; 0 above `max`.
+/// Rounds to a float of `bits` significant bits whose subnormal numbers are
+/// multiples of 1/`steps`. Returns 0 above `max`.
 #[inline]
 #[allow(clippy::cast_possible_truncation)] // fewer than 2^11 steps
 fn small_float(ratio: f64, bits: u32, steps: f64, max: f64) -> f64 {
@@ -152,7 +154,7 @@ fn small_float(ratio: f64, bits: u32, steps: f64, max: f64) -> f64 {
     if rounded > max { 0.0 } else { rounded }
 }
 
-/// Rounds to so many significant bits.
+/// Rounds to `bits` significant bits.
 #[inline]
 fn significant(ratio: f64, bits: u32) -> f64 {
     let dropped = 53 - bits;

@@ -1,4 +1,4 @@
-//! Writes the frame of a tensor in which a lattice is found.
+//! Encoder of a frame. It is used if a lattice is detected in a tensor.
 
 mod band;
 mod detect;
@@ -17,11 +17,11 @@ use crate::float::FloatType;
 use crate::frame::FrameFamily as _;
 use crate::frame::select::EncodeOptions;
 
-/// Tensors with fewer elements are not looked at.
+/// Tensors with fewer elements are not examined.
 const MIN_ELEMENTS: usize = 1024;
 
-/// Returns the frame of `tensor`, or `None` if no lattice was found that
-/// returns all of its bits.
+/// Returns the frame of `tensor`, or `None` if no lattice was found that restores
+/// every bit.
 #[must_use]
 pub fn encode<E: PackEngine>(
     engine: &E,
@@ -44,8 +44,9 @@ pub fn encode<E: PackEngine>(
         let bytes = tensor.bytes;
         let coded = band::code(engine, bytes, float, found)?;
         let frame = write::frame(engine, bytes, float, found, coded, options);
-        // Every symbol has been compared with its element. This costs little more,
-        // and nothing else would notice a mistake before it is too late.
+        // Every symbol has already been compared with its element. Decoding the
+        // finished frame costs little more, and nothing else would reveal a
+        // mistake before the original is discarded.
         let decoded = super::Frame::parse(&frame).and_then(|frame| frame.decompress(engine));
         decoded
             .is_ok_and(|decoded| decoded == bytes)

@@ -1,15 +1,15 @@
-//! The elements of a tensor as a matrix.
+//! The elements of a tensor, viewed as a matrix.
 
 use core::ops::Range;
 
 use crate::bytes::index;
 use crate::float::{FloatType, from_bf16, from_f16, to_bf16, to_f16};
 
-/// The bits of an element, its sign in the lowest: keys of one sign are in order
-/// of magnitude.
+/// The bits of an element, rotated so that the sign is the lowest bit. Keys of
+/// equal sign are ordered by magnitude.
 pub type Key = u32;
 
-/// The elements of a tensor.
+/// The elements of a tensor in row-major order.
 #[derive(Clone, Copy)]
 pub struct Sheet<'a> {
     pub bytes: &'a [u8],
@@ -18,15 +18,15 @@ pub struct Sheet<'a> {
 }
 
 impl<'a> Sheet<'a> {
-    /// Returns the bytes of some columns of a row.
+    /// Returns the bytes of the elements of `row` in `columns`.
     pub fn bytes_of(&self, row: u64, columns: &Range<u64>) -> &'a [u8] {
         let item_bytes = self.float.len_bytes();
         let start = index(row * u64::from(self.columns) + columns.start) * item_bytes;
         &self.bytes[start..start + index(columns.end - columns.start) * item_bytes]
     }
 
-    /// Calls `visit` with the key of each of some columns of a row, until it
-    /// returns `false`, and returns whether it did not.
+    /// Calls `visit` with the key of each element of `row` in `columns` until it
+    /// returns `false`. Returns whether it never did.
     pub fn each_key(
         &self,
         row: u64,
@@ -50,7 +50,8 @@ impl<'a> Sheet<'a> {
 }
 
 impl FloatType {
-    /// Returns the key of infinity: those of finite elements are less.
+    /// Returns the key of positive infinity. Keys of finite elements are
+    /// smaller.
     pub fn infinite_key(self) -> Key {
         match self {
             Self::Bf16 => 0x7f80 << 1,
@@ -59,7 +60,7 @@ impl FloatType {
         }
     }
 
-    /// Returns the magnitude of the element with that key, which is finite.
+    /// Returns the magnitude of the finite element with the key `key`.
     fn magnitude(self, key: Key) -> f64 {
         let [a, b, ..] = (key >> 1).to_le_bytes();
         let half = u16::from_le_bytes([a, b]);
@@ -70,7 +71,7 @@ impl FloatType {
         })
     }
 
-    /// Returns the key of the element that a product is rounded to.
+    /// Returns the key of the element to which `product` rounds.
     #[inline]
     pub fn key(self, product: f32) -> Key {
         match self {
@@ -81,7 +82,7 @@ impl FloatType {
     }
 }
 
-/// A nonzero element, and the magnitudes that are rounded to it.
+/// A nonzero element and the interval of magnitudes that round to it.
 #[derive(Clone, Copy)]
 pub struct Rounded {
     pub value: f64,
@@ -91,7 +92,7 @@ pub struct Rounded {
 }
 
 impl Rounded {
-    /// Takes the key of a finite element other than zero.
+    /// Creates it from the key of a finite, nonzero element.
     pub fn of(float: FloatType, key: Key) -> Self {
         let value = float.magnitude(key);
         let below = (value - float.magnitude(key - 2)) / 2.0;

@@ -17,10 +17,10 @@ use crate::float::{FloatType, from_bf16, from_f16, to_bf16, to_f16};
 use crate::frame::Families;
 use crate::frame::select::{self, EncodeOptions};
 
-/// The two's complement byte that stands for −0 among integers.
+/// The two's complement byte that means −0 on the grid of integers.
 const NEGATIVE_ZERO: u8 = 0x80;
 
-/// Returns the frame of a tensor whose groups have been coded.
+/// Returns the frame of a tensor whose groups have been encoded.
 pub fn frame<E: PackEngine>(
     engine: &E,
     bytes: &[u8],
@@ -73,7 +73,8 @@ pub fn frame<E: PackEngine>(
     out
 }
 
-/// Returns the scales in the shortest dtype that holds them all.
+/// Returns the scales in the shortest dtype that represents all of them
+/// exactly.
 fn scales(scales: &[f32]) -> (FloatType, Vec<u8>) {
     let all = |is_exact: &dyn Fn(f32) -> bool| scales.iter().all(|&scale| is_exact(scale));
     if all(&|scale| from_bf16(to_bf16(scale)) == scale) {
@@ -90,7 +91,8 @@ fn scales(scales: &[f32]) -> (FloatType, Vec<u8>) {
     }
 }
 
-/// Returns the bitmap of the exceptions, and their elements.
+/// Returns the bitmap of the exceptions and their elements, or `None` without
+/// exceptions.
 fn exceptions(
     bytes: &[u8],
     float: FloatType,
@@ -117,8 +119,8 @@ fn exceptions(
     Some((bitmap, elements))
 }
 
-/// Returns the grid, the symbols as they are stored, and the offsets of the
-/// groups if there are any.
+/// Returns the grid, the symbols in stored form, and the offsets of the groups
+/// if the grid has them.
 fn grid(kind: &Kind, geometry: Geometry, coded: Coded) -> (Grid, Vec<u8>, Option<Vec<u8>>) {
     let symbols = coded.symbols;
     match kind {
@@ -137,7 +139,7 @@ fn grid(kind: &Kind, geometry: Geometry, coded: Coded) -> (Grid, Vec<u8>, Option
     }
 }
 
-/// The share of the symbols' entropy that offsets have to save.
+/// The fraction of the symbols' entropy that offsets must save.
 const OFFSETS_MIN_GAIN: f64 = 0.002;
 
 fn integers(geometry: Geometry, mut symbols: Vec<u8>) -> (Grid, Vec<u8>, Option<Vec<u8>>) {
@@ -160,8 +162,10 @@ fn integers(geometry: Geometry, mut symbols: Vec<u8>) -> (Grid, Vec<u8>, Option<
     (Grid::Integers { largest }, symbols, None)
 }
 
-/// Returns the last symbol, the offsets and the symbols if those of each group
-/// count from its smallest integer; `None` if that does not need fewer symbols.
+/// Shifts the symbols of each group by an offset so that they count from the
+/// group's smallest integer or 0, whichever is less. Returns the last symbol of
+/// an integer, the offsets and the shifted symbols, or `None` if this does not
+/// take fewer distinct symbols.
 fn shifted(geometry: Geometry, symbols: &[u8], largest: u8) -> Option<(u8, Vec<u8>, Vec<u8>)> {
     let columns = u64::from(geometry.columns);
     let of = |group: u64| {

@@ -15,18 +15,18 @@ import (
 	"unsafe"
 )
 
-// File is the safetensors file that a packed one restores. Any number of
+// File is the safetensors file that a packed file restores. Any number of
 // goroutines may read from it at the same time.
 type File struct {
 	reader *C.zstn_reader
 	// Size is the length of the file in bytes.
 	Size int64
-	// SHA256 is its digest in hex, or "" if the packed file does not have it.
+	// SHA256 is its digest in hex, or "" if the packed file does not contain one.
 	SHA256 string
 }
 
-// check makes an error of a status. The error structure is memory of the call:
-// a goroutine may go on in another thread between the call and this.
+// check converts a status to an error. The caller owns the error structure, because
+// the goroutine may continue on another thread between the call and this function.
 func check(status C.zstn_status, reason *C.zstn_error) error {
 	if status == C.ZSTN_OK {
 		return nil
@@ -56,7 +56,7 @@ func Open(path string) (*File, error) {
 	return file, nil
 }
 
-// ReadAt reads into buffer as io.ReaderAt says.
+// ReadAt implements io.ReaderAt.
 func (file *File) ReadAt(buffer []byte, offset int64) (int, error) {
 	if offset < 0 || offset >= file.Size {
 		return 0, io.EOF
@@ -78,7 +78,7 @@ func (file *File) ReadAt(buffer []byte, offset int64) (int, error) {
 	return len(buffer), end
 }
 
-// Close frees the file. Nobody may be reading from it.
+// Close frees the file. No goroutine may be reading from it.
 func (file *File) Close() {
 	C.zstn_reader_free(file.reader)
 	file.reader = nil

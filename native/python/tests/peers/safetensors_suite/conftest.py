@@ -1,5 +1,5 @@
-"""Runs the tests of safetensors on zstn: it takes the place of the package.
-Without torch, what needs it is skipped."""
+"""Runs the tests of safetensors with zstn in place of the package. Without torch, tests
+that need it are skipped."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from skips import FILES, TESTS  # noqa: E402 - found by the line above
 
 
 class Absent(ModuleType):
-    """A module that is not installed: a test that uses it is skipped."""
+    """Replaces a module that is not installed; a test that uses it is skipped."""
 
     def __getattr__(self, name: str):
         if name.startswith("__"):
@@ -51,7 +51,7 @@ if theirs is None:
 else:
     import zstn.torch
 
-    # `save_model` and `load_model` are theirs, on these functions.
+    # `save_model` and `load_model` are safetensors' own, and use these functions.
     for name in ("save", "save_file", "load", "load_file"):
         setattr(theirs, name, getattr(zstn.torch, name))
     theirs.safe_open = zstn.safe_open
@@ -59,7 +59,7 @@ else:
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Where some of the tests write to.
+    # Some of the tests write to this folder.
     (tmp_path / "tests" / "data").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
 

@@ -1,8 +1,8 @@
-"""The tests of safetensors 0.8.0 that are not run on zstn, with the reasons."""
+"""Tests of safetensors 0.8.0 that are skipped with zstn, and the reasons."""
 
 from importlib.util import find_spec
 
-#: Whole files.
+#: Whole test files.
 FILES: dict[str, str] = {
     "test_flax_comparison.py": "needs jax and flax",
     "test_mlx_comparison.py": "needs mlx",

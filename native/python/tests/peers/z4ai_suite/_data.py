@@ -1,5 +1,5 @@
-"""What the tests of z4ai take from `benchmarks/_data.py`, which its package
-does not contain: random weights, written anew."""
+"""A replacement for `benchmarks/_data.py`, which the tests of z4ai import but its
+package does not contain: random weights."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def bytes_per_element(dtype: str) -> int:
 
 
 def f32_to_bf16_bytes(values) -> bytes:
-    """Rounds to the nearest bfloat16, ties to even."""
+    """Rounds to the nearest bfloat16, with ties to even."""
     bits = np.ascontiguousarray(values, np.float32).view(np.uint32).astype(np.uint64)
     rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
     return rounded.astype("<u2").tobytes()
@@ -26,15 +26,15 @@ def _stored(values: np.ndarray, dtype: str) -> bytes:
 
 
 def make_weights(n_elem: int, dtype: str = "bf16", seed: int = 0) -> bytes:
-    """Returns normally distributed weights, as layers are initialised."""
+    """Returns normally distributed weights, like the initial weights of layers."""
     random = np.random.default_rng(seed)
     kind = np.float64 if dtype == "fp64" else np.float32
     return _stored((random.standard_normal(n_elem) * 0.02).astype(kind), dtype)
 
 
 def make_scenario(name: str, n_elem: int, dtype: str = "bf16", seed: int = 0) -> bytes:
-    """Returns weights without a structure (``"iid"``), or blocks of them that
-    come again and again (``"structured"``)."""
+    """Returns weights without a structure (``"iid"``), or a block of weights that is
+    repeated (``"structured"``)."""
     if name == "iid":
         return make_weights(n_elem, dtype, seed)
     block = make_weights(max(1, n_elem // 16), dtype, seed)

@@ -1,4 +1,4 @@
-"""Runs the tests of z4ai on `zstn.z4ai`: it takes the place of the package."""
+"""Runs the tests of z4ai with `zstn.z4ai` in place of the package."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The tests of z4ai 0.2.0 that are not run on `zstn.z4ai`, with the reasons."""
+"""Tests of z4ai 0.2.0 that are skipped with `zstn.z4ai`, and the reasons."""
 
-#: Whole files.
+#: Whole test files.
 FILES: dict[str, str] = {
     "test_accel.py": "_accel, the C extension of z4ai",
     "test_bitfield.py": "bitfield, a stage of z4ai's codec",

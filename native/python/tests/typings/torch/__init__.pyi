@@ -1,4 +1,5 @@
-# In its absence the checker would take our module of that name for it.
+# Without this stub, the type checker would mistake zstn's module of this name for
+# torch.
 from typing import Any
 
 def __getattr__(name: str) -> Any: ...

@@ -1,5 +1,5 @@
-"""Packing of whole hubs: a plan, a run on one or many machines, a report. The command
-``python -m zstn.hub`` is made of it."""
+"""Packing whole hubs: a plan, runs on one or many machines, and a report. The command
+``python -m zstn.hub`` uses these functions."""
 
 from ._check import Checked, Damage, check, repair
 from ._family import with_bases

@@ -1,4 +1,4 @@
-"""Packed bases near the work: one cache for all processes of a machine."""
+"""Local copies of packed bases, in a cache shared by all processes of a machine."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ _FOLDER = "packed"
 
 
 class MissingBaseError(Exception):
-    """A base that is not packed yet."""
+    """A base has not been packed yet."""
 
 
 class RefusedBaseError(Exception):
-    """A base that was refused, so that it never will be packed."""
+    """A base was refused, so it will never be packed."""
 
 
 def base_paths(results: _native.Results, row: Row) -> list[Path]:
-    """Returns the packed files that a row needs, in the order of its bases. Those of
-    an object store are fetched into the folder of `cache_folder`, once for all
-    processes, and compared with the SHA-256 of their entries.
+    """Returns the packed bases of a row, in the order of its `bases`. Bases in an object
+    store are downloaded to the folder `cache_folder`, once for all processes, and
+    compared with the SHA-256 in their entries.
 
     Raises:
-        MissingBaseError, RefusedBaseError: if one is not there.
+        MissingBaseError, RefusedBaseError: if a base is not available.
     """
     return [
         _path(results, key, name) for key, name in zip(row.bases, row.base_names, strict=True)

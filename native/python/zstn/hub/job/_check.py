@@ -1,4 +1,4 @@
-"""Checking that the packed files of a plan are what their entries say."""
+"""Compares the packed files of a plan with their entries."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from ..._errors import ZstnError
 from ._row import Row, unique
 from ._state import state
 
-#: Packed files that are read at the same time.
+#: Number of packed files that are read at the same time.
 _READERS = 4
 
 
 @dataclass(frozen=True)
 class Damage:
-    """A packed file that is missing, or has other bytes than were recorded."""
+    """A packed file that is missing or has other bytes than recorded."""
 
-    #: A file of the plan that it restores, as OWNER/NAME/FILE.
+    #: One of the plan's files that it restores, as OWNER/NAME/FILE.
     file: str
     key: str
     reason: str
@@ -30,22 +30,22 @@ class Damage:
 class Checked:
     """The result of a check."""
 
-    #: Packed files with the recorded bytes.
+    #: Number of packed files with the recorded bytes.
     sound: int
-    #: Bytes of packed files that were read.
+    #: Number of bytes read from packed files.
     read_bytes: int
     damaged: list[Damage] = field(default_factory=list)
-    #: Files that could not be read, so that nothing is known about them.
+    #: Files that could not be read, so that their state is unknown.
     unread: list[Damage] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns it as plain values, as ``--json`` prints it."""
+        """Returns the result as plain values, as ``--json`` prints it."""
         return asdict(self)
 
 
 def check(rows: Sequence[Row], store: str) -> Checked:
-    """Reads the packed files of rows that are done, and compares their lengths and
-    SHA-256 with their entries."""
+    """Reads the packed files of finished rows, and compares their lengths and SHA-256
+    with their entries."""
     results = _native.Results(store, existing=True)
     pieces = unique(rows)
     by_key = {row.key: row for row in pieces}
@@ -70,8 +70,8 @@ def check(rows: Sequence[Row], store: str) -> Checked:
 
 def repair(store: str, damaged: Sequence[Damage]) -> None:
     """Removes the entries of damaged files, so that the next run packs their originals
-    again. The packed files stay until a run has something better: it keeps one that
-    restores the original after all, and replaces one that does not."""
+    again. The packed files themselves remain: that run keeps a file that restores the
+    original after all, and replaces any other."""
     results = _native.Results(store, existing=True)
     for one in damaged:
         results.remove("done", f"{one.key}.json")
@@ -93,7 +93,7 @@ def _compare(
 
 
 def lines(checked: Checked, repaired: bool) -> Iterator[str]:
-    """Returns the lines that describe a check to a person."""
+    """Yields the lines that describe a check for people."""
     for one in checked.damaged:
         yield f"damaged: {one.file}: {one.reason}"
     for one in checked.unread:

@@ -1,4 +1,4 @@
-"""The command line ``python -m zstn.hub``."""
+"""The command line of ``python -m zstn.hub``."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from . import _verbs
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs a command and returns its exit status: 0; 1 after an error, or if files were
-    refused, lost or damaged; 2 for wrong arguments, and for a run whose plan or source is
-    not there; 3 if another run could do more."""
+    """Runs a command and returns its exit status: 0 for success; 1 after an error, or
+    if files were refused, lost or damaged; 2 for wrong arguments, or if the plan or
+    source of a run is missing; 3 if another run could do more."""
     options = _parse(arguments)
     try:
         status: int = options.run(options)

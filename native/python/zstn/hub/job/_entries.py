@@ -1,4 +1,4 @@
-"""The entries of finished work, read together."""
+"""Reading many entries of finished work at once."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from typing import Any
 
 from ... import _native
 
-#: Entries that are read at the same time.
+#: Number of entries that are read at the same time.
 _READERS = 16
 
 
 def keys(results: _native.Results, folder: str) -> set[str]:
-    """Returns the keys that have an entry in ``done`` or ``failed``, from one list."""
+    """Returns the keys that have an entry in ``done`` or ``failed``, from one listing.
+    """
     return {
         name.removesuffix(".json")
         for name, _, _ in results.files(folder)
@@ -23,8 +24,8 @@ def keys(results: _native.Results, folder: str) -> set[str]:
 
 
 def read(get: Callable[[str], str | None], wanted: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """Returns the entries of keys that have one, by key. `get` is `Results.done` or
-    `Results.failed`."""
+    """Returns the entries of those keys that have one, by key. `get` is `Results.done`
+    or `Results.failed`."""
     with ThreadPoolExecutor(_READERS) as pool:
         texts = list(pool.map(get, wanted))
     entries = (json.loads(text) for text in texts if text is not None)

@@ -1,4 +1,4 @@
-"""Bases for the files of a plan: which ones are stored as differences from others."""
+"""Chooses bases for a plan's files: which files are stored as deltas from others."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ._entries import keys, read
 from ._plan import Planner
 from ._row import Row
 
-#: Files that are sampled at the same time.
+#: Number of files that are sampled at the same time.
 _READERS = 8
 _FOLDER = "sketches"
 
@@ -23,10 +23,11 @@ def with_bases(
     locations: Callable[[Row], str],
     known: Sequence[Row] = (),
 ) -> list[Row]:
-    """Returns the rows of a plan with bases where these are expected to save a tenth
-    or more. Files of one layout, that is with the same names, dtypes and shapes of
-    tensors, are compared by their sketches, which are kept in the store: each content
-    is sampled once. What was planned before stays as it was, and may be a base."""
+    """Returns the rows of a plan, with a base wherever one is expected to save at least
+    a tenth. Files with the same layout, which is the names, dtypes and shapes of their
+    tensors, are compared by sketches. Sketches are stored with the results, so each
+    content is sampled once. Rows that were planned before do not change, and may become
+    bases."""
     results = _native.Results(store)
     refused = _refused(results, rows)
     planned = {row.sha256 for row in known}
@@ -54,7 +55,7 @@ def with_bases(
 
 
 def _groups(rows: Sequence[Row]) -> Iterator[list[Row]]:
-    """Returns containers of one layout together, each content once."""
+    """Returns groups of containers with the same layout, with each content once."""
     groups: dict[str, dict[str, Row]] = {}
     for row in rows:
         if row.layout is not None and not row.bases:
@@ -63,7 +64,8 @@ def _groups(rows: Sequence[Row]) -> Iterator[list[Row]]:
 
 
 def _refused(results: _native.Results, rows: Sequence[Row]) -> set[str]:
-    """Returns the keys that were refused as containers, and so can be no bases."""
+    """Returns the keys of containers that were refused and therefore cannot be bases.
+    """
     failed = {row.key for row in rows} & keys(results, "failed")
     entries = read(results.failed, failed - keys(results, "done"))
     return {key for key, entry in entries.items() if entry["class"] == "refused"}

@@ -1,4 +1,4 @@
-"""Removing packed files that nobody needs."""
+"""Garbage collection: removing packed files that no plan needs."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from ... import _native
 from ._entries import keys, read
 from ._row import Row
 
-#: Seconds after which an unfinished file is taken for one that nobody finishes.
+#: Age in seconds after which an unfinished file counts as abandoned.
 _ABANDONED_SECONDS = 24 * 3600
 
 
 @dataclass(frozen=True)
 class Garbage:
-    """Files of a store that no plan names and no difference needs."""
+    """Files of a store that no plan names and no delta needs."""
 
-    #: Names in ``packed/`` and their lengths.
+    #: Names in ``packed/``, with their lengths.
     packed: dict[str, int] = field(default_factory=dict)
     #: Names in ``done/`` and ``failed/``, as FOLDER/NAME.
     entries: list[str] = field(default_factory=list)
-    #: Unfinished files older than a day, as FOLDER/NAME, and their lengths.
+    #: Unfinished files older than a day, as FOLDER/NAME, with their lengths.
     unfinished: dict[str, int] = field(default_factory=dict)
-    #: Packed files that no plan names, but that differences need: name, and how many.
+    #: Packed files that no plan names but deltas need, with the number of those deltas.
     needed: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -32,7 +32,7 @@ class Garbage:
         return sum(self.packed.values()) + sum(self.unfinished.values())
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns it as plain values, as ``--json`` prints it."""
+        """Returns the result as plain values, as ``--json`` prints it."""
         return {
             "packed": self.packed,
             "entries": self.entries,
@@ -43,11 +43,11 @@ class Garbage:
 
 
 def find_garbage(store: str, rows: Iterable[Row]) -> Garbage:
-    """Finds what can be removed: packed files and entries of keys that none of the
-    rows has, and that no difference among them needs, done or to be made. Rows that
-    were made with other options or by another version count as well."""
+    """Finds files that can be removed: packed files and entries whose key belongs to
+    none of the rows and is not the base of any delta among them, whether finished or
+    planned. Rows made with other options or by another version also count."""
     results = _native.Results(store, existing=True)
-    # Before the entries: what is written meanwhile is not in the list.
+    # Listed before the entries, so that files written meanwhile are not in the list.
     packed = results.files("packed")
     done, failed = keys(results, "done"), keys(results, "failed")
     named: set[str] = set()
@@ -56,7 +56,7 @@ def find_garbage(store: str, rows: Iterable[Row]) -> Garbage:
     entries = read(results.done, pieces.keys() & done)
     for key, bases in pieces.items():
         named.add(key)
-        # An entry says what the packed file really needs.
+        # The entry records the bases that the packed file really needs.
         entry = entries.get(key, {})
         for base in {*bases, *entry.get("bases", ())}:
             references[base] = references.get(base, 0) + 1
@@ -85,8 +85,8 @@ def find_garbage(store: str, rows: Iterable[Row]) -> Garbage:
 
 
 def remove_garbage(store: str, garbage: Garbage) -> None:
-    """Removes it: entries first, so that no entry is without its packed file, then
-    differences before what they need."""
+    """Removes the garbage. Entries go first, so that no entry is left without its
+    packed file, and deltas go before their bases."""
     results = _native.Results(store, existing=True)
     for path in garbage.entries:
         results.remove(*path.split("/", 1))

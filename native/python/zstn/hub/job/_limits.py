@@ -1,4 +1,4 @@
-"""The resources that a row needs, from what its plan says of its header."""
+"""The resources that a row needs, estimated from the header data in its plan."""
 
 from __future__ import annotations
 
@@ -8,17 +8,16 @@ from ._row import Row
 from ._task import Limits, Task
 from .executors import Node
 
-#: The least and the most that the packer is given. Larger tensors are packed in
-#: blocks.
+#: Minimum and maximum memory of the packer. Larger tensors are packed in blocks.
 _LEAST_BYTES = 64 << 20
 _MOST_BYTES = 1 << 30
 
 
 def limits(row: Row, threads: int = 1) -> Limits:
-    """Returns the resources for a row: memory for its largest tensor, what is made of
-    it and its packed form; room for the file while it arrives and for the packed one.
-    A difference also needs the packed base and the restored one, which is about as
-    long as the file."""
+    """Returns the resources for a row: memory for its largest tensor, its intermediate
+    data and its packed form; disk space for the downloaded file and the packed one. A
+    delta also needs the packed base and the restored base, which is about as long as
+    the file."""
     largest = row.size if row.largest_tensor is None else row.largest_tensor
     packer_bytes = min(max(3 * largest, _LEAST_BYTES), _MOST_BYTES)
     copies = 2 + 2 * min(len(row.bases), 2)
@@ -30,7 +29,7 @@ def limits(row: Row, threads: int = 1) -> Limits:
 
 
 def unheld(task: Task, nodes: Sequence[Node]) -> str | None:
-    """Returns why no machine can work on a task, if none can."""
+    """Returns the reason why no machine can work on a task; `None` if one can."""
     if any(node.holds(task) for node in nodes):
         return None
     needs, most = task.limits, max(nodes, key=lambda node: node.memory_bytes, default=None)

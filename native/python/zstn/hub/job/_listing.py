@@ -1,4 +1,4 @@
-"""Listings of what is to be packed: a folder, one in an object store, a hub."""
+"""Listings of files to pack, from a folder, an object store or a hub."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pathlib import Path
 
 from ... import _native
 
-#: The revision of what has none.
+#: Revision of files in sources without revisions.
 REVISION = "main"
 
-#: The names that a hub allows for owners and repositories.
+#: Names that a hub allows for owners and repositories.
 _NAME = re.compile(r"(?!.*\.\.)[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,94}[A-Za-z0-9_])?")
 
 
@@ -26,24 +26,24 @@ class Listed:
     revision: str
     path: str
     size: int
-    #: What another content does not have at this place; `None` if that is unknown.
+    #: Changes whenever the content changes; `None` if it is unknown.
     version: str | None
-    #: The SHA-256, if the listing has it.
+    #: SHA-256 of the file, if the listing contains it.
     sha256: str | None
-    #: Where it can be read.
+    #: Path or address of the file.
     location: str
 
 
 def is_hub(source: str) -> bool:
-    """Returns whether originals are in a hub, named by its endpoint."""
+    """Returns whether the source is the endpoint of a hub."""
     return source.startswith(("https://", "http://"))
 
 
 def check_source(source: str) -> None:
-    """Checks that a source is there, if it is a local folder.
+    """Checks that a source exists, if it is a local folder.
 
     Raises:
-        ValueError: if it is not.
+        ValueError: if it does not exist.
     """
     if "://" not in source and not os.path.isdir(source):
         raise ValueError(f"{source} is not a folder; a source has files OWNER/NAME/PATH")
@@ -52,13 +52,13 @@ def check_source(source: str) -> None:
 def listing(
     source: str, repositories: Sequence[str] = (), note: Callable[[str], None] = lambda _: None
 ) -> Iterator[Listed]:
-    """Returns the safetensors files of a source: a folder, or one in an object store,
-    with ``OWNER/NAME/PATH``; or the named repositories of a hub, at their newest
-    commit, or that after an ``@``. `note` is called with a sentence about each entry of a
-    folder that is left out.
+    """Yields the safetensors files of a source. It is a folder, local or in an object
+    store, with files ``OWNER/NAME/PATH``; or the named repositories of a hub, at their
+    newest commit or at the revision after an ``@``. `note` receives a sentence about
+    each entry of a local folder that is skipped.
 
     Raises:
-        ValueError: for a source that is none of them.
+        ValueError: if the source is none of these.
     """
     if is_hub(source):
         if not repositories:
@@ -76,7 +76,7 @@ def _chosen(files: Iterable[Listed], repositories: Sequence[str]) -> Iterator[Li
 
 
 def mistake(source: str, repositories: Sequence[str] = ()) -> str:
-    """Returns a sentence about a source in which no file was found."""
+    """Returns a sentence about a source in which no files were found."""
     if repositories:
         return f"{source} has no .safetensors files of {', '.join(repositories)}; check the names"
     if not is_hub(source) and "://" not in source:

@@ -15,13 +15,13 @@ from ..._reader import open as open_model
 from ._listing import Listed, is_hub, listing
 from ._row import Row
 
-#: Files whose headers and contents are read at the same time.
+#: Number of files whose headers and contents are read at the same time.
 _READERS = 8
 
 
 class Planner:
-    """Makes rows of the files of a source. What an earlier plan or entry knows of the
-    same version of a file is not read again."""
+    """Makes rows for the files of a source. If an earlier plan or entry describes the
+    same version of a file, the file is not read again."""
 
     def __init__(
         self,
@@ -35,10 +35,10 @@ class Planner:
         self.effort = effort
         self.extended = extended
         self.note = note
-        #: Bytes of files that were read for their SHA-256.
+        #: Bytes read from files to compute their SHA-256.
         self.read_bytes = 0
         if is_hub(source):
-            # Where addresses of files in hubs lead.
+            # ``hf://`` addresses refer to this hub.
             os.environ["HF_ENDPOINT"] = source
         known = list(known)
         self._versions: dict[tuple[str, str, str | None], Row] = {
@@ -48,7 +48,7 @@ class Planner:
         self._contents = {row.sha256: row for row in known}
 
     def rows(self, repositories: Sequence[str] = ()) -> list[Row]:
-        """Lists the source and returns its rows, ordered by repository and path."""
+        """Lists the source and returns its rows, sorted by repository and path."""
         listed = listing(self.source, repositories, self.note)
         files = sorted(listed, key=lambda file: (file.repo, file.path))
         with ThreadPoolExecutor(_READERS) as pool:
@@ -67,7 +67,7 @@ class Planner:
                 self.note(f"left out: {file.repo}/{file.path}: {error}")
                 return None
             self.read_bytes += size
-        # A content that was planned before keeps its base, and so its key.
+        # A content that was planned before keeps its base, and therefore its key.
         same = self._contents.get(sha256)
         if same is not None:
             largest, layout, bases = same.largest_tensor, same.layout, same.bases
@@ -88,18 +88,20 @@ class Planner:
         return self.with_bases(row, bases)
 
     def location(self, row: Row) -> str:
-        """Returns where the content of a row that it made can be read."""
+        """Returns the location from which the content of a planned row can be read."""
         return self._locations[row.sha256]
 
     def with_bases(self, row: Row, bases: tuple[str, ...]) -> Row:
-        """Returns a row as a difference from packed files, or as a container."""
+        """Returns a row that is stored as a delta from packed files or, without bases,
+        as a container."""
         key = _native.plan_key(row.sha256, self.effort, self.extended, list(bases))
         return replace(row, key=key, bases=bases)
 
 
 def _header(location: str) -> tuple[int | None, str | None]:
-    """Reads the header of a file: the length of the largest tensor, and the layout.
-    Without one, packing says what is wrong."""
+    """Reads the header of a file, and returns the length of the largest tensor and the
+    layout. If the header is invalid, both are `None`; packing then reports the error.
+    """
     try:
         with open_model(location) as model:
             infos = sorted((info.name, info.dtype, info.shape) for info in model.values())

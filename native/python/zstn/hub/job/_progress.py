@@ -1,4 +1,4 @@
-"""What a run prints while it works."""
+"""The output of a run while it works."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from ._row import Row
 from ._run import Summary
 from ._task import Outcome
 
-#: Seconds between two lines of totals.
+#: Seconds between two lines with totals.
 _INTERVAL_SECONDS = 5.0
 
 
 class Printer:
-    """Prints failures as they come, and totals every few seconds; with `as_json`
-    an object for every outcome instead, into `output`."""
+    """Prints failures when they occur and totals every few seconds; or, with `as_json`,
+    an object for every outcome to `output`."""
 
     def __init__(self, total: int, as_json: bool, output: TextIO) -> None:
         self._total = total
@@ -65,7 +65,7 @@ def _event(row: Row, outcome: Outcome) -> dict[str, object]:
 
 
 def summary_event(summary: Summary) -> dict[str, object]:
-    """Returns the last object of a run, for ``--json``."""
+    """Returns the last object that a run prints with ``--json``."""
     return {
         "event": "summary",
         "packed": summary.packed,
@@ -82,7 +82,7 @@ def summary_event(summary: Summary) -> dict[str, object]:
 
 
 def summary_text(summary: Summary) -> str:
-    """Returns the last line of a run, for people."""
+    """Returns the last line that a run prints for people."""
     return (
         f"{summary.packed} packed, {summary.known} done before, {summary.refused} refused, "
         f"{summary.retry} to try again, {summary.left} left; {summary.read_bytes:,} bytes read, "

@@ -1,4 +1,4 @@
-"""Reports: what a plan has become, from its manifest alone."""
+"""Reports on the state of a plan, based on the entries of its results."""
 
 from __future__ import annotations
 
@@ -14,51 +14,51 @@ from ._state import state
 
 @dataclass(frozen=True)
 class FailedRows:
-    """Rows that failed for one reason."""
+    """Rows that failed for the same reason."""
 
     failure_class: str
     reason: str
     files: int
-    #: One of them.
+    #: One of these rows.
     example: str
 
 
 @dataclass(frozen=True)
 class Report:
-    """Totals of a plan. Where all is done, ``original_bytes`` is the sum of
-    ``packed_bytes`` and of what was saved."""
+    """Totals of a plan. Once all rows are done, ``original_bytes`` is the sum of
+    ``packed_bytes`` and of the savings."""
 
     repositories: int
     files: int
     original_bytes: int
-    #: Rows with different keys: the pieces of work.
+    #: Number of rows with different keys, which are the units of work.
     unique_files: int
     unique_bytes: int
     done_files: int
     done_bytes: int
-    #: Files among them that are stored as differences.
+    #: Number of files that are stored as deltas.
     differences: int
     packed_bytes: int
-    #: By storing equal files once.
+    #: Bytes saved by storing equal files once.
     saved_by_deduplication: int
-    #: By storing files as differences from others.
+    #: Bytes saved by storing files as deltas.
     saved_by_base: int
-    #: By packing the others.
+    #: Bytes saved by packing the other files.
     saved_by_coding: int
-    #: Neither done nor failed.
+    #: Rows that are neither done nor failed.
     left_files: int
     left_bytes: int
     failed_files: int
     failed_bytes: int
-    #: Recorded as done, without their packed file.
+    #: Rows that are recorded as done but whose packed file is missing.
     lost_files: int
     lost_bytes: int
     failed: list[FailedRows] = field(default_factory=list)
-    #: Reasons, with one file for each.
+    #: Reasons why packed files are missing, each with one file.
     lost: dict[str, str] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns it as plain values, as ``--json`` prints it."""
+        """Returns the report as plain values, as ``--json`` prints it."""
         values = asdict(self)
         saved = {
             name: values.pop(f"saved_by_{name}")
@@ -99,11 +99,11 @@ class Report:
 
 
 def report(rows: Sequence[Row], store: str) -> Report:
-    """Sums up the entries of a store for a plan, and compares them with a list of the
-    packed files, of which none is read.
+    """Summarises a plan's entries in a store, and compares them with a listing of the
+    packed files. No packed file is read.
 
     Raises:
-        ZstnError: if there are no results in the store.
+        ZstnError: if the store contains no results.
     """
     results = _native.Results(store, existing=True)
     pieces = unique(rows)
@@ -113,7 +113,7 @@ def report(rows: Sequence[Row], store: str) -> Report:
     failed = read(
         results.failed, (wanted & keys(results, "failed")) - done.keys() - gone.keys()
     )
-    # Copies of a file that is not packed save nothing.
+    # Copies of a file that is not packed do not save anything.
     copies = sum(row.size for row in rows if row.key in done)
     copies -= sum(row.size for row in pieces if row.key in done)
     packed = {row.key: done[row.key]["packed_size"] for row in pieces if row.key in done}
@@ -151,7 +151,7 @@ def report(rows: Sequence[Row], store: str) -> Report:
 
 
 def _by_reason(rows: Sequence[Row], entries: dict[str, dict[str, Any]]) -> list[FailedRows]:
-    """Returns failures by class and reason, the most frequent ones first."""
+    """Returns failures grouped by class and reason, most frequent first."""
     groups: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
         entry = entries[row.key]

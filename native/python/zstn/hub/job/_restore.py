@@ -18,15 +18,15 @@ _REPAIR = "`python -m zstn.hub check --repair` and another run pack it again"
 
 
 def restore(row: Row, store: str, output: str | os.PathLike[str], threads: int = 0) -> None:
-    """Restores the file of a row, and compares it with the SHA-256 of the plan. The
-    bases of a difference come from the cache for packed bases (`zstn.hub.cache_folder`).
+    """Restores the file of a row, and compares it with the SHA-256 in the plan. The
+    bases of a delta come from the cache for packed bases (`zstn.hub.cache_folder`).
 
-    A file that is there already with these bytes stays.
+    If `output` already exists with these bytes, it remains.
 
     Raises:
-        FileNotFoundError: if the row is not done, or its packed file is gone.
-        ZstnError: with the code ``"differs"`` if the SHA-256 is another, and ``"exists"``
-            if there is another file at `output`.
+        FileNotFoundError: if the row is not done, or its packed file is missing.
+        ZstnError: with the code ``"differs"`` if the SHA-256 differs, or ``"exists"`` if
+            another file exists at `output`.
     """
     results = _native.Results(store, existing=True)
     if results.done(row.key) is None:

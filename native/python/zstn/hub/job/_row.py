@@ -1,4 +1,4 @@
-"""Rows of plans: a JSON object per line."""
+"""Rows of plans, stored as one JSON object per line."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ... import _native
 
 @dataclass(frozen=True)
 class Row:
-    """One file to pack."""
+    """A file to pack."""
 
     repo: str
     revision: str
@@ -23,21 +23,21 @@ class Row:
     size: int
     #: SHA-256 of the file, in lower-case hex.
     sha256: str
-    #: The name of the work, made of content, options, version and bases.
+    #: Key of the work, derived from content, options, version and bases.
     key: str
-    #: Keys of the packed files that it is stored as a difference from.
+    #: Keys of the packed files that this file is stored as a delta from.
     bases: tuple[str, ...] = ()
     #: Length of the largest tensor in bytes, if the header could be read.
     largest_tensor: int | None = None
-    #: The version of the file where it was listed.
+    #: The version of the file in its listing.
     version: str | None = None
-    #: Digest of names, dtypes and shapes of its tensors: files with the same can be
-    #: bases of each other.
+    #: Digest of the names, dtypes and shapes of its tensors. Files with the same layout
+    #: can be bases of each other.
     layout: str | None = None
 
     @property
     def place(self) -> str:
-        """Where it is, for people."""
+        """The place of the file, for people."""
         return f"{self.repo}/{self.path}"
 
     @property
@@ -46,7 +46,7 @@ class Row:
 
     @property
     def base_names(self) -> list[str]:
-        """The packed files that its own one needs, in the order of `bases`."""
+        """The names of the packed files that it needs, in the order of `bases`."""
         last = len(self.bases) - 1
         return [
             f"{key}.{'zstn' if number == last else 'z4dm'}"
@@ -54,7 +54,7 @@ class Row:
         ]
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns what a plan has of it: nothing that is empty."""
+        """Returns the row as plain values for a plan, without empty ones."""
         values = {
             "repo": self.repo,
             "revision": self.revision,
@@ -71,7 +71,8 @@ class Row:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Row:
-        """Takes what a plan has, or an entry of results, which has more."""
+        """Creates a row from the values in a plan, or from an entry of results, which
+        has more."""
         return cls(
             values["repo"],
             values["revision"],
@@ -87,18 +88,17 @@ class Row:
 
 
 def read_plan(path: str | os.PathLike[str], effort: str, extended: bool) -> list[Row]:
-    """Reads a plan and checks that its keys are those of the options and of this
-    version."""
+    """Reads a plan, and checks that its keys match these options and this version."""
     rows = _native.read_plan(path, effort, extended)
     return [Row.from_dict(json.loads(row)) for row in rows]
 
 
 def load_plan(path: str | os.PathLike[str]) -> list[Row]:
-    """Reads a plan whatever options and version its keys are of. Every row has to have
-    a key.
+    """Reads a plan without checking the options and the version of its keys. Every row
+    must have a key.
 
     Raises:
-        ValueError: with the line, for what is no row.
+        ValueError: if a line is not a row; the message contains its number.
     """
     rows = []
     with open(path, encoding="utf-8") as file:
@@ -116,7 +116,7 @@ def load_plan(path: str | os.PathLike[str]) -> list[Row]:
 
 
 def write_plan(path: str | os.PathLike[str], rows: Iterable[Row]) -> None:
-    """Writes a plan, which appears when it is complete."""
+    """Writes a plan, which appears only when it is complete."""
     part = f"{os.fspath(path)}.{os.getpid()}.part"
     try:
         with open(part, "x", encoding="utf-8") as file:
@@ -132,8 +132,9 @@ def write_plan(path: str | os.PathLike[str], rows: Iterable[Row]) -> None:
 
 
 def share(rows: Iterable[Row], index: int, count: int) -> list[Row]:
-    """Returns the rows of one share, as `zstn worker` counts them: of different rows
-    without a base every `count`th, and the others where the last of their bases is."""
+    """Returns the rows of one share, as `zstn worker` divides them. Of the different
+    rows without a base, every `count`th belongs to a share; a row with bases belongs to
+    the share of its last base."""
     pieces = unique(rows)
     known = {row.key for row in pieces}
 

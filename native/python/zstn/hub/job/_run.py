@@ -1,4 +1,4 @@
-"""Runs: all rows of a plan through an executor."""
+"""Runs, which process the rows of a plan through an executor."""
 
 from __future__ import annotations
 
@@ -18,37 +18,38 @@ from ._task import Outcome, Task
 from ._work import put_failed
 from .executors import Executor, Node
 
-#: Seconds until a failure that may pass is tried again; each time twice as long.
+#: Seconds before a transient failure is retried; doubled after each attempt.
 _FIRST_WAIT_SECONDS = 2.0
 _LONGEST_WAIT_SECONDS = 300.0
-#: Seconds that a task waits for a machine that holds it, when one has gone.
+#: Seconds that a task waits for a suitable machine after one has left the cluster.
 _NODE_WAIT_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What a run is made with."""
+    """The settings of a run."""
 
     source: str
     store: str
     effort: str = "balanced"
     extended: bool = False
-    #: Attempts at a row before it is left for another run.
+    #: Number of attempts before a row is left for another run.
     attempts: int = 4
-    #: Tries rows again that were refused before.
+    #: Whether rows that were refused before are tried again.
     retry_refused: bool = False
-    #: The share of the plan: the number of the share, from 0, and that of all.
+    #: The share of the plan that this run processes: its number, from 0, and the number
+    #: of shares.
     shard: tuple[int, int] = (0, 1)
     #: Threads for each row.
     threads: int = 1
-    #: Seconds that running tasks have when the run is stopped.
+    #: Seconds that running tasks have to end when the run is stopped.
     grace: float = 25.0
     first_wait: float = _FIRST_WAIT_SECONDS
 
 
 @dataclass
 class Summary:
-    """What became of the rows, by content: each is counted once."""
+    """Totals of the rows by outcome; rows with the same content are counted once."""
 
     packed: int = 0
     known: int = 0
@@ -57,28 +58,28 @@ class Summary:
     left: int = 0
     read_bytes: int = 0
     packed_bytes: int = 0
-    #: The most memory of a process that packed.
+    #: Peak memory in bytes of a process that packed.
     peak_bytes: int = 0
-    #: Attempts that ended without a result: processes or machines that went away.
+    #: Attempts that ended without a result because their process or machine was lost.
     lost: int = 0
     seconds: float = 0.0
 
     @property
     def status(self) -> int:
-        """The exit status: 0 if all is done, 1 if rows were refused, 3 if another run
-        could do more."""
+        """The exit status: 0 if all rows are done, 1 if rows were refused, 3 if another
+        run could do more."""
         if self.retry + self.left:
             return 3
         return 1 if self.refused else 0
 
 
-#: Called with every outcome, and with the row that it is of.
+#: Receives every outcome with its row and the current totals.
 Watcher = Callable[[Row, Outcome, Summary], None]
 
 
 @dataclass(order=True)
 class _Waiting:
-    """A row in a queue: what is due first, of these the largest."""
+    """A row in the queue, ordered by due time, then by descending size."""
 
     due: float
     order: int
@@ -87,7 +88,8 @@ class _Waiting:
 
 
 class Run:
-    """Works on a plan. It can be stopped and killed at any time; the next run goes on."""
+    """Processes a plan. It can be stopped or killed at any time; the next run
+    continues."""
 
     def __init__(
         self,
@@ -106,16 +108,16 @@ class Run:
         self._is_stopping = False
         self._done: set[str] = set()
         self._refused: set[str] = set()
-        #: Keys of the work of this run.
+        #: Keys of the rows that this run has to process.
         self._own: set[str] = set()
         self._ready: list[_Waiting] = []
-        #: Rows that wait for a base, by its key.
+        #: Rows that wait for a base, by the key of the base.
         self._blocked: dict[str, list[Row]] = {}
         self._running: dict[str, tuple[Row, int]] = {}
 
     def stop(self) -> None:
-        """Asks the run to give back what it is working on, and to end. May be called
-        by a signal handler."""
+        """Stops the run after it has given back the tasks in progress. May be called by
+        a signal handler."""
         self._is_stopping = True
 
     @property
@@ -124,7 +126,7 @@ class Run:
         return len(self._rows)
 
     def run(self) -> Summary:
-        """Works until every row is done, refused or given up."""
+        """Works until every row is done or refused, or all its attempts have failed."""
         begun = time.monotonic()
         try:
             self._begin()
@@ -135,7 +137,7 @@ class Run:
             if self._is_stopping:
                 for outcome in self._executor.stop(self._settings.grace):
                     self._end(outcome)
-                # Of processes that have ended without a word.
+                # Their processes have ended without reporting an outcome.
                 for key in list(self._running):
                     outcome = self._recorded(Outcome(key, "given_back"))
                     if outcome.state != "given_back":
@@ -148,8 +150,8 @@ class Run:
         return self.summary
 
     def _begin(self) -> None:
-        """Finds out what is left to do, from lists of what is there. A row is done if its
-        packed file is there with the length that its entry records."""
+        """Finds the rows that remain to be done, from listings of the results. A row is
+        done if its packed file exists with the length that its entry records."""
         found = state(self._results, self._rows)
         self._done = set(found.done)
         todo = []
@@ -162,7 +164,7 @@ class Run:
         refused = {} if self._settings.retry_refused else self._refusals(todo, failed)
         nodes = self._executor.capacity()
         self._own = {row.key for row in todo}
-        # Bases first: rows with fewer bases cannot need those with more.
+        # Bases come first: a row only depends on rows with fewer bases than it has.
         for row in sorted(todo, key=lambda row: len(row.bases)):
             reason = refused.get(row.key)
             if reason is None:
@@ -177,7 +179,8 @@ class Run:
                 self._begin_or_block(row)
 
     def _begin_or_block(self, row: Row) -> None:
-        """Lets a row begin, unless a base of it is work of this run that is not done."""
+        """Queues a row, or blocks it while one of its bases still has to be packed by
+        this run."""
         for key in row.bases:
             if key in self._own and key not in self._done:
                 self._blocked.setdefault(key, []).append(row)
@@ -185,7 +188,7 @@ class Run:
         self._push(row, 1, 0.0)
 
     def _refusals(self, rows: Sequence[Row], failed: set[str]) -> dict[str, str]:
-        """Returns the reasons of rows that were refused before."""
+        """Returns the reasons why rows were refused in earlier runs."""
         found = [row.key for row in rows if row.key in failed]
         entries = read(self._results.failed, found).values()
         return {
@@ -231,7 +234,8 @@ class Run:
             self._executor.submit(task)
 
     def _wait_for_node(self, row: Row, attempt: int, now: float) -> None:
-        """Holds a row back that a machine held when the run began."""
+        """Delays a row that no machine can hold, although one could when the run began.
+        """
         reason = "the machines that held it have gone"
         if attempt >= self._settings.attempts:
             put_failed(self._results, row, "retry", reason)
@@ -240,19 +244,20 @@ class Run:
         self._push(row, attempt + 1, now + _NODE_WAIT_SECONDS)
 
     def _pause(self) -> float:
-        """Returns the seconds to wait for outcomes."""
+        """Returns the number of seconds to wait for outcomes."""
         if self._running or not self._ready:
             return 0.5
         return min(max(self._ready[0].due - time.monotonic(), 0.0), 0.5)
 
     def _end(self, outcome: Outcome) -> None:
-        """Takes the outcome of an attempt."""
+        """Handles the outcome of an attempt."""
         outcome = self._recorded(outcome)
         row, attempt = self._running.pop(outcome.key)
         self.summary.read_bytes += outcome.read_bytes
         self.summary.peak_bytes = max(self.summary.peak_bytes, outcome.peak_bytes)
         if outcome.state == "given_back":
-            # Left for this run, if it goes on without that process, or the next one.
+            # The row is left for this run, if it continues without that process, or
+            # for the next run.
             self._push(row, attempt, time.monotonic())
             return
         if outcome.state == "lost":
@@ -270,14 +275,14 @@ class Run:
 
     def _recorded(self, outcome: Outcome) -> Outcome:
         """Returns the outcome that a task recorded in the store before its process was
-        interrupted, or else `outcome`."""
+        interrupted; otherwise `outcome`."""
         if outcome.state not in ("given_back", "lost"):
             return outcome
         try:
             return self._from_store(outcome)
         except (ZstnError, OSError):
-            # The store does not answer now. The row is tried again, and its entry is
-            # found then.
+            # The store does not respond. The row is tried again, which will find its
+            # entry.
             return outcome
 
     def _from_store(self, outcome: Outcome) -> Outcome:
@@ -296,7 +301,8 @@ class Run:
         return outcome
 
     def _count(self, row: Row, outcome: Outcome) -> None:
-        """Counts the last outcome of a row, and lets rows begin that it is a base of."""
+        """Counts the final outcome of a row, and queues the rows that waited for it as
+        a base."""
         summary = self.summary
         if outcome.state == "packed":
             summary.packed += 1
@@ -315,7 +321,7 @@ class Run:
 
     def _unblock(self, base: Row) -> None:
         if base.key not in self._done and base.key not in self._refused:
-            # Another run may do it.
+            # The base has failed only for now; another run may pack it.
             return
         for row in self._blocked.pop(base.key, []):
             reason = self._base_refused(row)

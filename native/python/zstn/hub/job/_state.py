@@ -1,4 +1,4 @@
-"""Which results of a plan a store really has."""
+"""Compares the entries of a plan with the packed files that exist in a store."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from ._row import Row
 
 @dataclass(frozen=True)
 class State:
-    """The entries in ``done`` for some rows, compared with the files in ``packed``."""
+    """Entries in ``done`` for some rows, compared with the files in ``packed``."""
 
-    #: Entries whose packed file is there with the recorded length.
+    #: Entries whose packed file exists with the recorded length.
     done: dict[str, dict[str, Any]]
-    #: Reasons why other entries say too much, by key.
+    #: Reasons why other entries are not valid, by key.
     lost: dict[str, str]
 
 
 def state(results: _native.Results, rows: Iterable[Row]) -> State:
-    """Compares entries with a list of the packed files. No packed file is read."""
+    """Compares entries with a listing of the packed files. No packed file is read."""
     by_key = {row.key: row for row in rows}
     entries = read(results.done, by_key.keys() & keys(results, "done"))
     lengths = {name: length for name, length, _ in results.files("packed")} if entries else {}
@@ -38,7 +38,8 @@ def state(results: _native.Results, rows: Iterable[Row]) -> State:
 
 
 def fault(row: Row, entry: Mapping[str, Any], lengths: Mapping[str, int]) -> str | None:
-    """Returns why an entry is not one of a row that is done."""
+    """Returns the reason why an entry does not prove that its row is done; `None` if it
+    does."""
     if entry["key"] != row.key or entry["sha256"] != row.sha256:
         return f"done/{row.key}.json is the entry of another file"
     if not re.fullmatch("[0-9a-f]{64}", entry["packed_sha256"]):

@@ -1,62 +1,63 @@
-"""A task: one row of a plan for a process on any machine, and its outcome."""
+"""Tasks, which are rows of a plan for a process on any machine, and their outcomes."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-#: What became of a task:
+#: The outcome of a task:
 #:
-#: - ``packed``: packed, compared with the original and noted in ``done/``;
-#: - ``known``: somebody had done it before; nothing of the original was read;
-#: - ``refused``: it would fail again; noted in ``failed/``;
-#: - ``retry``: it failed for a reason that may pass; noted in ``failed/``;
-#: - ``lost``: the process or the machine that worked on it is gone. Only
-#:   executors say so; nothing is noted;
-#: - ``given_back``: its process was asked to end first. Nothing is noted.
+#: - ``packed``: the file was packed, compared with the original and recorded in
+#:   ``done/``;
+#: - ``known``: another process had packed it before; the original was not read;
+#: - ``refused``: packing it would fail again; recorded in ``failed/``;
+#: - ``retry``: it failed for a transient reason; recorded in ``failed/``;
+#: - ``lost``: its process or machine is gone. Only executors report this, and it is not
+#:   recorded;
+#: - ``given_back``: its process was asked to end before it was done. Not recorded.
 State = Literal["packed", "known", "refused", "retry", "lost", "given_back"]
 
 
 @dataclass(frozen=True)
 class Limits:
-    """The resources that a task needs. An executor reserves them."""
+    """The resources that a task needs, which executors reserve."""
 
-    #: Memory in bytes of the process that works on it. The packer is held to the
-    #: part of it that `packer_bytes` says.
+    #: Memory in bytes for the process that works on the task. `packer_bytes` is the
+    #: packer's part of it.
     memory_bytes: int
-    #: Room in bytes in the folder for temporary files (``TMPDIR``).
+    #: Disk space in bytes in the folder for temporary files (``TMPDIR``).
     scratch_bytes: int
-    #: Threads that code, and so processors.
+    #: Number of threads that pack, and so of processors.
     threads: int = 1
 
-    #: What the interpreter and the program itself take.
+    #: Memory in bytes of the interpreter and the program itself.
     PROCESS_BYTES = 96 << 20
 
     @property
     def packer_bytes(self) -> int:
-        """The limit that the packer gets."""
+        """The memory limit of the packer in bytes."""
         return self.memory_bytes - self.PROCESS_BYTES
 
 
 @dataclass(frozen=True)
 class Task:
-    """One row of a plan, and all that a process needs to work on it: a few hundred
-    bytes. The bytes of files go from the source to the store, never through an
-    executor."""
+    """One row of a plan, with everything that a process needs to work on it, in a few
+    hundred bytes. The contents of files are transferred directly between source,
+    process and store, never through an executor."""
 
     #: The row of the plan, with its key.
     row: dict[str, Any]
-    #: Where originals are: a folder or address that `zstn.hub.job` plans from.
+    #: Location of the originals: a folder or an address that `zstn.hub.job` accepts.
     source: str
-    #: Where results are: a folder, or one in an object store.
+    #: Location of the results: a folder, local or in an object store.
     store: str
     #: Effort and extension frames, as in the plan.
     effort: str
     extended: bool
     limits: Limits
-    #: Whether a file is tried again that was refused before.
+    #: Whether a file that was refused before is tried again.
     retry_refused: bool = False
-    #: 1 for the first attempt.
+    #: Number of the attempt, from 1.
     attempt: int = 1
 
     @property
@@ -65,7 +66,7 @@ class Task:
         return key
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns it as plain values."""
+        """Returns the task as plain values."""
         return asdict(self)
 
     @classmethod
@@ -76,24 +77,24 @@ class Task:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The end of one attempt at a task."""
+    """The result of one attempt at a task."""
 
     key: str
     state: State
-    #: The reason, as a sentence, unless it is packed or known.
+    #: The reason as a sentence, unless the state is ``packed`` or ``known``.
     reason: str = ""
-    #: Bytes of the original that were read; 0 for what was known.
+    #: Number of bytes of the original that were read; 0 if the state is ``known``.
     read_bytes: int = 0
     #: Length of the packed file; 0 if there is none.
     packed_bytes: int = 0
-    #: The most memory in bytes that its process has had so far; 0 if unknown.
+    #: Peak memory of the process so far in bytes; 0 if unknown.
     peak_bytes: int = 0
     seconds: float = 0.0
-    #: The machine, for people.
+    #: The machine, for display.
     node: str = field(default="")
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns it as plain values."""
+        """Returns the outcome as plain values."""
         return asdict(self)
 
     @classmethod

@@ -1,4 +1,4 @@
-"""The verbs of ``python -m zstn.hub``."""
+"""The commands of ``python -m zstn.hub``."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def plan(options: argparse.Namespace) -> int:
 
 
 class ConfigurationError(Exception):
-    """A command that fails in the same way whenever it is run."""
+    """A configuration error, with which a command fails whenever it is run."""
 
 
 def run(options: argparse.Namespace) -> int:
@@ -68,13 +68,14 @@ def run(options: argparse.Namespace) -> int:
         threads=options.threads,
         grace=options.grace,
     )
-    # Ray prints there whenever a node is lost, between the objects of --json.
+    # Ray prints messages about lost nodes, which must not mix with the objects of
+    # ``--json``.
     with contextlib.redirect_stdout(sys.stderr):
         work = Run(rows, _executor(options), settings)
     work.watch = Printer(work.total, options.json, sys.stdout)
 
     def stop(number: int, _: object) -> None:
-        # The same again ends at once.
+        # A second signal ends the process at once.
         signal.signal(number, signal.SIG_DFL)
         work.stop()
 
@@ -88,7 +89,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _executor(options: argparse.Namespace) -> Executor:
     if options.executor == "ray":
-        # It may be missing where Ray is.
+        # Without Ray, this module cannot be imported.
         ray = importlib.import_module("zstn.hub.job.executors.ray")
         opened: Executor = ray.open(address=options.address, threads=options.threads)
         return opened
@@ -150,7 +151,7 @@ def restore(options: argparse.Namespace) -> int:
                 row, options.store, Path(options.output) / row.repo / row.path, options.threads
             )
         except (OSError, ZstnError) as error:
-            # The others can be restored.
+            # The other files can still be restored.
             _say(f"error: {error}")
             status = 1
     return status

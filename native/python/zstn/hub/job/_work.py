@@ -1,4 +1,4 @@
-"""The work on one task, in any process on any machine."""
+"""Work on a single task, in any process on any machine."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from ._task import Outcome, State, Task
 
 
 class GivenBack(BaseException):
-    """Ends the work on a task, which somebody else will do. Raised by SIGTERM."""
+    """Raised by SIGTERM to end the work on a task, which another process will do."""
 
 
 def work(values: dict[str, Any]) -> dict[str, Any]:
-    """Works on a task, given by `Task.to_dict`, and returns its outcome, as
-    `Outcome.to_dict` does. It never raises: what fails is an outcome. SIGTERM in its
-    process, if it runs on the main thread, ends it with ``given_back``."""
+    """Works on a task given as `Task.to_dict`, and returns its outcome as
+    `Outcome.to_dict`. Never raises an exception: every failure is an outcome. On the
+    main thread, SIGTERM ends the work with the state ``given_back``."""
     task = Task.from_dict(values)
     begun = time.monotonic()
     read_bytes = packed_bytes = 0
@@ -40,7 +40,8 @@ def work(values: dict[str, Any]) -> dict[str, Any]:
     except GivenBack:
         state, reason = "given_back", "its process was asked to end"
     except Exception as error:
-        # A defect, or a machine without memory: another attempt may tell.
+        # This is a defect, or the machine is out of memory; another attempt may
+        # succeed.
         state, reason = "retry", f"{type(error).__name__}: {error}"
     outcome = Outcome(
         task.key,
@@ -56,8 +57,8 @@ def work(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def scratch_folder() -> Path:
-    """Returns the folder for files under way, in that for temporary files. What killed
-    processes leave in it is removed by the next one."""
+    """Returns the folder for work in progress, inside the folder for temporary files.
+    The next process removes files that killed processes left there."""
     user = os.getuid() if hasattr(os, "getuid") else 0
     folder = Path(tempfile.gettempdir()) / f"zstn-hub-{user}"
     folder.mkdir(mode=0o700, exist_ok=True)
@@ -101,7 +102,7 @@ def _failed(
 
 
 def put_failed(results: _native.Results, row: Row, state: State, reason: str) -> None:
-    """Notes a failure, of the class that is also the state."""
+    """Records a failure. `state` is also its class."""
     results.put_failed(json.dumps({**row.to_dict(), "class": state, "reason": reason}))
 
 
@@ -127,5 +128,5 @@ def _peak_bytes() -> int:
     import resource
 
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    # Kibibytes, except on macOS.
+    # `ru_maxrss` is in kibibytes, except on macOS.
     return peak if sys.platform == "darwin" else peak << 10

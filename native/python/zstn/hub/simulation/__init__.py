@@ -1,8 +1,9 @@
-"""How long a job on a whole hub takes and what it costs, by a model of its events:
-``python -m zstn.hub simulate``. Pure Python; the same seed gives the same figures.
+"""Estimates the duration and the cost of a job on a whole hub, with a discrete-event
+simulation: ``python -m zstn.hub simulate``. It is pure Python, and the
+same seed gives the same figures.
 
-`simulate` runs a list of `Work` on a `Cluster`; `estimate` does it for volumes
-that are too large for a list, with sizes drawn from a `Census`.
+`simulate` runs a list of `Work` on a `Cluster`. `estimate` handles volumes that are too
+large for a list, with file lengths drawn from a `Census`.
 """
 
 from ._census import Census

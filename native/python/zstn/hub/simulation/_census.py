@@ -1,4 +1,4 @@
-"""The files of a hub, as far as their lengths are known."""
+"""The distribution of file lengths on a hub."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ _NORMAL = NormalDist()
 
 @dataclass(frozen=True)
 class Census:
-    """Lengths by a log-normal distribution, cut off above. docs/simulation.md has
-    the sources; the median is an assumption."""
+    """A log-normal distribution of file lengths with an upper limit. docs/simulation.md
+    names the sources; the median is an assumption."""
 
-    #: Mean length of a file in bytes, before the longest are cut off.
+    #: Mean length of a file in bytes, before the upper limit is applied.
     mean_bytes: float = 1 * GB
     median_bytes: float = 120 * MB
     max_bytes: float = 50 * GB
-    #: Part of the bytes that are in copies of other files, and give no work.
+    #: Share of the bytes that belong to copies of other files, which cause no work.
     duplicates: float = 0.032
-    #: Part of the bytes that are packed against a base.
+    #: Share of the bytes that are packed against a base.
     with_base: float = 0.5
 
     def __post_init__(self) -> None:
@@ -34,8 +34,9 @@ class Census:
             raise ValueError("duplicates and files with a base are parts of 1")
 
     def lengths(self, count: int, seed: int) -> list[int]:
-        """Returns the lengths of `count` files, the longest first: one from each of
-        `count` equally likely ranges, so that few files represent the whole."""
+        """Returns the lengths of `count` files in descending order: one from each of
+        `count` equally likely ranges, so that few files represent the whole
+        distribution."""
         draw = random.Random(f"lengths {seed}")
         sigma = math.sqrt(2 * math.log(self.mean_bytes / self.median_bytes))
         lengths: list[int] = []

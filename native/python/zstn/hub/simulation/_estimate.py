@@ -1,4 +1,4 @@
-"""Hours and cost of a job on more files than can be simulated one by one."""
+"""Estimates of time and cost for jobs with too many files to simulate each of them."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from ._events import OF_NODES, Run, simulate
 from ._settings import GB, Settings
 from ._work import Work
 
-#: Tasks that are simulated at most: ten seconds.
+#: Maximum number of tasks to simulate, which takes ten seconds.
 MAX_TASKS = 20_000
-#: Machines that are simulated at least, if there are as many.
+#: Minimum number of machines to simulate, if the cluster has as many.
 _MIN_NODES = 4
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """The result for a whole job."""
+    """The estimate for a whole job."""
 
     volume_bytes: float
     nodes: int
-    #: Files with different contents: tasks.
+    #: Number of files with different contents, each of which is a task.
     tasks: float
     hours: float
     packed_bytes: float
-    #: Dollars for machines, requests and transfers.
+    #: Cost of machines, requests and transfers in dollars.
     cost: float
-    #: Dollars a month that the storage of the difference would cost.
+    #: Cost per month in dollars of storing the bytes that packing saves.
     saved_per_month: float
     repeated: float
     node_failures: float
@@ -37,24 +37,24 @@ class Estimate:
 
     @property
     def bytes_per_second(self) -> float:
-        """Bytes of originals, copies included, in a second."""
+        """Bytes of originals per second, including copies."""
         return self.volume_bytes / (self.hours * 3600)
 
     @property
     def used_percent(self) -> str:
-        """How much was used of the limit that was used most."""
+        """Utilisation of the most used limit, as a percentage."""
         return f"{max(self.used.values()):.0%}"
 
 
 @dataclass(frozen=True)
 class Knee:
-    """Where a job stops scaling."""
+    """The point at which a job stops scaling."""
 
-    #: More machines than these do not make it faster.
+    #: Number of machines beyond which the job does not get faster.
     nodes: float
-    #: The limit that binds from there on.
+    #: The limit that binds beyond this point.
     limit: str
-    #: Bytes of different originals in a second that the limit lets through.
+    #: Bytes of different originals per second that this limit allows.
     bytes_per_second: float
 
 
@@ -65,15 +65,15 @@ def estimate(
     seed: int = 0,
     max_tasks: int = MAX_TASKS,
 ) -> Estimate:
-    """Estimates a job on a hub of that volume.
+    """Estimates a job on a hub with this volume.
 
-    Of a large job one slice is simulated: every kth file on every nth machine, with
-    an nth of all that machines share. Until nothing waits any more, the job takes
-    k / n times as long as its slice; the end, when machines run empty, takes as
-    long as there.
+    For a large job, one slice is simulated: every kth file on every nth machine, with
+    1/n of the resources that all machines share. While tasks are waiting, the job takes
+    k / n times as long as its slice; the tail, in which machines become idle, takes the
+    same time in both.
 
     Raises:
-        ValueError: for settings under which nothing would ever be done.
+        ValueError: if these settings would never complete a task.
     """
     sample = census.lengths(max_tasks, seed)
     different_bytes = volume_bytes * (1 - census.duplicates)
@@ -84,7 +84,7 @@ def estimate(
     sliced = max(min(nodes, _MIN_NODES), math.ceil(nodes / every))
     share = nodes / sliced
     works = census.works(count, settings.speeds, seed)
-    # In the short time of a slice no machine would fail: that is added below.
+    # A slice is too short for a machine to fail in it; failures are added below.
     certain = replace(settings, failures=replace(settings.failures, node_hours=0))
     run = simulate(works, _slice(certain, sliced, share), seed)
     longer = max(1.0, every / share)
@@ -94,7 +94,7 @@ def estimate(
         hours *= 1 + _lost(settings, mean_seconds)
     node_failures = _node_failures(settings, hours)
     packed_bytes = sum(work.packed_bytes for work in works) * every
-    # Copies take no room.
+    # Copies occupy no storage.
     saved_bytes = volume_bytes - packed_bytes
     return Estimate(
         volume_bytes=volume_bytes,
@@ -112,7 +112,7 @@ def estimate(
 
 
 def knee(census: Census, settings: Settings, seed: int = 0) -> Knee:
-    """Returns the number of machines that use up what they share."""
+    """Returns the number of machines that exhaust a shared limit."""
     works = census.works(MAX_TASKS, settings.speeds, seed)
     store, cluster = settings.store, settings.cluster
     mean = _Mean(works, settings)
@@ -133,7 +133,7 @@ def knee(census: Census, settings: Settings, seed: int = 0) -> Knee:
 
 
 class _Mean:
-    """An average task."""
+    """The averages of all tasks."""
 
     def __init__(self, works: list[Work], settings: Settings) -> None:
         store, count = settings.store, len(works)
@@ -168,8 +168,8 @@ def _slice(settings: Settings, nodes: int, share: float) -> Settings:
 
 
 def _lost(settings: Settings, mean_seconds: float) -> float:
-    """Returns what failures of machines take of their time: until another one is
-    there, and half of what they were working on."""
+    """Returns the share of machine time that is lost to failures: the time until a
+    machine has been replaced, and on average half a task."""
     failures = settings.failures
     if failures.node_hours <= 0:
         return 0.0

@@ -12,7 +12,7 @@ from ._pipe import Pipe
 from ._settings import Cluster, Failures, Settings, Store
 from ._work import Work
 
-#: Names of limits, for people.
+#: Names of the limits, for display.
 LIMITS = (
     "processors",
     "network of nodes",
@@ -22,10 +22,10 @@ LIMITS = (
     "store, writes per second",
     "driver",
 )
-#: What binds if no limit does.
+#: Name of the binding limit if no other limit is used up.
 SLOTS = "tasks on a node"
 _USED_UP = 0.85
-#: The limits that more machines would lift.
+#: The limits that more machines raise.
 OF_NODES = frozenset({*LIMITS[:2], SLOTS})
 
 
@@ -33,14 +33,14 @@ OF_NODES = frozenset({*LIMITS[:2], SLOTS})
 class Run:
     """The result of a simulated job."""
 
-    #: From the first event to the last.
+    #: Seconds from the first event to the last.
     seconds: float
-    #: Until nothing waited any more: from then on machines run empty.
+    #: Seconds until no task was waiting. After that, machines become idle.
     bulk_seconds: float
     done: int
-    #: Tasks that failed by themselves too often.
+    #: Number of tasks whose attempts all failed.
     failed: int
-    #: Attempts that were made again: they failed, or their machine did.
+    #: Number of repeated attempts, after a failure of the task or of its machine.
     repeated: int
     node_failures: int
     original_bytes: int
@@ -48,20 +48,20 @@ class Run:
     written_bytes: float
     reads: float
     writes: float
-    #: How much of each limit was used until nothing waited any more, from 0 to 1; of
-    #: the whole time, if most of it came after that.
+    #: Utilisation of each limit while tasks were waiting, from 0 to 1; over the whole
+    #: job if most of its time came after that.
     used: dict[str, float]
 
     @property
     def binding(self) -> str:
-        """The limit that was used most, or that none of them was used up: tasks
-        leave their processors idle while they read and write."""
+        """The most used limit, or `SLOTS` if none is used up: tasks leave their
+        processors idle while they read and write."""
         name = max(self.used, key=lambda name: self.used[name])
         return name if self.used[name] >= _USED_UP else SLOTS
 
 
 class _Limits:
-    """The limits of a job while it runs."""
+    """The limits of a job, with their use so far."""
 
     def __init__(self, cluster: Cluster, store: Store) -> None:
         self.received = [Pipe(cluster.network_bytes_per_second) for _ in range(cluster.nodes)]
@@ -89,7 +89,7 @@ class _Limits:
 
 
 class _Job:
-    """A job while it runs."""
+    """The state of a running job."""
 
     def __init__(self, works: Sequence[Work], settings: Settings, seed: int) -> None:
         self.settings = settings
@@ -98,14 +98,15 @@ class _Job:
         self.limits = _Limits(self.cluster, self.store)
         self.draw = random.Random(f"failures {seed}")
         self.works = works
-        #: Indices of tasks that wait. The driver hands over only the next few.
+        #: Indices of waiting tasks. The driver only hands over the next few.
         self.waiting = deque(range(len(works)))
         self.ready: deque[tuple[float, int]] = deque()
         self.window = 4 * self.cluster.nodes * self.cluster.slots
         self.failures_of = [0] * len(works)
-        #: Counts the lives of a machine: events of an earlier one are void.
+        #: Counts the replacements of each machine; events of replaced machines are
+        #: void.
         self.life = [0] * self.cluster.nodes
-        #: Slots without a task: their machine, and its life.
+        #: Free slots: the machine and its replacement count.
         self.idle: deque[tuple[int, int]] = deque()
         self.running: list[set[int]] = [set() for _ in range(self.cluster.nodes)]
         self.events: list[tuple[float, int, str, int, int, int]] = []
@@ -116,7 +117,7 @@ class _Job:
         self.done = self.failed = self.repeated = self.node_failures = 0
 
     def push(self, time: float, kind: str, node: int, task: int = -1) -> None:
-        # The number makes the order of events at the same time definite.
+        # The sequence number defines the order of simultaneous events.
         self.order += 1
         heapq.heappush(self.events, (time, self.order, kind, node, self.life[node], task))
 
@@ -139,7 +140,8 @@ class _Job:
         self.push(max(now, ready_at), "read", node, task)
 
     def run(self) -> Run:
-        # Machines take turns, so that the longest tasks are on different ones.
+        # Slots are filled round-robin, so that the longest tasks are on different
+        # machines.
         for _ in range(self.cluster.slots):
             for node in range(self.cluster.nodes):
                 self.start_next(0.0, node)
@@ -166,7 +168,7 @@ class _Job:
             used=self.used if 2 * bulk_seconds > self.last else limits.used(self.last),
         )
 
-    # Events.
+    # Handlers of events.
 
     def read(self, now: float, node: int, task: int) -> None:
         store, work = self.store, self.works[task]
@@ -218,7 +220,7 @@ class _Job:
         self.repeated += len(self.running[node])
         if self.repeated > 100 * (len(self.works) + self.cluster.nodes):
             raise ValueError("machines fail before they can finish anything")
-        # They are the longest of what is left.
+        # Tasks are sorted by length, so these are the longest of the remaining ones.
         self.waiting.extendleft(sorted(self.running[node], reverse=True))
         self.running[node].clear()
         self.life[node] += 1
@@ -239,11 +241,11 @@ def _stream_rate(store: Store) -> float:
 
 
 def simulate(works: Sequence[Work], settings: Settings, seed: int = 0) -> Run:
-    """Runs `works` in their order.
+    """Simulates `works` in the given order.
 
     Raises:
-        ValueError: for a cluster or a store that cannot do anything, or machines that
-            fail too often for it.
+        ValueError: if the cluster or the store has no capacity, or machines fail too
+            often to complete the tasks.
     """
     if settings.cluster.nodes < 1:
         raise ValueError("a cluster has at least one node")

@@ -1,4 +1,4 @@
-"""Speeds out of the outcomes of a run."""
+"""Speeds measured from the outcomes of a run."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any
 
 from ._settings import Settings
 
-#: What is read of a task.
+#: The values read from each outcome.
 _NUMBERS = ("original_bytes", "packed_bytes", "seconds")
 
 
 @dataclass(frozen=True)
 class Measured:
-    """A straight line through the times of tasks: so long for each, and so long for
-    each byte. Both contain the transfers."""
+    """A straight line fitted to the times of tasks: seconds per task and bytes per
+    second, both including transfers."""
 
     seconds_per_task: float
     bytes_per_second: float
@@ -25,9 +25,9 @@ class Measured:
     tasks: int
 
     def settings(self, settings: Settings) -> Settings:
-        """Returns `settings` with what was measured in the place of assumptions.
-        The time of packing contains that of comparing and of the transfers of one
-        task; the limits that all tasks share stay."""
+        """Returns `settings` with measured values instead of assumptions. The measured
+        time of packing includes comparing and the transfers of a single task; the
+        limits that all tasks share do not change."""
         speeds = replace(
             settings.speeds,
             pack=self.bytes_per_second,
@@ -41,10 +41,10 @@ class Measured:
 
 
 def read_measured(path: Path) -> Measured:
-    """Reads what ``python -m zstn.hub run --json`` has printed.
+    """Reads the output of ``python -m zstn.hub run --json``.
 
     Raises:
-        ValueError: for a file that has something else.
+        ValueError: if the file contains anything else.
     """
     rows: list[Mapping[str, Any]] = []
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
@@ -62,10 +62,11 @@ def read_measured(path: Path) -> Measured:
 
 
 def fit(rows: Iterable[Mapping[str, Any]]) -> Measured:
-    """Returns the straight line with the least squares.
+    """Fits the line by least squares.
 
     Raises:
-        ValueError: for fewer than two lengths, which say nothing about bytes.
+        ValueError: if there are fewer than two different lengths, which do not determine
+            the time per byte.
     """
     rows = [row for row in rows if row["original_bytes"]]
     points = [(float(row["original_bytes"]), float(row["seconds"])) for row in rows]
@@ -75,7 +76,8 @@ def fit(rows: Iterable[Mapping[str, Any]]) -> Measured:
     mean_seconds = sum(seconds for _, seconds in points) / len(points)
     spread = sum((size - mean_size) ** 2 for size, _ in points)
     slope = sum((size - mean_size) * (seconds - mean_seconds) for size, seconds in points) / spread
-    # Noise on small files can turn the line: then all time is that of bytes, or none.
+    # Noise on small files can make a coefficient negative. All time is then attributed
+    # to the other one.
     slope = max(slope, 1e-15)
     start = mean_seconds - slope * mean_size
     if start < 0:

@@ -1,11 +1,10 @@
-"""Something that all tasks share, and that does so much in a second."""
+"""A shared resource with a limited rate."""
 
 from __future__ import annotations
 
 
 class Pipe:
-    """A limit. Those who come take their turn; each leaves when all before it and
-    itself are through."""
+    """A resource that serves requests in order, at a fixed rate."""
 
     __slots__ = ("_free_at", "_rate", "amount")
 
@@ -14,11 +13,12 @@ class Pipe:
             raise ValueError("a limit has to be above 0")
         self._rate = rate
         self._free_at = 0.0
-        #: All that went through.
+        #: Total amount served.
         self.amount = 0.0
 
     def pass_through(self, now: float, amount: float) -> float:
-        """Returns the time at which `amount` is through that came at `now`."""
+        """Serves `amount` requested at time `now`, and returns the time at which it
+        completes."""
         self.amount += amount
         self._free_at = max(now, self._free_at) + amount / self._rate
         return self._free_at

@@ -1,4 +1,4 @@
-"""Settings by name, such as ``store.reads_per_second=44000``."""
+"""Settings given by name, such as ``store.reads_per_second=44000``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ._census import Census
 from ._settings import Settings
 
 
-#: What may be 0. Everything else divides something, or is a number of things.
+#: Settings that may be 0. All others are divisors or must be positive counts.
 _MAY_BE_ZERO = frozenset(
     {
         "census.duplicates",
@@ -29,7 +29,7 @@ _MAY_BE_ZERO = frozenset(
 
 
 def names() -> Iterator[tuple[str, float]]:
-    """Returns the name of every setting, with its default."""
+    """Yields the name of every setting with its default."""
     for group, values in _groups(Settings(), Census()).items():
         for field in fields(values):
             yield f"{group}.{field.name}", getattr(values, field.name)
@@ -38,10 +38,11 @@ def names() -> Iterator[tuple[str, float]]:
 def with_values(
     settings: Settings, census: Census, assignments: Sequence[str]
 ) -> tuple[Settings, Census]:
-    """Returns both with values of the form ``NAME=VALUE`` in their places.
+    """Returns the census and the settings with values of the form ``NAME=VALUE``
+    applied.
 
     Raises:
-        ValueError: for a name that is none, or a value that is not a number.
+        ValueError: if a name is not a setting, or a value is not a number.
     """
     known = dict(names())
     groups = _groups(settings, census)

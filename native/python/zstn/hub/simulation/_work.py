@@ -1,4 +1,4 @@
-"""One task of a simulated job: what it reads, codes and writes."""
+"""The resources that a task of a simulated job needs."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ from ._settings import Speeds, Store
 
 @dataclass(frozen=True)
 class Work:
-    """A file to pack."""
+    """The work of packing one file."""
 
     original_bytes: int
     packed_bytes: int
-    #: Bytes that are read: the original, and the base where there is one.
+    #: Bytes to read: the original, and the base if there is one.
     read_bytes: int
     #: Seconds of one processor.
     cpu_seconds: float
 
     def reads(self, store: Store) -> int:
-        """Returns the number of requests that read."""
+        """Returns the number of read requests."""
         return store.fixed_reads + math.ceil(self.read_bytes / store.read_part_bytes)
 
     def writes(self, store: Store) -> int:
-        """Returns the number of requests that write."""
+        """Returns the number of write requests."""
         return store.fixed_writes + math.ceil(self.packed_bytes / store.write_part_bytes)
 
 
 def work_of(original_bytes: int, speeds: Speeds, base_bytes: int = 0) -> Work:
-    """Returns the work on a file at the given speeds, with a base of that length
-    or without one."""
+    """Returns the work on a file at these speeds, with a base of length `base_bytes` if
+    that is not 0."""
     has_base = base_bytes > 0
     pack = speeds.pack_with_base if has_base else speeds.pack
     ratio = speeds.ratio_with_base if has_base else speeds.ratio
-    # The base is packed itself: it is read as it is stored, and restored.
+    # The base is itself packed: its packed file is read and restored.
     cpu_seconds = original_bytes / pack + (original_bytes + base_bytes) / speeds.verify
     return Work(
         original_bytes=original_bytes,

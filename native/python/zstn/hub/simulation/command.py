@@ -27,7 +27,7 @@ EXAMPLES = """examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of the command, and `run` as what it does."""
+    """Adds the options of the command, and sets `run` as its function."""
     parser.description = "Print how long a job on a whole hub takes and what it costs, by a model."
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = EXAMPLES
@@ -56,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
     """Prints the estimates.
 
     Raises:
-        ValueError: for settings that are none.
+        ValueError: if a setting is invalid.
     """
     settings, census = Settings(), Census()
     if options.measured:
@@ -100,7 +100,7 @@ def _object(
     estimates: Sequence[Estimate], stop: Knee, settings: Settings, census: Census
 ) -> dict[str, Any]:
     values = {**asdict(settings), "census": asdict(census)}
-    # The number of nodes is that of each estimate, and infinity is not JSON.
+    # Each estimate has its own number of nodes, and JSON has no infinity.
     del values["cluster"]["nodes"]
     for group in values.values():
         for name, value in group.items():

@@ -1,4 +1,4 @@
-//! Every element is within its error bound, or the tensor is raw.
+//! Every element is within its error bound, or the tensor is stored raw.
 
 use proptest::prelude::*;
 use zstn_core::container::foreign::gauss::{Components, Options, RawReason};
@@ -7,7 +7,7 @@ use zstn_tests::rng::Rng;
 
 use super::{bytes_of, one, small};
 
-/// Two-dimensional tensors of every float and many shapes of distribution.
+/// Generates two-dimensional tensors of every float dtype and of many distributions.
 fn tensors() -> impl Strategy<Value = (Dtype, [u64; 2], Vec<f64>)> {
     let dtype = prop::sample::select(vec![Dtype::F32, Dtype::F16, Dtype::Bf16, Dtype::F64]);
     let shape = [0u64..12, 0u64..40];
@@ -18,7 +18,7 @@ fn tensors() -> impl Strategy<Value = (Dtype, [u64; 2], Vec<f64>)> {
         let values = (0..count)
             .map(|number| match kind {
                 0 | 1 => rng.normal(size),
-                // Cauchy: a few values far beyond the rest.
+                // A Cauchy distribution, with a few values far from the others.
                 2 => rng.normal(size) / rng.normal(1.0),
                 3 => size,
                 4 => (rng.unit() * 8.0).floor() * size,
@@ -60,7 +60,7 @@ proptest! {
 fn tensors_that_cannot_keep_the_promise_stay_raw() {
     let normal =
         |rng: &mut Rng, deviation| (0..900).map(|_| rng.normal(deviation)).collect::<Vec<_>>();
-    // Means stay at percentiles, so none moves to an outlier by itself.
+    // The means stay at percentiles, so none of them moves to an outlier.
     let options = Options {
         max_iterations: 0,
         ..small()
@@ -90,7 +90,7 @@ fn tensors_that_cannot_keep_the_promise_stay_raw() {
         reason(Dtype::F64, with(1e300)).0,
         Some(RawReason::NotFinite)
     );
-    // One value far away gets a component of its own.
+    // A single distant value gets a component of its own.
     for dtype in [Dtype::F32, Dtype::F64] {
         assert_eq!(reason(dtype, with(0.1)), (None, Some(0)));
         assert_eq!(reason(dtype, with(-5e4)), (None, Some(1)));

@@ -1,4 +1,4 @@
-//! Whole files: the same on any number of threads, and what is refused.
+//! Whole files are identical for any number of threads; invalid input is refused.
 
 use std::collections::BTreeMap;
 
@@ -51,7 +51,7 @@ fn the_file_is_the_same_for_any_number_of_threads() {
             (file.clone(), report.clone())
         );
     }
-    // Tensor by tensor, with the data in a separate buffer.
+    // The tensors are encoded one by one, with the data in a separate buffer.
     let (mut writer, mut data) = (Writer::new(), Vec::new());
     for source in &sources {
         let encoded = encode_tensor(&Pure, source, &options).expect("coded");

@@ -1,5 +1,5 @@
-//! Gauss files that zstn writes: equal to Python's where they do not differ by
-//! intent, within the error bound everywhere, raw where there is no bound.
+//! Gauss files written by zstn: they equal Python's except for intentional differences,
+//! every element is within the error bound, and tensors without a bound are stored raw.
 
 mod error_bound;
 mod files;
@@ -76,7 +76,7 @@ fn values(dtype: Dtype, bytes: &[u8]) -> Vec<f64> {
     }
 }
 
-/// Half the distance between numbers of the dtype around `value`.
+/// Returns half the distance between adjacent numbers of the dtype around `value`.
 fn half_step(dtype: Dtype, value: f64) -> f64 {
     let (fraction_bits, least_exponent) = match dtype {
         Dtype::F32 => (23, -126),
@@ -84,13 +84,13 @@ fn half_step(dtype: Dtype, value: f64) -> f64 {
         Dtype::Bf16 => (7, -126),
         _ => (52, -1022),
     };
-    // The value read back may be one binade up.
+    // The restored value may be one binade higher.
     #[allow(clippy::cast_possible_truncation)] // small
     let exponent = (value.abs().log2().floor() as i32 + 1).max(least_exponent);
     2f64.powi(exponent - fraction_bits - 1)
 }
 
-/// Checks the error bound of every element, and that the report is right.
+/// Checks the error bound of every element, and the report.
 fn check(source: &Source, file: &[u8], report: &Report) {
     let own = report
         .tensors

@@ -1,4 +1,4 @@
-//! Compares files with those of the Python package.
+//! Compares files with the ones written by the Python package.
 
 use serde_json::Value;
 use zstn_core::ErrorKind;
@@ -31,7 +31,7 @@ fn files_are_those_of_python_but_where_python_clips_or_loses() {
         let (file, report) = write(&Pure, &sources, &options).expect(&name);
         let theirs = cases::read("gauss", &format!("{name}.gauss"));
         match name.as_str() {
-            // Components are added for values Python clips.
+            // zstn adds components for values that Python clips.
             "clipped" | "big_values" => {
                 assert!(
                     report
@@ -40,7 +40,7 @@ fn files_are_those_of_python_but_where_python_clips_or_loses() {
                         .all(|t| t.raw.is_some() || t.shards[0].added > 0)
                 );
             }
-            // Integers are restored exactly.
+            // zstn restores integers exactly.
             "int_gmm" => {
                 assert!(
                     report
@@ -49,7 +49,7 @@ fn files_are_those_of_python_but_where_python_clips_or_loses() {
                         .all(|t| t.raw == Some(RawReason::Integers))
                 );
             }
-            // Doubles are not rounded to single precision first.
+            // zstn does not round doubles to single precision first.
             "mixed_dtypes" => {
                 assert!(file.len().abs_diff(theirs.len()) * 100 < theirs.len());
             }

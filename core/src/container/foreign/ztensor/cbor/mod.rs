@@ -1,5 +1,5 @@
-//! CBOR that has been checked once, and then read without surprises
-//! (docs/formats/ztensor.md 3.1, 6.2 step 4, 8.2).
+//! CBOR that is checked as a whole first, so that reading it afterwards finds
+//! well-formed items only (docs/formats/ztensor.md 3.1, 6.2 step 4 and 8.2).
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -13,16 +13,17 @@ use walk::{Fault, Walk};
 
 mod walk;
 
-/// The rules of a version for its manifest.
+/// The CBOR rules that a version has for its manifest.
 #[derive(Debug, Clone, Copy)]
 pub struct Style {
-    /// Levels of nesting allowed.
+    /// The largest number of nested levels.
     pub depth: u32,
-    /// The deterministic encoding of RFC 8949 section 4.2.1, without tags.
+    /// Whether the deterministic encoding of RFC 8949 section 4.2.1 is
+    /// required, without tags.
     pub is_deterministic: bool,
 }
 
-/// One data item, well formed.
+/// A well-formed data item.
 #[derive(Debug, Clone, Copy)]
 pub struct Item<'a> {
     bytes: &'a [u8],
@@ -31,7 +32,7 @@ pub struct Item<'a> {
 
 impl<'a> Item<'a> {
     /// Checks that `bytes`, which begin at `offset` of the file, are exactly
-    /// one item, well formed and without repeated text keys.
+    /// one well-formed item, without repeated text keys.
     pub fn check(bytes: &'a [u8], offset: u64, style: Style) -> Result<Self> {
         let mut walk = Walk::new(bytes, style);
         let why = match walk.item(style.depth) {
@@ -48,7 +49,7 @@ impl<'a> Item<'a> {
         self.bytes
     }
 
-    /// Returns where the item begins in the file.
+    /// Returns the offset of the item in the file.
     pub fn offset(&self) -> u64 {
         self.offset
     }
@@ -57,31 +58,31 @@ impl<'a> Item<'a> {
         Error::malformed(Rule::ZTensorField, format!("`{what}` must be {kind}")).at(self.offset)
     }
 
-    /// Returns the text it is; `what` names it in the error.
+    /// Returns the item as a text string; `what` names it in the error message.
     pub fn text(&self, what: &str) -> Result<&'a str> {
         let text = Decoder::new(self.bytes).str();
         text.map_err(|_| self.wrong(what, "a text"))
     }
 
-    /// Returns the number it is.
+    /// Returns the item as an unsigned number.
     pub fn unsigned(&self, what: &str) -> Result<u64> {
         let number = Decoder::new(self.bytes).u64();
         number.map_err(|_| self.wrong(what, "a whole number from 0 on"))
     }
 
-    /// Returns the numbers it holds.
+    /// Returns the item as an array of unsigned numbers.
     pub fn unsigned_array(&self, what: &str) -> Result<Vec<u64>> {
         self.array(what)?.map(|item| item.unsigned(what)).collect()
     }
 
-    /// Returns the shape it holds; of one that is too long, no more than shows
-    /// it.
+    /// Returns the item as a shape. If the shape has too many dimensions, it is
+    /// truncated to one more than allowed.
     pub fn shape(&self, what: &str) -> Result<Vec<u64>> {
         let dimensions = self.array(what)?.map(|item| item.unsigned(what));
         dimensions.take(DIMENSIONS + 1).collect()
     }
 
-    /// Returns the items it holds.
+    /// Returns the items of the array.
     pub fn array(&self, what: &str) -> Result<impl Iterator<Item = Item<'a>> + use<'a>> {
         let mut decoder = Decoder::new(self.bytes);
         match decoder.array() {
@@ -90,7 +91,7 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// Returns the entries it holds; all keys have to be texts.
+    /// Returns the entries of the map. All keys must be text strings.
     pub fn map(&self, what: &'a str) -> Result<Entries<'a>> {
         let mut decoder = Decoder::new(self.bytes);
         let Ok(left) = decoder.map() else {
@@ -104,7 +105,7 @@ impl<'a> Item<'a> {
     }
 }
 
-/// The entries of a map that has been checked.
+/// An iterator over the entries of a checked map.
 pub struct Entries<'a> {
     items: Items<'a>,
     what: &'a str,
@@ -122,10 +123,10 @@ impl<'a> Iterator for Entries<'a> {
     }
 }
 
-/// The items of an array or map that has been checked.
+/// An iterator over the items of a checked array or map.
 struct Items<'a> {
     decoder: Decoder<'a>,
-    /// `None` where a break ends them.
+    /// The number of items left, or `None` if a break ends them.
     left: Option<u64>,
     offset: u64,
 }

@@ -1,4 +1,4 @@
-//! Checking CBOR: every head, every string, every key.
+//! Checks CBOR: every head, every string and every key.
 
 use alloc::collections::BTreeSet;
 
@@ -10,12 +10,12 @@ use minicbor::decode::Error as Undecodable;
 use super::Style;
 use crate::Result;
 
-/// Why bytes are refused.
+/// The reason why bytes are refused.
 pub struct Fault(pub &'static str);
 
 impl From<Undecodable> for Fault {
-    /// Replaces the library's text, which would take several KB of the
-    /// WebAssembly module: the position says more.
+    /// Replaces the message of the library, which would add several KB to the
+    /// WebAssembly module and is less helpful than the position of the error.
     fn from(_: Undecodable) -> Self {
         Self("they are damaged or cut off here")
     }
@@ -35,12 +35,12 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Returns the number of bytes walked so far.
+    /// Returns the number of bytes visited so far.
     pub fn position(&self) -> usize {
         self.decoder.position()
     }
 
-    /// Walks over one item that has at most `depth` levels.
+    /// Visits one item of at most `depth` nested levels.
     pub fn item(&mut self, depth: u32) -> Result<(), Fault> {
         let Some(inside) = depth.checked_sub(1) else {
             return Err(Fault("the nesting is too deep"));
@@ -101,7 +101,7 @@ impl<'a> Walk<'a> {
             }
             Type::F64 => {
                 let value = self.decoder.f64()?;
-                #[allow(clippy::cast_possible_truncation)] // whether it truncates is the question
+                #[allow(clippy::cast_possible_truncation)] // the comparison detects truncation
                 let shorter = value as f32;
                 if f64::from(shorter).to_bits() == value.to_bits() {
                     self.not_deterministic("a number is longer than it needs to be")?;
@@ -122,8 +122,9 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Checks the head that was read since `start` with the number in it and
-    /// `after` bytes after it.
+    /// Checks that the head which was read since `start` is as short as
+    /// possible. It contains `number`, and `after` further bytes have been read
+    /// after it.
     fn head(&self, start: usize, number: u64, after: usize) -> Result<(), Fault> {
         let shortest = match number {
             0..24 => 1,
@@ -145,8 +146,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Runs `step` as often as `count` says or until the break. Every step
-    /// reads a byte or more, so that a forged count soon meets the end.
+    /// Calls `step` `count` times, or until the break. Every step reads at
+    /// least one byte, so a forged count soon reaches the end of the input.
     fn each(
         &mut self,
         count: Option<u64>,
@@ -222,8 +223,8 @@ mod tests {
             assert!(accepts(bytes, true), "{bytes:02x?}");
         }
         for bytes in [
-            &b"\x18\x17"[..],                        // a long 23
-            b"\x38\x00",                             // a long -1
+            &b"\x18\x17"[..],                        // 23 in two bytes
+            b"\x38\x00",                             // -1 in two bytes
             b"\xfa\x3f\x00\x00\x00",                 // 0.5 as single
             b"\xfb\x3f\xe0\x00\x00\x00\x00\x00\x00", // 0.5 as double
             b"\x9f\xff",                             // indefinite lengths

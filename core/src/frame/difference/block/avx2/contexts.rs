@@ -1,4 +1,4 @@
-//! Contexts of 16 elements at once, looked up by their exponents.
+//! Looks up the contexts of 16 elements at once by their exponents.
 
 use core::arch::x86_64::{
     _mm_cvtsi32_si128, _mm256_add_epi16, _mm256_and_si256, _mm256_max_epi16, _mm256_min_epi16,
@@ -10,7 +10,7 @@ use super::lanes::{bytes, look_up, twice, words_of};
 use crate::frame::difference::context::{BY_MANTISSA, ContextMap, ExponentTable, SAME};
 use crate::frame::difference::element::Float;
 
-/// Writes what contexts stand for as [`ContextMap::fill`] does.
+/// Writes the numbers assigned to contexts, like [`ContextMap::fill`].
 #[inline]
 #[target_feature(enable = "avx2,bmi1,bmi2")]
 pub fn fill<F: Float>(map: &ContextMap, code: u8, predicted: &[u8], choices: &mut [u16]) {
@@ -55,8 +55,8 @@ fn fill_by<F: Float, const PARTS: usize>(
         for (part, (low, high)) in (0i16..).zip(low.iter().zip(high)) {
             let own = match PARTS {
                 1 => numbers,
-                // The top bit of the byte of a number of another part is set, for
-                // which a look-up gives 0.
+                // An index of another part gets the top bit of its byte set, for
+                // which the lookup returns 0.
                 _ => {
                     let own = _mm256_sub_epi16(numbers, _mm256_set1_epi16(16 * part));
                     _mm256_or_si256(own, _mm256_add_epi16(own, _mm256_set1_epi16(0x70)))

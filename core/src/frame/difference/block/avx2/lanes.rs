@@ -1,4 +1,4 @@
-//! Numbers in memory to vectors and back.
+//! Loads and stores of vectors, and table lookups.
 
 use core::arch::x86_64::{
     __m128i, __m256i, _mm_set_epi64x, _mm256_broadcastsi128_si256, _mm256_extract_epi64,
@@ -6,8 +6,9 @@ use core::arch::x86_64::{
     _mm256_slli_epi16,
 };
 
-/// Looks up a low and a high byte for each low byte below 16; the high bytes of
-/// numbers do not count, those with the top bit of the low byte stand for 0.
+/// Looks up a low and a high byte for the low byte of each 16-bit number, which
+/// must be below 16 or have its top bit set. In the latter case the result is
+/// 0. The high bytes of the numbers are ignored.
 #[inline]
 #[target_feature(enable = "avx2")]
 pub fn look_up(low: __m256i, high: __m256i, numbers: __m256i) -> __m256i {
@@ -19,7 +20,7 @@ pub fn look_up(low: __m256i, high: __m256i, numbers: __m256i) -> __m256i {
     )
 }
 
-/// Loads a table into both halves of a vector.
+/// Loads a table of 16 bytes into both halves of a vector.
 #[inline]
 #[target_feature(enable = "avx2")]
 pub fn twice(table: &[u8; 16]) -> __m256i {
@@ -34,7 +35,7 @@ pub fn sixteen(bytes: &[u8; 16]) -> __m128i {
     _mm_set_epi64x(i64::from_le_bytes(words[1]), i64::from_le_bytes(words[0]))
 }
 
-/// Loads 32 bytes.
+/// Loads 32 bytes into a vector.
 #[inline]
 #[target_feature(enable = "avx2")]
 pub fn bytes(bytes: &[u8; 32]) -> __m256i {
@@ -43,7 +44,7 @@ pub fn bytes(bytes: &[u8; 32]) -> __m256i {
     _mm256_setr_epi64x(word(0), word(1), word(2), word(3))
 }
 
-/// Loads 16 numbers.
+/// Loads 16 numbers into 16-bit lanes.
 #[inline]
 #[target_feature(enable = "avx2")]
 pub fn words(numbers: &[u16; 16]) -> __m256i {
@@ -64,7 +65,7 @@ pub fn quarters_of(vector: __m256i) -> [u64; 4] {
     .map(i64::cast_unsigned)
 }
 
-/// Returns the bytes.
+/// Returns the bytes of a vector.
 #[inline]
 #[target_feature(enable = "avx2")]
 pub fn bytes_of(vector: __m256i) -> [u8; 32] {

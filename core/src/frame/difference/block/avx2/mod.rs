@@ -1,4 +1,5 @@
-//! Parts of blocks by vectors of 32 bytes: 16 elements of 16 bits, or 8 of 32.
+//! Decodes parts of blocks with vectors of 32 bytes: 16 elements of 16 bits, or
+//! 8 elements of 32 bits.
 
 mod contexts;
 mod lanes;
@@ -17,11 +18,11 @@ use contexts::fill;
 use lanes::{bytes, bytes_of, singles_of};
 use values::{values_of_halves, values_of_singles};
 
-/// Elements of 16 bits in a vector.
+/// Number of 16-bit elements in a vector.
 const HALVES: usize = 16;
-/// Elements of 32 bits in a vector.
+/// Number of 32-bit elements in a vector.
 const SINGLES: usize = 8;
-/// Decodes blocks.
+/// Decodes blocks like the scalar code.
 #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
 pub(super) fn decode<F: Float>(directory: &Directory, streams: &mut [Stream<F::Word>]) {
     let fill = |code, predicted: &[u8], choices: &mut [u16]| match size_of::<F::Word>() {
@@ -37,8 +38,8 @@ pub(super) fn decode<F: Float>(directory: &Directory, streams: &mut [Stream<F::W
     });
 }
 
-/// Joins the symbols of elements of 16 bits with their raw bits, and applies the
-/// values. There are no means.
+/// Combines the symbols of 16-bit elements with their raw bits and applies the
+/// values. Frames of 16-bit elements have no means.
 #[inline]
 #[target_feature(enable = "avx2,bmi1,bmi2")]
 fn apply_to_halves<W: Word>(directory: &Directory, stream: &mut Stream<W>) {
@@ -67,7 +68,8 @@ fn apply_to_halves<W: Word>(directory: &Directory, stream: &mut Stream<W>) {
     stream.raw = raw;
 }
 
-/// Returns the elements that differ from the predicted ones by the values.
+/// Returns the elements whose differences from the predicted ones have these
+/// folded values.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn applied_to_halves(predicted: &[u8; 2 * HALVES], values: __m256i) -> [u8; 2 * HALVES] {
@@ -83,7 +85,7 @@ fn applied_to_halves(predicted: &[u8; 2 * HALVES], values: __m256i) -> [u8; 2 * 
     bytes_of(_mm256_xor_si256(order, _mm256_srli_epi16::<1>(negative)))
 }
 
-/// Joins the symbols of elements of 32 bits with their raw bits.
+/// Combines the symbols of 32-bit elements with their raw bits.
 #[inline]
 #[target_feature(enable = "avx2,bmi1,bmi2")]
 fn join_singles<W: Word>(directory: &Directory, stream: &mut Stream<W>) {
@@ -102,8 +104,8 @@ fn join_singles<W: Word>(directory: &Directory, stream: &mut Stream<W>) {
     stream.raw = raw;
 }
 
-/// Joins symbols with raw bits that do not fit into windows, or are close to the
-/// end.
+/// Combines symbols with raw bits that do not fit into windows or are close to
+/// the end of the block.
 #[cold]
 #[inline(never)]
 fn read_by_batches<'a, W: Word>(

@@ -1,8 +1,8 @@
-//! Symbols and raw bits to values.
+//! Combines symbols and raw bits into values.
 //!
-//! Raw bits are read for four windows of 64 bits at once, one for each 64 bits
-//! of elements. How long the raw bits of an element are follows from its symbol
-//! by arithmetic, so that nothing is looked up for a single one.
+//! Raw bits are read from four 64-bit windows at once, one for each 64 bits of
+//! elements. The number of raw bits of an element is computed arithmetically
+//! from its symbol, without a table lookup per element.
 
 use core::arch::x86_64::{
     __m256i, _mm_set_epi64x, _mm_setr_epi16, _mm256_add_epi16, _mm256_add_epi32, _mm256_and_si256,
@@ -20,14 +20,16 @@ use crate::frame::difference::block::SHIFT_MASK;
 use crate::frame::difference::block::raw_bits::RawBits;
 use crate::frame::difference::token::DIRECT;
 
-/// Bits that a window has at least, wherever in a byte it begins.
+/// The minimum number of bits in a window, whatever its bit offset within the
+/// first byte.
 const WINDOW_BITS: i64 = 57;
-/// Bytes that four windows lie in: the last begins at most 7 + 3 * 57 bits
-/// after the first byte. A power of two and the length of a window.
+/// The number of bytes that contain four windows: the last window begins at
+/// most 7 + 3 * 57 bits after the start, which is within 32 bytes, a power of
+/// two. The length of a window is added.
 const WINDOWS_BYTES: usize = 32 + 8;
 
-/// Returns the values of elements of 16 bits, or `None` if their raw bits do not
-/// fit into windows, or are close to the end.
+/// Returns the values of 16-bit elements, or `None` if their raw bits do not
+/// fit into windows or are close to the end of the block.
 #[inline]
 #[target_feature(enable = "avx2,bmi1,bmi2")]
 pub fn values_of_halves(
@@ -39,13 +41,14 @@ pub fn values_of_halves(
     let shifts = _mm256_and_si256(words(choices), _mm256_set1_epi16(SHIFT_MASK.cast_signed()));
     #[allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap)] // 32
     let are_large = _mm256_cmpgt_epi16(symbols, _mm256_set1_epi16(DIRECT as i16 - 1));
-    // The leading bits of large values are 2 or 3.
+    // The leading bits of large values have the value 2 or 3.
     let even = _mm256_and_si256(symbols, _mm256_set1_epi16(0xFE));
     let less = _mm256_sub_epi16(even, _mm256_set1_epi16(2));
     let leads = _mm256_sub_epi16(symbols, _mm256_and_si256(are_large, less));
     let extra = _mm256_sub_epi16(_mm256_srli_epi16::<1>(symbols), _mm256_set1_epi16(12));
     let lens = _mm256_add_epi16(_mm256_and_si256(are_large, extra), shifts);
-    // Bits up to the end of each element, within its 64 bits.
+    // The running total of raw bits up to the end of each element, within its
+    // 64 bits.
     let ends = _mm256_add_epi16(lens, _mm256_slli_epi64::<16>(lens));
     let ends = _mm256_add_epi16(ends, _mm256_slli_epi64::<32>(ends));
     let windows = windows(raw, _mm256_srli_epi64::<48>(ends))?;
@@ -58,7 +61,7 @@ pub fn values_of_halves(
     let joined = _mm256_blend_epi16::<0b0010_0010>(windows, _mm256_slli_epi64::<16>(second));
     let joined = _mm256_blend_epi16::<0b0100_0100>(joined, _mm256_slli_epi64::<32>(third));
     let joined = _mm256_blend_epi16::<0b1000_1000>(joined, _mm256_slli_epi64::<48>(fourth));
-    // Powers of two; those from 2^16 on are 0.
+    // Powers of two; 2^16 and higher powers become 0.
     let powers = look_up(
         twice(&[1, 2, 4, 8, 16, 32, 64, 128, 0, 0, 0, 0, 0, 0, 0, 0]),
         twice(&[0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 4, 8, 16, 32, 64, 128]),
@@ -71,7 +74,7 @@ pub fn values_of_halves(
     ))
 }
 
-/// Returns the values of elements of 32 bits, like [`values_of_halves`].
+/// Returns the values of 32-bit elements, like [`values_of_halves`].
 #[inline]
 #[target_feature(enable = "avx2,bmi1,bmi2")]
 pub fn values_of_singles(
@@ -95,7 +98,7 @@ pub fn values_of_singles(
     let first = _mm256_and_si256(ends, _mm256_set1_epi64x(0xFFFF_FFFF));
     let second = _mm256_srlv_epi64(windows, first);
     let joined = _mm256_blend_epi32::<0b1010_1010>(windows, _mm256_slli_epi64::<32>(second));
-    // Shifts by 32 and more give 0.
+    // Shifts by 32 or more give 0.
     let above = _mm256_sllv_epi32(_mm256_set1_epi32(-1), lens);
     Some(_mm256_add_epi32(
         _mm256_sllv_epi32(leads, lens),
@@ -103,9 +106,9 @@ pub fn values_of_singles(
     ))
 }
 
-/// Reads a window for each 64 bits, of which as many bits are taken as `lens`
-/// says. Returns `None`, and reads nothing, if one is too long or the end is
-/// close.
+/// Reads one window for each 64 bits of elements and advances by the numbers of
+/// bits in `lens`. Returns `None` without advancing if a window is too short or
+/// the end of the block is close.
 #[inline]
 #[target_feature(enable = "avx2,bmi1,bmi2")]
 fn windows(raw: &mut RawBits, lens: __m256i) -> Option<__m256i> {

@@ -1,4 +1,4 @@
-//! Contexts of 16 elements at once, looked up by their exponents.
+//! Looks up the contexts of 16 elements at once by their exponents.
 
 use core::arch::wasm32::{
     i8x16_shuffle, i8x16_splat, i8x16_sub, i8x16_swizzle, i16x8_splat, i16x8_sub, u8x16_min,
@@ -10,10 +10,10 @@ use super::lanes::{bytes, words_of};
 use crate::frame::difference::context::{BY_MANTISSA, ContextMap, ExponentTable, SAME};
 use crate::frame::difference::element::Float;
 
-/// Elements whose exponents fill a vector.
+/// Number of elements whose exponents fill a vector.
 const GROUP: usize = 2 * LANES;
 
-/// Writes what contexts stand for as [`ContextMap::fill`] does.
+/// Writes the numbers assigned to contexts, like [`ContextMap::fill`].
 #[inline(always)]
 pub fn fill<F: Float>(map: &ContextMap, code: u8, predicted: &[u8], choices: &mut [u16]) {
     if code == SAME || code == BY_MANTISSA {
@@ -43,7 +43,7 @@ fn fill_by<F: Float, const PARTS: usize>(
     let mask = i16x8_splat(F::EXPONENT_MASK as i16);
     let origin = i16x8_splat(origin);
     let last = u8x16_splat(table.last.to_le_bytes()[0]);
-    // From the first of the table on; those before it become 0.
+    // Indices into the table; exponents before its first entry become 0.
     let numbers = |predicted: v128| {
         let exponents = v128_and(u16x8_shr(predicted, F::MANTISSA_BITS), mask);
         i16x8_sub(exponents, origin)
@@ -54,7 +54,7 @@ fn fill_by<F: Float, const PARTS: usize>(
         let numbers = u8x16_min(u8x16_narrow_i16x8(first, second), last);
         let (mut low, mut high) = (i8x16_splat(0), i8x16_splat(0));
         for (part, tables) in (0i8..).zip(tables) {
-            // A look-up of a number of another part gives 0.
+            // The lookup of an index of another part returns 0.
             let own = i8x16_sub(numbers, i8x16_splat(16 * part));
             low = v128_or(low, i8x16_swizzle(tables[0], own));
             high = v128_or(high, i8x16_swizzle(tables[1], own));

@@ -1,21 +1,21 @@
-//! Numbers in memory to vectors and back.
+//! Loads and stores of vectors.
 
 use core::arch::wasm32::{u16x8, u64x2, u64x2_extract_lane, v128};
 
-/// Loads 16 bytes.
+/// Loads 16 bytes into a vector.
 #[inline(always)]
 pub fn bytes(bytes: &[u8; 16]) -> v128 {
     let (words, _) = bytes.as_chunks::<8>();
     u64x2(u64::from_le_bytes(words[0]), u64::from_le_bytes(words[1]))
 }
 
-/// Loads eight numbers.
+/// Loads eight numbers into 16-bit lanes.
 #[inline(always)]
 pub fn words(&[a, b, c, d, e, f, g, h]: &[u16; 8]) -> v128 {
     u16x8(a, b, c, d, e, f, g, h)
 }
 
-/// Returns the bytes.
+/// Returns the bytes of a vector.
 #[inline(always)]
 pub fn bytes_of(vector: v128) -> [u8; 16] {
     let mut out = [0; 16];

@@ -1,5 +1,5 @@
-//! Parts of blocks by the vectors of WebAssembly: eight elements of 16 bits.
-//! Those of 32 bits are worked on one by one.
+//! Decodes parts of blocks with WebAssembly vectors of eight 16-bit elements.
+//! Elements of 32 bits are decoded one by one.
 
 mod contexts;
 mod lanes;
@@ -17,10 +17,10 @@ use contexts::fill;
 use lanes::{bytes, bytes_of};
 use values::values_of;
 
-/// Elements of a vector.
+/// Number of elements in a vector.
 const LANES: usize = 8;
 
-/// Decodes blocks.
+/// Decodes blocks like the scalar code.
 pub(super) fn decode<F: Float>(directory: &Directory, streams: &mut [Stream<F::Word>]) {
     let fill = |code, predicted: &[u8], choices: &mut [u16]| match size_of::<F::Word>() {
         2 => fill::<F>(&directory.choices, code, predicted, choices),
@@ -35,8 +35,8 @@ pub(super) fn decode<F: Float>(directory: &Directory, streams: &mut [Stream<F::W
     });
 }
 
-/// Joins the symbols of elements of 16 bits with their raw bits, and applies the
-/// values. There are no means.
+/// Combines the symbols of 16-bit elements with their raw bits and applies the
+/// values. Frames of 16-bit elements have no means.
 #[inline(always)]
 fn join_and_apply<W: Word>(directory: &Directory, stream: &mut Stream<W>) {
     let len = stream.len;
@@ -64,7 +64,8 @@ fn join_and_apply<W: Word>(directory: &Directory, stream: &mut Stream<W>) {
     stream.raw = raw;
 }
 
-/// Returns the elements that differ from the predicted ones by the values.
+/// Returns the elements whose differences from the predicted ones have these
+/// folded values.
 #[inline(always)]
 fn applied(predicted: &[u8; 2 * LANES], values: v128) -> [u8; 2 * LANES] {
     let predicted = bytes(predicted);
@@ -78,8 +79,8 @@ fn applied(predicted: &[u8; 2 * LANES], values: v128) -> [u8; 2 * LANES] {
     bytes_of(v128_xor(order, u16x8_shr(negative, 1)))
 }
 
-/// Joins symbols with raw bits that do not fit into a window, or are close to
-/// the end.
+/// Combines symbols with raw bits that do not fit into a window or are close to
+/// the end of the block.
 #[cold]
 #[inline(never)]
 fn read_by_batches<'a, W: Word>(

@@ -1,9 +1,10 @@
-//! Symbols and raw bits to values.
+//! Combines symbols and raw bits into values.
 //!
-//! How long the raw bits of an element are follows from its symbol by
-//! arithmetic, so that nothing is looked up for a single one. The bits of each
-//! are taken out of one window by two look-ups of bytes; multiplications by
-//! powers of two stand for shifts of each lane by its own distance.
+//! The number of raw bits of an element is computed arithmetically from its
+//! symbol, without a table lookup per element. The bits of each element are
+//! extracted from one window by two byte shuffles. Because each lane needs a
+//! different shift distance, shifts are replaced by multiplications by powers of
+//! two.
 
 use core::arch::wasm32::{
     i8x16_shuffle, i8x16_swizzle, i16x8_add, i16x8_gt, i16x8_mul, i16x8_shl, i16x8_sub,
@@ -17,18 +18,18 @@ use crate::frame::difference::block::SHIFT_MASK;
 use crate::frame::difference::block::raw_bits::RawBits;
 use crate::frame::difference::token::DIRECT;
 
-/// Bytes of a window.
+/// Length of a window in bytes.
 const WINDOW_BYTES: usize = 16;
-/// The most raw bits of eight elements that are read from a window: they begin
-/// at most 7 bits after its start, and three bytes from the one in which those
-/// of an element begin are looked at.
+/// The maximum number of raw bits of eight elements that can be read from a
+/// window. They begin at most 7 bits after its start, and the last element reads
+/// up to three bytes from the one where its bits begin.
 const WINDOW_BITS: usize = 8 * (WINDOW_BYTES - 2) - 7;
 
-/// Powers of two; those of numbers over 7 are 0.
+/// Powers of two; indices above 7 give 0.
 const POWERS: u64 = u64::from_le_bytes([1, 2, 4, 8, 16, 32, 64, 128]);
 
-/// Returns the values of elements of 16 bits, or `None` if their raw bits do not
-/// fit into a window, or are close to the end.
+/// Returns the values of 16-bit elements, or `None` if their raw bits do not fit
+/// into a window or are close to the end of the block.
 #[inline(always)]
 pub fn values_of(raw: &mut RawBits, symbols: &[u8; LANES], choices: &[u16; LANES]) -> Option<v128> {
     let symbols = u16x8_extend_low_u8x16(u64x2(u64::from_le_bytes(*symbols), 0));
@@ -40,20 +41,21 @@ pub fn values_of(raw: &mut RawBits, symbols: &[u8; LANES], choices: &[u16; LANES
     if !v128_any_true(lens) {
         return Some(symbols);
     }
-    // The leading bits of large values are 2 or 3.
+    // The leading bits of large values have the value 2 or 3.
     let less = i16x8_sub(v128_and(symbols, u16x8_splat(0xFE)), u16x8_splat(2));
     let leads = i16x8_sub(symbols, v128_and(are_large, less));
     let bits = raw_bits(raw, lens)?;
-    // From 2^16 on, powers are 0: of the low byte those of numbers over 7, of the
-    // high byte all but those of 8 to 15.
+    // The low byte of a power is nonzero only for lengths 0 to 7, and the high
+    // byte only for 8 to 15, so 2^16 and higher powers become 0.
     let places = i16x8_sub(twice(lens), u16x8_splat(8 << 8));
     let powers = i8x16_swizzle(u64x2(POWERS, 0), places);
     let masks = i16x8_sub(powers, u16x8_splat(1));
     Some(i16x8_add(i16x8_mul(leads, powers), v128_and(bits, masks)))
 }
 
-/// Reads bits, as many for each lane as `lens` says; above them are others.
-/// Returns `None`, and reads nothing, if they are too many or the end is close.
+/// Reads `lens` bits for each lane; the bits above them are undefined. Returns
+/// `None` without advancing if there are too many bits or the end of the block
+/// is close.
 #[inline(always)]
 fn raw_bits(raw: &mut RawBits, lens: v128) -> Option<v128> {
     let ends = sums(lens);
@@ -67,16 +69,18 @@ fn raw_bits(raw: &mut RawBits, lens: v128) -> Option<v128> {
     let first = u16x8_splat(raw.position_bits as u16 % 8);
     raw.position_bits += len_bits;
     let starts = i16x8_add(i16x8_sub(ends, lens), first);
-    // The byte that a lane begins in, and the one after it.
+    // Indices of the first byte that holds bits of a lane, and of the next two
+    // bytes.
     let low = i16x8_add(twice(u16x8_shr(starts, 3)), u16x8_splat(1 << 8));
     let high = i16x8_add(low, u16x8_splat(0x0101));
-    // To the left until seven bits are below the first one.
+    // Factors that shift left until seven bits are below the first one.
     let bit = v128_and(starts, u16x8_splat(7));
     let factors = i8x16_swizzle(
         u64x2(POWERS.swap_bytes(), 0),
         v128_or(bit, u16x8_splat(0x8000)),
     );
-    // Nine bits each; the highest of the low ones is the lowest of the others.
+    // Each half gets nine bits; the highest bit of the low half is the lowest of
+    // the high half.
     let [low, high] = [low, high].map(|places| {
         let moved = i16x8_mul(i8x16_swizzle(window, places), factors);
         u16x8_shr(moved, 7)
@@ -84,13 +88,13 @@ fn raw_bits(raw: &mut RawBits, lens: v128) -> Option<v128> {
     Some(v128_or(low, i16x8_shl(high, 8)))
 }
 
-/// Repeats the low bytes of lanes in their high bytes, which are 0.
+/// Copies the low byte of each lane into its high byte, which must be 0.
 #[inline(always)]
 fn twice(lanes: v128) -> v128 {
     v128_or(lanes, i16x8_shl(lanes, 8))
 }
 
-/// Returns for each lane the sum of it and those before.
+/// Returns the running totals of the lanes.
 #[inline(always)]
 fn sums(lanes: v128) -> v128 {
     let zero = u8x16_splat(0);

@@ -1,5 +1,6 @@
-//! The rows and columns by which factors are found. In large matrices they are
-//! a sample: cost then grows with the sides of a matrix, not with its area.
+//! The rows and columns from which factors are determined. In large matrices
+//! these are a sample, so that the running time grows with the sides of a
+//! matrix, not with its area.
 
 use alloc::vec::Vec;
 
@@ -7,16 +8,17 @@ use super::elements::{Change, Elements, spread};
 use super::matrix::Matrix;
 use crate::engine::Engine;
 
-/// The most rows and columns.
+/// The maximum number of sampled rows and columns.
 const MAX_LINES: usize = 1024;
 
-/// Changes where sampled rows and sampled columns cross.
+/// The changes of the elements at the intersections of sampled rows and
+/// columns.
 pub struct Block {
     pub rows: Vec<usize>,
     pub columns: Vec<usize>,
     pub by_rows: Vec<Vec<Change>>,
     pub by_columns: Vec<Vec<Change>>,
-    /// The root of the mean square of units.
+    /// The root mean square of the units.
     pub unit: f64,
 }
 
@@ -43,7 +45,7 @@ impl Block {
         }
     }
 
-    /// Returns the differences.
+    /// Returns the differences of the sampled elements as a matrix.
     pub fn differences(&self) -> Matrix {
         let values = self
             .by_rows
@@ -56,8 +58,8 @@ impl Block {
         }
     }
 
-    /// Returns the least singular value that rounding alone does not make: the
-    /// largest one of random noise, and a margin.
+    /// Returns the smallest singular value that rounding alone does not
+    /// produce: the largest one of random noise, plus a margin.
     pub fn threshold(&self) -> f64 {
         const MARGIN: f64 = 1.15;
         let root = |count: usize| libm::sqrt(count as f64);

@@ -1,4 +1,4 @@
-//! What the differences from a prediction are expected to cost.
+//! Estimates the cost of coding the differences from a prediction.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -10,20 +10,20 @@ use crate::frame::difference::low_rank::predict::{bf16_bits, f32_bits};
 use super::block::Block;
 use super::elements::{Elements, spread};
 
-/// Rows that are predicted for an estimate.
+/// Number of rows that are predicted for an estimate.
 const ROWS: usize = 48;
-/// Differences up to this have a symbol each; larger ones share one for each
-/// bit length.
+/// Differences whose folded value is below this have a symbol of their own;
+/// larger ones share one symbol per bit length.
 const DIRECT: u32 = 16;
 const SYMBOLS: usize = 64;
 
-/// Elements of some rows, as bits of float32.
+/// The elements of some rows, as bits of float32.
 pub struct Sample {
-    /// Rows of the block.
+    /// The indices of these rows in the block.
     pub rows: Vec<usize>,
     bits: Vec<[u32; 2]>,
     dtype: Dtype,
-    /// Elements of the matrix for each one of the sample.
+    /// Number of elements of the matrix per element of the sample.
     weight: f64,
 }
 
@@ -48,10 +48,10 @@ impl Sample {
         }
     }
 
-    /// Returns the bits that the whole matrix is expected to take if the base
-    /// is changed by these amounts, in the order of the sample.
+    /// Returns the expected number of bits to code the whole matrix if the base
+    /// is changed by `changes`, which are in the order of the sample.
     pub fn bits(&self, changes: impl Iterator<Item = f64>) -> f64 {
-        // For each exponent of a prediction, its own counts.
+        // Every exponent of a prediction has its own counts.
         let mut counts = vec![[0u64; SYMBOLS]; 256];
         let mut raw = 0.0;
         for ([current, base], change) in self.bits.iter().zip(changes) {
@@ -83,7 +83,7 @@ impl Sample {
     }
 }
 
-/// Returns the place of a value in the order of all.
+/// Maps the bits of a float32 to an integer that is ordered like the values.
 fn ordered(bits: u32) -> i64 {
     let magnitude = i64::from(bits & 0x7FFF_FFFF);
     if bits >> 31 == 0 {

@@ -1,14 +1,14 @@
-//! Eigenvalues of small symmetric matrices by Jacobi's rotations in a fixed
-//! order.
+//! Eigenvalues of small symmetric matrices, computed with Jacobi rotations in a
+//! fixed order.
 
 use alloc::vec::Vec;
 
 use super::matrix::Matrix;
 
-/// Sweeps over all pairs, of which convergence needs six to ten.
+/// The maximum number of sweeps over all pairs; convergence takes six to ten.
 const SWEEPS: usize = 16;
 
-/// Returns the eigenvalues of a symmetric matrix, largest first, and their
+/// Returns the eigenvalues of a symmetric matrix in descending order, and its
 /// eigenvectors as rows.
 pub fn eigen(mut matrix: Matrix) -> (Vec<f64>, Matrix) {
     let size = matrix.columns;
@@ -34,7 +34,7 @@ pub fn eigen(mut matrix: Matrix) -> (Vec<f64>, Matrix) {
                 let sine = tangent * cosine;
                 rotate(&mut matrix, p, q, cosine, sine);
                 rotate(&mut vectors, p, q, cosine, sine);
-                // Columns, as the rows that were rotated are by symmetry.
+                // The columns are rotated in the same way as the rows above.
                 for row in matrix.values.chunks_exact_mut(size) {
                     let (x, y) = (row[p], row[q]);
                     row[p] = cosine * x - sine * y;

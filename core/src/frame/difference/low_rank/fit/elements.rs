@@ -1,4 +1,4 @@
-//! Differences of elements and how far rounding may have moved them.
+//! Differences of elements, and the precision to which they are rounded.
 
 use alloc::vec::Vec;
 
@@ -14,22 +14,23 @@ pub struct Elements<'a> {
     pub dtype: Dtype,
     pub rows: usize,
     pub columns: usize,
-    /// The power of two that differences and units are multiplied by, so that
-    /// units are about 1.
+    /// Differences and units are multiplied by this power of two, so that the
+    /// mean unit is about 1.
     pub scale: f64,
 }
 
-/// An element's difference from the base, and the last place of its value.
+/// The difference of an element from the base, and the unit in the last place
+/// of its value.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Change {
     pub difference: f64,
-    /// Infinite where either value is not finite: such a difference says
-    /// nothing.
+    /// Infinite if one of the values is not finite, so that the element carries
+    /// no weight.
     pub unit: f64,
 }
 
 impl Elements<'_> {
-    /// Returns the bits of an element of both tensors, as float32.
+    /// Returns the bits of an element of both tensors, converted to float32.
     pub fn bits(&self, at: usize) -> [u32; 2] {
         let read = |bytes: &[u8]| match self.dtype {
             Dtype::F32 => {
@@ -44,8 +45,8 @@ impl Elements<'_> {
         [read(self.current), read(self.base)]
     }
 
-    /// Scales the differences by units of these elements; `None` if none is
-    /// finite.
+    /// Sets the scale from the units of these elements. Returns `None` if no
+    /// element is finite.
     pub fn scaled(mut self, rows: &[usize], columns: &[usize]) -> Option<Self> {
         let (mut sum, mut count) = (0.0, 0.0);
         for row in rows {
@@ -61,19 +62,19 @@ impl Elements<'_> {
         if !mean.is_finite() {
             return None;
         }
-        // The exponent of the mean, negated.
+        // The power of two with the negated exponent of the mean.
         self.scale = f64::from_bits((2046 << 52) - (mean.to_bits() >> 52 << 52));
         Some(self)
     }
 
-    /// Returns the changes of one row in these columns.
+    /// Returns the changes of one row in the given columns.
     pub fn row(&self, row: usize, columns: &[usize]) -> Vec<Change> {
         let start = row * self.columns;
         let changes = columns.iter().map(|column| self.change(start + column));
         changes.collect()
     }
 
-    /// Returns the changes of one column in these rows.
+    /// Returns the changes of one column in the given rows.
     pub fn column(&self, column: usize, rows: &[usize]) -> Vec<Change> {
         let changes = rows
             .iter()
@@ -81,7 +82,7 @@ impl Elements<'_> {
         changes.collect()
     }
 
-    /// Returns the change of an element.
+    /// Returns the change of the element at index `at`.
     pub fn change(&self, at: usize) -> Change {
         let [current, base] = self.bits(at);
         let field = |bits: u32| i32::from(u8::try_from(bits >> 23 & 255).expect("eight bits"));
@@ -101,7 +102,7 @@ impl Elements<'_> {
     }
 }
 
-/// Returns at most `count` numbers below `len`, evenly spread.
+/// Returns at most `count` evenly spaced numbers below `len`.
 pub fn spread(len: usize, count: usize) -> Vec<usize> {
     if len <= count {
         return (0..len).collect();

@@ -1,4 +1,5 @@
-//! Factors of one row or column, given those of all that it crosses.
+//! Fits the factors of one row or column, given the factors of all lines that
+//! it crosses.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -6,28 +7,30 @@ use alloc::vec::Vec;
 use super::elements::Change;
 use super::matrix::{Matrix, dot};
 
-/// The size of an error, in mean units, that does not matter where units are
-/// smaller: without it the few elements next to zero would outweigh all others.
+/// An error of this many mean units does not matter even if an element is
+/// rounded more finely. Without this limit, the few elements next to zero would
+/// outweigh all others.
 const TOLERANCE: f64 = 0.05;
 
-/// The share of the interval in which an element rounds to its value that a
-/// prediction should be in.
+/// A prediction should lie within this inner fraction of the element's rounding
+/// interval.
 const INNER: f64 = 0.8;
 
-/// What is added to the diagonal of normal equations, in means of it.
+/// The amount added to the diagonal of the normal equations, relative to the
+/// mean of the diagonal; the second value applies if few elements contribute.
 const RIDGE: f64 = 1e-6;
 const RIDGE_OF_FEW: f64 = 0.03;
 
-/// The factors that lines cross, and the mean unit.
+/// The factors of the crossing lines.
 pub struct Crossing<'a> {
     pub others: &'a Matrix,
     single: Vec<f32>,
     tolerance: f64,
-    /// The most elements of a line that are weighed.
+    /// The maximum number of elements of a line that contribute to a fit.
     most: usize,
 }
 
-/// Memory that lines use one after the other.
+/// Buffers for fitting a line.
 #[derive(Default)]
 struct Scratch {
     chosen: Vec<(usize, f32)>,
@@ -37,7 +40,7 @@ struct Scratch {
 
 impl<'a> Crossing<'a> {
     pub fn new(others: &'a Matrix, unit: f64) -> Self {
-        #[allow(clippy::cast_possible_truncation)] // for steps that are repeated
+        #[allow(clippy::cast_possible_truncation)] // precise enough for repeated steps
         let single = others.values.iter().map(|&value| value as f32).collect();
         Self {
             others,
@@ -47,8 +50,8 @@ impl<'a> Crossing<'a> {
         }
     }
 
-    /// Moves `factors` to the least squares of a line: each element counts by
-    /// how finely its value is rounded.
+    /// Moves `factors` to the weighted least-squares solution of a line. The
+    /// weight of an element depends on the precision of its value.
     pub fn fit(&self, line: &[Change], factors: &mut [f64]) {
         let rank = factors.len();
         let mut scratch = Scratch::default();
@@ -63,8 +66,8 @@ impl<'a> Crossing<'a> {
         self.step(&mut scratch, RIDGE, factors);
     }
 
-    /// Moves `factors` towards values for which each element of a line is
-    /// predicted, and returns how many were not.
+    /// Moves `factors` towards values that predict every element of a line, and
+    /// returns the number of elements that were not predicted before.
     pub fn correct(&self, line: &[Change], factors: &mut [f64]) -> usize {
         let rank = factors.len();
         let mut scratch = Scratch::default();
@@ -81,7 +84,7 @@ impl<'a> Crossing<'a> {
         scratch.chosen.len()
     }
 
-    /// Returns the largest unit of the elements that are weighed.
+    /// Returns the largest unit among the elements that contribute to a fit.
     fn finest(&self, line: &[Change]) -> f64 {
         if line.len() <= self.most {
             return f64::MAX;
@@ -98,11 +101,11 @@ impl<'a> Crossing<'a> {
         for (sum, other) in pairs {
             *sum += weight * error * other;
         }
-        #[allow(clippy::cast_possible_truncation)] // for steps that are repeated
+        #[allow(clippy::cast_possible_truncation)] // precise enough for repeated steps
         scratch.chosen.push((number, weight as f32));
     }
 
-    /// Solves the normal equations of what was added.
+    /// Solves the normal equations of the added elements.
     fn step(&self, scratch: &mut Scratch, ridge: f64, factors: &mut [f64]) {
         let rank = factors.len();
         if scratch.chosen.is_empty() {
@@ -115,7 +118,7 @@ impl<'a> Crossing<'a> {
                 core::array::from_fn(|i| &self.single[entry(i).0 * rank..][..rank]);
             let weights: [f32; 4] = core::array::from_fn(|i| entry(i).1);
             for number in 0..rank {
-                // The lower triangle, and up to seven values more.
+                // The lower triangle, plus up to seven values.
                 let len = rank.min(number / 8 * 8 + 8);
                 let [a, b, c, d] = core::array::from_fn(|i| weights[i] * rows[i][number]);
                 let sums = scratch.normal[number * rank..][..len].iter_mut();
@@ -137,8 +140,8 @@ impl<'a> Crossing<'a> {
     }
 }
 
-/// Replaces the lower triangle of a symmetric matrix by its root; returns
-/// whether there is one.
+/// Replaces the lower triangle of a symmetric matrix by its Cholesky factor.
+/// Returns `false` if the matrix is not positive definite.
 pub fn cholesky(matrix: &mut [f64], size: usize) -> bool {
     for row in 0..size {
         let (done, rest) = matrix.split_at_mut(row * size);
@@ -157,7 +160,7 @@ pub fn cholesky(matrix: &mut [f64], size: usize) -> bool {
     true
 }
 
-/// Solves a system whose matrix has this root.
+/// Solves a linear system, given the Cholesky factor of its matrix.
 fn solve(root: &[f64], right: &[f64]) -> Vec<f64> {
     let size = right.len();
     let mut out = vec![0.0; size];

@@ -1,15 +1,16 @@
-//! Matrices of doubles and what is computed of them, in a fixed order of
-//! single operations.
+//! Matrices of doubles. All results are computed by single operations in a fixed
+//! order.
 
 use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::engine::Engine;
 
-/// Accumulators of a dot product, and so the terms that are added at once.
+/// Number of accumulators of a dot product, which is the number of terms added at
+/// once.
 const LANES: usize = 8;
 
-/// A matrix, row by row.
+/// A matrix in row-major order.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Matrix {
     pub columns: usize,
@@ -54,14 +55,16 @@ impl Matrix {
     }
 
     /// Returns the product with `right`, whose rows are short: each row of the
-    /// result is a sum of rows of `right`. Rows are computed on all threads.
+    /// result is a sum of scaled rows of `right`. Rows are computed on all
+    /// threads.
     pub fn times<E: Engine>(&self, engine: &E, right: &Self) -> Self {
         let width = right.columns;
         let rows = by_chunks(engine, self.rows(), |row, out| {
             let start = out.len();
             out.resize(start + width, 0.0);
             let sums = &mut out[start..];
-            // Four rows at a time: a sum is loaded and stored a quarter as often.
+            // Adding four rows at once loads and stores each sum a quarter as
+            // often.
             let (fours, rest) = self.row(row).as_chunks::<4>();
             for (number, four) in fours.iter().enumerate() {
                 let [a, b, c, d] = core::array::from_fn(|i| right.row(4 * number + i));
@@ -80,7 +83,7 @@ impl Matrix {
         }
     }
 
-    /// Returns the inner products of the columns, of which there are few.
+    /// Returns the Gram matrix, the inner products of all pairs of columns.
     pub fn gram(&self) -> Self {
         let mut gram = Self::zeros(self.columns, self.columns);
         for row in self.values.chunks_exact(self.columns) {
@@ -92,7 +95,8 @@ impl Matrix {
     }
 }
 
-/// Runs `job`, which appends values for one row, for all rows on all threads.
+/// Runs `job`, which appends the values of one row, for all rows on all threads,
+/// and returns all values in order.
 pub fn by_chunks<E: Engine>(
     engine: &E,
     rows: usize,
@@ -108,7 +112,7 @@ pub fn by_chunks<E: Engine>(
     parts.concat()
 }
 
-/// Returns the inner product.
+/// Returns the inner product of two vectors.
 pub fn dot(a: &[f64], b: &[f64]) -> f64 {
     let mut sums = [0.0; LANES];
     let (a_chunks, a_rest) = a.as_chunks::<LANES>();
@@ -133,8 +137,9 @@ pub fn add_scaled(sums: &mut [f64], factor: f64, terms: &[f64]) {
     }
 }
 
-/// Makes the rows orthogonal and of length 1, one after the other, each twice;
-/// a row that the earlier ones nearly span becomes zero.
+/// Orthonormalises the rows with the Gram-Schmidt process, orthogonalising each
+/// row twice. A row that is nearly a linear combination of earlier ones becomes
+/// zero.
 pub fn orthonormalise_rows(matrix: &mut Matrix) {
     for number in 0..matrix.rows() {
         let (done, rest) = matrix.values.split_at_mut(number * matrix.columns);

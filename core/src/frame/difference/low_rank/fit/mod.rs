@@ -1,11 +1,13 @@
-//! Finds out whether a tensor changed by a matrix of low rank, and which one.
+//! Finds out whether a tensor differs from its base by a matrix of low rank,
+//! and determines the factors.
 //!
-//! Elements next to zero are rounded more finely than large ones, and so say
-//! more of the change: factors that come from a singular value decomposition
-//! are improved by weighing each element by how finely it is rounded, and then
-//! moved until elements round to their values.
+//! Elements next to zero are rounded more finely than large ones and therefore
+//! carry more information about the change. Factors from a singular value
+//! decomposition are first improved by weighting each element by its precision,
+//! and then adjusted until predictions round to the right elements.
 //!
-//! All sums have a fixed order, and threads share only independent results.
+//! All sums are computed in a fixed order, and threads only compute independent
+//! results, so the outcome is deterministic.
 
 mod block;
 mod cost;
@@ -27,19 +29,21 @@ use crate::engine::PackEngine;
 use block::Block;
 use elements::{Elements, spread};
 
-/// The smallest side of a matrix that is worth a search.
+/// The smallest side of a matrix that is worth examining.
 const MIN_SIDE: usize = 32;
-/// The largest rank, and the least rows and columns for each unit of it: larger
-/// factors cost more than they save.
+/// The largest rank, and the minimum number of rows and columns per unit of
+/// rank. Larger factors cost more than they save.
 const MAX_RANK: usize = 128;
 const MIN_SIDE_PER_RANK: usize = 5;
 
-/// Returns the prediction of `current` from `reference`, if the two differ by a
-/// matrix of low rank, rounding apart, and the factors are expected to cost
-/// less than they save. Only matrices of bfloat16 and float32 have one.
+/// Returns the low-rank prediction of `current` from `reference`, if apart from
+/// rounding they differ by a matrix of low rank and the factors are expected to
+/// cost less than they save. Only matrices of bfloat16 and float32 are
+/// examined.
 ///
-/// Cost grows with the sides of large matrices, not with their area: factors
-/// are found on at most 1024 rows and columns and extended to the others.
+/// The running time for a large matrix grows with its sides, not with its area,
+/// because factors are found on at most 1024 rows and columns and then extended
+/// to the others.
 #[must_use]
 pub fn fit<E: PackEngine>(engine: &E, current: TensorRef, reference: &[u8]) -> Option<LowRank> {
     let dtype = current
@@ -76,7 +80,7 @@ pub fn fit<E: PackEngine>(engine: &E, current: TensorRef, reference: &[u8]) -> O
     let left = refine::all_rows(engine, &elements, &block, &factors);
     let scale = quantise::choose(&elements, &block, &left, &factors)?;
 
-    // The right factors make up for the rounding of the left ones.
+    // The right factors compensate for the rounding of the left ones.
     let mut known = matrix::Matrix::zeros(0, left.columns);
     let rounded = scale.rounded(0, &left);
     for row in &block.rows {

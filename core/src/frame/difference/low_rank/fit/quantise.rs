@@ -1,4 +1,4 @@
-//! Factors as integers.
+//! Converts factors to integers.
 
 use alloc::vec::Vec;
 
@@ -11,31 +11,33 @@ use crate::engine::Engine;
 use crate::float::power_of_two;
 use crate::frame::difference::low_rank::head::Head;
 
-/// The part of the range of integers that right factors fill: they change
-/// again once the left ones are integers.
+/// The fraction of the available range that the product of the largest factors
+/// may fill. The rest is headroom, because the right factors change again once
+/// the left ones are integers.
 const HEADROOM: f64 = 63.0 / 64.0;
-/// Rotations that are tried.
+/// Number of random rotations that are tried.
 const TURNS: usize = 3;
-/// The largest cost, in parts of that without a prediction, at which one is
-/// taken.
+/// A prediction is used only if its cost is below this fraction of the cost
+/// without one.
 const WORTH: f64 = 0.98;
-/// Widths that cost more than a narrower one before the search ends.
+/// The search ends after this many consecutive widths without an improvement.
 const PATIENCE: usize = 2;
 
-/// How factors become integers.
+/// The conversion of factors to integers.
 #[derive(Debug, Clone, Copy)]
 pub struct Scale {
     pub bits: u8,
-    /// What left and right factors are multiplied by. The product is a power of
+    /// The multipliers of left and right factors. Their product is a power of
     /// two.
     pub scales: [f64; 2],
-    /// The logarithm of that product, for differences as they are in the
-    /// tensor.
+    /// The binary logarithm of that product, converted to the unscaled
+    /// differences of the tensor.
     pub shift: i32,
 }
 
 impl Scale {
-    /// Returns the scale for which the largest factors just fit.
+    /// Returns the largest scale that fits the largest factors into `bits`
+    /// bits.
     fn new(bits: u8, largest: [f64; 2], elements: &Elements) -> Option<Self> {
         let limit = power_of_two(i32::from(bits) - 1) - 1.0;
         let product = largest[0] * largest[1];
@@ -49,18 +51,19 @@ impl Scale {
         })
     }
 
-    /// Returns the integer of a factor of that side.
+    /// Returns the integer of a factor; `side` is 0 for left factors and 1 for
+    /// right ones.
     pub fn integer(&self, side: usize, factor: f64) -> i32 {
         let limit = power_of_two(i32::from(self.bits) - 1);
         let scaled = (factor * self.scales[side]).clamp(-limit, limit - 1.0);
         let half = if scaled < 0.0 { -0.5 } else { 0.5 };
-        #[allow(clippy::cast_possible_truncation)] // within the limits, towards zero
+        #[allow(clippy::cast_possible_truncation)] // within the limits; the cast truncates
         let integer = (scaled + half) as i32;
         let limit = 1 << (self.bits - 1);
         integer.clamp(-limit, limit - 1)
     }
 
-    /// Returns the factors as they will be read.
+    /// Returns the factors as a decoder will restore them.
     pub fn rounded(&self, side: usize, factors: &Matrix) -> Matrix {
         let round = |&factor| f64::from(self.integer(side, factor)) / self.scales[side];
         Matrix {
@@ -76,8 +79,9 @@ fn exponent(value: f64) -> Option<i32> {
     (1..2047).contains(&field).then_some(field - 1023)
 }
 
-/// Returns the scale for which factors and differences together are expected to
-/// be smallest; `None` if they are no smaller than differences alone.
+/// Returns the scale with the smallest expected cost of factors and differences
+/// together. Returns `None` if no scale costs clearly less than coding the
+/// differences alone.
 pub fn choose(
     elements: &Elements,
     block: &Block,
@@ -118,8 +122,8 @@ pub fn choose(
     best.1
 }
 
-/// Turns the factors, without changing their product, so that the largest ones
-/// become small.
+/// Rotates the factors, which does not change their product, so that the
+/// largest ones become smaller.
 pub fn spread_out<E: Engine>(engine: &E, factors: [Matrix; 2]) -> [Matrix; 2] {
     let rank = factors[0].columns;
     let product = |factors: &[Matrix; 2]| largest(&factors[0]) * largest(&factors[1]);

@@ -1,8 +1,8 @@
-//! Fixed sequences that serve as test matrices.
+//! Reproducible pseudo-random matrices.
 
 use super::matrix::Matrix;
 
-/// A generator of integers with one seed.
+/// A generator of pseudo-random numbers with a fixed seed.
 #[derive(Debug, Clone)]
 pub struct Random(u64);
 
@@ -19,7 +19,7 @@ impl Random {
     }
 
     fn value(&mut self) -> f64 {
-        // Weyl's sequence, mixed by two multiplications.
+        // A Weyl sequence, mixed by two multiplications.
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);

@@ -1,4 +1,4 @@
-//! Factors made better row by row and column by column.
+//! Improves factors row by row and column by column.
 
 use alloc::vec::Vec;
 
@@ -9,13 +9,14 @@ use super::line::{Crossing, cholesky};
 use super::matrix::{Matrix, by_chunks, dot};
 use crate::engine::Engine;
 
-/// Rounds of least squares, and of corrections where a prediction misses.
+/// Number of rounds of least squares, and of corrections of elements that are
+/// predicted wrongly.
 const FIT_ROUNDS: usize = 2;
 const CORRECTION_ROUNDS: usize = 4;
-/// Corrections of a line that has not been in the block.
+/// Number of corrections of a line outside the block.
 const LATE_CORRECTIONS: usize = 2;
 
-/// Makes the factors of a block better.
+/// Improves the factors of a block.
 pub fn refine<E: Engine>(engine: &E, block: &Block, factors: &mut [Matrix; 2]) {
     for round in 0..FIT_ROUNDS + CORRECTION_ROUNDS {
         let [left, right] = factors;
@@ -60,7 +61,7 @@ fn improved<E: Engine>(
     }
 }
 
-/// Returns the factors of all rows of the matrix, from those of the block.
+/// Extends the left factors of the block to all rows of the matrix.
 pub fn all_rows<E: Engine>(
     engine: &E,
     elements: &Elements,
@@ -79,8 +80,8 @@ pub fn all_rows<E: Engine>(
     )
 }
 
-/// Returns the factors of all columns of the matrix, for left factors that have
-/// changed since those of the block were found.
+/// Extends the right factors of the block to all columns of the matrix, for the
+/// left factors `left`, which differ from those that the block was fitted with.
 pub fn all_columns<E: Engine>(
     engine: &E,
     elements: &Elements,
@@ -139,8 +140,8 @@ fn extended<E: Engine>(
     }
 }
 
-/// Turns the factors, without changing their product, so that both have
-/// orthogonal columns of equal lengths.
+/// Transforms the factors without changing their product, so that both have
+/// orthogonal columns and corresponding columns have equal lengths.
 fn balance<E: Engine>(engine: &E, factors: &mut [Matrix; 2]) {
     let rank = factors[0].columns;
     let mut root = factors[0].gram().values;
@@ -161,7 +162,7 @@ fn balance<E: Engine>(engine: &E, factors: &mut [Matrix; 2]) {
             return;
         }
         let quarter = libm::sqrt(libm::sqrt(*square));
-        // L^-T w, backwards.
+        // Computes L^-T w by back substitution.
         let mut column = vectors.row(number).to_vec();
         for row in (0..rank).rev() {
             let value = column[row] / lower.row(row)[row];

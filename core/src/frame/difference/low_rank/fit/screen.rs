@@ -1,34 +1,36 @@
-//! A quick look at a few rows: most tensors that changed did not change by a
-//! matrix of low rank.
+//! Quickly examines a few rows, because most changed tensors did not change by
+//! a matrix of low rank.
 
 use alloc::vec::Vec;
 
 use super::elements::{Elements, spread};
 use super::matrix::{Matrix, add_scaled, dot, orthonormalise_rows};
 
-/// Rows whose directions are compared.
+/// Number of rows whose directions are compared.
 const ROWS: usize = 32;
-/// Columns in which they are compared.
+/// Number of columns that are used for this comparison.
 const COLUMNS: usize = 512;
-/// Rows that are explained by others.
+/// Number of rows that are explained by other rows.
 const PROBES: usize = 8;
-/// Rows by which more of the probes is explained at each step.
+/// Number of rows that each step adds to explain the probes.
 const STEP: usize = 16;
-/// The energy of changes, in multiples of that of rounding, from which rows
-/// that explain others show the rank.
+/// Changes are clear if their energy is at least this multiple of the rounding
+/// energy. Only then do rows that explain others reveal the rank.
 const CLEAR: f64 = 6.0;
-/// The largest rank that is searched for among changes of less energy.
+/// The largest rank that is considered if changes are not clear.
 const FAINT_RANK: usize = 32;
-/// The energy left of the probes at which they are explained: in multiples of
-/// that of rounding, and the share of all.
+/// The probes count as explained if their residual energy is at most this
+/// multiple of the rounding energy, and at most this fraction of their whole
+/// energy or 1.5 times the rounding energy, whichever is more.
 const EXPLAINED: f64 = 6.0;
 const EXPLAINED_SHARE: f64 = 1.0 / 3.0;
-/// The share by which less may be explained in a step than directions of equal
-/// weight would be.
+/// A step may explain less than it would if all directions had equal weight, by
+/// this fraction.
 const SLACK: f64 = 0.05;
 
-/// Returns the columns of a sketch that is likely to hold the change; `None`
-/// if the change is not of a rank up to `max_rank` but for rounding.
+/// Returns the number of columns of a sketch that is likely to capture the
+/// change, or `None` if the change, apart from rounding, does not appear to
+/// have a rank of at most `max_rank`.
 pub fn screen(elements: &Elements, max_rank: usize) -> Option<usize> {
     let columns = spread(elements.columns, COLUMNS);
     let sample = Sample::new(elements, &spread(elements.rows, ROWS), &columns);
@@ -53,8 +55,7 @@ pub fn screen(elements: &Elements, max_rank: usize) -> Option<usize> {
 /// The changes of some rows in some columns.
 struct Sample {
     rows: Matrix,
-    /// Mean energy of an element, and the share of it that rounding is
-    /// expected to have.
+    /// Mean energy of an element, and the energy expected from rounding.
     energy: f64,
     noise: f64,
 }
@@ -84,8 +85,9 @@ impl Sample {
         }
     }
 
-    /// Compares the directions of all pairs of rows. Their cosines have a mean
-    /// square of 1/n in n dimensions.
+    /// Returns whether the rows point in few directions, by comparing all pairs
+    /// of rows. In n dimensions, the cosines of random directions have a mean
+    /// square of 1/n.
     fn directions_are_few(&self, signal: f64, max_rank: usize) -> bool {
         let rows: Vec<_> = self.rows.values.chunks_exact(self.rows.columns).collect();
         let squares: Vec<f64> = rows.iter().map(|row| dot(row, row)).collect();
@@ -104,15 +106,15 @@ impl Sample {
     }
 }
 
-/// Explains the last rows by more and more of the others, and returns how many
-/// directions suffice.
+/// Explains some of the rows by more and more of the others, and returns the
+/// number of directions that suffice.
 fn explained(
     elements: &Elements,
     rows: &[usize],
     columns: &[usize],
     max_rank: usize,
 ) -> Option<usize> {
-    // Every so many rows, so that they are from all parts of the matrix.
+    // The probes are evenly spaced, so they come from all parts of the matrix.
     let apart = rows.len() / PROBES;
     let (probes, basis): (Vec<_>, Vec<_>) =
         (0..rows.len()).partition(|number| apart > 0 && number % apart == 0);
@@ -123,7 +125,7 @@ fn explained(
     let noise = sample.noise * probes.len() as f64;
     let explained = (EXPLAINED * noise).min((EXPLAINED_SHARE * whole).max(1.5 * noise));
     let mut before = whole - noise;
-    // Orthonormal rows.
+    // The rows added so far, orthonormalised.
     let mut known = Vec::new();
     for numbers in basis.chunks(STEP) {
         let mut step = Sample::new(elements, &rows_of(numbers), columns).rows;
@@ -140,8 +142,8 @@ fn explained(
         if left <= explained {
             return Some(end + STEP / 2);
         }
-        // Of `n` directions of equal weight that are left, a step explains
-        // its share; of unequal ones, more.
+        // If the `n` remaining directions have equal weight, a step explains
+        // its share of them; if the weights differ, it explains more.
         let most = (max_rank.max(end) - end) as f64;
         let share = most / (most + STEP as f64);
         if left - noise > before * (share + SLACK) {

@@ -1,4 +1,4 @@
-//! Randomised range finding: the largest singular values of a block.
+//! Finds the largest singular values of a block by randomised range finding.
 
 use super::block::Block;
 use super::eigen::eigen;
@@ -6,19 +6,21 @@ use super::matrix::{Matrix, orthonormalise_rows};
 use super::random::Random;
 use crate::engine::Engine;
 
-/// Rounds in which the sketch is multiplied by the block and its transpose.
+/// Number of times that the sketch is multiplied by the block and its
+/// transpose.
 const POWER_ROUNDS: usize = 2;
 
-/// Ranks that adapters have. A rank that was found close to one of them is
-/// rounded: the weakest directions of an adapter are below the noise, and
-/// noise may pass for one.
+/// The usual ranks of adapters. A detected rank close to one of them is rounded
+/// to it, because the weakest directions of an adapter may be below the noise,
+/// and noise may look like a direction.
 const USUAL_RANKS: [usize; 14] = [1, 2, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256];
 
-/// Returns factors of the block, with as many columns as its rank; `None` if
-/// there is nothing above rounding, or over `max_rank` directions are.
+/// Returns factors of the block. The number of columns is its rank. Returns
+/// `None` if no direction, or more than `max_rank` directions, are above the
+/// rounding noise.
 ///
-/// The left factors are those of the block's rows, the right ones those of its
-/// columns.
+/// The first matrix has a row for each row of the block, the second one a row
+/// for each of its columns.
 pub fn factors<E: Engine>(
     engine: &E,
     block: &Block,
@@ -36,7 +38,7 @@ pub fn factors<E: Engine>(
             sketch = orthonormal(&transposed.times(engine, &range));
         }
     }
-    // The block within the range, transposed.
+    // The projection of the block onto the range, transposed.
     let projected = transposed.times(engine, &range);
     let (squares, vectors) = eigen(projected.gram());
     let threshold = block.threshold();
@@ -57,7 +59,7 @@ pub fn factors<E: Engine>(
     let mut left = range.times(engine, &turn);
     let mut right = projected.times(engine, &turn);
     for (number, square) in squares[..rank].iter().enumerate() {
-        // Both factors get the root of the singular value.
+        // Both factors get the square root of the singular value.
         let root = libm::sqrt(libm::sqrt(square.max(f64::MIN_POSITIVE)));
         left.values
             .iter_mut()
@@ -74,14 +76,16 @@ pub fn factors<E: Engine>(
     Some([left, right])
 }
 
-/// Returns the number of singular values before a fall to a quarter or less
-/// that ends near the threshold: rounding of unequal rows may be above it.
+/// Returns the number of singular values before the first drop to less than a
+/// quarter that ends below twice the threshold. After such a drop, values above
+/// the threshold may still come from the rounding of unequal rows.
 fn before_gap(squares: &[f64], threshold: f64) -> Option<usize> {
     let falls = |pair: &[f64]| pair[0] > 16.0 * pair[1] && pair[1] < 4.0 * threshold;
     Some(1 + squares.windows(2).position(falls)?)
 }
 
-/// Returns the usual rank that one between 5/6 and 9/8 of it stands for.
+/// Returns a usual rank `u` with `rank` between 5/6 and 9/8 of `u`, or `rank`
+/// if there is none.
 fn usual(rank: usize) -> usize {
     let near = |usual: &&usize| rank * 6 >= **usual * 5 && rank * 8 <= **usual * 9;
     USUAL_RANKS.iter().find(near).copied().unwrap_or(rank)

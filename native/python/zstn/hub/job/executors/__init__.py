@@ -1,4 +1,4 @@
-"""What runs tasks: processes of this machine, or a cluster."""
+"""Executors, which run tasks in processes on this machine or in a cluster."""
 
 from ._executor import Executor, Node
 

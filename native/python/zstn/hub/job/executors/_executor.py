@@ -1,4 +1,4 @@
-"""The interface between a run and what executes its tasks."""
+"""The interface between a run and its executor."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ from .._task import Outcome, Task
 
 @dataclass(frozen=True)
 class Node:
-    """A machine, with what all tasks on it together may take."""
+    """A machine, with the resources that all its tasks share."""
 
     name: str
     memory_bytes: int
-    #: Room for temporary files; `None` if it is unknown, which holds every task.
+    #: Disk space for temporary files; `None` if unknown, which means that every task
+    #: fits.
     scratch_bytes: int | None
-    #: Processors.
+    #: Number of processors.
     threads: int
 
     def holds(self, task: Task) -> bool:
-        """Returns whether a task fits while nothing else runs."""
+        """Returns whether a task fits on the otherwise idle machine."""
         limits = task.limits
         return (
             limits.memory_bytes <= self.memory_bytes
@@ -31,36 +32,36 @@ class Node:
 
 
 class Executor(Protocol):
-    """Runs tasks somewhere, each by `zstn.hub.job.work` in a process that may
-    die. The run decides what is tried again: an executor starts every task that
-    it is given once, and has one outcome for it, ``lost`` if its process died.
+    """Runs tasks, each by calling `zstn.hub.job.work` in a process that may die. It starts
+    every task once and reports one outcome for it, ``lost`` if its process died; the run
+    decides about retries.
 
     Its methods are called from one thread."""
 
     def capacity(self) -> Sequence[Node]:
-        """Returns the machines as they are now. The run refuses tasks that none of
-        them holds before it submits them."""
+        """Returns the current machines. The run refuses tasks that fit on none of them
+        instead of submitting them."""
         ...
 
     def slots(self) -> int:
-        """Returns the number of tasks that may be submitted and unfinished, at
-        least 1: several times what works at the same time, so that no machine waits
-        for the run."""
+        """Returns the number of tasks that may be submitted and unfinished, at least 1.
+        It is several times the number of tasks that run at the same time, so that no
+        machine waits for the run."""
         ...
 
     def submit(self, task: Task) -> None:
-        """Takes a task. It starts when its resources are free."""
+        """Accepts a task, which starts as soon as its resources are free."""
 
     def wait(self, timeout: float) -> Iterable[Outcome]:
-        """Returns outcomes that have not been returned yet: waits for the first one,
-        at most `timeout` seconds, and returns none if there is none by then."""
+        """Returns outcomes that have not been returned yet. Waits at most `timeout`
+        seconds for the first, and returns none after that."""
         ...
 
     def stop(self, grace: float) -> Iterable[Outcome]:
-        """Gives work back: starts nothing more, asks running tasks to end, and ends
-        them after `grace` seconds. Returns an outcome for everything that was
-        submitted and not returned by `wait`; ``given_back`` for what was not done."""
+        """Stops: starts no more tasks, asks running tasks to end, and kills them after
+        `grace` seconds. Returns an outcome for every task that was submitted and not
+        returned by `wait`; ``given_back`` for tasks that were not completed."""
         ...
 
     def close(self) -> None:
-        """Releases processes and connections, after all outcomes or a failure."""
+        """Releases processes and connections, after all outcomes or after a failure."""

@@ -1,5 +1,5 @@
-"""A process of the local executor: reads tasks and writes outcomes, a JSON object per
-line."""
+"""A process of the local executor, which reads tasks and writes outcomes as one JSON
+object per line."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from .._work import GivenBack, work
 
 
 def main() -> None:
-    # Ctrl-C in a terminal reaches the run, which gives work back.
+    # Ctrl-C in a terminal is meant for the run, which gives tasks back.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # What anything prints must not be taken for an outcome.
+    # Other output to standard output must not be mistaken for an outcome.
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     for line in sys.stdin:

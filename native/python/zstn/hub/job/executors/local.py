@@ -1,4 +1,4 @@
-"""Processes of this machine."""
+"""The executor that uses processes of this machine."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from pathlib import Path
 from .._task import Outcome, Task
 from ._executor import Node
 
-#: The share of the memory of a machine that work may take by default.
+#: Share of a machine's memory that tasks may use by default.
 _MEMORY_SHARE = 0.8
-#: The memory of a machine that does not say what it has; --memory says more.
+#: Assumed memory of a machine that does not report its own; ``--memory`` overrides it.
 _UNKNOWN_MEMORY_BYTES = 8 << 30
 
 
 class LocalExecutor:
     """Runs tasks in processes of this machine, as many at a time as its processors,
-    its memory and its room for temporary files hold. See `Executor`."""
+    memory and disk space for temporary files allow. See `Executor`."""
 
     def __init__(
         self,
@@ -94,8 +94,7 @@ class LocalExecutor:
         self._busy.clear()
 
     def _start(self) -> None:
-        """Starts the waiting tasks that fit next to the running ones, the first ones
-        first."""
+        """Starts waiting tasks that fit together with the running ones, in order."""
         for task in list(self._waiting):
             if len(self._busy) >= self._processes:
                 return
@@ -115,7 +114,7 @@ class LocalExecutor:
         return memory <= self._node.memory_bytes and scratch <= (self._node.scratch_bytes or 0)
 
     def _collect(self, timeout: float) -> list[Outcome]:
-        """Waits for an outcome, and returns all that are there."""
+        """Waits for an outcome, and returns all that have arrived."""
         ended: list[Outcome] = []
         with contextlib.suppress(queue.Empty):
             ended.append(self._ended.get(timeout=max(timeout, 0.0)))
@@ -131,8 +130,8 @@ class LocalExecutor:
 
 
 class _Process:
-    """A process that works on one task at a time. Every task that it is given has one
-    outcome in the queue."""
+    """A process that works on one task at a time. It puts one outcome into the queue
+    for every task."""
 
     def __init__(self, ended: queue.Queue[Outcome]) -> None:
         package = Path(__file__).parents[4]
@@ -143,7 +142,7 @@ class _Process:
             stdout=subprocess.PIPE,
             text=True,
             env={**os.environ, "PYTHONPATH": path},
-            # A signal for the group of the run is for the run.
+            # A signal to the run's process group must not reach this process.
             start_new_session=True,
         )
         self._ended = ended
@@ -160,20 +159,20 @@ class _Process:
                 self._ended.put(self._lost(task.key))
                 return
             self._key = task.key
-        # The reader notices the end of a process.
+        # The reading thread notices that the process has ended.
         with contextlib.suppress(BrokenPipeError):
             self._child.stdin.write(json.dumps(task.to_dict()) + "\n")
             self._child.stdin.flush()
 
     def end(self) -> None:
-        """Asks it to give its task back."""
+        """Asks the process to give its task back."""
         self._child.send_signal(signal.SIGTERM)
 
     def kill(self) -> None:
         self._child.kill()
 
     def close(self) -> None:
-        """Ends it, whatever it does."""
+        """Kills the process."""
         assert self._child.stdin is not None
         self._child.kill()
         self._child.wait()
@@ -202,7 +201,7 @@ class _Process:
 
 
 def _memory_bytes() -> int:
-    """Returns the memory that this process may take: that of the machine, or of its
+    """Returns the memory that this process may use, limited by the machine or its
     control group."""
     if not hasattr(os, "sysconf"):
         return _UNKNOWN_MEMORY_BYTES

@@ -1,4 +1,4 @@
-"""Tasks on the machines of a Ray cluster, by Ray Core."""
+"""The executor that uses the machines of a Ray cluster, through Ray Core."""
 
 from __future__ import annotations
 
@@ -19,18 +19,19 @@ from ._executor import Node
 
 _Work = Callable[[dict[str, Any]], dict[str, Any]]
 
-#: Tasks in flight for each that can work at the same time: enough that no machine
-#: waits for the run, and few enough that the scheduler's queue stays short.
+#: Number of submitted tasks for each that can run at the same time. It is large enough
+#: that no machine waits for the run, and small enough that the scheduler's queue stays
+#: short.
 _IN_FLIGHT = 4
 
-#: Seconds between two looks at which machines are left, for what waits for them,
-#: and for how long a list of them does for counting slots: it is asked for often.
+#: Seconds between two checks whether tasks wait for machines that are gone, and seconds
+#: for which a list of machines is reused to count slots, which happens often.
 _STRANDED_INTERVAL = 5.0
 _SLOTS_INTERVAL = 1.0
-#: Seconds after which tasks that are still there are asked to end once more.
+#: Seconds after which remaining tasks are asked to end again.
 _CANCEL_INTERVAL = 5.0
 
-#: The resource that nodes declare for room in their folder for temporary files.
+#: The resource with which nodes declare disk space for temporary files, in GB.
 SCRATCH = "scratch_gb"
 _GB = 10**9
 
@@ -41,12 +42,12 @@ def open(address: str | None = None, threads: int = 1) -> RayExecutor:
     """Connects to a cluster.
 
     Args:
-        address: that of the cluster, such as ``"10.0.0.1:6379"`` or ``"auto"``. By
-            default the one in ``RAY_ADDRESS``, or a new one on this machine.
-        threads: the processors that a task of this run takes.
+        address: the address of the cluster, such as ``"10.0.0.1:6379"`` or ``"auto"``;
+            by default ``RAY_ADDRESS``, or a new cluster on this machine.
+        threads: number of processors that a task of this run uses.
 
     Raises:
-        ModuleNotFoundError: without Ray.
+        ModuleNotFoundError: if Ray is not installed.
         ConnectionError: if there is no cluster at the address.
     """
     try:
@@ -60,15 +61,14 @@ def open(address: str | None = None, threads: int = 1) -> RayExecutor:
 
 
 def _ray() -> Any:
-    """Returns the package, which has the name of this module: type checkers would take
-    one for the other where Ray is not installed."""
+    """Returns the package `ray`. It has the same name as this module, and type checkers
+    would confuse the two if Ray is not installed."""
     return importlib.import_module("ray")
 
 
 class RayExecutor:
-    """Runs every task as a task of Ray, with the processors, the memory and the room
-    for temporary files that it names. Ray starts each once: what is tried again is
-    up to the run."""
+    """Runs every task as a Ray task that reserves its processors, memory and disk space
+    for temporary files. Ray starts each task once; retries are decided by the run."""
 
     def __init__(
         self,
@@ -84,14 +84,14 @@ class RayExecutor:
         self._listed = 0.0
         self._tasks: dict[Any, Task] = {}
         self._looked = time.monotonic()
-        # Arguments and results are small: nothing gets into the object store, and
-        # a result is not lost with the node that made it.
+        # Arguments and results are small, so they do not enter the object store, and a
+        # result is not lost with the node that made it.
         remote = self._ray.remote(max_retries=0, scheduling_strategy="SPREAD")
         self._remote = remote(_cancellable(work or _work))
         self.capacity()
 
     def capacity(self) -> Sequence[Node]:
-        # The head often has no processors: it runs nothing.
+        # The head node often has no processors and runs no tasks.
         alive = [
             node for node in self._ray.nodes() if node["Alive"] and node["Resources"].get("CPU")
         ]
@@ -125,7 +125,7 @@ class RayExecutor:
         deadline = time.monotonic() + timeout
         while True:
             left = deadline - time.monotonic()
-            # A node that goes may leave tasks that no other one holds.
+            # A node that leaves may strand tasks that fit on no other node.
             outcomes = self._stranded() or self._finished(min(left, _STRANDED_INTERVAL))
             if outcomes or left <= _STRANDED_INTERVAL:
                 return outcomes
@@ -134,8 +134,9 @@ class RayExecutor:
         outcomes: list[Outcome] = []
         deadline = time.monotonic() + grace
         while self._tasks and (left := deadline - time.monotonic()) > 0:
-            # What has not started is taken back; what runs gets a KeyboardInterrupt.
-            # Ray does not promise that it arrives, so it is sent again.
+            # Tasks that have not started are withdrawn; running ones get a
+            # KeyboardInterrupt. Ray does not guarantee its delivery, so it is sent
+            # again.
             for reference in self._tasks:
                 self._ray.cancel(reference, force=False)
             outcomes += self._finished_until(time.monotonic() + min(left, _CANCEL_INTERVAL))
@@ -145,7 +146,7 @@ class RayExecutor:
         for task in self._tasks.values():
             outcomes.append(_given_back(task, "the run ended before it"))
         self._tasks.clear()
-        # Workers that were ended are not lost: they were asked to.
+        # Workers that were killed here do not count as lost.
         return [_unless_lost(outcome) for outcome in outcomes]
 
     def close(self) -> None:
@@ -156,14 +157,15 @@ class RayExecutor:
             self._ray.shutdown()
 
     def _finished_until(self, deadline: float) -> list[Outcome]:
-        """Returns the outcomes that come until then, or until all are there."""
+        """Returns the outcomes that arrive before the deadline or until all have
+        arrived."""
         outcomes: list[Outcome] = []
         while self._tasks and (left := deadline - time.monotonic()) > 0:
             outcomes += self._finished(left)
         return outcomes
 
     def _finished(self, timeout: float) -> list[Outcome]:
-        """Waits for the first outcome, and returns all that are there by then."""
+        """Waits for the first outcome, and returns all that have arrived by then."""
         references = list(self._tasks)
         ready, _ = self._ray.wait(references, num_returns=1, timeout=max(0.0, timeout))
         if ready:
@@ -179,7 +181,8 @@ class RayExecutor:
         except errors.RayTaskError as error:
             if isinstance(error.cause, KeyboardInterrupt):
                 return _given_back(task, "its process was asked to end")
-            # `work` has an answer for every error, so zstn itself is not there.
+            # `work` reports every error as an outcome, so zstn itself could not be
+            # imported.
             reason = f"zstn does not run on the node: {error.cause or error}"
             return Outcome(task.key, "retry", _first_line(reason))
         except errors.OutOfMemoryError as error:
@@ -193,7 +196,7 @@ class RayExecutor:
             return Outcome(task.key, "lost", _first_line(f"{type(error).__name__}: {error}"))
 
     def _stranded(self) -> list[Outcome]:
-        """Takes back what waits for a node that is gone: Ray would wait for ever."""
+        """Withdraws tasks that wait for a node that is gone; Ray would wait forever."""
         now = time.monotonic()
         if now - self._looked < _STRANDED_INTERVAL:
             return []
@@ -210,8 +213,8 @@ class RayExecutor:
 
 
 def _cancellable(work: _Work) -> _Work:
-    """Returns `work` for processes of Ray in which it can be cancelled. Ray does that by
-    SIGINT, which a cluster ignores that was started in the background."""
+    """Returns a version of `work` that Ray can cancel. Ray cancels with SIGINT, which
+    processes ignore if their cluster was started in the background."""
 
     def run(values: dict[str, Any]) -> dict[str, Any]:
         is_main = threading.current_thread() is threading.main_thread()
@@ -223,21 +226,21 @@ def _cancellable(work: _Work) -> _Work:
 
 
 def _work(values: dict[str, Any]) -> dict[str, Any]:
-    """Works on a task in a process of Ray."""
+    """Works on a task in a Ray process."""
     from .._work import work
 
     try:
         outcome = Outcome.from_dict(work(values))
     except KeyboardInterrupt:
         outcome = _given_back(Task.from_dict(values), "its process was asked to end")
-    # Several nodes may be on one machine.
+    # Several nodes may run on one machine.
     node = _ray().get_runtime_context().get_node_id()[:8]
     return replace(outcome, node=f"{socket.gethostname()}/{node}/{os.getpid()}").to_dict()
 
 
 def _node(node: dict[str, Any], declared: bool) -> Node:
     resources = node["Resources"]
-    # Where others declare it, a node without it gets no task that needs some.
+    # If other nodes declare it, a node without it gets no task that needs disk space.
     scratch = int(resources.get(SCRATCH, 0) * _GB) if declared else None
     return Node(
         name=f"{node['NodeManagerHostname']}/{node['NodeID'][:8]}",
@@ -248,8 +251,9 @@ def _node(node: dict[str, Any], declared: bool) -> Node:
 
 
 def _scratch(scratch_bytes: int) -> float:
-    """Returns what to reserve, rounded up: Ray counts in ten-thousandths up to 1, and
-    in whole numbers above. Nodes declare whole numbers, so what fits still does."""
+    """Returns the amount to reserve, rounded up: Ray counts in steps of 0.0001 up to 1,
+    and in whole numbers above. Nodes declare whole numbers, so a task that fits still
+    fits."""
     gigabytes = scratch_bytes / _GB
     return math.ceil(gigabytes) if gigabytes > 1 else math.ceil(gigabytes * 1e4) / 1e4
 

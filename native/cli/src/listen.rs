@@ -1,0 +1,111 @@
+//! The address of a server, and the clients that it accepts.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+
+use clap::Args;
+use zstn::{Error, Result};
+use zstn_serve::{CACHE_BYTES, MAX_TENSOR_BYTES, Note, Served};
+
+use super::{print, say, size};
+
+#[derive(Args)]
+pub struct Listen {
+    /// Port, 0 for any free port
+    #[arg(long, default_value_t = 8080)]
+    port: u16,
+    /// Address or name to listen at; 0.0.0.0 makes the server reachable from other
+    /// machines
+    #[arg(long, default_value = "127.0.0.1", value_name = "ADDRESS")]
+    pub host: String,
+    /// Accept requests for this host name, in addition to IP addresses and localhost
+    /// (repeatable)
+    #[arg(long, value_name = "NAME")]
+    pub allow_host: Vec<String>,
+    /// Allow pages of this origin to read the files, like https://example.org, or * for
+    /// all; pages on this machine are always allowed (repeatable)
+    #[arg(long, value_name = "ORIGIN")]
+    pub cors: Vec<String>,
+    /// Memory for decoded tensors, like 512M [default: 256M]
+    #[arg(long, default_value_t = CACHE_BYTES, hide_default_value = true, value_name = "SIZE", value_parser = size::parse)]
+    pub cache: u64,
+    /// Refuse tensors longer than SIZE that can only be decoded as a whole [default:
+    /// 512M]
+    #[arg(long, default_value_t = MAX_TENSOR_BYTES, hide_default_value = true, value_name = "SIZE", value_parser = size::parse)]
+    pub max_tensor: u64,
+    /// Print one JSON object per line: the address, then every request (docs/json.md)
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl Listen {
+    pub fn address(&self) -> Result<SocketAddr> {
+        if let Ok(address) = self.host.parse::<IpAddr>() {
+            return Ok(SocketAddr::new(address, self.port));
+        }
+        let fail = |error| Error::io(format!("listen at {}", self.host), error);
+        let found = (self.host.as_str(), self.port).to_socket_addrs();
+        let first = found.map_err(fail)?.next();
+        first.ok_or_else(|| fail(io::Error::other("the name has no address")))
+    }
+
+    /// Prints the server's address `url`.
+    pub fn announce(&self, what: &str, url: &str) {
+        announce(match self.json {
+            true => print(serde_json::json!({"event": "listening", "url": url})),
+            false => print(format!("{what} at {url}")),
+        });
+    }
+
+    /// Returns a function that prints a line about a request.
+    pub fn log(&self) -> impl Fn(Served) + Send + Sync + use<> {
+        let json = self.json;
+        move |served: Served| {
+            // The server continues even if the reader of its log has closed the pipe.
+            let _ = match json {
+                true => print(request_json(&served)),
+                false => {
+                    let hint = served.note.as_ref().and_then(hint);
+                    let hint = hint.map_or_else(String::new, |hint| format!("; {hint}"));
+                    print(format!("{served}{hint}"))
+                }
+            };
+        }
+    }
+}
+
+/// Prints a warning if the server's address could not be printed. The server continues,
+/// because it may have a fixed port and no reader.
+pub fn announce(printed: Result<()>) {
+    if let Err(error) = printed {
+        say!("warning: {error}");
+    }
+}
+
+/// Returns a request as JSON.
+pub fn request_json(served: &Served) -> serde_json::Value {
+    serde_json::json!({
+        "event": "request",
+        "method": served.method,
+        "path": served.path,
+        "range": served.range,
+        "status": served.status,
+        "bytes": served.body_bytes,
+        "note": served.note.as_ref().map(|note| match hint(note) {
+            Some(hint) => format!("{note}; {hint}"),
+            None => note.to_string(),
+        }),
+    })
+}
+
+/// Returns a hint about the option that would allow the request.
+fn hint(note: &Note) -> Option<String> {
+    match note {
+        Note::UnknownHost { name, .. } => Some(format!("--allow-host {name} adds it")),
+        Note::LinkOutside { folder, .. } => {
+            Some(format!("--follow-links-in {} serves it", folder.display()))
+        }
+        Note::ForeignOrigin { origin, .. } => Some(format!("--cors {origin} lets them")),
+        _ => None,
+    }
+}

@@ -1,0 +1,176 @@
+//! Destinations of results and their default names.
+
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use zstn::{Error, Location, Result};
+use zstn_core::catalog::IndexName;
+
+use super::arguments::{self, Destination};
+
+/// Suffixes of folders with packed files.
+const PACKED_SUFFIXES: [&str; 2] = ["-zstn", "-z4dm"];
+
+/// The `-o` option of verbs that accept several inputs.
+#[derive(Args)]
+pub struct Outputs {
+    /// Output: a path, an address such as s3://bucket/name, or `-` for standard output;
+    /// a folder if there are several inputs [default: next to the input, with a name
+    /// derived from the input's]
+    #[arg(short, long, value_parser = arguments::destination())]
+    output: Option<Destination>,
+    /// Write to standard output, like -o -
+    #[arg(short = 'c', long, conflicts_with = "output")]
+    stdout: bool,
+}
+
+impl Outputs {
+    /// Returns the destination for each input. `name` gives the default names.
+    pub fn destinations(&self, inputs: &[Location], name: &Naming) -> Result<Vec<Destination>> {
+        let output = match self.stdout {
+            true => Some(&Destination::Stdout),
+            false => self.output.as_ref(),
+        };
+        let derived = |input: &Location| match output {
+            Some(Destination::Stdout) => Ok(Destination::Stdout),
+            Some(folder) => Ok(folder.join(name.of(input)?.file_name().unwrap_or_default())),
+            None if *input == Location::Stdin => Ok(Destination::Stdout),
+            None => name.of(input).map(Destination::Path),
+        };
+        if let [input] = inputs {
+            let is_several = input.is_folder() || input.is_index();
+            return Ok(vec![match output {
+                // A single result is written into an existing folder.
+                Some(output) if (is_several && !name.is_one_file()) || !output.is_folder() => {
+                    output.clone()
+                }
+                _ => derived(input)?,
+            }]);
+        }
+        if let Some(Destination::Path(folder)) = output {
+            std::fs::create_dir_all(folder).map_err(|error| {
+                Error::io(format!("make the folder {}", folder.display()), error)
+            })?;
+        }
+        let all: Vec<Destination> = inputs.iter().map(derived).collect::<Result<_>>()?;
+        let mut seen = BTreeSet::new();
+        for destination in &all {
+            if *destination == Destination::Stdout {
+                return Err(Error::Usage(
+                    "several results cannot go to standard output; name a folder with -o".into(),
+                ));
+            }
+            if !seen.insert(destination) {
+                return Err(Error::Usage(format!(
+                    "two of the results would be called {destination}; run zstn once for each"
+                )));
+            }
+        }
+        Ok(all)
+    }
+}
+
+/// The rule for default names of results.
+pub enum Naming {
+    /// The input's name with this extension. For a checkpoint in several files, it is a
+    /// folder whose name has the extension appended after a hyphen.
+    Packed(&'static str),
+    /// The input's name with the extension `.safetensors`. For a folder of packed
+    /// files, it is the folder's name without its suffix.
+    Unpacked,
+    /// The input's name with the extension `.sketch`. The result is always one file.
+    Sketch,
+}
+
+impl Naming {
+    /// Returns the default path for `input`: next to it, or in the current folder if it
+    /// is an address.
+    fn of(&self, input: &Location) -> Result<PathBuf> {
+        match input {
+            Location::Path(folder) if input.is_folder() => {
+                let folder = match folder.file_name() {
+                    Some(_) => folder.clone(),
+                    // `.` and similar paths have a file name only after resolving them.
+                    None => folder
+                        .canonicalize()
+                        .map_err(|error| Error::io(format!("open {}", folder.display()), error))?,
+                };
+                Ok(folder.with_file_name(self.folder(folder.file_name().unwrap_or_default())))
+            }
+            Location::Path(index) if input.is_index() => {
+                let name = self.of_index(index.file_name().unwrap_or_default());
+                Ok(index.with_file_name(name))
+            }
+            Location::Path(path) | Location::Pipe(path) => {
+                Ok(path.with_extension(self.extension()))
+            }
+            Location::Stdin => Ok("stdin".into()),
+            Location::Url(url) if input.is_folder() => {
+                let name = url.trim_end_matches('/').rsplit('/').next();
+                Ok(self.folder(name.unwrap_or_default().as_ref()).into())
+            }
+            Location::Url(_) => {
+                let name = input.file_name().unwrap_or_else(|| "model".into());
+                Ok(match input.is_index() {
+                    true => self.of_index(name.as_ref()).into(),
+                    false => Path::new(&name).with_extension(self.extension()),
+                })
+            }
+        }
+    }
+
+    /// Returns whether the result for a checkpoint in several files is one file.
+    fn is_one_file(&self) -> bool {
+        matches!(self, Self::Sketch)
+    }
+
+    fn extension(&self) -> &str {
+        match self {
+            Self::Sketch => "sketch",
+            Self::Packed(extension) => extension,
+            Self::Unpacked => "safetensors",
+        }
+    }
+
+    /// Returns the name of the result for the folder `name`.
+    fn folder(&self, name: &OsStr) -> OsString {
+        let appended = |suffix: &str| {
+            let mut name = name.to_owned();
+            name.push("-");
+            name.push(suffix);
+            name
+        };
+        let text = name.to_str().unwrap_or_default();
+        let stems = PACKED_SUFFIXES.iter().map(|end| text.strip_suffix(end));
+        match self {
+            Self::Packed(extension) => appended(extension),
+            Self::Sketch => {
+                let mut name = name.to_owned();
+                name.push(".sketch");
+                name
+            }
+            Self::Unpacked => match stems.flatten().find(|stem| !stem.is_empty()) {
+                Some(stem) => stem.into(),
+                None => appended("safetensors"),
+            },
+        }
+    }
+
+    /// Returns the name of the result for the index `file`, whose stem is taken if it
+    /// is an [`IndexName`].
+    fn of_index(&self, file: &OsStr) -> OsString {
+        let Some(text) = file.to_str() else {
+            return self.folder(file);
+        };
+        let stem = match IndexName::parse(text) {
+            Some(index) => index.stem(),
+            None => {
+                let stem = text.strip_suffix(".index.json").unwrap_or(text);
+                stem.rsplit_once('.').map_or(stem, |(stem, _)| stem)
+            }
+        };
+        self.folder(stem.as_ref())
+    }
+}

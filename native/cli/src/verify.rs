@@ -1,0 +1,192 @@
+//! `zstn verify`
+
+use clap::Args;
+use serde_json::json;
+use zstn::source::HttpOptions;
+use zstn::{Engine, Location, Result, VerifyOptions, VerifyReport};
+use zstn_core::catalog::Kind;
+
+use super::arguments::{self, Memory, Report, Stored, Threads};
+use super::bases::Bases;
+use super::network::{FullDownload, Network};
+use super::pack::{count, list};
+use super::verbose::Direction;
+use super::{Outcome, each, print, progress, say, size};
+
+#[derive(Args)]
+pub struct Options {
+    /// Files of any kind except plain safetensors, .index.json of sharded checkpoints,
+    /// or local folders: paths, addresses, or - for standard input
+    #[arg(required = true, value_name = "INPUT", value_parser = arguments::location())]
+    inputs: Vec<Location>,
+    /// Compare every byte with this original; for folders, compare every file
+    #[arg(long, value_name = "ORIGINAL", value_parser = arguments::location())]
+    against: Option<Location>,
+    #[command(flatten)]
+    bases: Bases,
+    #[command(flatten)]
+    stored: Stored,
+    #[command(flatten)]
+    threads: Threads,
+    #[command(flatten)]
+    memory: Memory,
+    #[command(flatten)]
+    pub report: Report,
+    #[command(flatten)]
+    full_download: FullDownload,
+    #[command(flatten)]
+    network: Network,
+}
+
+impl Options {
+    fn verifying(&self, http: &HttpOptions) -> VerifyOptions<'_> {
+        let mut options = VerifyOptions::default()
+            .view(self.stored.view())
+            .http(http.clone());
+        if let Some(original) = &self.against {
+            options = options.original(original);
+        }
+        options = self
+            .memory
+            .add_to(options, |o, bytes| o.memory_bytes(bytes));
+        self.bases.add_to(options, |o, base| o.base(base))
+    }
+
+    fn one(&self, engine: &Engine, http: &HttpOptions, input: &Location) -> Result<()> {
+        let bar = progress::watch("verifying", Direction::Reading, self.report);
+        let report = zstn::verify(engine, input, &self.verifying(http).progress(&bar));
+        drop(bar);
+        let report = report?;
+        if self.report.json {
+            let files = report.files.iter().map(|file| {
+                json!({
+                    "input": file.name,
+                    "kind": file.kind.name(),
+                    "original_bytes": file.original_bytes,
+                    "packed_bytes": file.packed_bytes,
+                    "frames": file.frames,
+                    "has_digests": file.has_digests,
+                    "max_error": file.max_error,
+                })
+            });
+            return print(json!({
+                "input": input.to_string(),
+                "bases": self.bases.names(),
+                "original_bytes": report.original_bytes(),
+                "packed_bytes": report.packed_bytes(),
+                "frames": report.frames(),
+                "has_digests": report.has_digests(),
+                "compared": report.compared,
+                "identical": report.identical,
+                "max_error": report.max_error(),
+                "indexed_tensors": report.indexed_tensors,
+                "missing_tensors": report.missing_tensors,
+                "unchecked_files": report.unchecked_files.iter().map(|path| path.display().to_string()).collect::<Vec<_>>(),
+                "ok": true,
+                "files": files.collect::<Vec<_>>(),
+            }));
+        }
+        if !self.report.quiet {
+            self.say(input, &report);
+        }
+        say_unchecked(input, &report);
+        Ok(())
+    }
+
+    fn say(&self, input: &Location, report: &VerifyReport) {
+        let is = |kind| report.files.iter().all(|file| file.kind == kind);
+        say!(
+            "{input}: {}{} to {}, {}{}",
+            match report.files.len() {
+                1 => String::new(),
+                files => format!("{}, ", count(files, "file")),
+            },
+            decoded(
+                report.frames(),
+                match () {
+                    () if is(Kind::Delta) => "record",
+                    () if is(Kind::Zstn) => "frame",
+                    () => "tensor",
+                }
+            ),
+            size::bytes(report.original_bytes()),
+            match report.indexed_tensors {
+                0 => String::new(),
+                1 => "1 tensor is where the index says, ".into(),
+                count => format!("{count} tensors are where the index says, "),
+            },
+            self.outcome(report),
+        );
+    }
+
+    /// Describes the result of the comparison.
+    fn outcome(&self, report: &VerifyReport) -> String {
+        let is_packed = |kind| matches!(kind, Kind::Zstn | Kind::Delta);
+        let is_packed = report.files.iter().all(|file| is_packed(file.kind));
+        let file = match report.files.len() {
+            1 => "the file holds",
+            _ => "the files hold",
+        };
+        match (&self.against, report.max_error()) {
+            (Some(original), _) if report.identical => format!("identical to {original}"),
+            (Some(original), Some(error)) => {
+                format!("within {error:.3e} of {original}, as promised")
+            }
+            (Some(original), None) if is_packed => {
+                format!("the weights are identical to those of {original}")
+            }
+            (Some(original), None) => format!(
+                "the tensors are identical to those of {original}; other parts of the files, such \
+                 as metadata, were not compared"
+            ),
+            (None, _) if report.has_digests() => "all checksums match".into(),
+            (None, _) if report.files.iter().any(|file| file.has_digests) => {
+                "all checksums match, but some files hold none".into()
+            }
+            (None, _) if is_packed => {
+                format!("but nothing shows whether the values are right: {file} no checksums")
+            }
+            (None, _) => format!("everything can be read; {file} no checksums of zstn"),
+        }
+    }
+}
+
+/// Returns a count with its verb: `1 frame decodes`, `2 frames decode`.
+fn decoded(frames: usize, noun: &str) -> String {
+    match frames {
+        1 => format!("1 {noun} decodes"),
+        frames => format!("{frames} {noun}s decode"),
+    }
+}
+
+/// Prints the files that were not checked, even with `--quiet`, because the outcome
+/// would otherwise seem to cover all files.
+fn say_unchecked(input: &Location, report: &VerifyReport) {
+    let unchecked = report.unchecked_files.iter();
+    let unchecked: Vec<String> = unchecked.map(|path| path.display().to_string()).collect();
+    if !unchecked.is_empty() {
+        say!(
+            "note: {input}: not checked, since {}: {}",
+            match report.compared {
+                true => "only weights and indices were compared",
+                false => "copied files hold no checksums (--against FOLDER compares them)",
+            },
+            list(&unchecked)
+        );
+    }
+    if !report.missing_tensors.is_empty() {
+        say!(
+            "warning: {input}: in no file, although the index lists them: {}",
+            list(&report.missing_tensors)
+        );
+    }
+}
+
+pub fn run(options: &Options) -> Outcome {
+    let http = options.network.options(&options.inputs)?;
+    let http = options.full_download.add_to(options.report.watch(http));
+    let engine = options.threads.engine()?;
+    each(options.inputs.iter(), options.report.json, |input| {
+        options.one(&engine, &http, input)
+    })
+}

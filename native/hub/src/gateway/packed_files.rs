@@ -1,0 +1,398 @@
+//! Packed files of the upstream, and the files that they restore.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use sha2::{Digest, Sha256};
+use tokio::sync::OnceCell;
+
+use super::blocks::{Blocks, CachedSource};
+use super::metrics::Metrics;
+use super::recent::Recent;
+use super::request::Revision;
+use super::trusted::{Entries, Secret, Trusted};
+use super::turns::Turns;
+use super::upstream::{Entry, Permissions, Refusal, Upstream};
+use crate::manifest::hex;
+use zstn::internals::unpacked_index_of;
+use zstn::source::{Input, Source};
+use zstn::{Engine, Error};
+use zstn_serve::unpacked::{DecodedTensors, Packed, Patience};
+
+/// Number of tensors that are fetched and decoded concurrently if the upstream is on
+/// another machine. Decoding shares the threads of the engine.
+const TURNS: usize = 32;
+
+/// Number of tensors that are fetched for a request ahead of the one being sent.
+const AHEAD: usize = 8;
+
+/// Number of files that are opened concurrently; one address may use half of them.
+const MAX_OPENINGS: usize = 64;
+
+/// Maximum length of a shard index, in bytes.
+const MAX_INDEX_BYTES: u64 = 16 << 20;
+
+/// Memory in bytes for the parsed headers of recently used files, and the same again
+/// for the texts of shard indexes.
+const MAX_RECENT_BYTES: u64 = 256 << 20;
+
+/// A restored file of up to this many bytes is decoded when it is opened, and its tag
+/// is its SHA-256. The SHA-256 of a longer file is computed when a client reads it
+/// whole.
+const HASHED_BYTES: u64 = 8 << 20;
+
+/// Estimated memory for the parsed header of a file, as a multiple of its length in the
+/// file.
+const INDEX_FACTOR: u64 = 8;
+
+/// The file that a packed one restores.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Restored {
+    pub(super) len_bytes: u64,
+    /// The ETag of its bytes. It depends on the packed file alone, so that every
+    /// gateway always gives the same one: the SHA-256 for a file of at most
+    /// `HASHED_BYTES`, otherwise a digest of the packed file's identity.
+    pub(super) tag: String,
+    /// The SHA-256 of its bytes, if this process has computed it. The digest that a
+    /// packed file claims is never reported.
+    pub(super) sha256: Option<String>,
+}
+
+/// The packed files of the upstream, cached by the identities of their bytes.
+pub(super) struct PackedFiles {
+    upstream: Arc<Upstream>,
+    engine: Engine,
+    pub(super) decoded: Arc<DecodedTensors>,
+    metrics: Arc<Metrics>,
+    next_id: AtomicU64,
+    secret: Arc<Secret>,
+    entries: Arc<Entries>,
+    /// Proofs that a client may read the bytes of a file.
+    proofs: Trusted<()>,
+    /// Limits how many files are opened or hashed concurrently.
+    openings: Turns,
+    kept: Arc<Kept>,
+}
+
+/// Memory limits for packed files, in bytes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Budget {
+    /// Limit for decoded tensors.
+    pub(super) cache_bytes: u64,
+    /// Limit for cached blocks of the upstream's files.
+    pub(super) upstream_cache_bytes: u64,
+    /// Maximum length of a tensor, or block of a tensor, that can only be decoded as a
+    /// whole.
+    pub(super) max_tensor_bytes: u64,
+}
+
+/// Caches of packed files, shared by all clients that have proved that they may read
+/// them.
+struct Kept {
+    blocks: Arc<Blocks>,
+    /// Opened files whose source is [`PackedFiles::unreadable`].
+    open: Recent<Arc<str>, Arc<Packed>>,
+    indexes: Recent<Arc<str>, Arc<Vec<u8>>>,
+    known: Trusted<Restored>,
+}
+
+impl Kept {
+    /// Drops all cached data of a file whose bytes are not as expected: the upstream
+    /// may have sent the bytes of another file, so the next request has to fetch them
+    /// again.
+    fn forget(&self, identity: &Arc<str>) {
+        self.blocks.forget(identity);
+        self.open.forget(identity);
+        self.indexes.forget(identity);
+        self.known.forget(&key(identity));
+    }
+}
+
+fn key(identity: &str) -> super::trusted::Key {
+    *blake3::hash(identity.as_bytes()).as_bytes()
+}
+
+/// A packed file together with the permissions of the client that requests it.
+#[derive(Clone, Copy)]
+pub(super) struct Named<'a> {
+    pub(super) revision: &'a Revision,
+    pub(super) path: &'a str,
+    pub(super) entry: &'a Entry,
+    pub(super) permissions: &'a Permissions,
+    pub(super) client: IpAddr,
+}
+
+impl PackedFiles {
+    /// Creates the caches. A proof that a client may read a file is trusted for
+    /// `trust`.
+    pub(super) fn new(
+        upstream: &Arc<Upstream>,
+        engine: Engine,
+        budget: Budget,
+        (secret, entries): (&Arc<Secret>, &Arc<Entries>),
+        trust: Duration,
+        metrics: &Arc<Metrics>,
+    ) -> Self {
+        let decoded = DecodedTensors::new(budget.cache_bytes, Patience::default());
+        let mut decoded = decoded.with_max_tensor(budget.max_tensor_bytes);
+        if upstream.is_remote() {
+            decoded = decoded.with_turns(TURNS, AHEAD);
+        }
+        Self {
+            upstream: Arc::clone(upstream),
+            engine,
+            decoded: Arc::new(decoded),
+            metrics: Arc::clone(metrics),
+            next_id: AtomicU64::new(0),
+            secret: Arc::clone(secret),
+            entries: Arc::clone(entries),
+            proofs: Trusted::new(trust),
+            openings: Turns::new(MAX_OPENINGS, MAX_OPENINGS / 2),
+            kept: Arc::new(Kept {
+                blocks: Arc::new(Blocks::new(budget.upstream_cache_bytes, metrics)),
+                open: Recent::new(MAX_RECENT_BYTES),
+                indexes: Recent::new(MAX_RECENT_BYTES),
+                known: Trusted::new(Duration::MAX),
+            }),
+        }
+    }
+
+    /// Returns a packed file that is read with the client's permissions, and the file
+    /// that it restores.
+    pub(super) async fn packed(
+        &self,
+        file: &Named<'_>,
+    ) -> Result<(Arc<Packed>, Restored), Refusal> {
+        let opened = tokio::try_join!(self.prove(file), self.opened(file));
+        let ((), packed) = opened.inspect_err(|_| self.distrust(file))?;
+        let identity: Arc<str> = file.entry.identity.as_str().into();
+        let cell = self.kept.known.cell(key(&identity));
+        let restored = cell.get_or_try_init(|| self.describe(file, &identity, &packed));
+        let restored = restored.await?.clone();
+        Ok((packed, restored))
+    }
+
+    /// Returns the file that a packed one restores, or `None` if it restores no single
+    /// file.
+    pub(super) async fn restored(&self, file: &Named<'_>) -> Result<Option<Restored>, Refusal> {
+        let cell = self.kept.known.cell(key(&file.entry.identity));
+        if let Some(known) = cell.get() {
+            self.prove(file).await?;
+            return Ok(Some(known.clone()));
+        }
+        match self.packed(file).await {
+            Ok((_, restored)) => Ok(Some(restored)),
+            // The file is a delta from another checkpoint, or in a format that was
+            // never one file. The answer is not cached, because one bad transfer may
+            // have caused it.
+            Err(refusal) if refusal.is_unsupported() => Ok(None),
+            Err(refusal) => Err(refusal),
+        }
+    }
+
+    /// Stores the SHA-256 of a restored file that was computed while it was sent.
+    pub(super) fn note_sha256(&self, identity: &str, restored: &Restored, sha256: String) {
+        let key = key(identity);
+        self.kept.known.forget(&key);
+        let restored = Restored {
+            sha256: Some(sha256),
+            ..restored.clone()
+        };
+        // A concurrent answer may have stored the same digest.
+        let _ = self.kept.known.cell(key).set(restored);
+    }
+
+    /// Checks that this client may read a file before it receives bytes that were
+    /// fetched for other clients.
+    async fn prove(&self, file: &Named<'_>) -> Result<(), Refusal> {
+        let Named {
+            revision,
+            path,
+            entry,
+            permissions,
+            ..
+        } = *file;
+        let key = self
+            .secret
+            .key(revision, path, permissions, &entry.identity);
+        let cell = self.proofs.cell(key);
+        let proved =
+            cell.get_or_try_init(|| self.upstream.prove(revision, path, entry, permissions));
+        proved.await.copied()
+    }
+
+    /// Drops the cached entry of the file, which the refusal has shown to be outdated.
+    fn distrust(&self, file: &Named<'_>) {
+        self.entries
+            .forget(file.revision, file.path, file.permissions);
+    }
+
+    async fn opened(&self, file: &Named<'_>) -> Result<Arc<Packed>, Refusal> {
+        let identity: Arc<str> = file.entry.identity.as_str().into();
+        let cell = self.kept.open.cell(&identity);
+        let opened = cell.get_or_try_init(|| async {
+            let entry = self.pinned(file).await?;
+            let file = &Named {
+                entry: &entry,
+                ..*file
+            };
+            let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+            let (engine, source) = (self.engine.clone(), self.source(file, &identity));
+            let nothing = self.unreadable(file, &identity);
+            self.metrics.opened_files.inc();
+            let opened = self.openings.run(file.client, move || {
+                let packed = Packed::open(&engine, Input::from(source), id)?;
+                Ok(Arc::new(packed.with_source(nothing, Arc::new(|| ()))))
+            });
+            opened.await.inspect_err(|_| self.kept.forget(&identity))
+        });
+        let opened = opened.await?;
+        let weight = opened.layout().head().len() as u64;
+        self.kept
+            .open
+            .weigh(&identity, weight.saturating_mul(INDEX_FACTOR));
+        let (source, kept) = (self.source(file, &identity), Arc::clone(&self.kept));
+        let on_failure = Arc::new(move || kept.forget(&identity));
+        Ok(Arc::new(opened.with_source(source, on_failure)))
+    }
+
+    /// Returns the length and tag of the restored file. Decodes a short file to hash
+    /// it.
+    async fn describe(
+        &self,
+        file: &Named<'_>,
+        identity: &str,
+        packed: &Arc<Packed>,
+    ) -> Result<Restored, Refusal> {
+        let len_bytes = packed.layout().len_bytes();
+        if len_bytes > HASHED_BYTES {
+            return Ok(Restored {
+                len_bytes,
+                tag: opaque_tag(identity),
+                sha256: None,
+            });
+        }
+        let (hashed, claimed) = (Arc::clone(packed), packed.sha256());
+        let sha256 = self.openings.run(file.client, move || {
+            let mut hasher = Sha256::new();
+            hashed.each_part(&mut |part| hasher.update(part))?;
+            Ok(hex(&hasher.finalize()))
+        });
+        let sha256 = sha256.await?;
+        if claimed.is_some_and(|claimed| claimed != sha256) {
+            return Err(Refusal::of_file(file.path, FALSE_DIGEST));
+        }
+        Ok(Restored {
+            len_bytes,
+            tag: sha256.clone(),
+            sha256: Some(sha256),
+        })
+    }
+
+    /// Returns the index of safetensors files that an index of packed files restores.
+    pub(super) async fn index(&self, file: &Named<'_>) -> Result<Arc<Vec<u8>>, Refusal> {
+        let identity: Arc<str> = file.entry.identity.as_str().into();
+        let cell = self.kept.indexes.cell(&identity);
+        let read = tokio::try_join!(self.prove(file), self.read_index(file, &identity, &cell));
+        let ((), text) = read.inspect_err(|_| self.distrust(file))?;
+        self.kept.indexes.weigh(&identity, text.len() as u64);
+        Ok(text)
+    }
+
+    async fn read_index(
+        &self,
+        file: &Named<'_>,
+        identity: &Arc<str>,
+        cell: &OnceCell<Arc<Vec<u8>>>,
+    ) -> Result<Arc<Vec<u8>>, Refusal> {
+        let made = cell.get_or_try_init(|| async {
+            let entry = self.pinned(file).await?;
+            let file = &Named {
+                entry: &entry,
+                ..*file
+            };
+            let (source, path) = (self.source(file, identity), file.path.to_owned());
+            let made = self.openings.run(file.client, move || {
+                if source.len_bytes() > MAX_INDEX_BYTES {
+                    let detail = "the index is too long";
+                    return Err(Error::place(&path)(zstn_core::Error::limit(detail)));
+                }
+                let text = source.read(0..source.len_bytes())?.into_owned();
+                Ok(Arc::new(unpacked_index_of(&path, text)?))
+            });
+            made.await.inspect_err(|_| self.kept.forget(identity))
+        });
+        made.await.cloned()
+    }
+
+    /// Returns the entry of the file in a specific commit. A list of a branch may be
+    /// outdated, and newer bytes must not be cached under the old identity, because all
+    /// clients share the cache.
+    async fn pinned(&self, file: &Named<'_>) -> Result<Entry, Refusal> {
+        if file.entry.commit.is_some() {
+            return Ok(file.entry.clone());
+        }
+        let looked = self
+            .upstream
+            .look(file.revision, file.path, file.permissions);
+        let entry = looked.await?;
+        match entry.identity == file.entry.identity {
+            true => Ok(entry),
+            false => Err(Refusal::from(Error::Changed {
+                name: format!("{}/{}", file.revision.repository.prefix(), file.path),
+                detail: ": it was listed with other contents".into(),
+            })),
+        }
+    }
+
+    fn source(&self, file: &Named<'_>, identity: &Arc<str>) -> Box<dyn Source> {
+        let upstream = Arc::clone(&self.upstream);
+        let (mut revision, path) = (file.revision.clone(), file.path.to_owned());
+        // The commit replaces a branch name, because the branch may move before the
+        // last byte is read.
+        if let Some(commit) = &file.entry.commit {
+            revision.name.clone_from(commit);
+        }
+        let (permissions, entry) = (file.permissions.clone(), file.entry.clone());
+        self.cached(file, identity, move || {
+            upstream.open(&revision, &path, &entry, &permissions)
+        })
+    }
+
+    /// Returns a source that fails to open. The shared cache holds files with this
+    /// source, because the permissions of a client must not outlive its request.
+    fn unreadable(&self, file: &Named<'_>, identity: &Arc<str>) -> Box<dyn Source> {
+        let path = file.path.to_owned();
+        self.cached(file, identity, move || {
+            Err(Error::Usage(format!("{path} is not open for anybody")))
+        })
+    }
+
+    fn cached(
+        &self,
+        file: &Named<'_>,
+        identity: &Arc<str>,
+        opener: impl Fn() -> zstn::Result<Box<dyn Source>> + Send + Sync + 'static,
+    ) -> Box<dyn Source> {
+        let name = format!("{}/{}", file.revision.repository.prefix(), file.path);
+        Box::new(CachedSource::new(
+            &self.kept.blocks,
+            name,
+            identity,
+            file.entry.len_bytes,
+            Box::new(opener),
+        ))
+    }
+}
+
+/// The error for a file whose restored bytes do not have the SHA-256 that it contains.
+pub(super) const FALSE_DIGEST: &str =
+    "the SHA-256 that it contains is not that of the file that it restores";
+
+/// Returns the tag of a file whose digest is unknown, derived from the identity of the
+/// packed file. Its prefix keeps clients from mistaking it for a digest.
+fn opaque_tag(identity: &str) -> String {
+    format!("zstn-{}", &blake3::hash(identity.as_bytes()).to_hex()[..32])
+}

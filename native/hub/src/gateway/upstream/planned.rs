@@ -1,0 +1,178 @@
+//! The repositories of plans, backed by a folder of results.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Mutex, PoisonError};
+
+use super::repositories::File;
+use super::restored::{Restored, RestoredFiles};
+use crate::manifest::{Done, Results, Row};
+use crate::work::stream_sha256;
+use zstn::source::{FileSource, HttpOptions, Source};
+use zstn::{Engine, Error, Location, Result, Sink, UnpackOptions};
+use zstn_serve::path::packed_name;
+
+/// The packed files of plans. A container is shown as `X.zstn`. A delta is shown as the
+/// `X.safetensors` that it restores, which is restored whole on its first read.
+#[derive(Debug)]
+pub(super) struct Planned {
+    results: Results,
+    http: HttpOptions,
+    /// Rows by repository prefix, then by path.
+    rows: HashMap<String, BTreeMap<String, Row>>,
+    /// Entries that have been read from the results. They never change.
+    done: Mutex<HashMap<String, Done>>,
+    restored: RestoredFiles,
+}
+
+impl Planned {
+    /// Creates the repositories of `rows`, which show only the files that are packed in
+    /// `results`. Restored files take at most `restored_bytes` in the folder for
+    /// temporary files, unless a single file is larger.
+    pub(super) fn new(
+        results: Results,
+        rows: Vec<Row>,
+        restored_bytes: u64,
+        http: &HttpOptions,
+    ) -> Result<Self> {
+        let mut by_repository: HashMap<String, BTreeMap<String, Row>> = HashMap::new();
+        for row in rows {
+            let files = by_repository.entry(row.repo.clone()).or_default();
+            files.insert(row.path.clone(), row);
+        }
+        Ok(Self {
+            results,
+            http: http.clone(),
+            rows: by_repository,
+            done: Mutex::default(),
+            restored: RestoredFiles::new(restored_bytes)?,
+        })
+    }
+
+    /// Returns the packed files of a repository, or `None` if no plan contains the
+    /// repository.
+    pub(super) fn list(&self, prefix: &str) -> Result<Option<BTreeMap<String, File>>> {
+        let Some(rows) = self.rows.get(prefix) else {
+            return Ok(None);
+        };
+        let mut files = BTreeMap::new();
+        for (path, row) in rows {
+            let Some(done) = self.done(&row.key)? else {
+                continue;
+            };
+            let file = match row.bases.is_empty() {
+                true => (
+                    packed_path(path),
+                    File {
+                        len_bytes: done.packed_bytes,
+                        version: version(row),
+                    },
+                ),
+                false => (
+                    path.clone(),
+                    File {
+                        len_bytes: row.len_bytes,
+                        version: version(row),
+                    },
+                ),
+            };
+            files.insert(file.0, file.1);
+        }
+        Ok(Some(files))
+    }
+
+    /// Opens a listed file. Returns it with its version.
+    pub(super) fn open(&self, prefix: &str, path: &str) -> Result<(Box<dyn Source>, String)> {
+        let rows = self.rows.get(prefix);
+        let row = rows.and_then(|rows| {
+            rows.get(path)
+                .filter(|row| !row.bases.is_empty())
+                .or_else(|| {
+                    let mut containers = rows.iter().filter(|(_, row)| row.bases.is_empty());
+                    containers.find_map(|(name, row)| (packed_path(name) == path).then_some(row))
+                })
+        });
+        let Some(row) = row else {
+            let error = std::io::Error::from(std::io::ErrorKind::NotFound);
+            return Err(Error::io(format!("open {prefix}/{path}"), error));
+        };
+        if row.bases.is_empty() {
+            let source = self.packed(row).open(&self.http)?;
+            return Ok((source, version(row)));
+        }
+        let restored = self.restored(&row.key, &row.bases)?;
+        // The open file stays readable even if the cache removes it.
+        let source = FileSource::open(restored.path())?;
+        Ok((Box::new(source), version(row)))
+    }
+
+    fn packed(&self, row: &Row) -> Location {
+        self.results.at("packed", &row.packed_name())
+    }
+
+    fn done(&self, key: &str) -> Result<Option<Done>> {
+        let lock = || self.done.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(done) = lock().get(key) {
+            return Ok(Some(done.clone()));
+        }
+        let done = self.results.done(key)?;
+        if let Some(done) = &done {
+            lock().insert(key.into(), done.clone());
+        }
+        Ok(done)
+    }
+
+    /// Returns the restored file of a key with these bases. Restored bases are cached
+    /// too, so that all deltas from a base share it.
+    fn restored(&self, key: &str, bases: &[String]) -> Result<Restored> {
+        if bases.iter().any(|base| base == key) {
+            return Err(Error::Usage(format!(
+                "{key} is its own base, by the plan; make the plan again"
+            )));
+        }
+        self.restored.get(key, |path| {
+            let done = self.done(key)?.ok_or_else(|| {
+                let error = std::io::Error::other("it is not packed, or was removed");
+                Error::io(format!("read the packed file {key}"), error)
+            })?;
+            let base = match bases.split_first() {
+                Some((base, rest)) => Some(self.restored(base, rest)?),
+                None => None,
+            };
+            let mut options = UnpackOptions::default().http(self.http.clone());
+            if let Some(base) = &base {
+                options = options.base(base.path());
+            }
+            let packed = self.packed(&done.row);
+            zstn::unpack(&Engine::default(), &packed, Sink::path(path), &options)?;
+            let (_, sha256) = stream_sha256(&path.into(), &self.http)?;
+            match sha256 == done.row.sha256 {
+                true => Ok(()),
+                false => Err(Error::Differs {
+                    detail: format!(
+                        "{packed} restores a file with the SHA-256 {sha256}, but its entry says {}",
+                        done.row.sha256
+                    ),
+                }),
+            }
+        })
+    }
+}
+
+/// Returns the version of a file. It has a prefix that keeps clients from mistaking it
+/// for a SHA-256, because the SHA-256 in a plan is unverified until the file has been
+/// restored.
+fn version(row: &Row) -> String {
+    format!("zstn-{}", row.key)
+}
+
+/// Returns the path under which a container is shown.
+fn packed_path(path: &str) -> String {
+    let (folder, name) = path
+        .rsplit_once('/')
+        .map_or(("", path), |(f, name)| (f, name));
+    let name = packed_name(name).unwrap_or_else(|| name.to_owned());
+    match folder {
+        "" => name,
+        folder => format!("{folder}/{name}"),
+    }
+}

@@ -1,0 +1,27 @@
+//! git-lfs with packed objects: a transfer agent that stores them in a folder or object
+//! store or sends them to an LFS server, and a filter that packs files before git-lfs
+//! stores them.
+//!
+//! docs/git-lfs.md explains which of the two to use. The agent speaks git-lfs's "custom
+//! transfer agent" protocol; the filter is a git-lfs "extension".
+
+mod agent;
+mod channel;
+mod fault;
+mod filter;
+mod message;
+mod meter;
+mod object;
+mod oid;
+mod repository;
+mod scratch;
+mod server;
+pub mod settings;
+mod store;
+mod stored_form;
+
+pub use agent::Agent;
+pub use filter::{Direction, Filter};
+pub use oid::Oid;
+pub use repository::Repository;
+pub use store::Store;

@@ -1,0 +1,311 @@
+//! Packing one object for storage, and restoring it.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, Write};
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest, Sha256};
+use zstn_core::catalog::{Kind, recognise};
+use zstn_core::container::zstn::{Prefix, parse_sha256};
+use zstn_core::limits::HEAD_LEN_BYTES;
+
+use super::fault::Fault;
+use super::meter::Stage;
+use super::oid::Oid;
+use super::scratch::Scratch;
+use super::stored_form::{ENVELOPE, HEAD_BYTES, StoredForm};
+use crate::proof::{hex, restored};
+use zstn::internals::regular;
+use zstn::internals::unpack_file;
+use zstn::source::{HttpOptions, Local, Source};
+use zstn::{
+    Engine, Error, Location, Output, PackOptions, Progress, Result, Sink, UnpackOptions,
+    VerifyOptions, pack, verify,
+};
+
+/// Number of leading bytes that identify a safetensors file.
+const KIND_BYTES: u64 = 16;
+
+/// Packs and unpacks objects.
+pub(super) struct Workshop<'a> {
+    pub(super) engine: &'a Engine,
+    pub(super) memory_bytes: u64,
+    /// True if extension frames are written where they are smaller.
+    pub(super) extended: bool,
+    pub(super) scratch: &'a Scratch,
+}
+
+/// An object as it is to be stored; it is the whole content of `file`.
+pub(super) struct Stored {
+    pub(super) file: File,
+    pub(super) len_bytes: u64,
+}
+
+/// A stored object that has been fetched.
+pub(super) struct Fetched {
+    input: Local,
+    /// The scratch file that was created for it, if any.
+    path: Option<PathBuf>,
+}
+
+impl Workshop<'_> {
+    /// Packs the file at `original` if it is safetensors and gets smaller. The packed
+    /// file is decoded and compared with the original, and its SHA-256 with `oid` if
+    /// that is given. Returns `None` for other files.
+    ///
+    /// # Errors
+    /// If the file changes meanwhile, or differs from `oid`; I/O errors.
+    pub(super) fn pack(
+        &self,
+        original: &Path,
+        oid: Option<&Oid>,
+        packing: &dyn Progress,
+        checking: &dyn Progress,
+    ) -> Result<Option<Stored>> {
+        let (head, len_bytes) = head(original)?;
+        if !matches!(recognise(&head, len_bytes), Ok(Kind::Safetensors)) {
+            return Ok(None);
+        }
+        let path = self.scratch.path("packed");
+        let mut options = PackOptions::default()
+            .memory_bytes(self.memory_bytes)
+            .extended(self.extended)
+            .progress(packing);
+        if let Some(oid) = oid {
+            options = options.checked_sha256(parse_sha256(oid.as_str())?);
+        }
+        match pack(self.engine, original, Sink::path(&path), &options) {
+            Ok(report) if report.packed_bytes() < len_bytes => {}
+            Ok(_) => return Ok(None),
+            // The file only looks like safetensors, or is truncated.
+            Err(Error::Format { .. } | Error::Core(_)) => return Ok(None),
+            Err(error) => return Err(error),
+        }
+        let options = VerifyOptions::default()
+            .original(original)
+            .memory_bytes(self.memory_bytes)
+            .progress(checking);
+        verify(self.engine, &path, &options)?;
+        let file = File::open(&path).map_err(Error::file("open", &path))?;
+        Stored::new(file, &path).map(Some)
+    }
+
+    /// Returns the file at `original` as it is stored unpacked.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub(super) fn plain(&self, original: &Path) -> Result<Stored> {
+        let (head, _) = head(original)?;
+        let mut from = regular::open(original).map_err(Error::file("open", original))?;
+        if !StoredForm::needs_envelope(&head) {
+            return Stored::new(from, original);
+        }
+        let (mut file, path) = self.scratch.file("enveloped")?;
+        let copied = file
+            .write_all(&ENVELOPE)
+            .and_then(|()| io::copy(&mut from, &mut file))
+            .and_then(|_| file.rewind());
+        copied.map_err(Error::file("write", &path))?;
+        Stored::new(file, &path)
+    }
+
+    /// Fetches a stored object. `len_bytes` is the length of the original. An object is
+    /// at most an envelope longer than that.
+    ///
+    /// # Errors
+    /// If the object is longer than that; errors of reading.
+    pub(super) fn fetch(
+        &self,
+        location: &Location,
+        http: &HttpOptions,
+        len_bytes: u64,
+        progress: &Stage<'_>,
+    ) -> Result<Fetched, Fault> {
+        let most = len_bytes.saturating_add(HEAD_BYTES as u64);
+        let mut http = http.clone();
+        http.max_unsized_bytes = most;
+        let watch = |so_far: u64, total: Option<u64>| progress.at(so_far, total.unwrap_or(most));
+        let fetched = match location.feed(&http).map_err(Fault::of_reading)? {
+            Some(mut feed) => {
+                check_most(feed.len_bytes().unwrap_or(0), most)?;
+                let (file, path) = self.scratch.file("fetched")?;
+                Fetched {
+                    input: feed.copy(file, 0, &watch)?,
+                    path: Some(path),
+                }
+            }
+            None => Fetched {
+                input: location.fetch(&http, &watch).map_err(Fault::of_reading)?,
+                path: None,
+            },
+        };
+        check_most(fetched.input.len_bytes(), most)?;
+        Ok(fetched)
+    }
+
+    /// Restores the original of `len_bytes` from a stored object, as a scratch file
+    /// named by `oid`. The file is removed after an error.
+    ///
+    /// # Errors
+    /// If the object is damaged, or restores another length or other bytes; I/O errors.
+    pub(super) fn restore(
+        &self,
+        fetched: Fetched,
+        len_bytes: u64,
+        oid: &Oid,
+        progress: &dyn Progress,
+    ) -> Result<PathBuf, Fault> {
+        let restored = self.restore_unchecked(fetched, len_bytes, oid.as_str(), progress);
+        let checked = restored.and_then(|path| {
+            same(&Oid::of_file(&path)?, oid)?;
+            Ok(path)
+        });
+        if checked.is_err() {
+            self.scratch.remove(oid.as_str());
+        }
+        checked
+    }
+
+    /// Checks that a stored object restores the original, like [`Self::restore`], but
+    /// without writing a file.
+    ///
+    /// # Errors
+    /// The errors of [`Self::restore`].
+    pub(super) fn check(
+        &self,
+        fetched: Fetched,
+        len_bytes: u64,
+        oid: &Oid,
+        progress: &dyn Progress,
+    ) -> Result<(), Fault> {
+        let input = fetched.input;
+        let start = match form(&input, len_bytes)? {
+            StoredForm::Packed => {
+                let options = UnpackOptions::default()
+                    .memory_bytes(self.memory_bytes)
+                    .progress(progress);
+                let found = restored(self.engine, input, &options)?;
+                return same(&found.parse()?, oid);
+            }
+            StoredForm::Plain => 0,
+            StoredForm::Enveloped => ENVELOPE.len() as u64,
+        };
+        let mut sum = Sha256::new();
+        input.feed(start..input.len_bytes(), &mut |piece| {
+            sum.update(piece);
+            progress.advance(piece.len() as u64);
+        })?;
+        input.check_unchanged()?;
+        same(&hex(&sum.finalize()).parse()?, oid)
+    }
+
+    /// Restores the original without checking its SHA-256. After an error, a partial
+    /// file may remain.
+    fn restore_unchecked(
+        &self,
+        fetched: Fetched,
+        len_bytes: u64,
+        name: &str,
+        progress: &dyn Progress,
+    ) -> Result<PathBuf, Fault> {
+        let Fetched { input, path } = fetched;
+        let target = self.scratch.path(name);
+        let start = match form(&input, len_bytes)? {
+            StoredForm::Packed => {
+                let output = Output::create(&target)?;
+                unpack_file(self.engine, &input, output, self.memory_bytes, progress)?;
+                return Ok(target);
+            }
+            StoredForm::Plain => 0,
+            StoredForm::Enveloped => ENVELOPE.len() as u64,
+        };
+        if let (Some(path), 0) = (path, start) {
+            return match std::fs::rename(&path, &target) {
+                Ok(()) => Ok(target),
+                Err(error) => Err(Error::file("rename", &path)(error).into()),
+            };
+        }
+        let (mut file, _) = self.scratch.file(name)?;
+        input.try_feed(start..input.len_bytes(), &mut |piece| {
+            file.write_all(piece)
+                .map_err(Error::file("write", &target))?;
+            progress.advance(piece.len() as u64);
+            Ok(())
+        })?;
+        Ok(target)
+    }
+
+    /// Removes the scratch files of an object.
+    pub(super) fn tidy(&self) {
+        for name in ["packed", "enveloped", "fetched"] {
+            self.scratch.remove(name);
+        }
+    }
+}
+
+impl Stored {
+    fn new(file: File, path: &Path) -> Result<Self> {
+        let metadata = file.metadata().map_err(Error::file("read", path))?;
+        Ok(Self {
+            file,
+            len_bytes: metadata.len(),
+        })
+    }
+}
+
+/// Returns the first bytes of a file and its length.
+fn head(path: &Path) -> Result<(Vec<u8>, u64)> {
+    let read = || -> io::Result<_> {
+        let file = regular::open(path)?;
+        let len_bytes = file.metadata()?.len();
+        let mut head = Vec::new();
+        file.take(KIND_BYTES).read_to_end(&mut head)?;
+        Ok((head, len_bytes))
+    };
+    read().map_err(Error::file("read", path))
+}
+
+/// Returns the form of a stored object, after checking that it restores `len_bytes`
+/// bytes.
+fn form(input: &Local, len_bytes: u64) -> Result<StoredForm, Fault> {
+    let form = StoredForm::of(&input.head(HEAD_BYTES as u64)?)?;
+    let found = match form {
+        StoredForm::Packed => {
+            let place = Error::place(input.name());
+            let (head, len) = (input.head(HEAD_LEN_BYTES)?, input.len_bytes());
+            let prefix_len = Prefix::len_bytes(&head, len).map_err(&place)?;
+            let prefix = Prefix::parse(&input.head(prefix_len)?, len).map_err(&place)?;
+            prefix.original_len_bytes()
+        }
+        StoredForm::Plain => input.len_bytes(),
+        StoredForm::Enveloped => input.len_bytes() - ENVELOPE.len() as u64,
+    };
+    check_len(found, len_bytes)?;
+    Ok(form)
+}
+
+fn same(found: &Oid, expected: &Oid) -> Result<(), Fault> {
+    match found == expected {
+        true => Ok(()),
+        false => Err(Fault::Digest(found.clone())),
+    }
+}
+
+fn check_len(found: u64, expected: u64) -> Result<(), Fault> {
+    match found == expected {
+        true => Ok(()),
+        false => Err(Fault::Length(format!(
+            "it holds {found} bytes instead of {expected}"
+        ))),
+    }
+}
+
+/// Refuses an object that is longer than any stored form of the original.
+fn check_most(found: u64, most: u64) -> Result<(), Fault> {
+    match found <= most {
+        true => Ok(()),
+        false => Err(Fault::Length(format!(
+            "it has {found} bytes, more than the original"
+        ))),
+    }
+}

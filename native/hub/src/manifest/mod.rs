@@ -1,0 +1,28 @@
+//! Plans for packing many files, and their results.
+//!
+//! A plan is a file with one JSON object per line: a [`Row`] for every file to pack.
+//! The row's key is derived from everything that determines the packed bytes, so that
+//! equal files share one result, regardless of repository and machine. [`Results`] are
+//! files named by keys, in a local or object-store folder. They are created only if
+//! they do not exist: if two machines have packed the same file, the second write
+//! reports that a result exists.
+
+mod entry;
+mod key;
+mod plan;
+mod results;
+mod row;
+mod share;
+
+pub use entry::{Class, Done, Failed};
+#[cfg(any(feature = "gateway", feature = "worker"))]
+pub(crate) use key::hex;
+#[cfg(feature = "worker")]
+pub(crate) use key::hex_digest;
+pub use key::{FORMAT, key, key_against};
+pub use plan::{load_plan, read_plan};
+#[cfg(feature = "worker")]
+pub(crate) use results::write_json;
+pub use results::{ListedResult, Results};
+pub use row::Row;
+pub use share::{Shard, shard};

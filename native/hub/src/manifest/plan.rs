@@ -1,0 +1,185 @@
+//! Reading plans.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+
+use zstn_core::frame::select::EncodeOptions;
+
+use super::Row;
+use super::key::{is_digest, key_against};
+use crate::hub::Repository;
+use zstn::internals::MAX_BASES;
+use zstn::internals::regular;
+use zstn::{Error, Result};
+
+/// Maximum length of a line, in bytes.
+const MAX_LINE_BYTES: u64 = 64 << 10;
+
+/// Reads a plan. A row without a key gets the key for these `options`.
+///
+/// # Errors
+/// If the file cannot be read; [`Error::Usage`] with the line number for an invalid
+/// row, or one whose key does not match its content and the `options`.
+pub fn read_plan(path: &Path, options: impl Into<EncodeOptions>) -> Result<Vec<Row>> {
+    read_rows(path, Some(options.into()))
+}
+
+/// Reads a plan made with any options and any version. Every row must have a key.
+///
+/// # Errors
+/// If the file cannot be read; [`Error::Usage`] with the line number for an invalid
+/// row.
+pub fn load_plan(path: &Path) -> Result<Vec<Row>> {
+    read_rows(path, None)
+}
+
+fn read_rows(path: &Path, options: Option<EncodeOptions>) -> Result<Vec<Row>> {
+    let file = regular::open(path).map_err(Error::file("open", path))?;
+    let mut file = BufReader::new(file);
+    let mut rows = Vec::new();
+    for number in 1.. {
+        let mut line = Vec::new();
+        let mut limited = (&mut file).take(MAX_LINE_BYTES + 1);
+        let read = limited.read_until(b'\n', &mut line);
+        if read.map_err(Error::file("read", path))? == 0 {
+            break;
+        }
+        if line.trim_ascii().is_empty() {
+            continue;
+        }
+        let row = match line.len() as u64 > MAX_LINE_BYTES {
+            true => Err(format!("it is longer than {MAX_LINE_BYTES} bytes")),
+            false => row(&line, options),
+        };
+        rows.push(
+            row.map_err(|why| Error::Usage(format!("{}, line {number}: {why}", path.display())))?,
+        );
+    }
+    Ok(rows)
+}
+
+fn row(line: &[u8], options: Option<EncodeOptions>) -> Result<Row, String> {
+    let mut row: Row = serde_json::from_slice(line).map_err(|error| error.to_string())?;
+    row.repo
+        .parse::<Repository>()
+        .map_err(|error| error.to_string())?;
+    if !is_digest(&row.sha256) {
+        return Err("sha256 has to be 64 hex digits in lower case".into());
+    }
+    let mut names = row.path.split('/');
+    if names.any(|name| ["", ".", ".."].contains(&name)) {
+        return Err("path has an empty component, . or ..".into());
+    }
+    if row.revision.is_empty() {
+        return Err("revision is empty; give the commit".into());
+    }
+    if row.bases.len() > MAX_BASES || !row.bases.iter().all(|base| is_digest(base)) {
+        return Err(format!(
+            "bases has to be a list of at most {MAX_BASES} keys"
+        ));
+    }
+    let Some(options) = options else {
+        return match is_digest(&row.key) {
+            true => Ok(row),
+            false => Err("it has no key".into()),
+        };
+    };
+    let expected = key_against(&row.sha256, options, &row.bases);
+    if row.key.is_empty() {
+        row.key.clone_from(&expected);
+    }
+    if row.key != expected {
+        return Err(
+            "the key is not that of this content, these options and this version of zstn; make the \
+             plan again, or leave keys out"
+                .into(),
+        );
+    }
+    Ok(row)
+}
+
+#[cfg(test)]
+mod tests {
+    use zstn_core::frame::select::Effort;
+
+    use super::*;
+    use crate::manifest::{Shard, shard};
+
+    fn read(text: &str) -> Result<Vec<Row>> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("plan.jsonl");
+        std::fs::write(&path, text).unwrap();
+        read_plan(&path, Effort::Balanced)
+    }
+
+    fn line(number: usize) -> String {
+        let digest = format!("{:064x}", number % 7);
+        format!(
+            r#"{{"repo":"o/n","revision":"r","path":"{number}.safetensors","size":1,"sha256":"{digest}"}}"#
+        )
+    }
+
+    #[test]
+    fn shares_have_every_content_once() {
+        let text: String = (0..20).map(|number| line(number) + "\n\n").collect();
+        let rows = read(&text).unwrap();
+        assert_eq!(rows.len(), 20);
+        let mut all: Vec<String> = Vec::new();
+        for index in 0..3 {
+            let part = shard(&rows, Shard { index, count: 3 });
+            assert!((2..=3).contains(&part.len()));
+            all.extend(part.iter().map(|row| row.key.clone()));
+        }
+        all.sort();
+        all.dedup();
+        assert_eq!(all.len(), 7);
+    }
+
+    #[test]
+    fn rows_with_bases_have_keys_and_names_of_their_own() {
+        let base = "b".repeat(64);
+        let with_base = line(0).replace("\"size\"", &format!("\"bases\":[\"{base}\"],\"size\""));
+        let rows = read(&format!("{}\n{with_base}\n", line(0))).unwrap();
+        assert_ne!(rows[0].key, rows[1].key);
+        assert_eq!(rows[0].packed_name(), format!("{}.zstn", rows[0].key));
+        assert_eq!(rows[1].packed_name(), format!("{}.z4dm", rows[1].key));
+        assert_eq!(rows[1].base_names(), [format!("{base}.zstn")]);
+    }
+
+    #[test]
+    fn differences_are_in_the_share_of_their_base() {
+        let text: String = (0..7).map(|number| line(number) + "\n").collect();
+        let base = &read(&text).unwrap()[3].key;
+        let bases = format!("\"bases\":[\"{base}\"],\"size\"");
+        let text: String = (0..7)
+            .map(|number| line(number) + "\n" + &line(number).replace("\"size\"", &bases) + "\n")
+            .collect();
+        let rows = read(&text).unwrap();
+        let share = |index| shard(&rows, Shard { index, count: 2 });
+        // Seven rows without a base are split into four and three. All deltas are in
+        // the share of their base, the fourth of these rows.
+        assert_eq!([share(0).len(), share(1).len()], [4, 3 + 7]);
+        assert!(share(1).iter().any(|row| row.key == *base));
+        assert!(share(0).iter().all(|row| row.bases.is_empty()));
+    }
+
+    #[test]
+    fn wrong_rows_are_refused_with_their_line() {
+        for wrong in [
+            "{}",
+            "[",
+            &line(1).replace("o/n", "o"),
+            &line(1).replace("1.safe", "../1.safe"),
+            &line(1).replace("\"r\"", "\"\""),
+            &line(1).replace("0000", "000G"),
+            &line(1).replace("\"size\"", "\"key\":\"00\",\"size\""),
+            &line(1).replace("\"size\"", "\"bases\":[\"../x\"],\"size\""),
+        ] {
+            let error = read(&format!("{}\n{wrong}\n", line(0))).unwrap_err();
+            assert!(error.to_string().contains("line 2: "), "{error}");
+        }
+        for shard in ["", "1", "1/1", "-1/2", "a/b", "0/0"] {
+            assert!(shard.parse::<Shard>().is_err(), "{shard}");
+        }
+    }
+}

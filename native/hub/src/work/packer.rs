@@ -1,0 +1,149 @@
+//! Packing a file and verifying that the packed file restores it.
+
+use std::path::{Path, PathBuf};
+
+use zstn_core::Rule;
+use zstn_core::container::zstn::parse_sha256;
+use zstn_core::frame::select::Effort;
+
+use super::{Failure, Workspace};
+use crate::manifest::{Done, Row};
+use crate::proof;
+use zstn::source::HttpOptions;
+use zstn::{Engine, Error, Input, Location, PackOptions, Progress, Result, Sink, UnpackOptions};
+
+/// Options for packing the files of a worker or plan.
+#[derive(Debug, Clone, Copy, Default)]
+#[non_exhaustive]
+#[must_use]
+pub struct WorkerOptions {
+    /// The trade-off between time and size.
+    pub effort: Effort,
+    /// Selects whether extension frames are written ([`PackOptions::extended`]).
+    pub extended: bool,
+    /// Approximate memory limit in bytes; `None` for the default of [`PackOptions`].
+    pub memory_bytes: Option<u64>,
+}
+
+/// Packs files sequentially in a temporary folder of its own.
+#[derive(Debug)]
+pub(crate) struct Packer {
+    pub(crate) engine: Engine,
+    pub(crate) options: WorkerOptions,
+    workspace: Workspace,
+    pub(crate) http: HttpOptions,
+}
+
+/// A packed file that has been verified. The file is removed when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Packed {
+    pub(crate) path: PathBuf,
+    pub(crate) done: Done,
+}
+
+impl Drop for Packed {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+impl Packer {
+    pub(crate) fn new(state: &Path, options: WorkerOptions, http: HttpOptions) -> Result<Self> {
+        Ok(Self {
+            engine: Engine::default(),
+            options,
+            workspace: Workspace::new(&state.join("work"))?,
+            http,
+        })
+    }
+
+    /// Packs `input`, the file of a row, and verifies that the packed file restores the
+    /// row's SHA-256. The input is read while it is packed and is not stored. The
+    /// packed file must be shorter than the original plus `allowance_bytes`. `bases`
+    /// are the files of the row's bases, if it has any.
+    pub(crate) fn pack_input(
+        &self,
+        row: &Row,
+        input: Input,
+        bases: &[Location],
+        allowance_bytes: u64,
+        progress: &dyn Progress,
+    ) -> Result<Packed, Failure> {
+        let location = input.location().cloned();
+        let path = self.workspace.path(&row.packed_name());
+        let mut packed = Packed {
+            path,
+            done: Done::new(row.clone(), 0, String::new()),
+        };
+        let mut options = PackOptions::default()
+            .http(self.http.clone())
+            .effort(self.options.effort)
+            .extended(self.options.extended)
+            .progress(progress);
+        let mut unpacking = UnpackOptions::default()
+            .http(self.http.clone())
+            .progress(progress);
+        if bases.is_empty() {
+            // Unpacking a container checks this digest. A delta cannot store it.
+            let sha256 = parse_sha256(&row.sha256).map_err(Error::from)?;
+            options = options.checked_sha256(sha256);
+        }
+        for base in bases {
+            options = options.base(base);
+            unpacking = unpacking.base(base);
+        }
+        if let Some(bytes) = self.options.memory_bytes {
+            options = options.memory_bytes(bytes);
+            unpacking = unpacking.memory_bytes(bytes);
+        }
+        let report = zstn::pack(&self.engine, input, Sink::path(&packed.path), &options)?;
+        packed.done.packed_bytes = report.packed_bytes();
+        if packed.done.packed_bytes >= report.original_bytes() + allowance_bytes {
+            return Err(Failure::File(format!(
+                "it would grow from {} to {} bytes",
+                report.original_bytes(),
+                packed.done.packed_bytes
+            )));
+        }
+        let restored = proof::restored(&self.engine, &packed.path, &unpacking);
+        match restored {
+            Ok(restored) if restored == row.sha256 => {}
+            Ok(_) => return Err(self.differs(row, location.as_ref())),
+            // Restoring has found that the file differs from the SHA-256 passed to the
+            // packer.
+            Err(Error::Format { source, .. }) if source.rule() == Some(Rule::ZstnFileDigest) => {
+                return Err(self.differs(row, location.as_ref()));
+            }
+            Err(error) => return Err(Failure::Error(error)),
+        }
+        packed.done.packed_sha256 = digest(&packed.path)?;
+        Ok(packed)
+    }
+
+    /// Returns the failure for a packed file that restores another SHA-256 than the
+    /// row's. The original is read again to distinguish a file that has changed from a
+    /// defect of the packer.
+    fn differs(&self, row: &Row, location: Option<&Location>) -> Failure {
+        let read = location.map(|location| proof::stream(location, &self.http, |_| Ok(())));
+        let detail = match read {
+            Some(Err(error)) => return Failure::Error(error),
+            Some(Ok((_, found))) if found != row.sha256 => format!(
+                "{} of {} has changed since it was listed: the SHA-256 of its bytes is {found}, \
+                 not {}; plan again",
+                row.path, row.repo, row.sha256
+            ),
+            _ => format!(
+                "{} of {} was packed into a file that restores other bytes; this is a defect of \
+                 zstn, please report it",
+                row.path, row.repo
+            ),
+        };
+        Failure::from(Error::Differs { detail })
+    }
+}
+
+/// Returns the SHA-256 of a local file.
+fn digest(path: &Path) -> Result<String> {
+    let (_, digest) = proof::stream(&path.into(), &HttpOptions::default(), |_| Ok(()))?;
+    Ok(digest)
+}

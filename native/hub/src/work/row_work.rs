@@ -1,0 +1,234 @@
+//! Working on the rows of a plan.
+
+use std::path::Path;
+
+use super::Origin;
+use super::failure::{Failure, class};
+use super::packer::{Packed, Packer, WorkerOptions};
+use super::store::Store;
+use crate::manifest::{Class, Done, Failed, Results, Row};
+use zstn::internals::Unpublished;
+use zstn::{Engine, Error, Location, Progress, Result};
+
+/// Works on rows of a plan sequentially.
+#[derive(Debug)]
+pub struct RowWork {
+    packer: Packer,
+    origin: Origin,
+    results: Results,
+    retry_refused: bool,
+}
+
+/// The outcome of the work on a row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RowOutcome {
+    /// The file was packed and verified in this call.
+    Packed(Done),
+    /// The file had been packed before; the original was not read.
+    Known(Done),
+    /// The work failed.
+    Failed {
+        /// The class, which states whether another attempt may succeed.
+        class: Class,
+        /// The reason, as a sentence.
+        reason: String,
+        /// True if the original was not read.
+        is_unread: bool,
+    },
+}
+
+impl RowOutcome {
+    /// Returns the outcome for an error that does not concern the row's file, such as
+    /// unreadable results.
+    #[must_use]
+    pub fn of_error(error: &Error) -> Self {
+        Self::Failed {
+            class: class(error),
+            reason: error.to_string(),
+            is_unread: true,
+        }
+    }
+}
+
+impl RowWork {
+    /// Creates a worker for rows whose files are in `origin`. Temporary files are in
+    /// `scratch`, a local folder that several processes may share; it is created if it
+    /// does not exist.
+    ///
+    /// # Errors
+    /// If the folder cannot be created.
+    pub fn new(
+        engine: &Engine,
+        origin: Origin,
+        results: Results,
+        scratch: &Path,
+        options: WorkerOptions,
+    ) -> Result<Self> {
+        let mut packer = Packer::new(scratch, options, origin.http().clone())?;
+        packer.engine = engine.clone();
+        Ok(Self {
+            packer,
+            origin,
+            results,
+            retry_refused: false,
+        })
+    }
+
+    /// Sets whether rows that were refused before are retried; off by default.
+    #[must_use]
+    pub fn retry_refused(mut self, retry: bool) -> Self {
+        self.retry_refused = retry;
+        self
+    }
+
+    /// Packs the file of a row into `packed/KEY.zstn`, or `packed/KEY.z4dm` for a row
+    /// with bases, and then writes the entry `done/KEY.json`. A failure is recorded in
+    /// `failed/KEY.json`. Several machines may work on the same row, because they write
+    /// the same bytes.
+    ///
+    /// `bases` are local copies of the packed files that [`Row::bases`] names. Without
+    /// them, the files in the results are read.
+    ///
+    /// # Errors
+    /// If the results cannot be read or written. An error of the row's file is an
+    /// outcome.
+    pub fn work(
+        &self,
+        row: &Row,
+        bases: Option<&[Location]>,
+        progress: &dyn Progress,
+    ) -> Result<RowOutcome> {
+        if let Some(done) = self.results.packed(row)? {
+            return Ok(RowOutcome::Known(done));
+        }
+        let failed = self.results.failed(&row.key)?;
+        let refused = failed.filter(|failed| failed.class == Class::Refused);
+        if let Some(Failed { class, reason, .. }) = refused.filter(|_| !self.retry_refused) {
+            return Ok(RowOutcome::Failed {
+                class,
+                reason,
+                is_unread: true,
+            });
+        }
+        let is_unread;
+        let (class, reason) = match self.pack(row, bases, &Unpublished(progress)) {
+            Ok(packed) => {
+                progress.publishing()?;
+                // An existing entry may describe another packed file, which no longer
+                // exists.
+                let is_first = self.results.put_done(&packed.done)?;
+                if !is_first && !self.is_recorded(&packed.done)? {
+                    self.results.replace_done(&packed.done)?;
+                }
+                return Ok(RowOutcome::Packed(packed.done.clone()));
+            }
+            #[cfg(feature = "worker")]
+            Err(Failure::Stopped) => {
+                is_unread = true;
+                (Class::Retry, "the work was stopped".to_owned())
+            }
+            Err(Failure::File(reason)) => {
+                is_unread = false;
+                (Class::Refused, reason)
+            }
+            Err(Failure::Error(error)) => {
+                is_unread = is_missing(&error);
+                (class(&error), error.to_string())
+            }
+        };
+        // An error caused by stopping the work must not be recorded for the file.
+        progress.check()?;
+        let failed = Failed::new(row.clone(), class, reason.clone());
+        self.results.put_failed(&failed)?;
+        Ok(RowOutcome::Failed {
+            class,
+            reason,
+            is_unread,
+        })
+    }
+
+    /// Returns whether the recorded entry describes this packed file. The entry's row
+    /// may have another place with the same content.
+    fn is_recorded(&self, done: &Done) -> Result<bool> {
+        let recorded = self.results.packed(&done.row)?;
+        Ok(recorded.is_some_and(|recorded| recorded.packed_sha256 == done.packed_sha256))
+    }
+
+    fn pack(
+        &self,
+        row: &Row,
+        bases: Option<&[Location]>,
+        progress: &dyn Progress,
+    ) -> Result<Packed, Failure> {
+        let location = self.origin.location(row)?;
+        if let Location::Path(path) = &location {
+            let metadata = path.metadata().map_err(Error::file("open", path))?;
+            if !metadata.is_file() {
+                let detail = format!("{} is not a regular file", path.display());
+                return Err(Failure::File(detail));
+            }
+        }
+        let input = location.into();
+        let stored: Vec<Location>;
+        let bases = match bases {
+            Some(bases) => bases,
+            None => {
+                self.check_bases(row)?;
+                let names = row.base_names();
+                stored = names
+                    .iter()
+                    .map(|name| self.results.at("packed", name))
+                    .collect();
+                &stored
+            }
+        };
+        let mut packed = self.packer.pack_input(row, input, bases, 0, progress)?;
+        let store = Store {
+            results: &self.results,
+            http: self.origin.http(),
+            engine: &self.packer.engine,
+            memory_bytes: self.packer.options.memory_bytes,
+            progress,
+        };
+        store.store(&mut packed, bases)?;
+        Ok(packed)
+    }
+
+    /// Returns the failure for a row whose bases are not packed: permanent if a base
+    /// was refused, otherwise transient.
+    fn check_bases(&self, row: &Row) -> Result<(), Failure> {
+        for key in &row.bases {
+            let done = self.results.done(key).map_err(Failure::Error)?;
+            if let Some(done) = done
+                && self.results.has_packed(&done).map_err(Failure::Error)?
+            {
+                continue;
+            }
+            let failed = self.results.failed(key).map_err(Failure::Error)?;
+            return Err(
+                match failed.filter(|failed| failed.class == Class::Refused) {
+                    Some(failed) => Failure::File(format!(
+                        "its base {key} was refused: {}; make the plan again, with --known, for another \
+                     base",
+                        failed.reason
+                    )),
+                    None => Failure::Error(Error::io(
+                        format!("read the base {key}"),
+                        std::io::Error::other("it is not packed yet"),
+                    )),
+                },
+            );
+        }
+        Ok(())
+    }
+}
+
+/// Returns whether an error reports a missing file.
+fn is_missing(error: &Error) -> bool {
+    match error {
+        Error::Io { source, .. } => source.kind() == std::io::ErrorKind::NotFound,
+        Error::Http { status, .. } => matches!(status, Some(404 | 410)),
+        _ => false,
+    }
+}

@@ -1,0 +1,281 @@
+//! The files that a commit adds: packed files, their indices, and a line in
+//! `.gitattributes`.
+
+use std::collections::HashSet;
+
+use super::plan::{packed_path, plan};
+use super::run::Runner;
+use super::{JobEvent, Stage};
+use crate::hub;
+use crate::hub::{Addition, ListedFile, Repository};
+use crate::manifest::{Class, Done, Failed, Results};
+use crate::work::{Failure, class};
+use zstn::Error;
+use zstn::internals::packed_index_of;
+
+/// Maximum length of an index or `.gitattributes`, in bytes.
+const MAX_SMALL_BYTES: u64 = 8 << 20;
+const ATTRIBUTES: &str = ".gitattributes";
+const ATTRIBUTES_LINE: &str = "*.zstn filter=lfs diff=lfs merge=lfs -text";
+
+/// The revision being packed.
+pub(super) struct Revision<'a> {
+    pub(super) repository: &'a Repository,
+    pub(super) head: &'a str,
+    pub(super) results: &'a Results,
+    pub(super) contents: Option<&'a HashSet<String>>,
+}
+
+impl Revision<'_> {
+    /// Returns whether a file is to be packed. Without `contents`, all files are.
+    pub(super) fn has_chosen(&self, file: &ListedFile) -> bool {
+        match (self.contents, &file.sha256) {
+            (None, _) => true,
+            (Some(contents), Some(sha256)) => contents.contains(sha256),
+            (Some(_), None) => false,
+        }
+    }
+}
+
+/// The files that a commit adds, with the error of files that are missing from it.
+pub(super) struct Additions {
+    pub(super) additions: Vec<Addition>,
+    /// The error of one file that failed, preferably a transient one.
+    pub(super) failure: Option<Error>,
+}
+
+/// An index of packed shards.
+struct PackedIndex {
+    path: String,
+    text: Vec<u8>,
+    /// Paths of the packed shards in the repository.
+    shards: Vec<String>,
+}
+
+impl Runner {
+    /// Packs and uploads the files that a revision lacks, one at a time, and returns
+    /// the files to commit. If one file fails, the others are still packed.
+    pub(super) fn additions(
+        &self,
+        revision: &Revision<'_>,
+        files: &[ListedFile],
+        before: &[ListedFile],
+    ) -> Result<Additions, Failure> {
+        let mut failures = Vec::new();
+        let restores = self.restores(revision, files, &mut failures)?;
+        let plan = plan(files, before, &restores);
+        let mut indices = Vec::new();
+        for path in &plan.indices {
+            match self.packed_index(revision, path) {
+                Ok(index) => indices.extend(index),
+                Err(failure) => failures.push(of_one_file(failure)?),
+            }
+        }
+        let named: HashSet<&String> = indices.iter().flat_map(|index| &index.shards).collect();
+        let mut additions = Vec::new();
+        let mut refused = HashSet::new();
+        for file in &plan.files {
+            if self.stop.is_requested() {
+                return Err(Failure::Stopped);
+            }
+            let chosen = revision.has_chosen(file);
+            let Some(path) = packed_path(&file.path).filter(|_| chosen) else {
+                continue;
+            };
+            match self.file(revision, file, named.contains(&path)) {
+                Ok(Some(done)) => additions.push(Addition::Large {
+                    path,
+                    sha256: done.packed_sha256,
+                    len_bytes: done.packed_bytes,
+                }),
+                Ok(None) => drop(refused.insert(path)),
+                Err(failure) => {
+                    let error = of_one_file(failure)?;
+                    let repository = revision.repository.to_string();
+                    let stage = match class(&error) {
+                        Class::Retry => Stage::Retry,
+                        Class::Refused => Stage::Failed,
+                    };
+                    let event = JobEvent::new(stage, &repository, revision.head);
+                    self.tell(event.path(&file.path).detail(error.to_string()));
+                    failures.push(error);
+                    refused.insert(path);
+                }
+            }
+        }
+        let there: HashSet<&str> = files.iter().map(|file| &*file.path).collect();
+        let added: HashSet<String> = additions.iter().map(|a| a.path().to_owned()).collect();
+        let has =
+            |path: &str| (there.contains(path) || added.contains(path)) && !refused.contains(path);
+        for index in &indices {
+            match index.shards.iter().find(|shard| !has(shard)) {
+                None => additions.push(Addition::Small {
+                    path: index.path.clone(),
+                    bytes: index.text.clone(),
+                }),
+                Some(shard) => {
+                    self.refuse(revision, &index.path, format!("{shard} is not there"));
+                }
+            }
+        }
+        if additions
+            .iter()
+            .any(|addition| matches!(addition, Addition::Large { .. }))
+        {
+            additions.extend(self.attributes(revision, &there)?);
+        }
+        let may_pass = |error: &Error| class(error) == Class::Retry;
+        let chosen = failures.iter().position(may_pass).unwrap_or(0);
+        Ok(Additions {
+            additions,
+            failure: failures.into_iter().nth(chosen),
+        })
+    }
+
+    /// Packs and uploads a file. Returns `None` if it is refused.
+    fn file(
+        &self,
+        revision: &Revision<'_>,
+        file: &ListedFile,
+        is_shard: bool,
+    ) -> Result<Option<Done>, Failure> {
+        let row = self.packer.row(revision.repository, revision.head, file);
+        let (row, bytes) = match row {
+            Err(Failure::File(reason)) => {
+                self.refuse(revision, &file.path, reason);
+                return Ok(None);
+            }
+            row => row?,
+        };
+        let event = |stage| JobEvent::new(stage, &row.repo, &row.revision).path(&row.path);
+        if let Some(done) = revision.results.done(&row.key).map_err(Failure::Error)? {
+            let (sha256, len_bytes) = (&done.packed_sha256, done.packed_bytes);
+            let has = self.hub.has_object(revision.repository, sha256, len_bytes);
+            if self.call(has)? {
+                self.tell(event(Stage::Reused).bytes(row.len_bytes, len_bytes));
+                return Ok(Some(done));
+            }
+        }
+        let failed = revision.results.failed(&row.key).map_err(Failure::Error)?;
+        if let Some(failed) = failed.filter(|failed| failed.class == Class::Refused) {
+            self.tell(event(Stage::Refused).detail(failed.reason));
+            return Ok(None);
+        }
+        let packed = match self.packer.pack(&row, bytes, is_shard) {
+            Ok(packed) => packed,
+            Err(Failure::File(reason)) => {
+                let failed = Failed::new(row.clone(), Class::Refused, reason.clone());
+                revision
+                    .results
+                    .put_failed(&failed)
+                    .map_err(Failure::Error)?;
+                self.tell(event(Stage::Refused).detail(reason));
+                return Ok(None);
+            }
+            Err(Failure::Error(error)) => {
+                let failed = Failed::new(row.clone(), Class::Retry, error.to_string());
+                let noted = revision.results.put_failed(&failed);
+                noted.map_err(Failure::Error)?;
+                return Err(Failure::Error(error));
+            }
+            Err(Failure::Stopped) => return Err(Failure::Stopped),
+        };
+        let done = packed.done.clone();
+        let uploaded = self.hub.upload(
+            revision.repository,
+            &packed.path,
+            &done.packed_sha256,
+            done.packed_bytes,
+        );
+        self.call(uploaded)?;
+        revision.results.put_done(&done).map_err(Failure::Error)?;
+        self.metrics.count_packed(row.len_bytes, done.packed_bytes);
+        self.tell(event(Stage::Packed).bytes(row.len_bytes, done.packed_bytes));
+        Ok(Some(done))
+    }
+
+    /// Returns the index of packed shards for an index of unpacked ones, or `None` if
+    /// it is refused.
+    fn packed_index(
+        &self,
+        revision: &Revision<'_>,
+        path: &str,
+    ) -> Result<Option<PackedIndex>, Failure> {
+        let Some(packed) = packed_path(path) else {
+            return Ok(None);
+        };
+        let (repository, head) = (revision.repository, revision.head);
+        let text = self.hub.read_small(repository, head, path, MAX_SMALL_BYTES);
+        let made = text.and_then(|text| packed_index_of(path, text));
+        match made.map_err(Failure::from) {
+            Ok((text, shards)) => {
+                let folder = path
+                    .rsplit_once('/')
+                    .map(|(folder, _)| format!("{folder}/"));
+                let folder = folder.unwrap_or_default();
+                let shards = shards.iter().map(|shard| format!("{folder}{shard}"));
+                Ok(Some(PackedIndex {
+                    path: packed,
+                    text,
+                    shards: shards.collect(),
+                }))
+            }
+            Err(Failure::File(reason)) => {
+                self.refuse(revision, path, reason);
+                Ok(None)
+            }
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// Reports that a file or an index is refused.
+    fn refuse(&self, revision: &Revision<'_>, path: &str, reason: String) {
+        let repository = revision.repository.to_string();
+        let event = JobEvent::new(Stage::Refused, &repository, revision.head);
+        self.tell(event.path(path).detail(reason));
+    }
+
+    /// Returns `.gitattributes` with an added line that makes git-lfs store packed
+    /// files, or `None` if it already has a line for them.
+    fn attributes(
+        &self,
+        revision: &Revision<'_>,
+        there: &HashSet<&str>,
+    ) -> Result<Option<Addition>, Failure> {
+        let mut bytes = match there.contains(ATTRIBUTES) {
+            true => {
+                let (repository, head) = (revision.repository, revision.head);
+                let read = self
+                    .hub
+                    .read_small(repository, head, ATTRIBUTES, MAX_SMALL_BYTES);
+                self.call(read)?
+            }
+            false => Vec::new(),
+        };
+        let mut lines = bytes.split(|byte| *byte == b'\n');
+        if lines.any(|line| line.starts_with(b"*.zstn ")) {
+            return Ok(None);
+        }
+        if !bytes.is_empty() && !bytes.ends_with(b"\n") {
+            bytes.push(b'\n');
+        }
+        bytes.extend_from_slice(ATTRIBUTES_LINE.as_bytes());
+        bytes.push(b'\n');
+        Ok(Some(Addition::Small {
+            path: ATTRIBUTES.into(),
+            bytes,
+        }))
+    }
+}
+
+/// Returns the error if it concerns a single file only; otherwise returns the failure.
+fn of_one_file(failure: Failure) -> Result<Error, Failure> {
+    match failure {
+        // The hub rejects this object. Other refusals concern the whole repository.
+        Failure::Error(error) => match hub::Refusal::in_error(&error) {
+            None | Some(hub::Refusal::Object { .. }) => Ok(error),
+            Some(_) => Err(Failure::Error(error)),
+        },
+        failure => Err(failure),
+    }
+}

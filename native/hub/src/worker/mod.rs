@@ -1,0 +1,213 @@
+//! Workers that pack files: [`Worker`] handles pushes to a hub, [`PlanRun`] the rows of
+//! a plan. Both can be killed and restarted at any time, because jobs and results are
+//! files in a folder.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError, Sender, TryRecvError};
+use std::thread;
+use std::time::Duration;
+
+use crate::hub::Hub;
+use crate::work::Packer;
+use metrics::Metrics;
+use queue::Queue;
+use run::Runner;
+use secret::Secret;
+use site::Site;
+use zstn::{Engine, Error, Result};
+use zstn_serve::Handle;
+use zstn_serve::listening::Listening;
+
+mod additions;
+mod event;
+mod hub_file;
+mod job;
+mod metrics;
+mod payload;
+mod plan;
+mod plan_run;
+mod queue;
+mod run;
+mod secret;
+mod site;
+mod stale;
+mod stop;
+
+pub use crate::work::WorkerOptions;
+pub use event::{Event, JobEvent, Stage};
+pub use job::Job;
+pub use plan_run::{PlanRun, PlanSummary};
+pub use stop::Stop;
+
+/// Default time for the current file when the worker stops. Kubernetes kills a process
+/// after 30 seconds.
+const GRACE: Duration = Duration::from_secs(25);
+
+/// The line of a commit's message that identifies the worker.
+pub(crate) const TRAILER: &str = concat!("Packed-by: zstn ", env!("CARGO_PKG_VERSION"));
+/// The prefix of [`TRAILER`] that all versions share.
+pub(crate) const TRAILER_KEY: &str = "Packed-by: zstn ";
+
+/// A worker for the notifications of a hub. It has bound its port and starts working in
+/// [`Worker::run`].
+///
+/// A notification (webhook, version 3) is answered once it is in the queue, a folder
+/// that several workers may share. A job is one commit of a repository. Each
+/// safetensors file without a packed counterpart is packed, verified by restoring it
+/// and comparing the SHA-256 with the hub's, and uploaded. Then a single commit adds
+/// all packed files.
+///
+/// ```no_run
+/// # fn main() -> zstn::Result<()> {
+/// use zstn_hub::hub::Hub;
+/// use zstn_hub::worker::{Worker, WorkerOptions};
+///
+/// let hub = Hub::new("https://huggingface.co", std::env::var("HF_TOKEN").ok().as_deref())?;
+/// let options = WorkerOptions::default();
+/// let worker = Worker::bind(&hub, "state".as_ref(), ([0, 0, 0, 0], 8080).into(), options)?
+///     .with_secret("the secret of the webhook");
+/// worker.run(|event| println!("{event}"))
+/// # }
+/// ```
+pub struct Worker {
+    hub: Hub,
+    queue: Arc<Queue>,
+    packer: Packer,
+    listening: Listening,
+    secret: Option<Secret>,
+    grace: Duration,
+    stop: Stop,
+}
+
+impl Worker {
+    /// Listens at `address` (port 0 picks a free port). The queue is in the folder
+    /// `state`, which is created if it does not exist.
+    ///
+    /// # Errors
+    /// If the folder cannot be written or the port is taken.
+    pub fn bind(
+        hub: &Hub,
+        state: &Path,
+        address: SocketAddr,
+        options: WorkerOptions,
+    ) -> Result<Self> {
+        Ok(Self {
+            hub: hub.clone(),
+            queue: Arc::new(Queue::open(state)?),
+            packer: Packer::new(state, options, hub.http()?)?,
+            listening: Listening::at(address)?.with_health("/healthz"),
+            secret: None,
+            grace: GRACE,
+            stop: Stop::default(),
+        })
+    }
+
+    /// Accepts only notifications with this secret (`X-Webhook-Secret`). Without a
+    /// secret, everyone who reaches the port can add jobs.
+    #[must_use]
+    pub fn with_secret(mut self, secret: &str) -> Self {
+        self.secret = Some(Secret::new(secret));
+        self
+    }
+
+    /// Sets the time that the current file has when the worker stops. After that, its
+    /// job stays in the queue.
+    #[must_use]
+    pub fn with_grace(mut self, grace: Duration) -> Self {
+        self.grace = grace;
+        self
+    }
+
+    /// Packs with `engine` instead of [`Engine::default`].
+    #[must_use]
+    pub fn with_engine(mut self, engine: &Engine) -> Self {
+        self.packer.engine = engine.clone();
+        self
+    }
+
+    /// Returns the address of the worker, with a trailing slash.
+    #[must_use]
+    pub fn url(&self) -> String {
+        self.listening.url()
+    }
+
+    /// Returns a handle that makes [`Worker::run`] return.
+    #[must_use]
+    pub fn handle(&self) -> Handle {
+        self.listening.handle()
+    }
+
+    /// Answers notifications and works on jobs until the handle stops the worker. No
+    /// signal handler is installed. The current file is finished if that takes no
+    /// longer than the grace period; otherwise the call returns without it, while its
+    /// thread continues until the process ends.
+    ///
+    /// # Errors
+    /// If threads cannot be started, or the thread that works on jobs ends because of a
+    /// defect.
+    pub fn run(self, log: impl Fn(Event) + Send + Sync + 'static) -> Result<()> {
+        let log: Arc<dyn Fn(Event) + Send + Sync> = Arc::new(log);
+        let metrics = Arc::new(Metrics::default());
+        let runner = Runner {
+            hub: self.hub,
+            queue: Arc::clone(&self.queue),
+            packer: self.packer,
+            metrics: Arc::clone(&metrics),
+            stop: self.stop.clone(),
+            log: Arc::clone(&log),
+        };
+        let site = Arc::new(Site {
+            queue: Arc::clone(&self.queue),
+            secret: self.secret,
+            metrics,
+            log: Arc::clone(&log),
+        });
+        let (ended, end) = mpsc::channel::<()>();
+        let ending = EndWithThread {
+            handle: self.listening.handle(),
+            ended: Some(ended),
+        };
+        thread::spawn(move || {
+            let _ending = ending;
+            runner.work();
+        });
+        let served = self.listening.run(move |request| {
+            let site = Arc::clone(&site);
+            async move { site.answer(request).await }
+        });
+        if end.try_recv() == Err(TryRecvError::Disconnected) && !self.stop.is_requested() {
+            let detail = "the thread that works on jobs has ended; the jobs stay in the queue";
+            return Err(Error::io("work on jobs", io::Error::other(detail)));
+        }
+        self.stop.request();
+        self.queue.wake();
+        if end.recv_timeout(self.grace) == Err(RecvTimeoutError::Timeout) {
+            // If this fails, the attempt counts as failed, which is harmless.
+            let _ = self.queue.give_back();
+            zstn::remove_unfinished();
+            let detail = "the time to end is over; the job stays in the queue";
+            log(Event::Job(JobEvent::about_worker(Stage::GivenBack, detail)));
+        }
+        served
+    }
+}
+
+/// Stops the server when the worker thread ends for any reason, because notifications
+/// must not be accepted if no thread works on them.
+struct EndWithThread {
+    handle: Handle,
+    /// The channel closes when this is dropped.
+    ended: Option<Sender<()>>,
+}
+
+impl Drop for EndWithThread {
+    fn drop(&mut self) {
+        // The channel is closed first, so that [`Worker::run`] finds it closed when the
+        // server returns.
+        drop(self.ended.take());
+        self.handle.stop();
+    }
+}

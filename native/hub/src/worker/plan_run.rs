@@ -1,0 +1,280 @@
+//! Packing the files of a plan.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::Path;
+use std::sync::Arc;
+
+use super::metrics::Metrics;
+use super::plan::packed_path;
+use super::queue::Queue;
+use super::run::{Outcome, Runner};
+use super::{Event, Job, JobEvent, Stage, Stop};
+use crate::hub::{Hub, ListedFile};
+use crate::manifest::{Class, Results, Row, Shard, shard};
+use crate::work::{Failure, Origin, Packer, RowOutcome, RowWork, WorkerOptions, class};
+use zstn::internals::Staging;
+use zstn::source::HttpOptions;
+use zstn::{Engine, Error, Location, Result};
+
+/// The branch to which packed files are added.
+const BRANCH: &str = "main";
+
+/// Options for packing the files of a plan.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+#[must_use]
+pub struct PlanRun {
+    /// Options for packing files.
+    pub worker: WorkerOptions,
+    /// The share of the plan to work on.
+    pub shard: Shard,
+    /// Retries files that were refused before. Files that failed for a transient reason
+    /// are always retried.
+    pub retry_refused: bool,
+    /// Requests the end of the work, which takes effect between two files.
+    pub stop: Stop,
+}
+
+impl Default for PlanRun {
+    fn default() -> Self {
+        Self {
+            worker: WorkerOptions::default(),
+            shard: Shard::ALL,
+            retry_refused: false,
+            stop: Stop::default(),
+        }
+    }
+}
+
+/// The results of a share of a plan, counted in rows with different keys.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PlanSummary {
+    /// Packed and verified in this run.
+    pub packed: usize,
+    /// Packed before this run.
+    pub known: usize,
+    /// Refused, in this run or before.
+    pub refused: usize,
+    /// Failed for a transient reason.
+    pub retry: usize,
+    /// Left unprocessed because the work was stopped.
+    pub left: usize,
+}
+
+impl PlanRun {
+    /// Packs the files of a plan from `hub` into the folder `to`. A file is stored as
+    /// `packed/KEY.zstn` with the entry `done/KEY.json`; a failure is recorded in
+    /// `failed/KEY.json`. Several machines may work on the same rows, because they
+    /// write the same bytes.
+    ///
+    /// # Errors
+    /// If the folder cannot be written. Errors of single files are recorded in the
+    /// folder.
+    pub fn into_folder(
+        &self,
+        engine: &Engine,
+        hub: &Hub,
+        rows: &[Row],
+        to: &Location,
+        log: impl Fn(Event),
+    ) -> Result<PlanSummary> {
+        let results = Results::open(to, &HttpOptions::default())?;
+        let scratch = Staging::temporary()?;
+        let work = RowWork::new(
+            engine,
+            Origin::hub(hub)?,
+            results,
+            scratch.folder(),
+            self.worker,
+        )?
+        .retry_refused(self.retry_refused);
+        let mut summary = PlanSummary::default();
+        // Bases come before the deltas from them.
+        let mut rows = shard(rows, self.shard);
+        rows.sort_by_key(|row| row.bases.len());
+        for row in rows {
+            if self.stop.is_requested() {
+                summary.left += 1;
+                continue;
+            }
+            let event = |stage| JobEvent::new(stage, &row.repo, &row.revision).path(&row.path);
+            match work.work(row, None, &())? {
+                RowOutcome::Known(_) => summary.known += 1,
+                RowOutcome::Packed(done) => {
+                    summary.packed += 1;
+                    let event = event(Stage::Packed).bytes(row.len_bytes, done.packed_bytes);
+                    log(Event::Job(event));
+                }
+                RowOutcome::Failed { class, reason, .. } => {
+                    let stage = match class {
+                        Class::Refused => Stage::Refused,
+                        Class::Retry => Stage::Retry,
+                    };
+                    summary.count_failed(class);
+                    log(Event::Job(event(stage).detail(reason)));
+                }
+            }
+        }
+        Ok(summary)
+    }
+
+    /// Packs the files of a plan and adds them to their repositories in one commit
+    /// each. All rows of a repository belong to the same share. Results are recorded in
+    /// the folder `state`, as by [`Worker`](super::Worker).
+    ///
+    /// # Errors
+    /// If the folder cannot be written. Errors of single repositories are logged and
+    /// counted in the summary.
+    pub fn into_hub(
+        &self,
+        engine: &Engine,
+        hub: &Hub,
+        rows: &[Row],
+        state: &Path,
+        log: impl Fn(Event) + Send + Sync + 'static,
+    ) -> Result<PlanSummary> {
+        if let Some(row) = rows.iter().find(|row| !row.bases.is_empty()) {
+            return Err(Error::Usage(format!(
+                "the plan stores {} of {} as a difference, which repositories do not get; give \
+                 --to a folder, or make the plan without --base",
+                row.path, row.repo
+            )));
+        }
+        let mut packer = Packer::new(state, self.worker, hub.http()?)?;
+        packer.engine = engine.clone();
+        let runner = Runner {
+            hub: hub.clone(),
+            queue: Arc::new(Queue::open(state)?),
+            packer,
+            metrics: Arc::new(Metrics::default()),
+            stop: self.stop.clone(),
+            log: Arc::new(log),
+        };
+        let mut repositories: BTreeMap<&str, Vec<&Row>> = BTreeMap::new();
+        for row in rows {
+            repositories.entry(&row.repo).or_default().push(row);
+        }
+        let own = repositories.into_iter().skip(self.shard.index);
+        let mut summary = PlanSummary::default();
+        for (repository, rows) in own.step_by(self.shard.count.max(1)) {
+            let counted = self.repository(&runner, repository, &rows)?;
+            summary.add(&counted);
+        }
+        Ok(summary)
+    }
+
+    fn repository(&self, runner: &Runner, name: &str, rows: &[&Row]) -> Result<PlanSummary> {
+        let mut summary = PlanSummary::default();
+        let contents: HashSet<String> = rows.iter().map(|row| row.sha256.clone()).collect();
+        if self.stop.is_requested() {
+            summary.left = contents.len();
+            return Ok(summary);
+        }
+        let repository = name.parse()?;
+        // The branch instead of a commit, because it may have moved after the plan was
+        // made.
+        let job = Job::new(&repository, BRANCH, BRANCH);
+        let event = |stage| JobEvent::new(stage, name, BRANCH);
+        let results = runner.queue.results()?;
+        let mut known = HashSet::new();
+        for row in rows {
+            if results.done(&row.key)?.is_some() {
+                known.insert(&row.key);
+            }
+        }
+        let worked = match runner.queue.lock(&repository)? {
+            Some(_lock) => runner.job(&job, Some(&contents)),
+            None => {
+                let detail = "another worker works on this repository";
+                let error = std::io::Error::other(detail);
+                Err(Failure::Error(Error::io(format!("pack {name}"), error)))
+            }
+        };
+        let class = match worked {
+            Ok(Outcome::Partly(error)) => {
+                runner.tell(event(Stage::Failed).detail(error.to_string()));
+                None
+            }
+            Ok(_) => None,
+            Err(Failure::Stopped) => {
+                runner.tell(event(Stage::GivenBack).detail("the worker ends"));
+                Some(Class::Retry)
+            }
+            Err(Failure::File(reason)) => {
+                runner.tell(event(Stage::Failed).detail(reason));
+                Some(Class::Refused)
+            }
+            Err(Failure::Error(error)) => {
+                runner.tell(event(Stage::Failed).detail(error.to_string()));
+                Some(class(&error))
+            }
+        };
+        let packed = match class {
+            None => {
+                let files = runner.hub.files(&repository, BRANCH);
+                packed_contents(runner, &results, &files.unwrap_or_default())?
+            }
+            Some(_) => HashSet::new(),
+        };
+        let mut seen = HashSet::new();
+        for row in rows.iter().filter(|row| seen.insert(&row.key)) {
+            match (class, results.done(&row.key)?, results.failed(&row.key)?) {
+                (Some(class), ..) => summary.count_failed(class),
+                (None, Some(_), _) if known.contains(&row.key) => summary.known += 1,
+                (None, Some(_), _) => summary.packed += 1,
+                (None, None, Some(failed)) => summary.count_failed(failed.class),
+                // Another worker packed it, and this job has decoded and compared the
+                // packed file.
+                (None, None, None) if packed.contains(&row.sha256) => summary.known += 1,
+                (None, None, None) => {
+                    let reason = format!(
+                        "{BRANCH} of {name} has no unpacked file with this content any more, or \
+                         another file has the name of its packed one"
+                    );
+                    runner.tell(event(Stage::Refused).path(&row.path).detail(reason));
+                    summary.refused += 1;
+                }
+            }
+        }
+        Ok(summary)
+    }
+}
+
+impl PlanSummary {
+    fn count_failed(&mut self, class: Class) {
+        match class {
+            Class::Refused => self.refused += 1,
+            Class::Retry => self.retry += 1,
+        }
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.packed += other.packed;
+        self.known += other.known;
+        self.refused += other.refused;
+        self.retry += other.retry;
+        self.left += other.left;
+    }
+}
+
+/// Returns the SHA-256 of each file whose packed counterpart is known to this queue to
+/// restore it.
+fn packed_contents(
+    runner: &Runner,
+    results: &Results,
+    files: &[ListedFile],
+) -> Result<HashSet<String>> {
+    let by_path: HashMap<&str, &ListedFile> =
+        files.iter().map(|file| (&*file.path, file)).collect();
+    let mut contents = HashSet::new();
+    for file in files {
+        let packed = packed_path(&file.path).and_then(|path| by_path.get(&*path).copied());
+        if let (Some(packed), Some(sha256)) = (packed, &file.sha256)
+            && runner.has_proof(results, sha256, packed)?
+        {
+            contents.insert(sha256.clone());
+        }
+    }
+    Ok(contents)
+}

@@ -1,0 +1,217 @@
+//! Resolution of request paths to files.
+
+use std::path::{Component, Path, PathBuf};
+
+use zstn_core::catalog::{IndexName, Kind, renamed};
+
+use super::root::{Absent, Root};
+
+/// Maximum length of a request's path, in bytes.
+pub const MAX_PATH_BYTES: usize = 4 << 10;
+
+/// The target of a path below the root.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    /// A file.
+    File(PathBuf),
+    /// A folder without an `index.html`.
+    Folder(PathBuf),
+    /// The safetensors file that this packed file restores.
+    Unpacked(PathBuf),
+    /// The index of safetensors files that this index of packed files restores.
+    UnpackedIndex(PathBuf),
+}
+
+/// Resolves a request path. Hidden files are not found, nor is anything outside the
+/// folder except through permitted links. An existing file takes precedence over one
+/// that would have to be unpacked.
+pub(super) fn resolve(root: &Root, path: &str) -> Result<Found, Absent> {
+    let decoded = percent_decode(path).ok_or(Absent::Nothing)?;
+    let relative = decoded.trim_start_matches('/');
+    // `Path` drops `.` components, and other platforms have other separators, so the
+    // text is checked as well.
+    let is_hidden = |part: &str| part.starts_with('.');
+    if relative.split('/').any(is_hidden) {
+        return Err(Absent::Nothing);
+    }
+    let relative = Path::new(relative);
+    let is_shown = |part| match part {
+        Component::Normal(name) => name.to_str().is_some_and(|name| !is_hidden(name)),
+        _ => false,
+    };
+    if !relative.components().all(is_shown) {
+        return Err(Absent::Nothing);
+    }
+    let full = root.folder().join(relative);
+    match root.follow(&full) {
+        Ok(real) => return existing(root, full, real),
+        Err(Absent::Outside(real)) => return Err(Absent::Outside(real)),
+        Err(Absent::Nothing) => {}
+    }
+    // An unpacked file does not replace a dangling link of the same name.
+    if full.symlink_metadata().is_ok() {
+        return Err(Absent::Nothing);
+    }
+    let name = full.file_name().and_then(|name| name.to_str());
+    let name = name.ok_or(Absent::Nothing)?;
+    let packed = packed_name(name).ok_or(Absent::Nothing)?;
+    // The packed file keeps the name of the link, because the name of a cache blob does
+    // not show its type.
+    let packed = full.with_file_name(packed);
+    if !root.follow(&packed)?.is_file() {
+        return Err(Absent::Nothing);
+    }
+    Ok(match IndexName::parse(name) {
+        Some(_) => Found::UnpackedIndex(packed),
+        None => Found::Unpacked(packed),
+    })
+}
+
+fn existing(root: &Root, full: PathBuf, real: PathBuf) -> Result<Found, Absent> {
+    if real.is_dir() {
+        let page = root.follow(&full.join("index.html")).ok();
+        let page = page.filter(|page| page.is_file());
+        return Ok(page.map_or(Found::Folder(full), Found::File));
+    }
+    match real.is_file() {
+        true => Ok(Found::File(real)),
+        false => Err(Absent::Nothing),
+    }
+}
+
+/// Returns the name of the packed file that restores a file called `name`.
+pub fn packed_name(name: &str) -> Option<String> {
+    renamed(name, Kind::Safetensors, Kind::Zstn)
+}
+
+/// Returns the name of the file that a packed file called `name` restores.
+pub fn unpacked_name(name: &str) -> Option<String> {
+    renamed(name, Kind::Zstn, Kind::Safetensors)
+}
+
+fn percent_decode(path: &str) -> Option<String> {
+    let mut bytes = path.bytes();
+    let mut decoded = Vec::with_capacity(path.len());
+    while let Some(byte) = bytes.next() {
+        decoded.push(match byte {
+            b'%' => {
+                let digits = [bytes.next()?, bytes.next()?];
+                u8::from_str_radix(std::str::from_utf8(&digits).ok()?, 16).ok()?
+            }
+            other => other,
+        });
+    }
+    String::from_utf8(decoded).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn resolve(root: &Path, path: &str) -> Option<Found> {
+        super::resolve(&Root::new(root).unwrap(), path).ok()
+    }
+
+    #[test]
+    fn nothing_outside_the_root_is_served() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        std::fs::write(root.join("a b.bin"), b"x").unwrap();
+        assert_eq!(
+            resolve(&root, "/a%20b.bin"),
+            Some(Found::File(root.join("a b.bin")))
+        );
+        for path in [
+            "/../etc/passwd",
+            "/%2e%2e/etc/passwd",
+            "/a/../../etc/passwd",
+            "//etc/passwd",
+            "/%zz",
+            "/a%20b.bin/x",
+            "/a%20b.bin%00",
+            "/missing",
+            "/missing.safetensors",
+        ] {
+            assert_eq!(resolve(&root, path), None, "{path}");
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_packed_file_may_be_a_link() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        std::fs::write(root.join("blob"), b"x").unwrap();
+        std::os::unix::fs::symlink("blob", root.join("cached.zstn")).unwrap();
+        let cached = Found::Unpacked(root.join("cached.zstn"));
+        assert_eq!(resolve(&root, "/cached.safetensors"), Some(cached));
+    }
+
+    /// Checks that clients cannot even learn whether a path outside the folder exists.
+    #[cfg(unix)]
+    #[test]
+    fn nothing_outside_is_looked_at_through_a_link() {
+        let (folder, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let (root, outside) = (folder.path().canonicalize(), outside.path().canonicalize());
+        let (root, outside) = (root.unwrap(), outside.unwrap());
+        std::fs::write(outside.join("x.zstn"), b"x").unwrap();
+        for (name, target) in [
+            ("link", outside.join("x.zstn")),
+            ("packed.zstn", outside.join("x.zstn")),
+            ("folder", outside.clone()),
+        ] {
+            std::os::unix::fs::symlink(target, root.join(name)).unwrap();
+        }
+        let mut root = Root::new(&root).unwrap();
+        for (path, place) in [
+            ("/link", outside.join("x.zstn")),
+            ("/packed.zstn", outside.join("x.zstn")),
+            ("/packed.safetensors", outside.join("x.zstn")),
+            ("/folder/x.zstn", outside.clone()),
+            ("/folder/x.safetensors", outside.clone()),
+            ("/folder/missing", outside.clone()),
+        ] {
+            let found = super::resolve(&root, path);
+            assert_eq!(found, Err(Absent::Outside(place)), "{path}");
+        }
+        root.link(&outside).unwrap();
+        let file = Found::File(outside.join("x.zstn"));
+        for path in ["/link", "/packed.zstn", "/folder/x.zstn"] {
+            assert_eq!(super::resolve(&root, path).as_ref(), Ok(&file), "{path}");
+        }
+        for path in ["/packed.safetensors", "/folder/x.safetensors"] {
+            let found = super::resolve(&root, path);
+            assert!(matches!(found, Ok(Found::Unpacked(_))), "{path}");
+        }
+        let missing = super::resolve(&root, "/folder/missing");
+        assert_eq!(missing, Err(Absent::Nothing));
+    }
+
+    #[test]
+    fn real_files_go_before_unpacked_ones() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        for name in ["m.zstn", "m.zstn.index.json"] {
+            std::fs::write(root.join(name), b"x").unwrap();
+        }
+        assert_eq!(resolve(&root, "/"), Some(Found::Folder(root.clone())));
+        for name in ["m.zstn", "m.zstn.index.json"] {
+            let other = unpacked_name(name).unwrap();
+            let packed = root.join(name);
+            let path = format!("/{other}");
+            let expected = match name {
+                "m.zstn" => Found::Unpacked(packed),
+                _ => Found::UnpackedIndex(packed),
+            };
+            assert_eq!(resolve(&root, &path), Some(expected));
+            std::fs::write(root.join(&other), b"real").unwrap();
+            assert_eq!(resolve(&root, &path), Some(Found::File(root.join(&other))));
+        }
+        std::fs::write(root.join("index.html"), b"page").unwrap();
+        assert_eq!(
+            resolve(&root, "/"),
+            Some(Found::File(root.join("index.html")))
+        );
+        assert_eq!(unpacked_name("m.safetensors"), None);
+    }
+}

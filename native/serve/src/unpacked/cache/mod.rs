@@ -1,0 +1,219 @@
+//! A cache of decoded tensors, which includes those being read.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::time::Instant;
+
+pub(super) use reading::Reading;
+use state::State;
+
+mod reading;
+mod state;
+#[cfg(test)]
+mod tests;
+
+/// A span of a tensor: the number of the file, the number of the tensor in it, and the
+/// first byte of the span. A span is a whole tensor or a block of its rows.
+pub(super) type Key = (u64, usize, u64);
+
+/// The decoded bytes or an error message.
+type Outcome = Result<Arc<Vec<u8>>, String>;
+
+type Sender = watch::Sender<Option<Outcome>>;
+type Receiver = watch::Receiver<Option<Outcome>>;
+
+/// Decodes one span. Called again if its bytes have been dropped.
+pub(super) type Decode = Arc<dyn Fn() -> Result<Vec<u8>, String> + Send + Sync>;
+
+/// Decodes tensors on request, on blocking threads. Concurrent requests for one tensor
+/// share the work.
+///
+/// All tensors in memory take at most `limit_bytes` together. A longer one is decoded
+/// alone, up to `max_bytes`, and dropped with its last reader. A tensor is decoded when
+/// it fits in addition to the tensors being read; tensors without readers are dropped
+/// to make space, the least recently used first. While others wait for memory, a slow
+/// reader loses its claim to a tensor, so that all readers make progress; if the tensor
+/// is dropped, it is decoded again when the slow reader continues.
+pub struct DecodedTensors {
+    limit_bytes: u64,
+    max_bytes: u64,
+    /// Permits for `limit_bytes` in units of `unit_bytes`, granted in order. A tensor
+    /// that is being decoded or read holds permits for its length.
+    room: Arc<Semaphore>,
+    room_units: u32,
+    unit_bytes: u64,
+    /// Limits how many tensors are decoded concurrently.
+    turns: Arc<Semaphore>,
+    /// Number of tensors that are decoded ahead of the one that a request reads.
+    ahead: usize,
+    patience: Patience,
+    state: Mutex<State>,
+}
+
+/// How long readers keep their claim to a tensor while others wait for memory.
+#[derive(Debug, Clone, Copy)]
+pub struct Patience {
+    /// Since it was last read from.
+    pub(super) unread: Duration,
+    /// Since it was decoded. If decoding took longer than this, the decoding time
+    /// applies.
+    pub(super) in_all: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self {
+            unread: Duration::from_millis(250),
+            in_all: Duration::from_secs(2),
+        }
+    }
+}
+
+impl DecodedTensors {
+    pub fn new(limit_bytes: u64, patience: Patience) -> Self {
+        // A million units are fine-grained enough, and a semaphore can count them.
+        let unit_bytes = (limit_bytes >> 20).max(1);
+        let room_units =
+            u32::try_from(limit_bytes / unit_bytes).map_or(u32::MAX, |units| units.max(1));
+        // Decoding is CPU-bound, so there is one turn per core.
+        let turns = std::thread::available_parallelism().map_or(2, usize::from);
+        Self {
+            limit_bytes,
+            max_bytes: u64::MAX,
+            room: Arc::new(Semaphore::new(room_units as usize)),
+            room_units,
+            unit_bytes,
+            turns: Arc::new(Semaphore::new(turns)),
+            ahead: 1,
+            patience,
+            state: Mutex::default(),
+        }
+    }
+
+    /// Refuses spans that are longer than `max_bytes`.
+    pub fn with_max_tensor(mut self, max_bytes: u64) -> Self {
+        self.max_bytes = max_bytes;
+        self
+    }
+
+    /// Returns the length of the longest span that is decoded, in bytes.
+    pub(super) fn max_bytes(&self) -> u64 {
+        self.max_bytes
+    }
+
+    /// Runs a blocking task that reads for a tensor when its turn comes.
+    pub(super) async fn turn<T: Send + 'static>(
+        &self,
+        task: impl FnOnce() -> T + Send + 'static,
+    ) -> std::io::Result<T> {
+        let turn = Arc::clone(&self.turns).acquire_owned().await;
+        let task = move || {
+            let _turn = turn;
+            task()
+        };
+        let result = tokio::task::spawn_blocking(task).await;
+        result.map_err(std::io::Error::other)
+    }
+
+    /// Decodes up to `turns` tensors concurrently, and starts `ahead` tensors before a
+    /// request reads them. This suits packed files on another machine, where decoding
+    /// mostly waits.
+    pub fn with_turns(mut self, turns: usize, ahead: usize) -> Self {
+        self.turns = Arc::new(Semaphore::new(turns));
+        self.ahead = ahead;
+        self
+    }
+
+    /// Returns the number of tensors that are decoded ahead of the one that a request
+    /// reads.
+    pub(super) fn ahead(&self) -> usize {
+        self.ahead
+    }
+
+    /// Returns the memory for decoded tensors, in bytes.
+    pub fn held_bytes(&self) -> u64 {
+        self.state().held_bytes()
+    }
+
+    /// Returns a reader of the span `key` of `len_bytes`. Decoding starts when its
+    /// bytes are first requested.
+    pub(super) fn reading(self: &Arc<Self>, key: Key, len_bytes: u64, decode: Decode) -> Reading {
+        Reading::new(Arc::clone(self), key, len_bytes, decode)
+    }
+
+    /// Returns the permits for a tensor. A tensor longer than the limit needs all of
+    /// them, so that it is the only one.
+    fn units(&self, len_bytes: u64) -> u32 {
+        let units = len_bytes.div_ceil(self.unit_bytes);
+        u32::try_from(units).map_or(self.room_units, |units| units.clamp(1, self.room_units))
+    }
+
+    fn room_now(&self, len_bytes: u64) -> Option<OwnedSemaphorePermit> {
+        let room = Arc::clone(&self.room);
+        room.try_acquire_many_owned(self.units(len_bytes)).ok()
+    }
+
+    /// Decodes a tensor once there is memory and a turn for it, unless all readers have
+    /// left.
+    async fn fill(
+        self: Arc<Self>,
+        (key, id): (Key, u64),
+        sender: Sender,
+        len_bytes: u64,
+        room: Option<OwnedSemaphorePermit>,
+        decode: Decode,
+    ) {
+        let room = match room {
+            Some(room) => room,
+            None => tokio::select! {
+                room = self.wait_for_room(len_bytes) => match room {
+                    Some(room) => room,
+                    None => return,
+                },
+                () = sender.closed() => return,
+            },
+        };
+        let Ok(turn) = Arc::clone(&self.turns).acquire_owned().await else {
+            return;
+        };
+        // If all readers have left, the entry has been removed and its outcome is not
+        // needed.
+        if sender.is_closed() || !self.state().begin(key, id, room, self.limit_bytes) {
+            return;
+        }
+        tokio::task::spawn_blocking(move || {
+            let start = Instant::now();
+            let outcome = catch_unwind(AssertUnwindSafe(|| decode()))
+                .unwrap_or_else(|_| Err("the decoder stopped unexpectedly".into()));
+            let now = Instant::now();
+            let keep = self.patience.in_all.max(now - start);
+            self.state()
+                .finish(key, outcome.is_ok(), now, now + keep, self.limit_bytes);
+            sender.send_replace(Some(outcome.map(Arc::new)));
+            drop(turn);
+        });
+    }
+
+    /// Waits for permits in order, and takes permits back from slow readers.
+    async fn wait_for_room(&self, len_bytes: u64) -> Option<OwnedSemaphorePermit> {
+        let room = Arc::clone(&self.room).acquire_many_owned(self.units(len_bytes));
+        tokio::pin!(room);
+        let pause = (self.patience.unread / 4).max(Duration::from_millis(1));
+        loop {
+            tokio::select! {
+                biased;
+                room = &mut room => return room.ok(),
+                () = tokio::time::sleep(pause) => {
+                    self.state().take_back(self.patience.unread, pause);
+                }
+            }
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,272 @@
+//! The viewer for local models, served to the browser on this machine.
+//!
+//! Other programs and users of the machine can connect to the port, and pages of any
+//! website can send requests to it. Therefore all paths begin with a secret, no other
+//! origin may read an answer, and requests for hosts other than IP addresses and
+//! `localhost` are refused ([`Access`]).
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
+
+use axum::http::request::Parts;
+use axum::http::{HeaderName, HeaderValue, Method, Request, StatusCode, header};
+use axum::response::Response;
+use hyper::body::Incoming;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use zstn_core::catalog::Kind;
+
+use super::access::{Access, Reader};
+use super::answer::{method_not_allowed, plain};
+use super::listening::{Handle, Listening, LoggedSite};
+use super::path::{Found, resolve};
+use super::root::Root;
+use super::{Note, Served, file};
+use zstn::internals::Shards;
+use zstn::source::HttpOptions;
+use zstn::{Error, Location, Result};
+
+mod page;
+
+pub use page::Page;
+
+/// Characters of paths that are not percent-encoded.
+const PLAIN: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'/');
+
+/// Headers of every answer. The referrer policy keeps the secret path from other
+/// websites.
+const HEADERS: [(HeaderName, &str); 5] = [
+    (header::CACHE_CONTROL, "no-cache"),
+    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (header::REFERRER_POLICY, "no-referrer"),
+    (header::CONTENT_SECURITY_POLICY, "frame-ancestors 'none'"),
+    (
+        HeaderName::from_static("cross-origin-resource-policy"),
+        "same-origin",
+    ),
+];
+
+/// A server of the viewer. It has bound its port and answers requests once
+/// [`View::run`] is called.
+#[derive(Debug)]
+pub struct View {
+    listening: Listening,
+    site: Site,
+}
+
+/// The viewer, the models that it shows, and the access rules.
+#[derive(Debug)]
+struct Site {
+    /// The secret prefix of every path, with a slash at both ends.
+    secret: String,
+    page: Page,
+    /// The query parameters of the viewer. They are not part of the printed link,
+    /// because addresses may contain signatures.
+    parameters: Vec<(&'static str, String)>,
+    /// The folders of the models.
+    roots: Vec<Arc<Root>>,
+    access: Access,
+}
+
+impl View {
+    /// Listens at `port` of this machine (0 picks a free port).
+    ///
+    /// # Errors
+    /// If the port is taken, or the system provides no random bytes.
+    pub fn bind(page: Page, port: u16) -> Result<Self> {
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        Ok(Self {
+            listening: Listening::at(address)?,
+            site: Site {
+                secret: format!("/{}/", secret()?),
+                page,
+                parameters: Vec::new(),
+                roots: Vec::new(),
+                access: Access::default(),
+            },
+        })
+    }
+
+    /// Shows the model at `path`. The second model added is compared with the first. A
+    /// folder or an index leads to its shards. All files of the model's folder are
+    /// served, since a model can consist of several.
+    ///
+    /// # Errors
+    /// If the file does not exist, or the folder does not contain exactly one model.
+    pub fn model(self, path: &Path) -> Result<Self> {
+        if !path.is_dir() {
+            return self.file(path);
+        }
+        let http = HttpOptions::default();
+        let found = Shards::open(&Location::from(path), Kind::FILES, &http)?;
+        let name = found.as_ref().and_then(|shards| match shards.index() {
+            Some(index) => Some(&index.name),
+            None => shards.files().first().map(|file| &file.name),
+        });
+        match name {
+            Some(name) => self.file(&path.join(name)),
+            None => Err(Error::Usage(format!("{} holds no model", path.display()))),
+        }
+    }
+
+    fn file(self, path: &Path) -> Result<Self> {
+        let shown = path.display();
+        let folder = match path.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder,
+            _ => Path::new("."),
+        };
+        let real = path.canonicalize().map_err(Error::file("open", path))?;
+        let name = path.file_name().and_then(|name| name.to_str());
+        let Some(name) = name.filter(|name| !name.starts_with('.') && real.is_file()) else {
+            return Err(Error::Usage(format!(
+                "{shown} cannot be shown: name a file whose name does not begin with a dot"
+            )));
+        };
+        let mut root = Root::new(folder).map_err(Error::file("open", folder))?;
+        if let (Err(_), Some(target)) = (root.follow(&root.folder().join(name)), real.parent()) {
+            root.link(target).map_err(Error::file("open", target))?;
+        }
+        let number = self.site.roots.len();
+        let address = format!("./models/{number}/{}", utf8_percent_encode(name, PLAIN));
+        let mut view = self.address(address);
+        view.site.roots.push(Arc::new(root));
+        Ok(view)
+    }
+
+    /// Shows the model at a web address, which the browser fetches by itself.
+    #[must_use]
+    pub fn address(mut self, address: impl Into<String>) -> Self {
+        let parameters = &mut self.site.parameters;
+        let name = if parameters.is_empty() { "src" } else { "with" };
+        parameters.push((name, address.into()));
+        self
+    }
+
+    /// Returns the address of the viewer, which redirects the browser to the models.
+    #[must_use]
+    pub fn url(&self) -> String {
+        let origin = self.listening.url();
+        format!("{}{}", origin.trim_end_matches('/'), self.site.secret)
+    }
+
+    /// Returns a handle that stops the server while it runs.
+    #[must_use]
+    pub fn handle(&self) -> Handle {
+        self.listening.handle()
+    }
+
+    /// Answers requests until [`Handle::stop`] is called. `log` is called for every
+    /// request when its answer begins. No signal handler is installed: a program that
+    /// should end on Ctrl-C calls the handle itself.
+    ///
+    /// # Errors
+    /// If threads cannot be started.
+    pub fn run(self, log: impl Fn(Served) + Send + Sync + 'static) -> Result<()> {
+        self.listening.run_site(self.site, log)
+    }
+}
+
+impl LoggedSite for Site {
+    async fn answer(&self, request: Request<Incoming>) -> (Response, Served) {
+        let (request, _) = request.into_parts();
+        let (mut response, body_bytes, note) = self.respond(&request).await;
+        for (name, value) in HEADERS {
+            let headers = response.headers_mut();
+            headers.insert(name, HeaderValue::from_static(value));
+        }
+        let status = response.status().as_u16();
+        (response, Served::new(&request, status, body_bytes, note))
+    }
+}
+
+impl Site {
+    async fn respond(&self, request: &Parts) -> (Response, u64, Option<Note>) {
+        if let Err((status, note)) = self.access.check_host(request) {
+            let (response, len) = plain(status, &note.to_string());
+            return (response, len, Some(note));
+        }
+        // Pages on other ports of this machine are of another origin as well.
+        let is_of_other = match self.access.reader(&request.headers) {
+            Reader::Same => false,
+            Reader::Allowed(origin) => !is_own(request, &origin),
+            Reader::Foreign(_) => true,
+        };
+        let (response, len) = if is_of_other {
+            plain(
+                StatusCode::FORBIDDEN,
+                "pages of other origins may not read this",
+            )
+        } else if !matches!(request.method, Method::GET | Method::HEAD) {
+            method_not_allowed()
+        } else {
+            match request.uri.path().strip_prefix(&self.secret) {
+                Some("") if request.uri.query().is_none() && !self.parameters.is_empty() => {
+                    self.models()
+                }
+                Some(path) => self.path(path, request).await,
+                None => missing(),
+            }
+        };
+        (response, len, None)
+    }
+
+    /// Redirects the browser to the viewer with its query parameters.
+    fn models(&self) -> (Response, u64) {
+        let parameters = self.parameters.iter().map(|(name, value)| {
+            let value = utf8_percent_encode(value, PLAIN);
+            format!("{name}={value}")
+        });
+        let target = format!("?{}", parameters.collect::<Vec<_>>().join("&"));
+        let (mut response, len) = plain(StatusCode::FOUND, "the models are shown by the page");
+        // The target is percent-encoded, so it is a valid header value.
+        if let Ok(target) = HeaderValue::try_from(target) {
+            response.headers_mut().insert(header::LOCATION, target);
+        }
+        (response, len)
+    }
+
+    /// Answers a request for a path below the secret prefix.
+    async fn path(&self, path: &str, request: &Parts) -> (Response, u64) {
+        let Some(model) = path.strip_prefix("models/") else {
+            let answer = self.page.answer(path, request);
+            return answer.unwrap_or_else(missing);
+        };
+        let (number, name) = model.split_once('/').unwrap_or((model, ""));
+        let root = number.parse::<usize>().ok().and_then(|n| self.roots.get(n));
+        let found = root.and_then(|root| resolve(root, &format!("/{name}")).ok());
+        let Some(Found::File(path)) = found else {
+            return missing();
+        };
+        match file::send(&path, request).await {
+            Ok((mut response, len)) => {
+                let ranges = HeaderValue::from_static("bytes");
+                response.headers_mut().insert(header::ACCEPT_RANGES, ranges);
+                (response, len)
+            }
+            Err(_) => missing(),
+        }
+    }
+}
+
+/// Returns whether an origin is the server itself.
+fn is_own(request: &Parts, origin: &HeaderValue) -> bool {
+    let host = request.headers.get(header::HOST);
+    let own = host.map(|host| [b"http://", host.as_bytes()].concat());
+    own.as_deref() == Some(origin.as_bytes())
+}
+
+fn missing() -> (Response, u64) {
+    plain(StatusCode::NOT_FOUND, "no such file")
+}
+
+/// Returns 128 random bits from the operating system as hexadecimal digits.
+fn secret() -> Result<String> {
+    let mut bits = [0; 16];
+    getrandom::fill(&mut bits)
+        .map_err(|error| Error::io("read random bytes", std::io::Error::other(error)))?;
+    Ok(format!("{:032x}", u128::from_ne_bytes(bits)))
+}
