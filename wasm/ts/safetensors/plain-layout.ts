@@ -3,7 +3,7 @@
 import type { CoreUnpacked } from "../core.js";
 import type { TensorInfo } from "../tensor.js";
 import { MAX_HEADER_BYTES, PREFIX_BYTES } from "./header.js";
-import { refusal } from "./refusal.js";
+import { refusal } from "./core-error.js";
 
 export class PlainLayout implements CoreUnpacked {
   readonly #head: Uint8Array<ArrayBuffer>;

@@ -5,7 +5,7 @@
 
 import { JsonError, JsonScanner } from "./json-scanner.js";
 import { compareText } from "./order.js";
-import { malformed } from "./refusal.js";
+import { malformed } from "./core-error.js";
 
 /** The parsed index of a model in several files. */
 export interface ShardIndex {
