@@ -107,5 +107,6 @@ pub use safetensors_view::UnpackedRanges;
 pub use shards::checkpoints_below;
 pub use source::{Input, Location, Source};
 pub use verbs::{UnpackOptions, VerifyOptions, pack, unpack, verify};
+pub use zstn_core::dtype::Dtype;
 pub use zstn_core::frame::select::Effort;
 pub use zstn_core::model::Verify;
