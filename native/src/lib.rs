@@ -32,7 +32,7 @@
 //!   restores to.
 //! - [`compress`] and [`decompress`] code single buffers.
 //!
-//! The formats themselves live in [`zstn_core`], re-exported as [`core`]; this crate
+//! The formats themselves live in [`zstn_core`], which is re-exported; this crate
 //! adds C zstd, a thread pool, files and the network. All calls block.
 
 // A print to a closed pipe panics. The library never prints: only the command line
@@ -41,7 +41,7 @@
 
 /// The formats, with the types and errors that this crate's API uses, for programs that
 /// work below the level of files.
-pub use zstn_core as core;
+pub use zstn_core;
 
 #[cfg(target_os = "linux")]
 pub mod allocator;

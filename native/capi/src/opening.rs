@@ -5,8 +5,8 @@ use std::ffi::c_void;
 use std::ops::Range;
 
 use zstn::Engine;
-use zstn::core::catalog::FileOpener;
-use zstn::core::model::{Model, ModelBuilder};
+use zstn::zstn_core::catalog::FileOpener;
+use zstn::zstn_core::model::{Model, ModelBuilder};
 
 use crate::engine::{self, zstn_engine};
 use crate::handle::{self, Out};

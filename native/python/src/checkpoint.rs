@@ -4,9 +4,9 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use zstn::convert::{Target, TargetKind};
-use zstn::core::container::foreign::{compressed_tensors, gauss};
-use zstn::core::container::zstn::parse_sha256;
 use zstn::family::FamilyOptions;
+use zstn::zstn_core::container::foreign::{compressed_tensors, gauss};
+use zstn::zstn_core::container::zstn::parse_sha256;
 use zstn::{
     ConvertOptions, Effort, Error, PackOptions, Phase, Progress as _, UnpackOptions, VerifyOptions,
     View,

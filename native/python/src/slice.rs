@@ -3,7 +3,7 @@
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
 use zstn::Result;
-use zstn::core::model;
+use zstn::zstn_core::model;
 
 use crate::aligned::Aligned;
 use crate::gather::{Pick, gather};
