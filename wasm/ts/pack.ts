@@ -44,7 +44,7 @@ export async function pack(given: ModelInput, all: AllPackOptions & { base?: Mod
   checkOptions("pack()", all, OPTIONS);
   const { base, ...givenOptions } = all;
   checkEndpoint(all.endpoint, [given, base]);
-  if (base !== undefined && givenOptions.sha256 !== undefined) throw new InvalidInputError("A difference from a `base` has no place for a `sha256`: leave it out.");
+  if (base !== undefined && givenOptions.sha256 !== undefined) throw new InvalidInputError("A delta cannot store a SHA-256: leave it out.");
   const [input, options] = await located(given, givenOptions);
   // Packing reads one range at a time, so there is nothing to merge.
   const reads = sourceOf(input, { ...options, coalesce: false }, new Traffic());

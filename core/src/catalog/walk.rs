@@ -142,7 +142,9 @@ impl Walk {
     /// offset at which the last record ends.
     pub(super) fn finish(self) -> Result<(Header, Vec<Record>, u64)> {
         if !self.is_done() {
-            return Err(Error::invalid_input("bytes of the file are still missing"));
+            return Err(Error::invalid_input(
+                "finish was called before all requested ranges were supplied: request ranges with needs until it returns none",
+            ));
         }
         let records = self.records.into_iter().flatten().collect();
         Ok((self.header, records, self.position))

@@ -60,7 +60,11 @@ impl Opener for FormatOpener {
     }
 
     fn finish<E: Engine>(self, fetched: &FetchedRanges, _: &E) -> Result<FileCatalog> {
-        let missing = || Error::invalid_input("bytes of the file are still missing");
+        let missing = || {
+            Error::invalid_input(
+                "finish was called before all requested ranges were supplied: request ranges with needs until it returns none",
+            )
+        };
         let footer = footer(fetched).ok_or_else(missing)??;
         let manifest = fetched.part(footer.manifest.clone()).ok_or_else(missing)?;
         FileCatalog::ztensor(Manifest::parse(&manifest, &footer)?, fetched.len_bytes())

@@ -79,7 +79,7 @@ pub fn pack<'py>(
     let parsed = sha256.map(parse_sha256).transpose();
     let sha256 = parsed.map_err(|error| PyValueError::new_err(error.to_string()))?;
     if sha256.is_some() && base.is_some() {
-        let detail = "a difference from a base has no place for `sha256`; leave it out";
+        let detail = "a delta cannot store a SHA-256; leave out `sha256`";
         return Err(PyValueError::new_err(detail));
     }
     let family = family::location(base, family)?;

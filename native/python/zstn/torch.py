@@ -182,7 +182,7 @@ def stored(tensors: Mapping[str, torch.Tensor]) -> Iterator[_save.Stored]:
         if not isinstance(tensor, torch.Tensor):
             raise ValueError(f"Key `{name}` is invalid, expected torch.Tensor but received {type(tensor)}")
         if tensor.layout != torch.strided:
-            raise ValueError(f"`{name}` is a sparse tensor, which safetensors has no place for: make it dense")
+            raise ValueError(f"`{name}` is a sparse tensor, which safetensors cannot store: make it dense")
         if not tensor.is_contiguous():
             raise ValueError(
                 f"`{name}` is not contiguous: give its `.contiguous()` copy, or the reader of the "

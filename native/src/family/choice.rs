@@ -250,14 +250,14 @@ impl Work<'_> {
         }
         if member.is_delta() {
             return Err(Error::Usage(
-                "it is a difference without a sketch; make one with `zstn sketch` and its base"
+                "it is a delta without a sketch; make one with `zstn sketch FILE --base BASE`"
                     .into(),
             ));
         }
         if !member.is_local {
             return Err(Error::Usage(
-                "it has no sketch, and those of other machines are not made on the way; make one \
-                 with `zstn sketch`"
+                "it has no sketch, and remote files are not sketched automatically; run \
+                 `zstn sketch` first"
                     .into(),
             ));
         }

@@ -7,7 +7,7 @@ import type { ReadOptions } from "./source.js";
 /** The maximum number of retries of a read. */
 const RETRIES = 3;
 
-/** The error of a request that the server has refused, as far as such Blobs report it. */
+/** The error that a Blob of @huggingface/hub throws when the server refuses its request. Only `statusCode` is always present. */
 interface StatusError {
   statusCode: number;
   url?: unknown;

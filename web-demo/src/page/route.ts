@@ -67,7 +67,7 @@ export function readRoute(): Route {
   return Object.fromEntries(entries) as Route;
 }
 
-/** Returns the URL of a route. */
+/** Returns the URL of this page with the route as its only query parameters. */
 export function urlOf(route: Route): URL {
   const url = new URL(location.pathname, location.href);
   for (const name of NAMES) if (route[name]) url.searchParams.set(name, route[name]);
