@@ -87,7 +87,7 @@ impl Error {
     /// Creates the error for a file of a format or version that this build of the
     /// library leaves out.
     pub(crate) fn left_out() -> Self {
-        Self::unsupported("this build of the reader leaves out the format of this file")
+        Self::unsupported("this build of the reader does not include the format of this file")
     }
 
     /// Creates the error for a limit that was exceeded.

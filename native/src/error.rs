@@ -65,7 +65,7 @@ pub enum Error {
         detail: String,
     },
     /// A delta cannot be read without its base.
-    #[error("{}", Shown(format_args!("{name} is a difference from another checkpoint{detail}; give that one as its base")))]
+    #[error("{}", Shown(format_args!("{name} is a delta from another checkpoint{detail}; give that checkpoint as its base")))]
     NeedsBase {
         /// Path or address of the delta.
         name: String,

@@ -168,7 +168,7 @@ def test_what_no_node_holds_any_more_is_lost(
     assert found["small"].state == "packed"
     assert found["running"].state == "lost"
     assert found["waiting"].state == "lost"
-    assert found["waiting"].reason == "the nodes that are left do not hold it"
+    assert found["waiting"].reason == "the remaining nodes are too small for it"
 
 
 def test_stopping_gives_everything_back(

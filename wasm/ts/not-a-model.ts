@@ -108,7 +108,7 @@ const latin1 = (bytes: Uint8Array): string => String.fromCharCode(...bytes);
 /** Returns the error message for a file of unknown format, in the same words as the Rust library. */
 export function describeUnknown(head: Uint8Array): string {
   if (/^[ \t\n\f\r]*$/.test(latin1(head))) return "the file is empty";
-  return `this is no ZSTN, Z4DM, zTensor, Gauss or safetensors file: its first bytes are ${printable(head.subarray(0, 8))}`;
+  return `this is not a ZSTN, Z4DM, zTensor, Gauss or safetensors file: its first bytes are ${printable(head.subarray(0, 8))}`;
 }
 
 function printable(bytes: Uint8Array): string {

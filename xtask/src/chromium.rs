@@ -39,7 +39,7 @@ fn find() -> Result<Option<PathBuf>> {
     if let Some(named) = env::var_os("CHROMIUM").filter(|named| !named.is_empty()) {
         let named = PathBuf::from(named);
         if !named.is_file() {
-            bail!("CHROMIUM names {}, which is no file", named.display());
+            bail!("CHROMIUM names {}, which is not a file", named.display());
         }
         return Ok(Some(named));
     }

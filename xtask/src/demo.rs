@@ -156,7 +156,7 @@ fn rest(workspace: &Workspace, report: &Report, later: &[&Module], site: &Path) 
 fn existing(model: &Path) -> Result<PathBuf> {
     if !model.is_file() {
         bail!(
-            "{} is no file; name a .safetensors checkpoint, or nothing to download a small one",
+            "{} is not a file; name a .safetensors checkpoint, or nothing to download a small one",
             model.display()
         );
     }

@@ -138,7 +138,7 @@ fn host() -> Result<String> {
     let version = process::ask(Command::new("rustc").arg("-vV"))?;
     let host = version.lines().find_map(|line| line.strip_prefix("host: "));
     Ok(host
-        .context("rustc does not say what it builds for")?
+        .context("rustc does not name its target")?
         .into())
 }
 

@@ -31,7 +31,7 @@ pub fn run(workspace: &Workspace, report: &Report, options: &Interop) -> Result<
         step.run(&mut unittest)?;
         let output = step.output()?;
         let summary = output.lines().find(|line| line.contains(" encodings, "));
-        step.after(summary.context("z4ai was not asked anything")?);
+        step.after(summary.context("z4ai was never called")?);
         Ok(())
     })
 }

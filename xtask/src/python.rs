@@ -226,7 +226,7 @@ pub fn bare(workspace: &Workspace, step: &mut Step) -> Result<Environment> {
     let folder = workspace.cache("bare");
     if folder.is_dir() {
         fs::remove_dir_all(&folder)
-            .with_context(|| format!("{} is not removed", folder.display()))?;
+            .with_context(|| format!("{} cannot be removed", folder.display()))?;
     }
     let environment = Environment::named(workspace, step, "bare")?;
     let wanted = requirements(workspace, REQUIREMENTS_WHEEL)?;

@@ -85,7 +85,7 @@ impl Copy {
         for folder in [&root, &home] {
             if folder.exists() {
                 fs::remove_dir_all(folder)
-                    .with_context(|| format!("{} is not removed", folder.display()))?;
+                    .with_context(|| format!("{} cannot be removed", folder.display()))?;
             }
             fs::create_dir_all(folder)?;
         }

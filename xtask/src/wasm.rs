@@ -216,7 +216,7 @@ fn compile_fast(workspace: &Workspace, step: &mut Step, modules: &[&Module]) -> 
         for built in [built(workspace, module, Profile::Fast), deps(workspace)] {
             if built.exists() {
                 fs::remove_file(&built)
-                    .with_context(|| format!("{} is not removed", built.display()))?;
+                    .with_context(|| format!("{} cannot be removed", built.display()))?;
             }
         }
         step.run(&mut cargo_build(

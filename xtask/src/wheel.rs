@@ -113,7 +113,7 @@ fn audit(workspace: &Workspace, step: &mut Step, wheel: &Path) -> Result<()> {
     let words: Vec<&str> = shown.split_whitespace().collect();
     let wanted = format!("\"{PLATFORM}_");
     if !words.iter().any(|word| word.starts_with(&wanted)) {
-        bail!("auditwheel does not say {PLATFORM}: {shown}");
+        bail!("auditwheel does not report {PLATFORM}: {shown}");
     }
     let mut interface = Command::new(tools.python());
     step.run(interface.args(["-m", "abi3audit", "--strict"]).arg(wheel))?;
@@ -202,7 +202,7 @@ impl Python {
             let tree = workspace.target("wheels/tree");
             if tree.exists() {
                 fs::remove_dir_all(&tree)
-                    .with_context(|| format!("{} is not removed", tree.display()))?;
+                    .with_context(|| format!("{} cannot be removed", tree.display()))?;
             }
             let mut metadata = maturin(workspace, &self.tools)?;
             metadata
@@ -395,7 +395,7 @@ fn copy_package(from: &Path, to: &Path) -> std::io::Result<()> {
 
 fn remove_wheels(folder: &Path) -> Result<()> {
     for old in wheels(folder)? {
-        fs::remove_file(&old).with_context(|| format!("{} is not removed", old.display()))?;
+        fs::remove_file(&old).with_context(|| format!("{} cannot be removed", old.display()))?;
     }
     Ok(())
 }

@@ -51,7 +51,7 @@ pub fn recognise(head: &[u8], file_len_bytes: u64) -> Result<Kind> {
     }
     if head.starts_with(&frame::delta::MAGIC) {
         return Err(Error::unsupported(
-            "this is the difference of two buffers (Z4DL), not a checkpoint of tensors: \
+            "this is a delta between two buffers (Z4DL), not a checkpoint of tensors: \
              decompress it with its base",
         ));
     }
@@ -68,7 +68,7 @@ pub fn recognise(head: &[u8], file_len_bytes: u64) -> Result<Kind> {
     let detail = match head.trim_ascii_start() {
         [] => "the file is empty".into(),
         _ => format!(
-            "this is no ZSTN, Z4DM, zTensor, Gauss or safetensors file: its first bytes are {}",
+            "this is not a ZSTN, Z4DM, zTensor, Gauss or safetensors file: its first bytes are {}",
             frame::printable(&head[..head.len().min(8)])
         ),
     };

@@ -31,7 +31,7 @@ pub(crate) fn check_inside(name: &str, len_bytes: u64, span: &Range<u64>) -> Res
     if span.start <= span.end && span.end <= len_bytes {
         return Ok(());
     }
-    Err(Error::invalid_input("the bytes asked for are not inside the tensor").tensor(name))
+    Err(Error::invalid_input("the requested bytes are not inside the tensor").tensor(name))
 }
 
 impl FileCatalog {

@@ -122,8 +122,7 @@ impl Walk {
         let Some(number) = free else {
             return Err(Error::malformed(
                 Rule::DeltaPlaces,
-                "the header does not list this record's tensor, or at another place, or there \
-                 are two records for it",
+                "the header does not list this record's tensor, lists it at another offset, or two records have it",
             )
             .tensor(&head.name));
         };

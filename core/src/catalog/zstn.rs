@@ -195,7 +195,7 @@ fn prefix<'a, E: Engine>(fetched: &'a FetchedRanges, engine: &E) -> Result<Cow<'
     let (Some(copy), Some(file), Some(_)) = (&section.header, &section.file, &section.head) else {
         return Err(Error::malformed(
             Rule::ZstnIntegrity,
-            "the copy of the header comes without the checksums to compare it with",
+            "the copy of the header has no checksums to compare it with",
         ));
     };
     let header_len = prefix_len - PREFIX_FIXED_BYTES;

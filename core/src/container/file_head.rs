@@ -66,7 +66,7 @@ impl FileHead {
         let missing = self.missing(wanted);
         if bytes.len() as u64 != missing.end - missing.start {
             return Err(Error::invalid_input(format!(
-                "{} bytes came where {} are needed",
+                "{} bytes were supplied where {} are needed",
                 bytes.len(),
                 missing.end - missing.start
             )));

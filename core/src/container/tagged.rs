@@ -38,7 +38,7 @@ impl<'a> Value<'a> {
     }
 
     fn wrong_len(self) -> Error {
-        let detail = "a record does not have the length that its tag asks for";
+        let detail = "a record does not have the length that its tag requires";
         Error::malformed(self.rule, detail).at(self.at)
     }
 }

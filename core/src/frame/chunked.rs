@@ -75,7 +75,7 @@ impl<'a> FrameFamily<'a> for Frame<'a> {
         cursor.u8("frame flags")?;
         let width = cursor.u8("element width")?;
         if width == 0 {
-            let detail = "elements of no bytes in a chunked frame";
+            let detail = "a chunked frame has elements of no bytes";
             return Err(Error::malformed(Rule::FrameWidth, detail).at(9));
         }
         let count = cursor.u32("chunk count")?;

@@ -39,7 +39,7 @@ impl<'a> FrameFamily<'a> for Frame<'a> {
         cursor.expect_version(VERSION, Rule::FrameVersion, "ZPL1 frame")?;
         let width = cursor.u8("element width")?;
         if !matches!(width, 2 | 4 | 8) {
-            let detail = format!("elements of {width} bytes in a palette frame");
+            let detail = format!("a palette frame has elements of {width} bytes");
             return Err(Error::malformed(Rule::FrameWidth, detail).at(5));
         }
         let flags = cursor.u8("frame flags")?;

@@ -38,7 +38,7 @@ impl<'a> FrameFamily<'a> for Frame<'a> {
         cursor.expect_version(VERSION, Rule::FrameVersion, "ZSP1 frame")?;
         let width = cursor.u8("element width")?;
         if !matches!(width, 1 | 2 | 4 | 8) {
-            let detail = format!("elements of {width} bytes in a sparse frame");
+            let detail = format!("a sparse frame has elements of {width} bytes");
             return Err(Error::malformed(Rule::FrameWidth, detail).at(5));
         }
         let flags = cursor.u8("frame flags")?;
@@ -54,7 +54,7 @@ impl<'a> FrameFamily<'a> for Frame<'a> {
             return Err(Error::malformed(Rule::SparseCount, detail).at(16));
         }
         if (elements == 0) != bitmap.is_empty() {
-            let detail = format!("a bitmap of {bitmap_len} bytes for {elements} elements");
+            let detail = format!("the bitmap has {bitmap_len} bytes for {elements} elements");
             return Err(Error::malformed(Rule::FrameParts, detail).at(bitmap_at));
         }
         if elements > 0 {
@@ -91,7 +91,7 @@ impl<'a> FrameFamily<'a> for Frame<'a> {
             return Err(Error::malformed(
                 Rule::SparseCount,
                 format!(
-                    "a bitmap of {count} bits for {} elements that are not zero",
+                    "the bitmap has {count} bits for {} elements that are not zero",
                     self.nonzero
                 ),
             ));

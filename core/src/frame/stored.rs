@@ -26,7 +26,7 @@ impl<'a> Stored<'a> {
         if let Some(family) = Family::recognise(bytes)
             && !edition.families().contains(family)
         {
-            let detail = format!("a frame of kind {} inside a container", family.name());
+            let detail = format!("a container has a frame of kind {}", family.name());
             return Err(Error::malformed(Rule::ZstnFrameKind, detail).at(0));
         }
         let frame = Frame::parse(bytes)?;
@@ -34,7 +34,7 @@ impl<'a> Stored<'a> {
             return Err(Error::malformed(
                 Rule::ZstnDecodedLength,
                 format!(
-                    "the frame holds {} bytes where {len_bytes} are expected",
+                    "the frame has {} bytes where {len_bytes} are expected",
                     frame.decoded_len_bytes()
                 ),
             )

@@ -51,13 +51,13 @@ impl<'a> FrameFamily<'a> for Frame<'a> {
             OPAQUE => (Transform::Opaque, 1),
             BYTE_PLANE if width > 0 => (Transform::BytePlane, width),
             id => {
-                let detail = format!("transform {id} of width {width} in a turbo frame");
+                let detail = format!("a turbo frame has transform {id} of width {width}");
                 return Err(Error::malformed(Rule::FrameTransform, detail).at(14));
             }
         };
         let count = cursor.u8("stream count")?;
         if count != expected {
-            let detail = format!("{count} streams in a turbo frame that has {expected}");
+            let detail = format!("a turbo frame has {count} streams instead of {expected}");
             return Err(Error::malformed(Rule::FramePlaneCount, detail).at(15));
         }
         let streams = (0..count)
@@ -66,7 +66,7 @@ impl<'a> FrameFamily<'a> for Frame<'a> {
         let each = len_bytes / u64::from(count);
         let even = len_bytes.is_multiple_of(u64::from(count));
         if !even || streams.iter().any(|stream| stream.len_bytes() != each) {
-            let detail = format!("streams that do not make {len_bytes} bytes together");
+            let detail = format!("the streams do not have {len_bytes} bytes together");
             return Err(Error::malformed(Rule::TurboLength, detail).at(6));
         }
         Ok(Self {

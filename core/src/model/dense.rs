@@ -163,8 +163,7 @@ pub fn decode(weight: &Weight, shape: &[u64], parts: &[&[u8]]) -> Result<Vec<u8>
     let dense = weight.decode(parts)?;
     if dense.shape != shape {
         return Err(Error::invalid_input(format!(
-            "its shape is {:?} now, when the model was opened it was {shape:?}: the file was \
-             changed",
+            "its shape is {:?}, but was {shape:?} when the model was opened: the file was changed",
             dense.shape
         ))
         .tensor(weight.name()));

@@ -92,7 +92,7 @@ impl Model {
     pub fn unpacked(&self) -> Result<Unpacked> {
         if let Some((name, refusal)) = self.refused().next() {
             return Err(Error::unsupported(format!(
-                "this model cannot be had as a safetensors file, since a tensor cannot be \
+                "this model cannot be restored as a safetensors file, since a tensor cannot be \
                  read: {refusal}"
             ))
             .tensor(name));

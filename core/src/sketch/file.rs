@@ -61,7 +61,7 @@ impl Sketch {
         cursor.expect_version(VERSION, Rule::SketchVersion, "sketch")?;
         let digest: ShortDigest = cursor.array("digest of the sketch")?;
         if !agrees(digest, short_digest([&file[cursor.position()..]])) {
-            let detail = "the sketch does not have its own digest: it is damaged, make it again";
+            let detail = "the sketch does not match its digest: it is damaged, make it again";
             return Err(Error::malformed(Rule::SketchDigest, detail).at(9));
         }
         let at = cursor.position() as u64;
@@ -207,11 +207,11 @@ fn read_frame<E: Engine>(
     let stored = cursor.take(stored_len, "frame")?;
     let earned = FREE_BYTES.saturating_add(stored_len.saturating_mul(BYTES_PER_BYTE));
     if len_bytes > earned {
-        let detail = format!("{stored_len} bytes cannot hold the {len_bytes} that are expected");
+        let detail = format!("{stored_len} bytes cannot decode to the {len_bytes} that are expected");
         return Err(bad(detail).at(at));
     }
     let Some(rest) = room.checked_sub(len_bytes) else {
-        let detail = format!("a sketch of over {MAX_FILE_BYTES} bytes is not read");
+        let detail = format!("a sketch has at most {MAX_FILE_BYTES} bytes");
         return Err(Error::limit(detail).at(at));
     };
     *room = rest;

@@ -125,5 +125,5 @@ pub fn read_number(cursor: &mut Cursor) -> Result<u64> {
             return Ok(number);
         }
     }
-    Err(Error::malformed(Rule::ZstnStatistics, "a number of more than 64 bits").at(at))
+    Err(Error::malformed(Rule::ZstnStatistics, "a number has more than 64 bits").at(at))
 }

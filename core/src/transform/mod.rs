@@ -22,7 +22,7 @@ macro_rules! by_width {
             2 => $function::<2>($($argument),*),
             4 => $function::<4>($($argument),*),
             8 => $function::<8>($($argument),*),
-            other => panic!("elements of {other} bytes, not 1, 2, 4 or 8"),
+            other => panic!("elements have {other} bytes, not 1, 2, 4 or 8"),
         }
     };
 }

@@ -110,7 +110,7 @@ impl Source for CallbackSource {
     fn read_into(&self, start: u64, mut out: &mut [u8]) -> Result<()> {
         let (mut offset, end) = (start, start.saturating_add(out.len() as u64));
         if end > self.len_bytes {
-            let detail = format!("there are no bytes {start}..{end}");
+            let detail = format!("bytes {start}..{end} are outside the input");
             return Err(self.failed(detail));
         }
         let Some(read_at) = self.io.read_at else {

@@ -164,7 +164,7 @@ pub unsafe extern "C" fn zstn_opening_supply(
             .any(|range| range.start == offset && range.end - range.start == len as u64);
         if !is_asked_for {
             return Err(Failure::usage(format!(
-                "{len} bytes at {offset} are not a range that zstn_opening_needs asks for"
+                "{len} bytes at {offset} are not a range that zstn_opening_needs returned"
             )));
         }
         Ok(opener.supply(offset, bytes)?)

@@ -52,7 +52,7 @@ impl zstn_plan {
             return Err(Failure {
                 status: ZSTN_ERROR_NEEDS_BASE,
                 message: format!(
-                    "tensor `{name}`: it is stored as a difference; read it by a zstn_reader that \
+                    "tensor `{name}`: it is stored as a delta; read it by a zstn_reader that \
                      was opened with the base"
                 ),
             });
@@ -99,7 +99,7 @@ impl zstn_plan {
 
     fn parts(&self) -> Result<Vec<zstn_range>, Failure> {
         if self.table.is_some() {
-            let detail = "the plan needs a table first: ask zstn_plan_needs for it";
+            let detail = "the plan needs a table first: supply the ranges that zstn_plan_needs returns";
             return Err(Failure::usage(detail));
         }
         let of_part = |part: &StoredPart| zstn_range::new(part.file, &part.stored);
@@ -120,7 +120,7 @@ impl zstn_plan {
         });
         let Some((_, _, rows)) = asked else {
             return Err(Failure::usage(format!(
-                "{} bytes at {offset} are not a range that zstn_plan_needs asks for",
+                "{} bytes at {offset} are not a range that zstn_plan_needs returned",
                 bytes.len()
             )));
         };

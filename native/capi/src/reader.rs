@@ -81,7 +81,7 @@ impl Options<'_> {
         let given = unsafe { structure::read(given, "the options") }?;
         let given = given.unwrap_or_else(structure::zeroed);
         if given.reserved != 0 {
-            return Err(Failure::usage("reserved of the options is not 0"));
+            return Err(Failure::usage("the field reserved of the options is not 0"));
         }
         let view = match given.view {
             ZSTN_VIEW_DENSE => View::Dense,

@@ -96,7 +96,7 @@ impl Failure {
     pub fn cancelled() -> Self {
         Self {
             status: ZSTN_ERROR_CANCELLED,
-            message: "the progress callback asked for an end".into(),
+            message: "the progress callback stopped the call".into(),
         }
     }
 

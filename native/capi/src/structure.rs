@@ -60,7 +60,7 @@ pub unsafe fn read<T: Structure>(pointer: *const T, what: &str) -> Result<Option
     let known = size.min(size_of::<T>());
     if given[known..].iter().any(|byte| *byte != 0) {
         return Err(Failure::usage(format!(
-            "{what} asks for something that this version of the library does not know"
+            "{what} uses a feature that this version of the library does not know"
         )));
     }
     let mut value = zeroed::<T>();

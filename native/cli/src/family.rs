@@ -37,8 +37,8 @@ impl Family {
                 "--base auto needs the folder to look in, --family; for a file of this name, \
                  write --base ./auto",
             ),
-            (false, Some(_)) => refuse("--family goes with --base auto"),
-            (false, None) if self.save_sketches => refuse("--save-sketches goes with --base auto"),
+            (false, Some(_)) => refuse("--family needs --base auto"),
+            (false, None) if self.save_sketches => refuse("--save-sketches needs --base auto"),
             _ => Ok(()),
         }
     }

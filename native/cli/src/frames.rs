@@ -192,10 +192,10 @@ fn check_base(input: &Local, base: Option<&Location>) -> Result<()> {
     let head = input.read(0..input.len_bytes().min(delta::MAGIC.len() as u64))?;
     match (*head == delta::MAGIC, base) {
         (true, None) => Err(Error::Usage(format!(
-            "{name} is the difference from another file; name that one with --base"
+            "{name} is a delta from another file; name that file with --base"
         ))),
         (false, Some(base)) => Err(Error::Usage(format!(
-            "{name} is not the difference from another file and takes no base; leave out {base}"
+            "{name} is not a delta, so it takes no base; leave out {base}"
         ))),
         (true, Some(_)) | (false, None) => Ok(()),
     }
@@ -206,7 +206,7 @@ fn check_len(input: &Local, base: &Local) -> Result<()> {
         return Ok(());
     }
     Err(Error::Usage(format!(
-        "{} has {} bytes, {} has {}: a difference needs files of the same length; compress the \
+        "{} has {} bytes, {} has {}: a delta needs files of the same length; compress the \
          file without --base",
         input.name(),
         input.len_bytes(),

@@ -367,7 +367,7 @@ fn report(error: &Error, json: bool) {
     let hint = match error {
         Error::Exists { .. } => "; use --force to replace it, or choose another name",
         Error::NeedsBase { .. } => {
-            " (with --base; if that is a difference too, repeat --base for its own base)"
+            " (with --base; if that is a delta too, repeat --base for its own base)"
         }
         _ => "",
     };

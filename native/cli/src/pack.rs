@@ -187,7 +187,7 @@ pub fn run(options: &Options) -> Outcome {
     options.family.check(&options.bases)?;
     if options.sha256.is_some() && options.inputs.len() > 1 {
         return Err(Error::Usage(
-            "--sha256 is that of one file; pack the inputs one by one, or leave it out".into(),
+            "--sha256 is for a single file; pack the inputs one by one, or leave it out".into(),
         )
         .into());
     }
@@ -233,7 +233,7 @@ fn say_other_kind(destination: &Destination, kind: Kind) {
     let (other, what) = match kind {
         Kind::Delta => (
             Kind::Zstn,
-            "a difference, which is not read without its base",
+            "a delta, which cannot be read without its base",
         ),
         _ => (Kind::Delta, "packed without a base"),
     };
@@ -324,7 +324,7 @@ fn shares(file: &PackedFile) -> String {
             whole,
             ..
         } => format!(
-            ", {}: {copied} as in the base, {differing} as differences, {whole} new or stored whole",
+            ", {}: {copied} as in the base, {differing} as deltas, {whole} new or stored whole",
             count(file.tensors, "tensor")
         ),
         _ => String::new(),
@@ -409,7 +409,7 @@ pub fn say_others(folder: &FolderReport, quiet: bool) {
     }
     if !folder.missing_tensors.is_empty() {
         say!(
-            "warning: in no file, although the index lists them: {}",
+            "warning: the index lists these tensors, but no file has them: {}",
             list(&folder.missing_tensors)
         );
     }

@@ -85,7 +85,7 @@ fn failed(error: io::Error) -> Error {
 
 /// The reader of a listing, such as `head`, has closed the pipe. This is not a failure.
 #[derive(Debug, thiserror::Error)]
-#[error("its reader has left")]
+#[error("its reader has closed it")]
 struct SeenEnough;
 
 /// The meaning of a closed pipe for the exit status.

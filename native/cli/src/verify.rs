@@ -141,7 +141,7 @@ impl Options {
             ),
             (None, _) if report.has_digests() => "all checksums match".into(),
             (None, _) if report.files.iter().any(|file| file.has_digests) => {
-                "all checksums match, but some files hold none".into()
+                "all checksums match, but some files have none".into()
             }
             (None, _) if is_packed => {
                 format!("but nothing shows whether the values are right: {file} no checksums")
@@ -169,14 +169,14 @@ fn say_unchecked(input: &Location, report: &VerifyReport) {
             "note: {input}: not checked, since {}: {}",
             match report.compared {
                 true => "only weights and indices were compared",
-                false => "copied files hold no checksums (--against FOLDER compares them)",
+                false => "copied files have no checksums (--against FOLDER compares them)",
             },
             list(&unchecked)
         );
     }
     if !report.missing_tensors.is_empty() {
         say!(
-            "warning: {input}: in no file, although the index lists them: {}",
+            "warning: {input}: the index lists these tensors, but no file has them: {}",
             list(&report.missing_tensors)
         );
     }

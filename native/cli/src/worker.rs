@@ -104,8 +104,7 @@ impl Options {
             return match address.ip().is_loopback() {
                 true => Ok(None),
                 false => Err(Error::Usage(format!(
-                    "anybody who reaches {address} could give work; name the environment \
-                     variable with the secret of the webhook by --secret-env"
+                    "anyone who can reach {address} could submit jobs; name the environment variable with the webhook's secret by --secret-env"
                 ))),
             };
         };
@@ -150,7 +149,7 @@ fn work_on(options: &Options, plan: &Path) -> Outcome {
     let summary = match (to, &options.state) {
         ("hub", Some(state)) => run.into_hub(&engine, &hub, &rows, state, log),
         ("hub", None) => Err(Error::Usage(
-            "--to hub needs a folder for what is done: --state".into(),
+            "--to hub needs a folder for its results: --state".into(),
         )),
         _ => {
             let to = match Location::is_url(to) {
@@ -224,7 +223,7 @@ fn listen(options: &Options) -> Result<()> {
 fn say_ending(json: bool) {
     match json {
         true => drop(print(json!({"event": "ending"}))),
-        false => say!("ending after the file under way; the same again ends at once"),
+        false => say!("stopping after the current file; a second signal stops at once"),
     }
 }
 

@@ -72,10 +72,10 @@ impl Roots {
         let path = file.or(folder).unwrap_or(Path::new(""));
         if found.certs.is_empty() {
             let why = found.errors.first();
-            let why = why.map_or_else(|| "it holds no certificate".into(), ToString::to_string);
+            let why = why.map_or_else(|| "it contains no certificate".into(), ToString::to_string);
             let path = path.display();
             self.problems.push(format!(
-                "{variable} names {path}, of which nothing is trusted: {why}"
+                "{variable} names {path}, which cannot be used: {why}"
             ));
         }
         self.certificates.append(&mut found.certs);
@@ -93,7 +93,7 @@ pub fn trust(file: &Path) -> io::Result<()> {
     if found.certs.is_empty() {
         let why = found.errors.first();
         let why = why.map_or_else(
-            || "it holds no certificate in the format PEM".into(),
+            || "it contains no certificate in the format PEM".into(),
             ToString::to_string,
         );
         return Err(io::Error::new(io::ErrorKind::InvalidData, why));

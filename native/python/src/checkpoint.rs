@@ -235,7 +235,7 @@ pub fn convert<'py>(
         let detail = match target {
             Some(name) => format!("{name:?} is not a kind of file; use one of {}", names()),
             None => format!(
-                "the name of the output does not say its kind; give `to=`, one of {}",
+                "the name of the output does not name a kind; give `to=`, one of {}",
                 names()
             ),
         };

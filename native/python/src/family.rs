@@ -24,7 +24,7 @@ pub fn location(
         .is_some_and(|base| base == "auto");
     match (is_auto, family) {
         (false, None) => Ok(None),
-        (false, Some(_)) => Err(PyValueError::new_err("family= goes with base=\"auto\"")),
+        (false, Some(_)) => Err(PyValueError::new_err("family= needs base=\"auto\"")),
         (true, None) => Err(PyValueError::new_err(
             "base=\"auto\" needs the folder to look in, family=; for a file of this name, use \
              \"./auto\"",

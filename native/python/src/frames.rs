@@ -181,7 +181,7 @@ pub fn compress_as<'py>(
         ("chunked", 1..) => Only::Chunked(chunk_bytes.max(1)),
         _ => {
             return Err(PyValueError::new_err(format!(
-                "no {family} frames have elements of {width} bytes"
+                "{family} frames cannot have elements of {width} bytes"
             )));
         }
     };

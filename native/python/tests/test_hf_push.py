@@ -258,7 +258,7 @@ def test_who_may_not_push(hub: StubHub, api: HfApi, plain: Path) -> None:
     for repository, token, expected in (
         (REPO, None, "log in with `hf auth login`, or set HF_TOKEN"),
         (REPO, "hf_reader", "your token may not do this"),
-        (REPO, "hf_wrong", "the hub does not know your token"),
+        (REPO, "hf_wrong", "the hub does not accept your token"),
         ("me/nothing", OWNER, "`hf repos create me/nothing` makes it"),
         ("datasets/me/nothing", OWNER, "`hf repos create me/nothing --repo-type dataset`"),
         ("me/nothing", None, "or it is private: log in with `hf auth login`"),

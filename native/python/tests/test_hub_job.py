@@ -113,7 +113,7 @@ def test_what_no_machine_holds_is_refused_before_it_is_begun(source: Path, tmp_p
     plan.write_text("".join(json.dumps(row) + "\n" for row in rows))
     outcomes, summary = run(plan, source, store, "--memory", "512M", status=1)
     refused = [outcome for outcome in outcomes if outcome["repo"] == "a/m0"]
-    assert "no machine holds it: it needs 1120 MiB of memory" in refused[0]["reason"]
+    assert "no machine is large enough: it needs 1120 MiB of memory" in refused[0]["reason"]
     assert outcomes[0] == refused[0] and summary["packed"] == 3
     entry = json.loads((store / "failed" / f"{rows[0]['key']}.json").read_text())
     assert entry["class"] == "refused" and entry["reason"] == refused[0]["reason"]

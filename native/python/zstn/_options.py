@@ -12,7 +12,7 @@ _EFFORTS = ("fast", "balanced", "max")
 
 def check_effort(effort: Any) -> str:
     if not isinstance(effort, str):
-        raise TypeError(f"effort is a text, not {effort!r} of type {type(effort).__name__}")
+        raise TypeError(f"effort must be a string, not {effort!r} of type {type(effort).__name__}")
     if effort not in _EFFORTS:
         raise ValueError(f'effort is "fast", "balanced" or "max", not {effort!r}')
     return effort
@@ -39,7 +39,7 @@ def size(name: str, value: Any) -> int | None:
         return count(name, value, 1)
     number = parse(value)
     if not number:
-        raise ValueError(f'{name} is a number of bytes, or a text like "512M" or "2GiB", not {value!r}')
+        raise ValueError(f'{name} is a number of bytes, or a string like "512M" or "2GiB", not {value!r}')
     return count(name, number, 1)
 
 
@@ -63,7 +63,7 @@ def seconds(name: str, value: Any) -> float | None:
 def text(name: str, value: Any) -> str | None:
     if value is not None and not isinstance(value, str):
         # The message omits the value, which may be a secret.
-        raise TypeError(f"{name} is a text, not of type {type(value).__name__}")
+        raise TypeError(f"{name} must be a string, not of type {type(value).__name__}")
     return value
 
 
@@ -72,9 +72,9 @@ def texts(name: str, value: Any) -> dict[str, str]:
     if value is None:
         return {}
     if not hasattr(value, "items"):
-        raise TypeError(f"{name} are a dictionary of texts, not of type {type(value).__name__}")
+        raise TypeError(f"{name} must be a dictionary of strings, not of type {type(value).__name__}")
     result = dict(value)
     for key, item in result.items():
         if not isinstance(key, str) or not isinstance(item, str):
-            raise TypeError(f"{name} are a dictionary of texts; look at {key!r}")
+            raise TypeError(f"{name} must be a dictionary of strings; look at {key!r}")
     return result

@@ -85,7 +85,7 @@ class Slice(Generic[_T]):
 
     def __len__(self) -> int:
         if not self._info.shape:
-            raise TypeError(f"tensor `{self._info.name}` has no dimensions, so that it has no len()")
+            raise TypeError(f"tensor `{self._info.name}` has no dimensions, so it has no len()")
         return self._info.shape[0]
 
     def __getitem__(self, index: Any) -> _T:

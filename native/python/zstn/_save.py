@@ -52,11 +52,11 @@ def _checked(metadata: Mapping[str, str] | None) -> dict[str, str] | None:
         return None
     if not isinstance(metadata, Mapping):
         raise TypeError(
-            f"metadata is a dictionary of texts, not {type(metadata).__name__}"
+            f"metadata must be a dictionary of strings, not {type(metadata).__name__}"
         )
     for key, value in metadata.items():
         if not isinstance(key, str) or not isinstance(value, str):
-            raise TypeError(f"metadata are texts by texts, not {key!r}: {value!r}")
+            raise TypeError(f"metadata must map strings to strings, not {key!r}: {value!r}")
     return dict(metadata)
 
 

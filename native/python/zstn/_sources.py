@@ -165,7 +165,7 @@ class FsspecSource:
             from ._errors import ZstnError
 
             raise ZstnError(
-                f"{self.name}: the file system does not say how long it is; copy it first",
+                f"{self.name}: the file system does not state its length; copy it first",
                 "io",
             )
         self.size = size

@@ -58,9 +58,9 @@ def stored(tensors: Mapping[str, np.ndarray[Any, Any]]) -> Iterator[_save.Stored
         raise TypeError(f"tensors are a dictionary of arrays, not {type(tensors).__name__}")
     for name, array in tensors.items():
         if not isinstance(name, str):
-            raise TypeError(f"the names of tensors are texts, not {name!r}")
+            raise TypeError(f"the names of tensors must be strings, not {name!r}")
         if not isinstance(array, np.ndarray | np.generic):
-            raise TypeError(f"tensor `{name}` is no array of NumPy but {type(array).__name__}")
+            raise TypeError(f"tensor `{name}` is not a NumPy array but {type(array).__name__}")
         dtype = safetensors_dtype(array.dtype)
         array = np.asarray(array)
         shape = array.shape

@@ -48,7 +48,7 @@ pub fn begin(about: &About, request: &Parts) -> (Response, Option<Range<u64>>) {
     if !is_the_one(about, asked) {
         let (mut response, _) = plain(
             StatusCode::PRECONDITION_FAILED,
-            "the file is not the one that the request is about: it was changed",
+            "the file is not the version that the request names: it was changed",
         );
         response.headers_mut().typed_insert(about.tag.clone());
         return (response, None);
@@ -212,7 +212,7 @@ fn empty(status: StatusCode) -> Response {
 }
 
 pub fn method_not_allowed() -> (Response, u64) {
-    let (mut response, len) = plain(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD");
+    let (mut response, len) = plain(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD are allowed");
     insert(&mut response, header::ALLOW, "GET, HEAD");
     (response, len)
 }

@@ -349,7 +349,7 @@ impl Drop for Connection {
 fn full() -> Response {
     let (mut response, _) = plain(
         StatusCode::SERVICE_UNAVAILABLE,
-        "the server sends as many answers as it may; try again soon",
+        "the server is sending as many responses as it can; try again soon",
     );
     let headers = response.headers_mut();
     headers.insert(header::RETRY_AFTER, HeaderValue::from_static("5"));

@@ -108,7 +108,7 @@ impl<S> Stalling<S> {
             .waiting
             .get_or_insert_with(|| Box::pin(sleep_until(end)));
         ready!(waiting.as_mut().poll(context));
-        let sentence = "the client takes too little of the answer";
+        let sentence = "the client reads the answer too slowly";
         Poll::Ready(Err(io::Error::new(ErrorKind::TimedOut, sentence)))
     }
 }

@@ -23,7 +23,7 @@ pub fn write(conversion: &Conversion, effort: Effort) -> Result<Written> {
     let mut names = conversion.reader.names();
     if let Some(name) = names.find(|name| name.len() > NAME_LEN_BYTES) {
         let error = zstn_core::Error::unsupported(format!(
-            "a ZSTN index holds names of at most {NAME_LEN_BYTES} bytes, this one has {}; rename \
+            "a ZSTN index has names of at most {NAME_LEN_BYTES} bytes, this one has {}; rename \
              the tensor",
             name.len()
         ));

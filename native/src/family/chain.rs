@@ -46,7 +46,7 @@ pub(super) fn chain<'a>(
         }
         let identity = last.sketch.base().ok_or_else(|| {
             Error::Usage(format!(
-                "the sketch of {} does not say what its base is; make it again with --base",
+                "the sketch of {} does not name its base; make it again with --base",
                 last.member.name
             ))
         })?;

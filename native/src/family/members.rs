@@ -80,7 +80,7 @@ pub(super) fn list(folder: &Location, http: &HttpOptions) -> Result<(Vec<Member>
 fn check_count(count: usize, folder: &Location) -> Result<()> {
     match count > MAX_ENTRIES {
         true => Err(Error::Usage(format!(
-            "{folder} holds over {MAX_ENTRIES} files; a family is smaller"
+            "{folder} contains over {MAX_ENTRIES} files; a family is smaller"
         ))),
         false => Ok(()),
     }

@@ -104,7 +104,7 @@ fn check_head(name: &str, first: &[u8], len_bytes: Option<u64>) -> Result<()> {
     match catalog::recognise(first, len_bytes).map_err(Error::place(name))? {
         Kind::Safetensors => Ok(()),
         Kind::Delta => Err(Error::Usage(format!(
-            "{name} is packed already, as a difference from another checkpoint"
+            "{name} is packed already, as a delta from another checkpoint"
         ))),
         _ => Err(Error::Usage(format!(
             "{name} is not a safetensors file; `convert` packs files of other kinds"

@@ -47,7 +47,7 @@ pub(super) fn choose<'a>(
             several => {
                 let several: Vec<&str> = several.iter().map(|(name, _)| *name).collect();
                 return Err(format!(
-                    "the folder holds several indices of shards ({}); name the one you mean",
+                    "the folder contains several indices of shards ({}); name the one you mean",
                     several.join(", ")
                 ));
             }
@@ -63,7 +63,7 @@ pub(super) fn choose<'a>(
             [file] => return Ok(Some(Choice::File(file))),
             several => {
                 return Err(format!(
-                    "the folder holds {} .{kind} files and no index that says how they belong \
+                    "the folder contains {} .{kind} files and no index that says how they belong \
                      together; name the file you mean, or add the .{kind}{SHARD_INDEX_SUFFIX} that \
                      came with them",
                     several.len()
@@ -83,7 +83,7 @@ pub(super) fn choose_whole<'a>(
     let mut found = kinds.iter().map(|kind| indices(names, *kind));
     match found.find(|indices| !indices.is_empty()).as_deref() {
         Some([(_, index)]) if !index.has_variant() => choose(names, kinds),
-        Some(_) => Err("the folder holds several checkpoints".into()),
+        Some(_) => Err("the folder contains several checkpoints".into()),
         None => choose(names, kinds),
     }
 }
@@ -106,7 +106,7 @@ pub(super) fn none_of(kinds: &[Kind]) -> String {
             endings.push(ending);
         }
     }
-    format!("the folder holds no {} file", endings.join(" or "))
+    format!("the folder contains no {} file", endings.join(" or "))
 }
 
 #[cfg(test)]

@@ -46,7 +46,7 @@ impl ClosedFile {
             true => Ok(file),
             false => Err(Error::Changed {
                 name: self.name.clone(),
-                detail: ", somebody wrote to it or replaced it".into(),
+                detail: ", another program wrote to it or replaced it".into(),
             }),
         }
     }

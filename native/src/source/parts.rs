@@ -82,7 +82,7 @@ fn check(source: &dyn Source, ranges: &[Range<u64>], bytes: &[Cow<'_, [u8]>]) ->
         return Ok(());
     }
     let detail = format!(
-        "{} gave other numbers of bytes than were asked for",
+        "{} gave other numbers of bytes than were requested",
         source.name()
     );
     Err(zstn_core::Error::invalid_input(detail).into())

@@ -160,7 +160,7 @@ impl FileVersion {
         }
         Err(Error::Changed {
             name: name.to_owned(),
-            detail: ", somebody wrote to it".into(),
+            detail: ", another program wrote to it".into(),
         })
     }
 }

@@ -226,7 +226,7 @@ impl Inner {
                     )));
                 }
                 Err(Fault::TooLong) => {
-                    return Err(self.unusable("with more bytes than were asked for".into()));
+                    return Err(self.unusable("with more bytes than were requested".into()));
                 }
                 Err(Fault::Halted) => {
                     halts += 1;
@@ -253,7 +253,7 @@ impl Inner {
 
     fn other_range(&self, asked: &Range<u64>, sent: &Range<u64>) -> Error {
         self.unusable(format!(
-            "with bytes {}..{} where {}..{} were asked for",
+            "with bytes {}..{} where {}..{} were requested",
             sent.start, sent.end, asked.start, asked.end
         ))
     }

@@ -102,7 +102,7 @@ inBrowser("a delta is compared with the base it is opened with, which costs both
   await checkDifference(page);
   const { fetched } = await counters(page);
   assert.ok(fetched < 1_000_000, `${fetched} bytes`);
-  assert.match(await page.locator(".facts").innerText(), /stored as its difference from the base/);
+  assert.match(await page.locator(".facts").innerText(), /stored as a delta from the base/);
   await page.getByText(/^[\d,]+ zeros \(98\.0 %\) not shown\./).waitFor();
   assert.equal(await page.getByLabel("zeros", { exact: true }).isChecked(), false);
   assert.deepEqual(complaints, []);

@@ -235,7 +235,7 @@ inBrowser("a local file that a reload loses is named", async (page, complaints) 
   await page.keyboard.press("Enter");
   await page.getByRole("heading", { name: "model.layers.7.scale.weight" }).waitFor();
   await page.reload();
-  await page.getByText("deep.safetensors is not kept by this page; drop it again.").waitFor();
+  await page.getByText("deep.safetensors is not stored by this page; drop it again.").waitFor();
   assert.deepEqual(complaints, []);
 });
 

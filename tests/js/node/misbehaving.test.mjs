@@ -72,7 +72,7 @@ test("a server that goes away is looked for again", async () => {
 
 test("redirects in a circle are followed once", async () => {
   await against((_request, response) => response.writeHead(302, { location: "/round" }).end(), async (url, requests) => {
-    await assert.rejects(open(url), { code: "network", message: /redirects to where there is no file/ });
+    await assert.rejects(open(url), { code: "network", message: /redirects to a file that does not exist/ });
     assert.equal(requests.filter(({ path }) => path === "/model.zstn").length, 1);
   });
 });

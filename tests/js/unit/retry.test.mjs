@@ -51,7 +51,7 @@ test("Retry-After is a lower limit, and is reported where it takes too long", as
   assert.deepEqual(plan.waits, [5000, 600, 40_000]);
   for (const [givenMs, told] of [[55_000, "55"], [3_600_000, "3600"]]) {
     const plan = policy();
-    await assert.rejects(retrying(failing(status(429, givenMs)), plan), { message: `no The server asks for a wait of ${told} s.`, retryAfterMs: givenMs });
+    await assert.rejects(retrying(failing(status(429, givenMs)), plan), { message: `no The server requests a wait of ${told} s.`, retryAfterMs: givenMs });
     assert.deepEqual(plan.waits, []);
   }
   await retrying(failing(status(429, 180_000)), policy({ giveUpAfterMs: 200_000 }));

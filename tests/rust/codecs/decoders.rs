@@ -8,9 +8,9 @@ use zstn_core::pure::Pure;
 /// decode to more bytes than the format permits if the buffer has capacity, and
 /// continue a table description that runs past its block with bits read earlier.
 pub const STRICT: [&str; 4] = [
-    "a stream of a Huffman code does not end with its last symbol",
-    "a stream of a Huffman code has no end",
-    "a block holds more bytes than any may",
+    "a Huffman stream does not end with its last symbol",
+    "a Huffman stream has no end mark",
+    "a block exceeds the largest block size",
     "a block ends inside a table of finite state entropy",
 ];
 

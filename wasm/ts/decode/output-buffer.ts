@@ -11,7 +11,7 @@ import type { TensorInfo } from "../tensor.js";
 export function outputView({ name, dtype, byteLength }: TensorInfo, into: ArrayBufferView<ArrayBuffer> | ArrayBuffer): Uint8Array<ArrayBuffer> {
   const bytes = ArrayBuffer.isView(into) ? new Uint8Array(into.buffer, into.byteOffset, into.byteLength) : new Uint8Array(into);
   if (bytes.byteLength < byteLength) {
-    throw new InvalidInputError(`The tensor ${name} has ${byteLength} bytes; \`into\` has room for ${bytes.byteLength}.`);
+    throw new InvalidInputError(`The tensor ${name} has ${byteLength} bytes; \`into\` has ${bytes.byteLength}.`);
   }
   const multiple = bytesPerElement(dtype, name);
   if (bytes.byteOffset % multiple !== 0) {

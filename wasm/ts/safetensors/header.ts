@@ -126,7 +126,7 @@ function parseDocument(json: Uint8Array): Document {
     return readDocument(new JsonScanner(json, text));
   } catch (error) {
     if (!(error instanceof JsonError)) throw error;
-    throw malformed("safetensors.json", `the header is not what safetensors asks for: ${error.message}`);
+    throw malformed("safetensors.json", `the header is not valid safetensors: ${error.message}`);
   }
 }
 

@@ -41,7 +41,7 @@ export class PlainModel implements ModelLayout {
     );
     const refused = new Map<string, Refusal>();
     for (const [name, file] of fileOf) {
-      if (!names[file]!.has(name)) refused.set(name, ["malformed", `the index says that the tensor is in \`${index!.files[file]}\`, where it is not`, "sharded.tensor_missing"]);
+      if (!names[file]!.has(name)) refused.set(name, ["malformed", `the index lists the tensor in \`${index!.files[file]}\`, where it is not`, "sharded.tensor_missing"]);
     }
     for (const [file, { header }] of files.entries()) {
       for (const [name, why] of header.refused) if ((fileOf.get(name) ?? file) === file) refused.set(name, ["unsupported", why]);
@@ -75,7 +75,7 @@ export class PlainModel implements ModelLayout {
 
   unpacked(): PlainLayout {
     const [refused] = this.#refused;
-    if (refused) throw refusal("unsupported", `this model cannot be had as a safetensors file, since a tensor cannot be read: ${refused[1][1]}`, { tensor: refused[0] });
+    if (refused) throw refusal("unsupported", `this model cannot be restored as a safetensors file, since a tensor cannot be read: ${refused[1][1]}`, { tensor: refused[0] });
     const [file] = this.files;
     if (this.files.length > 1) return new PlainLayout(writeHead(this.#metadata(), this.#tensors), this.#tensors, false);
     const head = new Uint8Array(file!.dataBegin);

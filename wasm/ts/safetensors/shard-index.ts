@@ -31,7 +31,7 @@ export function parseShardIndex(json: Uint8Array): ShardIndex {
   const pairs = readPairs(json);
   for (const [tensor, file] of pairs) {
     if (file === "" || file === "." || file === ".." || /[/\\:\0]/.test(file)) {
-      throw malformed("sharded.file_name", `the shard ${JSON.stringify(file)} is not the name of a file beside the index`, { tensor });
+      throw malformed("sharded.file_name", `the shard ${JSON.stringify(file)} is not the name of a file in the index's folder`, { tensor });
     }
   }
   const files = [...new Set(pairs.map(([, file]) => file))].sort(compareText);
@@ -40,7 +40,7 @@ export function parseShardIndex(json: Uint8Array): ShardIndex {
   for (const [tensor, file] of pairs) {
     const number = numbers.get(file)!;
     if ((fileOf.get(tensor) ?? number) !== number) {
-      throw malformed("sharded.tensor_twice", "the index says of the tensor that it is in two files", { tensor });
+      throw malformed("sharded.tensor_twice", "the index lists the tensor in two files", { tensor });
     }
     fileOf.set(tensor, number);
   }

@@ -90,7 +90,7 @@ export function mayPass(error: unknown, hasAnswered: boolean): boolean {
 /** Adds the wait that the server requests, and the number of attempts, to the message of the last error. */
 function spent(error: unknown, attempts: number): unknown {
   if (!(error instanceof Error)) return error;
-  if (hasCode<HttpError>(error, "http") && error.retryAfterMs) error.message += ` The server asks for a wait of ${Math.ceil(error.retryAfterMs / 1000)} s.`;
+  if (hasCode<HttpError>(error, "http") && error.retryAfterMs) error.message += ` The server requests a wait of ${Math.ceil(error.retryAfterMs / 1000)} s.`;
   if (attempts > 1) error.message += ` (Tried ${attempts} times.)`;
   return error;
 }

@@ -25,7 +25,7 @@ export function withValidation(source: Source): Source {
         throw new TruncatedError(
           length,
           bytes.byteLength,
-          `Asked for ${length} bytes at position ${offset}, the source returned ${bytes.byteLength}.`,
+          `Requested ${length} bytes at position ${offset}, the source returned ${bytes.byteLength}.`,
         );
       }
       return bytes;

@@ -54,7 +54,7 @@ export class LocalFiles {
     if (!names) return;
     const record = (await withStore("readonly", (store) => store.get(entry.local.key)).catch(() => undefined)) as HandleRecord | undefined;
     const name = names.length === 1 ? names[0]! : `${names[0]!} and ${names.length - 1} more`;
-    if (!record) return show(`${name} is not kept by this page; drop it again.`);
+    if (!record) return show(`${name} is not stored by this page; drop it again.`);
     const again = button(`Open ${name} again`, () => {
       Promise.all([record.first, record.second].map((list) => Promise.all(list.map(fileOf)))).then(
         ([first, second]) => open({ files: first! }, second!.length > 0 ? { files: second! } : undefined),

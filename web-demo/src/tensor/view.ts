@@ -76,7 +76,7 @@ export class TensorView {
     ];
     if (ranges.length > 0 && ranges.length <= 3) facts.push(`at bytes ${ranges.join(", ")}`);
     if (aliasOf !== undefined) facts.push(`tied to ${aliasOf}`);
-    if (base !== undefined && base !== "copy") facts.push("stored as its difference from the base");
+    if (base !== undefined && base !== "copy") facts.push("stored as a delta from the base");
     if (format !== undefined) facts.push(`stored as ${format}`);
     return element(
       "header",
@@ -126,7 +126,7 @@ export class TensorView {
     if (mode === "side") return this.#sideBySide(of, other!, infoOf);
     const minus = mode === "difference" ? other : undefined;
     if (minus && !sameShape(infoOf(minus), info)) {
-      this.#body.replaceChildren(element("p", { class: "notice error", role: "alert" }, `${minus.tensor} has the shape ${formatShape(infoOf(minus).shape)}, this one ${formatShape(info.shape)}: only tensors of one shape have a difference. Look at them side by side.`));
+      this.#body.replaceChildren(element("p", { class: "notice error", role: "alert" }, `${minus.tensor} has the shape ${formatShape(infoOf(minus).shape)}, this one ${formatShape(info.shape)}: only tensors of the same shape can be subtracted. View them side by side.`));
       return;
     }
     const title = minus ? `${info.name} minus ${minus.tensor === info.name ? `that of ${second?.name}` : minus.tensor}` : info.name;

@@ -51,7 +51,7 @@ pub fn build(
         .filter_map(|line| line.split_once("native-static-libs: "));
     let (_, private) = found
         .next_back()
-        .context("rustc did not say which libraries the static library needs")?;
+        .context("rustc did not list the libraries that the static library needs")?;
     let mut library = Library::in_folder(workspace, folder)?;
     library.private = Some(private.trim().to_owned());
     symbols(workspace, &library, |_| true, write)?;

@@ -226,7 +226,7 @@ impl Tests<'_> {
         let folder = self.model();
         if folder.is_dir() {
             fs::remove_dir_all(&folder)
-                .with_context(|| format!("{} is not removed", folder.display()))?;
+                .with_context(|| format!("{} cannot be removed", folder.display()))?;
         }
         fs::create_dir_all(&folder)
             .with_context(|| format!("{} cannot be created", folder.display()))?;
@@ -239,7 +239,7 @@ impl Tests<'_> {
         let found = files(&folder, ending)
             .with_context(|| format!("{} cannot be read", folder.display()))?;
         if found.is_empty() {
-            bail!("{} holds no .{ending} file", folder.display());
+            bail!("{} contains no .{ending} file", folder.display());
         }
         Ok(found)
     }

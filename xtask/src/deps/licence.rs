@@ -34,7 +34,7 @@ const FILES: [&str; 6] = [
 /// Returns the licences that are chosen from an SPDX expression.
 pub fn chosen(expression: &str) -> Result<Vec<String>> {
     let parsed = Expression::parse_mode(expression, ParseMode::LAX)
-        .map_err(|error| anyhow!("`{expression}` is no SPDX expression: {}", error.reason))?;
+        .map_err(|error| anyhow!("`{expression}` is not an SPDX expression: {}", error.reason))?;
     let accepted = PREFERRED.map(Licensee::parse);
     let accepted: Vec<Licensee> = accepted.into_iter().collect::<Result<_, _>>()?;
     let needed = parsed.minimized_requirements(&accepted).map_err(|_| {

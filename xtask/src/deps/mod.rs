@@ -95,7 +95,7 @@ fn compare(workspace: &Workspace, step: &mut Step, write: bool) -> Result<()> {
     for folder in artifact::folders().into_iter().chain(CRATES) {
         let path = workspace.path(folder).join("LICENSE");
         if fs::read(&path).ok().as_ref() != Some(&licence) {
-            bail!("{} is no copy of LICENSE", workspace.show(&path));
+            bail!("{} is not a copy of LICENSE", workspace.show(&path));
         }
     }
     step.note(format!("{} packages", counts.join(", ")));

@@ -147,12 +147,12 @@ fn count_one(valgrind: &Valgrind, program: &Path, profiles: &Path, stage: &str) 
     let bytes: f64 = String::from_utf8_lossy(&output.stdout)
         .trim()
         .parse()
-        .context("the program did not say how many bytes it worked on")?;
+        .context("the program did not report how many bytes it processed")?;
     let instructions: f64 = said
         .lines()
         .find_map(|line| line.split_once("Collected :"))
         .and_then(|(_, count)| count.trim().parse().ok())
-        .with_context(|| format!("valgrind said nothing of instructions: {said}"))?;
+        .with_context(|| format!("valgrind reported no instructions: {said}"))?;
     if instructions <= 0.0 {
         bail!("valgrind has found no function {COUNTED}");
     }

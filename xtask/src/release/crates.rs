@@ -28,7 +28,7 @@ pub fn package(workspace: &Workspace, step: &mut Step, folder: &Path) -> Result<
     let target = workspace.target("publish");
     let packed = target.join("package");
     if packed.exists() {
-        fs::remove_dir_all(&packed).context("the archives of the last run are not removed")?;
+        fs::remove_dir_all(&packed).context("the archives of the last run cannot be removed")?;
     }
     let mut publish = cargo(workspace);
     publish

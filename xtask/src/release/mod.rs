@@ -36,7 +36,7 @@ pub fn run(workspace: &Workspace, report: &Report, options: &Release) -> Result<
     }
     let folder = workspace.target(FOLDER);
     if folder.exists() {
-        fs::remove_dir_all(&folder).context("the artifacts of the last run are not removed")?;
+        fs::remove_dir_all(&folder).context("the artifacts of the last run cannot be removed")?;
     }
     fs::create_dir_all(&folder)
         .with_context(|| format!("{} cannot be created", folder.display()))?;

@@ -164,7 +164,7 @@ impl DeltaTable {
         }
         match &self.trailer {
             Some(trailer) if trailer.base_table != base.table_digest() => Err(wrong(
-                "the base holds the same bytes as the one this delta was made against, but under \
+                "the base contains the same bytes as the one this delta was made against, but under \
                  other names",
             )),
             _ => Ok(()),
@@ -395,7 +395,7 @@ fn check_len(found_bytes: u64, len_bytes: u64) -> Result<()> {
     }
     Err(Error::malformed(
         Rule::ZstnDecodedLength,
-        format!("the frame holds {found_bytes} bytes where {len_bytes} are expected"),
+        format!("the frame has {found_bytes} bytes where {len_bytes} are expected"),
     )
     .at(0))
 }

@@ -132,7 +132,7 @@ impl Head {
     /// Returns the bytes of the head.
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
         let name_len = u16::try_from(self.name.len()).map_err(|_| {
-            Error::invalid_input("a delta cannot hold names over 65535 bytes").tensor(&self.name)
+            Error::invalid_input("a delta cannot store names over 65535 bytes").tensor(&self.name)
         })?;
         let mut out = name_len.to_le_bytes().to_vec();
         out.extend_from_slice(self.name.as_bytes());
@@ -256,7 +256,7 @@ fn check_coverage(records: &[Record], data_len_bytes: u64) -> Result<()> {
         if start > end || record_end < start || record_end > data_len_bytes {
             return Err(Error::malformed(
                 Rule::DeltaCoverage,
-                format!("span [{start}, {record_end}) leaves a hole or leaves the data"),
+                format!("span [{start}, {record_end}) leaves a gap or exceeds the data"),
             )
             .tensor(&record.name));
         }

@@ -106,7 +106,7 @@ pub fn fields_len_bytes(
     if len > available_bytes || len > header_len_bytes.saturating_add(65536) {
         return Err(Error::malformed(
             Rule::DeltaSeal,
-            format!("a trailer of {len} bytes does not belong to this file"),
+            format!("a trailer of {len} bytes does not match this file"),
         ));
     }
     Ok(Some(len))

@@ -119,7 +119,7 @@ impl DeltaPacker {
     /// [`DataDigest`](super::DataDigest) of the base.
     pub fn prefix(&self, edition: Edition, base_digest: [u8; 8]) -> Result<Vec<u8>> {
         let count = u32::try_from(self.tensors.len())
-            .map_err(|_| Error::invalid_input("a delta holds at most 2^32 tensors"))?;
+            .map_err(|_| Error::invalid_input("a delta has at most 2^32 tensors"))?;
         let data_len = self.data.end - self.data.start;
         let json = &self.json;
         Ok(prefix::write(edition, json, data_len, base_digest, count))

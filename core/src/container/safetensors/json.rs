@@ -134,7 +134,7 @@ pub fn parse(json: &[u8]) -> Result<Document> {
     let malformed = |error: serde_json::Error| {
         Error::malformed(
             Rule::SafetensorsJson,
-            format!("the header is not what safetensors asks for: {error}"),
+            format!("the header is not valid safetensors: {error}"),
         )
     };
     serde_json::from_slice::<Any>(json).map_err(malformed)?;

@@ -89,7 +89,7 @@ impl ShardIndex {
             if !is_plain(file) {
                 return Err(Error::malformed(
                     Rule::ShardFileName,
-                    format!("the shard {file:?} is not the name of a file beside the index"),
+                    format!("the shard {file:?} is not the name of a file in the index's folder"),
                 )
                 .tensor(tensor));
             }
@@ -110,7 +110,7 @@ impl ShardIndex {
                 Entry::Occupied(_) => {
                     return Err(Error::malformed(
                         Rule::ShardTensorTwice,
-                        "the index says of the tensor that it is in two files",
+                        "the index lists the tensor in two files",
                     )
                     .tensor(tensor));
                 }

@@ -221,7 +221,7 @@ impl ContainerBuilder {
     /// or bytes of the original are missing.
     pub fn finish(self) -> Result<ContainerEnd> {
         let count = u32::try_from(self.records.len())
-            .map_err(|_| Error::invalid_input("a ZSTN index holds at most 2^32 records"))?;
+            .map_err(|_| Error::invalid_input("a ZSTN index has at most 2^32 records"))?;
         let mut out = Vec::new();
         if let Some(sums) = &self.sums {
             let statistics = sums.frames.iter().flat_map(|frame| &frame.statistics);
@@ -253,7 +253,7 @@ impl ContainerBuilder {
         let file = sums.file(self.original_len_bytes);
         if file.is_none() || sums.frames.len() != self.records.iter().filter(has_frame).count() {
             return Err(Error::invalid_input(
-                "the builder did not get all of the original file, or the digests of all frames",
+                "the builder did not receive all of the original file, or the digests of all frames",
             ));
         }
         // The length fits in 32 bits: no plane has enough blocks for a table of

@@ -128,13 +128,13 @@ impl Index {
                 let tensor = by_name.remove(record.name.as_str()).ok_or_else(|| {
                     mismatch(
                         &record.name,
-                        "the index lists this tensor, the header does not (or lists it once)",
+                        "the index lists this tensor more often than the header",
                     )
                 })?;
                 if tensor.span != record.span {
                     return Err(mismatch(
                         &record.name,
-                        "index and header give this tensor different bytes",
+                        "index and header disagree about this tensor's bytes",
                     ));
                 }
                 Ok(tensor)
@@ -211,7 +211,7 @@ fn read_record(cursor: &mut Cursor, frames: &Range<u64>, number: u64) -> Result<
                 _ => {
                     return Err(bad(
                         Rule::ZstnFramePlace,
-                        format!("a frame of {len} bytes at {offset} is not where frames lie"),
+                        format!("a frame of {len} bytes at {offset} is outside the frames' section"),
                     )
                     .tensor(name));
                 }
@@ -235,7 +235,7 @@ fn check_ref(record: &Record, target: Option<&Record>) -> Result<()> {
     let Some(target) = target.filter(|t| matches!(t.content, Content::Frame(_))) else {
         return Err(Error::malformed(
             Rule::ZstnRefTarget,
-            "the tensor refers to a record that holds no frame",
+            "the tensor refers to a record that has no frame",
         ));
     };
     // Wrapping is harmless: the tiling check refuses spans that end before they
@@ -284,7 +284,7 @@ fn check_tiling(records: &[Record], data_len_bytes: u64) -> Result<()> {
 /// Appends a record to an index being written.
 pub(super) fn write_record(out: &mut Vec<u8>, record: &Record) -> Result<()> {
     let name_len = u16::try_from(record.name.len()).map_err(|_| {
-        Error::invalid_input("a ZSTN index cannot hold names over 65535 bytes").tensor(&record.name)
+        Error::invalid_input("a ZSTN index cannot store names over 65535 bytes").tensor(&record.name)
     })?;
     out.extend_from_slice(&name_len.to_le_bytes());
     out.extend_from_slice(record.name.as_bytes());
@@ -298,7 +298,7 @@ pub(super) fn write_record(out: &mut Vec<u8>, record: &Record) -> Result<()> {
         }
         Content::Alias(target) => {
             let target = u32::try_from(*target)
-                .map_err(|_| Error::invalid_input("a ZSTN index holds at most 2^32 records"))?;
+                .map_err(|_| Error::invalid_input("a ZSTN index has at most 2^32 records"))?;
             out.push(KIND_REF);
             out.extend_from_slice(&target.to_le_bytes());
         }

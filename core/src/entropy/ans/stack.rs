@@ -104,7 +104,7 @@ impl<'a> Decoder<'a> {
         if decoder.refill() && decoder.state == 0 {
             return Err(Error::malformed(
                 Rule::GaussStream,
-                "the last word of an ANS stream is zero, which no coder leaves",
+                "the last word of an ANS stream is zero, which no encoder writes",
             ));
         }
         decoder.refill();

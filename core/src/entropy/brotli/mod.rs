@@ -24,7 +24,7 @@ pub use stream::decode;
 #[cfg(not(feature = "brotli"))]
 pub fn decode(_: &[u8], _: u64) -> Result<Vec<u8>> {
     Err(crate::Error::unsupported(
-        "the frame holds brotli streams, which this build cannot decode (feature `brotli`)",
+        "the frame contains brotli streams, which this build cannot decode (feature `brotli`)",
     ))
 }
 

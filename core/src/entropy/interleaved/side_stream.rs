@@ -48,7 +48,7 @@ impl<'a> SideStream<'a> {
                 Content::Coded(table, stream)
             }
             kind => {
-                let detail = format!("side stream of kind {kind}, there are 0 and 1");
+                let detail = format!("the side stream kind {kind} does not exist, only 0 and 1");
                 return Err(Error::malformed(Rule::InterleavedSide, detail).at(at));
             }
         };
@@ -91,7 +91,7 @@ fn check_capacity(symbols: u64, stream: &[u8], most: u32) -> Result<()> {
         return Ok(());
     }
     let detail = format!(
-        "a side stream of {} bytes cannot hold {symbols} symbols",
+        "a side stream of {} bytes cannot encode {symbols} symbols",
         stream.len()
     );
     Err(Error::malformed(Rule::InterleavedSide, detail))

@@ -59,7 +59,7 @@ impl Allowance {
             return Err(Error::malformed(
                 Rule::RansCapacity,
                 format!(
-                    "a rANS stream of {} bytes cannot hold {symbols} symbols",
+                    "a rANS stream of {} bytes cannot encode {symbols} symbols",
                     supply.bytes
                 ),
             ));
@@ -70,7 +70,7 @@ impl Allowance {
                 Ok(())
             }
             None => Err(Error::limit(format!(
-                "a plane repeats one byte for free beyond {UNEARNED_PLANE_BYTES} bytes"
+                "the planes of one repeated byte have over {UNEARNED_PLANE_BYTES} bytes"
             ))),
         }
     }

@@ -78,7 +78,7 @@ fn check_counts(symbols: u64, chunks: u64, len_bytes: u64) -> Result<()> {
     if symbols != len_bytes {
         return Err(Error::malformed(
             Rule::RansHead,
-            format!("{symbols} symbols in a rANS plane of {len_bytes} bytes"),
+            format!("a rANS plane of {len_bytes} bytes has {symbols} symbols"),
         ));
     }
     if chunks == 0 || chunks > symbols {
@@ -105,7 +105,7 @@ fn take_chunks<'a>(
         if len < least_bytes {
             return Err(Error::malformed(
                 Rule::RansChunks,
-                format!("a rANS chunk of {len} bytes, under {least_bytes}"),
+                format!("a rANS chunk has {len} bytes, under {least_bytes}"),
             )
             .at(at));
         }

@@ -95,7 +95,7 @@ pub(super) fn empty(count: u64, cursor: &Cursor) -> Result<()> {
     } else {
         Err(Error::malformed(
             Rule::RansHead,
-            "an empty rANS plane has eight zero bytes for payload",
+            "the payload of an empty rANS plane must be eight zero bytes",
         )
         .at(0))
     }

@@ -68,7 +68,7 @@ fn walk(bytes: &[u8], len_bytes: u64) -> Result<(&[u8], bool)> {
     if capacity < len_bytes {
         return Err(Error::malformed(
             Rule::ZstdCapacity,
-            format!("a zstd frame of at most {capacity} bytes promises {len_bytes}"),
+            format!("a zstd frame of at most {capacity} bytes declares {len_bytes}"),
         ));
     }
     Ok((&bytes[..cursor.position()], header.content_bytes.is_some()))

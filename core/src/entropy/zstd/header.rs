@@ -44,7 +44,7 @@ pub fn read_header(cursor: &mut Cursor) -> Result<Header> {
         _ => cursor.u32("zstd dictionary id")?,
     };
     if dictionary != 0 {
-        return Err(bad("a zstd frame asks for a dictionary"));
+        return Err(bad("a zstd frame needs a dictionary"));
     }
     let content_bytes = match descriptor >> 6 {
         0 if !single_segment => None,

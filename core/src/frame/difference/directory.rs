@@ -84,12 +84,12 @@ impl Directory {
         if own_len_bytes != len_bytes {
             return Err(Error::malformed(
                 Rule::DeltaReference,
-                format!("the difference is one of {own_len_bytes} bytes, the base has {len_bytes}"),
+                format!("the delta was made against {own_len_bytes} bytes, the base has {len_bytes}"),
             ));
         }
         if head.elements.div_ceil(head.group_elements) > MAX_GROUPS {
             return Err(Error::limit(format!(
-                "the difference has more than {MAX_GROUPS} groups: read the whole tensor"
+                "the delta has more than {MAX_GROUPS} groups: read the whole tensor"
             )));
         }
         Self::new(&head)
@@ -240,7 +240,7 @@ impl Directory {
             left = after;
             if !agrees(block.checksum, short_checksum([rans, raw])) {
                 let detail = format!(
-                    "block {number} of the frame does not have its checksum: it is damaged, get \
+                    "block {number} of the frame does not match its checksum: it is damaged, get \
                      the file again"
                 );
                 let error = Error::malformed(Rule::DifferenceBlockChecksum, detail);

@@ -102,7 +102,7 @@ impl<'a> Difference<'a> {
         let wrong = |detail| Error::malformed(Rule::DeltaReference, detail);
         if reference.len() as u64 != self.len_bytes() {
             return Err(wrong(format!(
-                "the difference was made against {} bytes, the reference has {}",
+                "the delta was made against {} bytes, the reference has {}",
                 self.len_bytes(),
                 reference.len()
             )));
@@ -110,7 +110,7 @@ impl<'a> Difference<'a> {
         let digest = digest.unwrap_or_else(|| short_digest(engine, reference));
         if digest != self.head.base_digest {
             return Err(wrong(
-                "the difference was made against other bytes than this reference".into(),
+                "the delta was made against other bytes than this reference".into(),
             ));
         }
         self.restore(engine, reference)

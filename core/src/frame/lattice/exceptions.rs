@@ -40,7 +40,7 @@ impl Exceptions {
                 let group = 8 * number + u64::from(bits.trailing_zeros());
                 bits &= bits - 1;
                 if group >= count {
-                    return bad(format!("an exception after the last of {count} groups"));
+                    return bad(format!("an exception is after the last of {count} groups"));
                 }
                 groups.push((group, end));
                 // This cannot overflow: the sum is at most the length of the

@@ -43,7 +43,7 @@ impl<'a> FrameFamily<'a> for Frame<'a> {
             return Err(Error::malformed(
                 Rule::FramePlaneCount,
                 format!(
-                    "{plane_count} planes in a {} frame, which has {expected}",
+                    "a {} frame has {plane_count} planes instead of {expected}",
                     transform.name()
                 ),
             )
@@ -94,7 +94,7 @@ fn transform(id: u8, width: u8, format: &str) -> Result<Transform> {
         0 => Ok(Transform::Opaque),
         1 if width == 0 => Err(Error::malformed(
             Rule::FrameTransform,
-            "a byte-plane frame with elements of no bytes",
+            "a byte-plane frame has elements of no bytes",
         )
         .at(7)),
         1 => Ok(Transform::BytePlane(width)),

@@ -40,7 +40,7 @@ impl Transform {
         match id {
             0 => Ok(Self::Raw(width)),
             1 if width == 0 => {
-                let detail = "a byte-plane frame with elements of no bytes";
+                let detail = "a byte-plane frame has elements of no bytes";
                 Err(Error::malformed(Rule::FrameWidth, detail).at(7))
             }
             1 => Ok(Self::BytePlane(width)),
@@ -92,7 +92,7 @@ impl<'a> FrameFamily<'a> for Frame<'a> {
         let extras = Extras::after_dtype(&mut cursor, flags, dtype)?;
         if count != transform.streams() {
             let expected = transform.streams();
-            let detail = format!("{count} streams in an auto frame that has {expected}");
+            let detail = format!("an auto frame has {count} streams instead of {expected}");
             return Err(Error::malformed(Rule::FramePlaneCount, detail).at(8));
         }
         let streams = (0..count)

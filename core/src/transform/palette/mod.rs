@@ -127,7 +127,7 @@ fn look_up<const W: usize>(
 fn outside(position: u32, entries: usize) -> Error {
     Error::malformed(
         Rule::PaletteIndex,
-        format!("index {position} in a codebook of {entries} values"),
+        format!("index {position} is outside a codebook of {entries} values"),
     )
 }
 

@@ -128,11 +128,11 @@ impl Options {
         let kind = self.to.or_else(|| path.and_then(TargetKind::from_path));
         let kind = kind.ok_or_else(|| {
             let hint = match path.and_then(|path| path.extension()?.to_str()) {
-                Some("z4dm") => "; `zstn pack --base` makes differences",
+                Some("z4dm") => "; `zstn pack --base` makes deltas",
                 _ => "",
             };
             Error::Usage(format!(
-                "the name {destination} does not say what to make: end it in .safetensors, .zstn, \
+                "the name {destination} does not name a format: end it in .safetensors, .zstn, \
                  .zt, .gauss or /, or use --to{hint}"
             ))
         })?;

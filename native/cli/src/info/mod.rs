@@ -200,7 +200,7 @@ fn one(options: &Options, http: &HttpOptions, input: &Location) -> Result<()> {
         facts.push((
             "base",
             format!(
-                "{copied} tensors as in the base, {differing} as differences from it, {} without it",
+                "{copied} tensors as in the base, {differing} as deltas from it, {} without it",
                 all.tensors - copied - differing
             ),
         ));

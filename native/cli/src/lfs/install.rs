@@ -159,7 +159,7 @@ fn warn_without_git_lfs() {
         command.status().is_ok_and(|status| status.success())
     };
     if !git(&["lfs", "version"]) {
-        say!("warning: git-lfs is not installed; https://git-lfs.com says how");
+        say!("warning: git-lfs is not installed; get it from https://git-lfs.com");
     } else if !git(&["config", "--get", "filter.lfs.process"]) {
         say!("warning: git-lfs is not set up; run `git lfs install`");
     }

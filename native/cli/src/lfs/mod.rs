@@ -11,7 +11,7 @@ mod status;
 
 const DETAILS: &str = "\
 git-lfs starts the agent and the filter by itself; a person runs install, status
-and uninstall. docs/git-lfs.md says which of agent and filter is for whom.";
+and uninstall. docs/git-lfs.md explains when to use which.";
 
 #[derive(Args)]
 #[command(after_help = DETAILS)]

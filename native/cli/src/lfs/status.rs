@@ -33,7 +33,7 @@ pub fn run(options: &Options) -> Result<()> {
         }));
     }
     if settings.is_empty() {
-        return print("nothing is installed here; `zstn lfs install` does it");
+        return print("nothing is installed here; run `zstn lfs install`");
     }
     table::print(["SCOPE", "SETTING", "VALUE"], || {
         settings.iter().map(|setting| {

@@ -106,7 +106,7 @@ fn check_range(parts: &Parts) {
         match response.status() {
             StatusCode::OK => assert_eq!(len.map(|len| len.0), Some(len_bytes)),
             StatusCode::PARTIAL_CONTENT => {
-                let range = body.clone().expect("a range is only of a GET");
+                let range = body.clone().expect("only a GET can have a range");
                 assert!(range.start < range.end && range.end <= len_bytes);
                 assert_eq!(len.map(|len| len.0), Some(range.end - range.start));
                 let described = response.headers().get(header::CONTENT_RANGE);

@@ -389,7 +389,7 @@ impl PackedFiles {
 
 /// The error for a file whose restored bytes do not have the SHA-256 that it contains.
 pub(super) const FALSE_DIGEST: &str =
-    "the SHA-256 that it contains is not that of the file that it restores";
+    "the SHA-256 that it contains does not match the file that it restores";
 
 /// Returns the tag of a file whose digest is unknown, derived from the identity of the
 /// packed file. Its prefix keeps clients from mistaking it for a digest.

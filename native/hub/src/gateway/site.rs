@@ -231,7 +231,7 @@ impl Site {
             body.map_err(|error| Refusal::new(StatusCode::BAD_REQUEST, error.to_string()))?;
         let (asked, is_expanded) = paths(parts, &body)?;
         if asked.len() > MAX_PATHS {
-            let message = format!("at most {MAX_PATHS} paths can be asked for");
+            let message = format!("at most {MAX_PATHS} paths can be requested");
             return Err(Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, message));
         }
         let asked: Vec<_> = asked.iter().map(|path| path.trim_matches('/')).collect();

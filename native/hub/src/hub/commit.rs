@@ -114,7 +114,7 @@ impl Hub {
             let (answer, _) = answer?;
             let made = answer["commitOid"].as_str().filter(|made| is_commit(made));
             Ok(made.map(str::to_owned).ok_or_else(|| {
-                let detail = "the hub does not say which commit it made".into();
+                let detail = "the hub does not name the commit it made".into();
                 problem(&format!("{}{path}", self.endpoint()), detail, None)
             })?)
         });

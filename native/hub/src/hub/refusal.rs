@@ -57,7 +57,7 @@ impl fmt::Display for Permission {
 pub enum Refusal {
     /// The request needs a token, and none is set.
     #[error(
-        "{repository}: the hub asks for a login; set HF_TOKEN to a token that may {permission} \
+        "{repository}: the hub requires a login; set HF_TOKEN to a token that may {permission} \
          the repository"
     )]
     NoToken {
@@ -110,7 +110,7 @@ pub enum Refusal {
     },
     /// The branch is at another commit than the expected parent.
     #[error(
-        "{repository}: somebody has pushed to {branch} meanwhile; plan again on its new commit"
+        "{repository}: {branch} received another commit; plan again on it"
     )]
     ParentMoved {
         /// The repository.
@@ -119,7 +119,7 @@ pub enum Refusal {
         branch: String,
     },
     /// The hub rejects a large file.
-    #[error("{repository}: the hub does not take the object {oid}: {said}")]
+    #[error("{repository}: the hub does not accept the object {oid}: {said}")]
     Object {
         /// The repository.
         repository: String,

@@ -59,7 +59,7 @@ impl Hub {
         let (value, _) = self.call(repository, "GET", &path, None)?;
         let commit = value["sha"].as_str().filter(|commit| is_commit(commit));
         commit.map(str::to_owned).ok_or_else(|| {
-            let detail = "the hub does not say which commit this is".into();
+            let detail = "the hub does not name this commit".into();
             problem(&format!("{}{path}", self.endpoint()), detail, None)
         })
     }

@@ -83,7 +83,7 @@ impl Hub {
         let (answer, _) = self.call(repository, "POST", &path, Some((LFS, body.as_bytes())))?;
         let object = answer["objects"][0].clone();
         if object["oid"] != sha256 {
-            let detail = "the hub does not say what to do with the file".into();
+            let detail = "the hub does not name an action for the file".into();
             return Err(problem(&format!("{}{path}", self.endpoint()), detail, None));
         }
         if let Some(error) = object["error"].as_object() {
@@ -155,7 +155,7 @@ impl FileUpload<'_> {
         };
         let part_bytes = part_bytes.filter(|bytes: &u64| *bytes > 0);
         let part_bytes =
-            part_bytes.ok_or_else(|| wrong("the hub does not say how long parts are"))?;
+            part_bytes.ok_or_else(|| wrong("the hub does not state the length of the parts"))?;
         let mut urls: Vec<(u64, &str)> = headers
             .iter()
             .filter_map(|(name, url)| Some((name.parse().ok()?, url.as_str()?)))
@@ -163,7 +163,7 @@ impl FileUpload<'_> {
         urls.sort_unstable();
         let count = self.len_bytes.div_ceil(part_bytes);
         if urls.len() as u64 != count || urls.iter().zip(1..).any(|((number, _), n)| *number != n) {
-            return Err(wrong("the hub names other parts than the file has"));
+            return Err(wrong("the parts that the hub names do not match the file"));
         }
         let mut parts = Vec::new();
         for (number, url) in urls {

@@ -295,7 +295,7 @@ fn check_len(found: u64, expected: u64) -> Result<(), Fault> {
     match found == expected {
         true => Ok(()),
         false => Err(Fault::Length(format!(
-            "it holds {found} bytes instead of {expected}"
+            "it has {found} bytes instead of {expected}"
         ))),
     }
 }

@@ -40,7 +40,7 @@ impl StoredForm {
         }
         if head.starts_with(ENVELOPE_MAGIC) {
             return Err(Error::Usage(
-                "it is in a form that this version of zstn does not know; use a newer one".into(),
+                "it is in a format that this version of zstn does not know; use a newer one".into(),
             ));
         }
         Ok(Self::Plain)

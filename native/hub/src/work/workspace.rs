@@ -42,7 +42,7 @@ impl Workspace {
         let own = own.map_err(Error::file("make a folder in", folder))?;
         let lock_path = own.path("lock");
         let lock = Lock::take(&lock_path)?.ok_or_else(|| {
-            let error = std::io::Error::other("somebody else has locked it");
+            let error = std::io::Error::other("another process has locked it");
             Error::file("lock", &lock_path)(error)
         })?;
         Ok(Self {

@@ -18,7 +18,7 @@ pub(super) fn jobs(body: &[u8]) -> Result<Vec<Job>, String> {
         serde_json::from_slice(body).map_err(|error| format!("the body is not JSON: {error}"))?;
     if payload["webhook"]["version"] != VERSION {
         return Err(format!(
-            "the payload is not of version {VERSION}, the only one that is understood"
+            "the payload is not of version {VERSION}, the only one that is supported"
         ));
     }
     let repo = &payload["repo"];

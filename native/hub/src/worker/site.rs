@@ -70,7 +70,7 @@ impl Site {
             return Err(refused(StatusCode::NOT_FOUND, "post to / or /webhook"));
         }
         if parts.method != Method::POST {
-            let sentence = "notifications are posted";
+            let sentence = "send notifications with POST";
             return Err(refused(StatusCode::METHOD_NOT_ALLOWED, sentence));
         }
         if let Some(secret) = &self.secret {
@@ -80,7 +80,7 @@ impl Site {
                     return Err(refused(StatusCode::UNAUTHORIZED, sentence));
                 }
                 Some(given) if !secret.is(given.as_bytes()) => {
-                    let sentence = "the secret in X-Webhook-Secret is another one";
+                    let sentence = "the secret in X-Webhook-Secret is wrong";
                     return Err(refused(StatusCode::FORBIDDEN, sentence));
                 }
                 Some(_) => {}
@@ -114,14 +114,14 @@ impl Site {
             checked.map_err(|(status, note)| refused(status, &note.to_string()))?;
         }
         if parts.headers.contains_key(header::ORIGIN) {
-            let sentence = "pages give no work; hubs send no Origin";
+            let sentence = "web pages cannot submit jobs; hubs send no Origin";
             return Err(refused(StatusCode::FORBIDDEN, sentence));
         }
         let kind = parts.headers.get(header::CONTENT_TYPE);
         let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
         let kind = kind.split(';').next().unwrap_or_default().trim();
         if parts.method == Method::POST && !kind.eq_ignore_ascii_case("application/json") {
-            let sentence = "the Content-Type of a notification is application/json";
+            let sentence = "the Content-Type of a notification must be application/json";
             return Err(refused(StatusCode::UNSUPPORTED_MEDIA_TYPE, sentence));
         }
         Ok(())

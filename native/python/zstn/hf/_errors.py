@@ -46,7 +46,7 @@ def _refusal(error: Any, has_token: bool) -> str:
         return f"{what} has no such file; `hf zstn ls {what}` lists those that it has"
     if status == 401 and has_token and "credentials" in said:
         return (
-            f"{what}: the hub does not know your token; log in again with `hf auth login`, or "
+            f"{what}: the hub does not accept your token; log in again with `hf auth login`, or "
             "correct HF_TOKEN"
         )
     if isinstance(error, errors.RepositoryNotFoundError):
@@ -59,14 +59,13 @@ def _refusal(error: Any, has_token: bool) -> str:
             )
         return f"there is no repository {what}, or it is private: {_LOG_IN}"
     if status == 401:
-        return f"{what}: the hub wants to know who you are; {_LOG_IN}"
+        return f"{what}: the hub requires a login; {_LOG_IN}"
     if status == 403:
         access = "read" if error.response.request.method in ("GET", "HEAD") else "write"
         return f"{what}: your token may not do this; {said or f'it needs {access} access'}"
     if status == 412:
         return (
-            f"{what} has had another commit since this began, so nothing was committed; run the "
-            "command again: what has been uploaded is not sent again"
+            f"{what} has had another commit since this began, so nothing was committed; run the command again: uploaded files are not sent again"
         )
     return f"{what}: the hub answered {status}: {said or error.response.reason_phrase}"
 

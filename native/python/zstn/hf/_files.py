@@ -82,7 +82,7 @@ def local_files(source: str) -> LocalFiles:
             if path.is_symlink():
                 found.left_out[relative] = "it is a link to a folder"
             elif name.lower() in _SECRET_FOLDERS:
-                found.left_out[relative] = "such folders hold credentials"
+                found.left_out[relative] = "such folders contain credentials"
             elif name not in _LEFT_OUT:
                 continue
             folders.remove(name)
@@ -139,8 +139,8 @@ def _refused(path: Path, name: str, places: list[str]) -> str | None:
         return "it is not a regular file"
     for one in {name.lower(), os.path.basename(target).lower()}:
         if _SECRET.fullmatch(one) and not _EXAMPLE.fullmatch(one):
-            return "such files hold credentials"
+            return "such files contain credentials"
     with open(path, "rb") as file:
         if _PRIVATE_KEY.search(file.read(_HEAD_BYTES)):
-            return "it holds a private key"
+            return "it contains a private key"
     return None

@@ -79,7 +79,7 @@ class Push:
         added: set[str] = set()
         for entry in entries:
             if modes[entry.path].is_ignored:
-                say(f"{entry.path}: left out, as .gitignore says", self._options.quiet)
+                say(f"{entry.path}: left out because of .gitignore", self._options.quiet)
                 continue
             if entry.step is Step.INDEX and modes[entry.path].is_large:
                 write = _writing(indexes[entry.path])
@@ -129,7 +129,7 @@ class Push:
                 print(done.get("pullRequestUrl") or done["commitUrl"], flush=True)
             return kept
         else:
-            reason = f"{place} has had other commits all the time; run the command again"
+            reason = f"{place} received other commits during every attempt; run the command again"
             kept = [*kept, *(Kept(name, reason, True) for name in removable)]
         if is_only:
             say(f"{place} has all of it already; nothing was committed", options.quiet)

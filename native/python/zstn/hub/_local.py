@@ -21,7 +21,7 @@ def list_local(request: Request) -> Tree:
             from huggingface_hub.utils import filter_repo_objects
         except ImportError as error:
             raise ImportError(
-                "patterns mean what they mean in huggingface_hub: `pip install huggingface_hub`"
+                "patterns need huggingface_hub: `pip install huggingface_hub`"
             ) from error
         names = list(filter_repo_objects(names, allow_patterns=allow, ignore_patterns=ignore))
     view_name = local_view_name(folder, (allow, ignore))

@@ -66,7 +66,7 @@ class ObjectFolder:
             with Original(path, self._cache_bytes) as original:
                 # The agent does not accept longer objects.
                 if path.stat().st_size > original.size + len(_ENVELOPE):
-                    raise ObjectError("the form that was sent is longer than the object")
+                    raise ObjectError("the packed object that was sent is longer than the object")
                 digest = original.digest()
             _check(digest, oid)
             _publish(path, target)
@@ -124,7 +124,7 @@ class Original(io.RawIOBase):
             self._start = len(_ENVELOPE)
         elif head.startswith(_ENVELOPE_MAGIC):
             self._file.close()
-            raise ObjectError(f"{path} is in a form of a newer version of zstn")
+            raise ObjectError(f"{path} is in a format of a newer version of zstn")
         self.size = os.fstat(self._file.fileno()).st_size - self._start
 
     def _open_packed(self, path: Path, cache_bytes: int) -> None:

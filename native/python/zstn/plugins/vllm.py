@@ -29,6 +29,6 @@ def register() -> None:
     except Exception:
         # An exception would prevent vLLM from starting, even with models that are not
         # packed.
-        _logger.warning("this version of vLLM gets no load format zstn", exc_info=True)
+        _logger.warning("this version of vLLM cannot use the load format zstn", exc_info=True)
         return
     _is_registered = True

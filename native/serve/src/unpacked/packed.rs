@@ -47,7 +47,7 @@ impl Packed {
         let reader = Reader::options().engine(engine).open(input)?;
         let refuse = Error::place(reader.name().to_owned());
         if reader.model().needs_base() {
-            let detail = "it is a difference from another checkpoint, which is not known here";
+            let detail = "it is a delta from a checkpoint that is not known here";
             return Err(refuse(zstn_core::Error::unsupported(detail)));
         }
         let layout = reader.model().unpacked().map_err(&refuse)?;

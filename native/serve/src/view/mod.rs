@@ -109,7 +109,7 @@ impl View {
         });
         match name {
             Some(name) => self.file(&path.join(name)),
-            None => Err(Error::Usage(format!("{} holds no model", path.display()))),
+            None => Err(Error::Usage(format!("{} contains no model", path.display()))),
         }
     }
 

@@ -48,7 +48,7 @@ impl Client {
             return Ok(Framing::Chunked);
         }
         if !codings.is_empty() {
-            let detail = format!("the server sends the file in a coding unknown here: {codings:?}");
+            let detail = format!("the server sends the file in an unknown encoding: {codings:?}");
             return Err(self.problem(detail).into());
         }
         let Some(value) = headers.get(header::CONTENT_LENGTH) else {
@@ -71,14 +71,14 @@ impl Client {
             return Err(self.problem(if several {
                 "the server answered one range with several (multipart/byteranges)"
             } else {
-                "the server does not say which bytes it sends, nor how long the file is \
+                "the server does not state which bytes it sends, nor the length of the file \
                  (no Content-Range)"
             }));
         };
         let range = value.to_str().ok().and_then(ContentRange::parse);
         range.ok_or_else(|| {
             self.problem(format!(
-                "the server says of its answer what cannot be: Content-Range {value:?}"
+                "the server sent an invalid Content-Range: {value:?}"
             ))
         })
     }
@@ -93,8 +93,7 @@ impl Client {
         });
         other.map_or(Ok(()), |coding| {
             Err(self.problem(format!(
-                "the server sent the file compressed ({}), although it was asked for as it is; \
-                 compression has to be turned off for this file there",
+                "the server sent the file compressed ({}), although it was requested uncompressed; turn compression off for this file on the server",
                 coding.to_str().unwrap_or("?")
             )))
         })

@@ -213,7 +213,7 @@ impl Upload<'_> {
         let advice = match answer.status.as_u16() {
             401 | 403 => "; writing there needs a login, or more permissions",
             404 | 405 | 501 => "; it takes no files at this address",
-            409 => "; the folder may be missing, or somebody is writing the same file",
+            409 => "; the folder may be missing, or another client is writing the same file",
             413 => "; the file is too large for it",
             429 => "; too many requests, try again later",
             507 => "; it has no space left",

@@ -23,11 +23,11 @@ pub(super) fn sent_from(
     match &range.sent {
         Some(sent) if sent.start == start => Ok(sent.clone()),
         Some(sent) => Err(client.problem(format!(
-            "the server answered with other bytes than were asked for: from {} on instead of \
+            "the server answered with other bytes than were requested: from {} on instead of \
              from {start} on",
             sent.start
         ))),
-        None => Err(client.problem("the server sends a part and says it sends none")),
+        None => Err(client.problem("the server sends part of the file, but states that it sends no part")),
     }
 }
 
@@ -38,7 +38,7 @@ pub(super) fn count_short(client: &Client, short_answers: &mut u32) -> Result<()
         return Ok(());
     }
     Err(client.problem(format!(
-        "the server sent less than was asked for {MAX_SHORT_ANSWERS} times in a row"
+        "the server sent less than was requested {MAX_SHORT_ANSWERS} times in a row"
     )))
 }
 
@@ -65,12 +65,12 @@ pub(super) fn not_its_checksums(client: &Client, difference: &str) -> Error {
 }
 
 pub(super) fn unknown_length(client: &Client) -> Error {
-    client.problem("the server does not say how long the file is")
+    client.problem("the server does not state the length of the file")
 }
 
 pub(super) fn not_joinable(client: &Client) -> Error {
     client.problem(
-        "the server sent less than was asked for, and nothing (ETag, Last-Modified) by which two \
+        "the server sent less than was requested, and nothing (ETag, Last-Modified) by which two \
          parts could be known to be of the same file",
     )
 }
@@ -93,7 +93,7 @@ pub(super) fn ignored_beyond(client: &Client, most_bytes: u64) -> Error {
 
 pub(super) fn beyond(client: &Client, sent: &Range<u64>, asked: &Range<u64>) -> Error {
     client.problem(format!(
-        "the server answered with other bytes than were asked for: up to {} instead of up to {}",
+        "the server answered with other bytes than were requested: up to {} instead of up to {}",
         sent.end, asked.end
     ))
 }

@@ -200,7 +200,7 @@ pub(super) fn retrying<T>(
 fn spent(mut error: Error, attempts: u32, retry_after: Option<Duration>) -> Error {
     if let Error::Http { detail, .. } = &mut error {
         if let Some(wait) = retry_after.filter(|wait| !wait.is_zero()) {
-            detail.push_str(&format!("; it asks for a wait of {} s", wait.as_secs()));
+            detail.push_str(&format!("; it requests a wait of {} s", wait.as_secs()));
         }
         if attempts > 1 {
             detail.push_str(&format!(" (tried {attempts} times)"));

@@ -155,7 +155,7 @@ fn what_info_counts_of_a_delta_adds_up() {
     assert!(whole > 0);
     let shown = text(&zstn(folder.path(), &["info", "m.z4dm"]).stdout);
     let wanted = format!(
-        "{} tensors as in the base, {} as differences from it, {whole} without it",
+        "{} tensors as in the base, {} as deltas from it, {whole} without it",
         count("copied_tensors"),
         count("differing_tensors")
     );

@@ -36,7 +36,7 @@ export async function readBody(pending: PendingResponse, buffer: ReceiveBuffer, 
       if (seenBytes > maxBytes) {
         // More bytes of a body that is too long may still be on their way.
         refuseDecoded(pending, Math.max(seenBytes - beforeBytes, declaredBytes(pending, 0)));
-        throw new TruncatedError(maxBytes, seenBytes, `The server sent more than the ${maxBytes} bytes asked for (${what}).`);
+        throw new TruncatedError(maxBytes, seenBytes, `The server sent more than the ${maxBytes} bytes requested (${what}).`);
       }
       pending.onBytes(chunk.byteLength);
       buffer.add(chunk);

@@ -20,7 +20,7 @@ export function unanswered(url: string, cause: unknown): NetworkError {
   if (isInvalidHttp(reason)) return invalidHttp(url, cause);
   // The port of this address, or of the address that it redirects to (https://fetch.spec.whatwg.org/#port-blocking).
   if (reason.message === "bad port") return new NetworkError(url, `${where} needs a port that this runtime blocks. Use another one.`, { cause });
-  if (isBadRedirect(reason)) return new NetworkError(url, `${where} redirects to where there is no file: ${reason.message}. Check the address.`, { cause });
+  if (isBadRedirect(reason)) return new NetworkError(url, `${where} redirects to a file that does not exist: ${reason.message}. Check the address.`, { cause });
   const code = reason.code === "" ? "" : ` (${reason.code})`;
   const hint = isBrowser() ? " The server must also allow web pages to read the file (CORS), and must not compress it." : "";
   return new NetworkError(url, `Could not reach ${where}${code}. Check address and connection.${hint}`, { cause });

@@ -33,9 +33,9 @@ export class ResponseCheck {
     const header = response.headers.get("content-range");
     const range = header === null ? undefined : parseContentRange(header);
     if (range?.sent) return range;
-    if (header !== null) throw this.noRanges(`answered with other bytes than were asked for: ${header}.`);
+    if (header !== null) throw this.noRanges(`answered with other bytes than were requested: ${header}.`);
     if (headersMayBeHidden(response)) return undefined;
-    throw this.noRanges("answered without saying which bytes it sends and how large the file is (Content-Range).");
+    throw this.noRanges("answered without stating which bytes it sends and the size of the file (Content-Range).");
   }
 
   /**
@@ -46,7 +46,7 @@ export class ResponseCheck {
     const { first, last } = sent!;
     const lastAsked = offset + length - 1;
     if (first === offset && last <= lastAsked) return last - first + 1;
-    throw this.noRanges(`answered with other bytes than were asked for: bytes ${first} to ${last} instead of ${offset} to ${lastAsked}.`);
+    throw this.noRanges(`answered with other bytes than were requested: bytes ${first} to ${last} instead of ${offset} to ${lastAsked}.`);
   }
 
   /**
@@ -56,7 +56,7 @@ export class ResponseCheck {
   countShortResponses(): () => void {
     let count = 0;
     return () => {
-      if ((count += 1) > MAX_SHORT_RESPONSES) throw this.noRanges(`sent less than was asked for ${MAX_SHORT_RESPONSES} times in a row.`);
+      if ((count += 1) > MAX_SHORT_RESPONSES) throw this.noRanges(`sent less than was requested ${MAX_SHORT_RESPONSES} times in a row.`);
     };
   }
 
@@ -83,11 +83,11 @@ export class ResponseCheck {
   }
 
   notJoinable(): RangeNotSupportedError {
-    return this.noRanges("sent less than was asked for, without ETag or Last-Modified to ask for the rest by.");
+    return this.noRanges("sent less than was requested, without ETag or Last-Modified to ask for the rest by.");
   }
 
   unknownSize(): RangeNotSupportedError {
-    return this.noRanges('does not say how large the file is. For use from web pages it should send "Access-Control-Expose-Headers: Content-Range".');
+    return this.noRanges('does not state the size of the file. For use from web pages it should send "Access-Control-Expose-Headers: Content-Range".');
   }
 
   /** Returns the error for a response with other validators. */

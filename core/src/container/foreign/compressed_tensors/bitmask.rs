@@ -29,7 +29,7 @@ pub fn dense_shape(format: Format, shape: View<'_>, bitmask: &[u64]) -> Result<V
         if rows == leading && *bytes == columns.div_ceil(8));
     if !fits || element_count(&dense).is_none() {
         return Err(refuse(format!(
-            "the shape {dense:?} does not fit a mask of shape {bitmask:?}"
+            "the shape {dense:?} does not match a mask of shape {bitmask:?}"
         )));
     }
     if format == Format::Sparse24Bitmask && (dense.len() != 2 || columns % 4 != 0) {
@@ -72,7 +72,7 @@ pub fn expand(format: Format, shape: &[u64], views: Views<'_>) -> Result<Vec<u8>
                 return Err(Error::malformed(
                     Rule::CompressedTensorsRowOffsets,
                     format!(
-                        "row {row} begins after {} values, not where its offset says",
+                        "row {row} begins after {} values, which is not its stored offset",
                         used / width
                     ),
                 ));
@@ -110,7 +110,7 @@ fn check_values(format: Format, shape: &[u64], values: View<'_>) -> Result<()> {
         return Ok(());
     }
     Err(refuse(format!(
-        "the values have shape {:?}, which does not fit a tensor of shape {shape:?}",
+        "the values have shape {:?}, which does not match a tensor of shape {shape:?}",
         values.stored.shape
     )))
 }
@@ -128,7 +128,7 @@ fn check_marks(marks: u8, left: usize, two_of_four: bool, row: usize) -> Result<
     if two_of_four && !(two(marks & 0xF) && (two(marks >> 4) || left <= 4)) {
         return Err(Error::malformed(
             Rule::CompressedTensorsMask,
-            format!("a group of four in row {row} has not exactly two bits set"),
+            format!("a group of four in row {row} does not have exactly two bits set"),
         ));
     }
     Ok(())

@@ -49,7 +49,7 @@ impl Checkpoint {
             if let Some(twice) = table.insert(tensor.name.clone(), tensor) {
                 return Err(Error::malformed(
                     Rule::CompressedTensorsName,
-                    "there are two stored tensors of this name",
+                    "two stored tensors have this name",
                 )
                 .tensor(&twice.name));
             }
@@ -139,7 +139,7 @@ impl Checkpoint {
 fn occupied() -> Error {
     Error::malformed(
         Rule::CompressedTensorsName,
-        "it is stored as it is and in parts as well",
+        "it is stored both whole and in parts",
     )
 }
 

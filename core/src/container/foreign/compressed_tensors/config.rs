@@ -159,7 +159,7 @@ impl Config {
             }
             _ => Err(Error::malformed(
                 Rule::CompressedTensorsFormat,
-                format!("the configuration does not say in which format `{module}` is stored"),
+                format!("the configuration does not name the format of `{module}`"),
             )),
         }
     }
@@ -179,7 +179,7 @@ impl Config {
 
 fn known(name: &str) -> Result<Format> {
     Format::from_name(name)
-        .ok_or_else(|| Error::unsupported(format!("the format `{name}` is not known")))
+        .ok_or_else(|| Error::unsupported(format!("the format `{name}` is unknown")))
 }
 
 /// Parses the version of a release: `0.13.1.a20260101` is (0, 13).
@@ -195,7 +195,7 @@ fn sparsity(entry: &Map<String, Value>, full_names: bool) -> Result<Option<Spars
             format: format.clone(),
             full_names,
         })),
-        Some(_) => Err(refuse("the sparse format is not a text".to_string())),
+        Some(_) => Err(refuse("the sparse format is not a string".to_string())),
     }
 }
 

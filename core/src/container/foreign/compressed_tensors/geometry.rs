@@ -28,7 +28,7 @@ fn refuse(detail: String) -> Error {
 impl Geometry {
     pub fn new(shape: Vec<u64>) -> Result<Self> {
         let elements = element_count(&shape)
-            .ok_or_else(|| refuse(format!("{shape:?} has more elements than 64 bits count")))?;
+            .ok_or_else(|| refuse(format!("{shape:?} has more elements than 64 bits can count")))?;
         match *shape.as_slice() {
             [.., rows, columns] => Ok(Self {
                 elements,
@@ -36,7 +36,7 @@ impl Geometry {
                 columns,
                 shape,
             }),
-            _ => Err(refuse(format!("a weight of shape {shape:?} is no matrix"))),
+            _ => Err(refuse(format!("a weight of shape {shape:?} is not a matrix"))),
         }
     }
 
@@ -68,14 +68,14 @@ impl Geometry {
 pub fn stored_shape(view: View<'_>, rank: usize) -> Result<Vec<u64>> {
     if element_count(&view.stored.shape) != Some(rank as u64) {
         return Err(refuse(format!(
-            "`{}` has shape {:?} but {rank} dimensions are to be read from it",
+            "`{}` has shape {:?} but must list {rank} dimensions",
             view.stored.name, view.stored.shape
         )));
     }
     view.integers()
         .map(|dimension| {
             u64::try_from(dimension?)
-                .map_err(|_| refuse(format!("`{}` holds a negative dimension", view.stored.name)))
+                .map_err(|_| refuse(format!("`{}` contains a negative dimension", view.stored.name)))
         })
         .collect()
 }

@@ -44,13 +44,13 @@ impl Grid {
             Strategy::Group { size } => {
                 return Err(Error::malformed(
                     Rule::CompressedTensorsShape,
-                    format!("{columns} columns do not make groups of {size}"),
+                    format!("{columns} columns cannot be divided into groups of {size}"),
                 ));
             }
             Strategy::Block { rows, columns } => (rows, columns),
             Strategy::TensorGroup => {
                 return Err(Error::unsupported(
-                    "strategy `tensor_group` is known for four-bit floats only",
+                    "strategy `tensor_group` is supported for four-bit floats only",
                 ));
             }
         };
@@ -75,7 +75,7 @@ impl Grid {
             return Err(Error::malformed(
                 Rule::CompressedTensorsShape,
                 format!(
-                    "`{}` has shape {:?} where one number belongs",
+                    "`{}` has shape {:?} where one number is expected",
                     scale.name, scale.shape
                 ),
             ));
@@ -107,7 +107,7 @@ impl Grid {
                             Error::malformed(
                                 Rule::CompressedTensorsGroupIndex,
                                 format!(
-                                    "a column belongs to group {group}, there are {}",
+                                    "a column is in group {group}, but the number of groups is {}",
                                     self.entry_columns
                                 ),
                             )

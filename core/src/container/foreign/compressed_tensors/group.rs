@@ -27,7 +27,7 @@ pub fn read_group(name: &str, group: &Value) -> Result<Group> {
     let texts = |list: &Value| -> Result<Vec<String>> {
         Vec::deserialize(list).map_err(|error| {
             refuse(format!(
-                "the targets of group `{name}` are no list of texts: {error}"
+                "the targets of group `{name}` are not a list of strings: {error}"
             ))
         })
     };
@@ -38,7 +38,7 @@ pub fn read_group(name: &str, group: &Value) -> Result<Group> {
             format: None,
             weights: Scheme::preset(name)
                 .map(Some)
-                .ok_or_else(|| Error::unsupported(format!("the preset `{name}` is not known"))),
+                .ok_or_else(|| Error::unsupported(format!("the preset `{name}` is unknown"))),
         }),
         Value::Object(fields) => Ok(Group {
             targets: Targets::new(match fields.get("targets") {
@@ -50,7 +50,7 @@ pub fn read_group(name: &str, group: &Value) -> Result<Group> {
                 Some(Value::String(format)) => Some(format.clone()),
                 Some(_) => {
                     return Err(refuse(format!(
-                        "the format of group `{name}` is not a text"
+                        "the format of group `{name}` is not a string"
                     )));
                 }
             },

@@ -30,7 +30,7 @@ pub fn dense_shape(
         Error::malformed(
             Rule::CompressedTensorsShape,
             format!(
-                "codes of shape {:?}, scales of {:?} and positions of {:?} do not fit each other",
+                "codes of shape {:?}, scales of {:?} and positions of {:?} do not match",
                 packed.shape, scale.shape, meta.shape
             ),
         )
@@ -73,7 +73,7 @@ fn check_scheme(scheme: &Scheme) -> Result<()> {
     }
     Err(Error::malformed(
         Rule::CompressedTensorsScheme,
-        "marlin-24 holds symmetric integers of 4 or 8 bits, scaled by channel or group",
+        "marlin-24 stores symmetric integers of 4 or 8 bits, scaled by channel or group",
     ))
 }
 

@@ -39,7 +39,7 @@ impl Parts<'_> {
         if !dtypes.contains(&stored.dtype) {
             return Err(Error::malformed(
                 Rule::CompressedTensorsDtype,
-                format!("`{name}` is {} where {dtypes:?} belongs", stored.dtype),
+                format!("`{name}` is {} where {dtypes:?} is expected", stored.dtype),
             ));
         }
         stored.len_bytes()?;
@@ -157,7 +157,7 @@ pub fn quantised(
                     return Err(Error::malformed(
                         Rule::CompressedTensorsDtype,
                         format!(
-                            "`{}` is {} where {dtype} belongs",
+                            "`{}` is {} where {dtype} is expected",
                             part.stored.name, part.stored.dtype
                         ),
                     ));
@@ -175,7 +175,7 @@ pub fn quantised(
         }
         (Format::PackQuantized, None) => {
             if scheme.number != Number::Int {
-                return Err(Error::unsupported("packed floats are not known"));
+                return Err(Error::unsupported("packed floats are not supported"));
             }
             parts.need(Role::Shape, "weight_shape", &INTEGERS)?;
             parts.need(Role::Packed, "weight_packed", &[Dtype::I32])?;
@@ -223,7 +223,7 @@ fn code_dtype(scheme: &Scheme) -> Result<Dtype> {
         (Number::Int, _) => Ok(Dtype::I8),
         (Number::Float, 8) => Ok(Dtype::F8E4M3),
         (Number::Float, bits) => Err(Error::unsupported(format!(
-            "floats of {bits} bits, one per byte, are not known"
+            "floats of {bits} bits, one per byte, are not supported"
         ))),
     }
 }
@@ -279,7 +279,7 @@ fn unpacked(packed: &Stored, bytes: u64, codes: u64) -> Result<Vec<u64>> {
             return Err(Error::malformed(
                 Rule::CompressedTensorsShape,
                 format!(
-                    "`{}` has shape {:?}, whose rows hold no whole codes",
+                    "`{}` has shape {:?}, whose rows are not a whole number of codes",
                     packed.name, packed.shape
                 ),
             ));

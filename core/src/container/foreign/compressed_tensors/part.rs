@@ -67,7 +67,7 @@ impl<'a> Views<'a> {
     pub fn new(parts: &'a [WeightPart], bytes: &'a [&'a [u8]]) -> Result<Self> {
         if parts.len() != bytes.len() {
             return Err(Error::invalid_input(format!(
-                "{} parts were given where {} belong",
+                "{} parts were given where {} are expected",
                 bytes.len(),
                 parts.len()
             )));

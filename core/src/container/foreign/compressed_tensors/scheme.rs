@@ -81,16 +81,16 @@ impl Scheme {
     /// Parses the object `weights` of a group.
     pub(super) fn read(arguments: &Value) -> Result<Self> {
         let fields = Fields::deserialize(arguments)
-            .map_err(|error| refuse(format!("the arguments for weights are wrong: {error}")))?;
+            .map_err(|error| refuse(format!("the arguments for weights are invalid: {error}")))?;
         let number = match fields.number.as_deref() {
             None | Some("int") => Number::Int,
             Some("float") => Number::Float,
-            Some(other) => return Err(refuse(format!("`{other}` is no type of number"))),
+            Some(other) => return Err(refuse(format!("`{other}` is not a number type"))),
         };
         let num_bits = fields.num_bits.unwrap_or(8);
         if !(1..=8).contains(&num_bits) {
             return Err(Error::unsupported(format!(
-                "codes of {num_bits} bits are not known, only of 1 to 8"
+                "codes of {num_bits} bits are not supported, only of 1 to 8"
             )));
         }
         let indexed = match &fields.actorder {
@@ -99,11 +99,11 @@ impl Scheme {
             Value::String(order) => match order.to_ascii_lowercase().as_str() {
                 "weight" | "static" => false,
                 "group" | "dynamic" => true,
-                _ => return Err(refuse(format!("`{order}` is no activation order"))),
+                _ => return Err(refuse(format!("`{order}` is not an activation order"))),
             },
             _ => {
                 return Err(refuse(
-                    "actorder is neither a text nor true or false".into(),
+                    "actorder is neither a string nor a boolean".into(),
                 ));
             }
         };
@@ -163,7 +163,7 @@ fn strategy(fields: &Fields) -> Result<Strategy> {
             })?;
             Ok(Strategy::Block { rows, columns })
         }
-        other => Err(refuse(format!("`{other}` is no strategy for weights"))),
+        other => Err(refuse(format!("`{other}` is not a strategy for weights"))),
     }
 }
 

@@ -60,7 +60,7 @@ impl SparseWriter {
     pub fn new(format: Format) -> Result<Self> {
         if !format.is_sparse() {
             return Err(Error::invalid_input(format!(
-                "`{}` is no sparse format",
+                "`{}` is not a sparse format",
                 format.name()
             )));
         }
@@ -204,7 +204,7 @@ impl SparseWriter {
 fn taken(name: &str) -> Error {
     Error::malformed(
         Rule::CompressedTensorsName,
-        "the name is taken by a part of another tensor or would be read as one",
+        "the name is used by a part of another tensor, or would be read as such a part",
     )
     .tensor(name)
 }

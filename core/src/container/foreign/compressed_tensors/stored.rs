@@ -34,7 +34,7 @@ impl Stored {
                 Error::malformed(
                     Rule::CompressedTensorsShape,
                     format!(
-                        "shape {:?} of {} makes no whole number of bytes in 64 bits",
+                        "shape {:?} of {} is not a whole number of bytes, or exceeds 64 bits",
                         self.shape, self.dtype
                     ),
                 )

@@ -42,7 +42,7 @@ impl Targets {
             };
             if targets.patterns.len() == MODULE_PATTERNS {
                 return Err(Error::limit(format!(
-                    "a list of more than {MODULE_PATTERNS} patterns for modules"
+                    "the list has more than {MODULE_PATTERNS} patterns for modules"
                 )));
             }
             // A pattern must match from the start, but not to the end.

@@ -237,7 +237,7 @@ impl Weight {
                 return Err(Error::malformed(
                     Rule::CompressedTensorsShape,
                     format!(
-                        "`{}` has shape {:?} where one number belongs",
+                        "`{}` has shape {:?} where one number is expected",
                         global.stored.name, global.stored.shape
                     ),
                 ));

@@ -88,8 +88,7 @@ pub fn unearned_elements(shards: &[Shard], before: u64) -> Result<u64> {
     });
     if elements > GAUSS_UNEARNED_ELEMENTS {
         return Err(Error::limit(format!(
-            "with this tensor the file has {elements} elements more than its streams can stand \
-             for; at most {GAUSS_UNEARNED_ELEMENTS} are accepted"
+            "with this tensor the file has {elements} elements more than its streams can encode; at most {GAUSS_UNEARNED_ELEMENTS} are accepted"
         )));
     }
     Ok(elements)
@@ -156,7 +155,7 @@ impl Index {
     /// has to supply more bytes until it is complete.
     pub fn parse(head: &[u8], file_len_bytes: u64) -> Result<Parsed> {
         if head.len() as u64 > file_len_bytes {
-            return Err(Error::invalid_input("the head is longer than its file"));
+            return Err(Error::invalid_input("the head is longer than the file"));
         }
         let mut parser = Parser {
             cursor: Cursor::new(head),

@@ -80,7 +80,7 @@ impl Options {
             && !(2..=255).contains(&count)
         {
             return Err(Error::invalid_input(format!(
-                "{count} components; a Gauss file holds mixtures of 2 to 255"
+                "{count} components are not possible; a mixture in a Gauss file has 2 to 255"
             )));
         }
         let zero = [

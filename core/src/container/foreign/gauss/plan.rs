@@ -115,9 +115,9 @@ fn stored_dtype(dtype: Dtype, options: &Options) -> Result<Dtype> {
     match (options.other_dtypes, dtypes::signed_of_same_width(dtype)) {
         (OtherDtypes::AsSigned, Some(signed)) => Ok(signed),
         (_, signed) => Err(Error::unsupported(format!(
-            "Gauss files cannot hold {dtype}; leave the tensor out{}",
+            "Gauss files cannot store {dtype}; leave the tensor out{}",
             match signed {
-                Some(signed) => format!(" or have its bytes stored as {signed}"),
+                Some(signed) => format!(" or store its bytes as {signed}"),
                 None => String::new(),
             }
         ))),
@@ -134,8 +134,7 @@ fn shards(dtype: Dtype, shape: &[u64], element_count: u64, options: &Options) ->
     let count = rows.div_ceil(shard_rows.max(1));
     if u16::try_from(count).is_err() {
         return Err(Error::invalid_input(format!(
-            "{rows} rows make {count} shards of {shard_rows}; a Gauss file holds at most 65535 \
-             a tensor, so take more rows"
+            "{rows} rows need {count} shards of {shard_rows} rows; a Gauss file has at most 65535 shards per tensor, so use more rows per shard"
         )));
     }
     let row_len_bytes = element_count * dtypes::width(dtype) / rows;

@@ -87,7 +87,7 @@ fn dtype(cursor: &mut Cursor) -> Result<Dtype> {
     let at = cursor.position() as u64;
     let id = cursor.u8("dtype")?;
     dtypes::from_id(id).ok_or_else(|| {
-        Error::malformed(Rule::GaussDtype, format!("dtype {id}, only 0 to 7 exist")).at(at)
+        Error::malformed(Rule::GaussDtype, format!("dtype {id} does not exist, only 0 to 7")).at(at)
     })
 }
 
@@ -154,7 +154,7 @@ fn shard_elements(
     elements: u64,
 ) -> Result<u64, String> {
     match (count, shape) {
-        (0, _) => Err("a coded tensor without shards".into()),
+        (0, _) => Err("a coded tensor has no shards".into()),
         (1, _) => Ok(elements),
         (_, [rows, columns @ ..])
             if (count - 1) * shard_rows < *rows && *rows <= count * shard_rows =>
@@ -164,7 +164,7 @@ fn shard_elements(
             Ok(element_count(columns).map_or(0, |columns| columns.saturating_mul(shard_rows)))
         }
         _ => Err(format!(
-            "{count} shards of {shard_rows} rows do not fit the shape {shape:?}"
+            "{count} shards of {shard_rows} rows do not match the shape {shape:?}"
         )),
     }
 }
@@ -180,7 +180,7 @@ fn shard(
     if count < 2 {
         return Err(Error::malformed(
             Rule::GaussMixture,
-            format!("{count} components; no model of fewer than two exists"),
+            format!("{count} components are too few; a mixture has at least two"),
         )
         .at(at));
     }
@@ -202,7 +202,7 @@ fn shard(
         false => SCALE,
     };
     if scale == 0 {
-        return Err(Error::malformed(Rule::GaussScale, "a residual scale of 0").at(at));
+        return Err(Error::malformed(Rule::GaussScale, "the residual scale is 0").at(at));
     }
     let index_words = cursor.u32("words of the index stream")?;
     let residual_words = cursor.u32("words of the residual stream")?;
@@ -248,7 +248,7 @@ pub fn raw(cursor: &mut Cursor, end: &mut u64) -> Result<Tensor> {
         if len != expected {
             return Err(Error::malformed(
                 Rule::GaussRawLength,
-                format!("{len} bytes where shape and dtype make {expected}"),
+                format!("{len} bytes are stored where shape and dtype require {expected}"),
             )
             .at(at));
         }

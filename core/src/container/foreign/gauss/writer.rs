@@ -54,7 +54,7 @@ impl Writer {
             false => &mut self.coded,
         };
         index.count = index.count.checked_add(1).ok_or_else(|| {
-            Error::invalid_input("a Gauss file holds fewer than 2^32 tensors of a kind")
+            Error::invalid_input("a Gauss file stores fewer than 2^32 coded and 2^32 raw tensors")
         })?;
         index.records.extend_from_slice(&encoded.entry.record);
         Ok(())
@@ -77,7 +77,7 @@ impl Writer {
 pub fn fits(name: &str, shape: &[u64]) -> Result<()> {
     if u16::try_from(name.len()).is_err() {
         return Err(Error::invalid_input(
-            "a Gauss file holds names of at most 65535 bytes",
+            "a name in a Gauss file has at most 65535 bytes",
         ));
     }
     if u8::try_from(shape.len()).is_err() || shape.iter().any(|&d| u32::try_from(d).is_err()) {
@@ -137,7 +137,7 @@ fn len_u16(len: usize) -> u16 {
 pub fn len_u32(len: u64) -> Result<u32> {
     u32::try_from(len).map_err(|_| {
         Error::unsupported(format!(
-            "{len} is beyond the 32 bits a Gauss file has for lengths"
+            "the length {len} exceeds the 32 bits of lengths in Gauss files"
         ))
     })
 }

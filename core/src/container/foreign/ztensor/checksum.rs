@@ -116,7 +116,7 @@ impl Digest {
                 return Err(Error::malformed(
                     Rule::ZTensorChecksumText,
                     format!(
-                        "the checksum `{}` has no readable value",
+                        "the value of the checksum `{}` is invalid",
                         text.escape_default()
                     ),
                 ));
@@ -127,7 +127,7 @@ impl Digest {
         }
         Err(Error::malformed(
             Rule::ZTensorChecksum,
-            "the bytes do not have the checksum that the file names: it is damaged",
+            "the bytes do not match their checksum: the file is damaged",
         ))
     }
 }

@@ -98,7 +98,7 @@ impl Footer {
             Some(&MAGIC_V2) => Self::version_2(tail, file_len_bytes),
             _ => Err(Error::malformed(
                 Rule::ZTensorMagic,
-                "the file begins like a zTensor file, but with no version there is",
+                "the file begins like a zTensor file, but of a version that does not exist",
             )
             .at(0)),
         }?;
@@ -152,7 +152,7 @@ impl Footer {
         }
         if (start, len_bytes, hash) == (0, 0, 0) {
             return Err(Error::unsupported(
-                "this zTensor file holds data for another file and has no list of tensors: open \
+                "this zTensor file contains data for another file and has no list of tensors: open \
                  the file that it belongs to",
             ));
         }
@@ -182,7 +182,7 @@ impl Footer {
         }
         Err(Error::malformed(
             Rule::ZTensorManifestHash,
-            "the list of tensors does not have the hash that the footer names: the file is damaged",
+            "the list of tensors does not match the hash in the footer: the file is damaged",
         )
         .at(self.manifest.start))
     }
@@ -205,7 +205,7 @@ impl Footer {
             }
             _ => Err(Error::malformed(
                 Rule::ZTensorPlace,
-                format!("{len_bytes} bytes at {start} are not where tensors lie"),
+                format!("{len_bytes} bytes at {start} are outside the tensor data"),
             )),
         }
     }

@@ -130,7 +130,7 @@ impl Part {
 fn wrong_length(actual: u64, expected: u64) -> Error {
     Error::malformed(
         Rule::ZTensorLength,
-        format!("{actual} bytes are stored where shape and dtype ask for {expected}"),
+        format!("{actual} bytes are stored where shape and dtype require {expected}"),
     )
 }
 

@@ -72,7 +72,7 @@ fn frames(stored: &[u8], len_bytes: u64) -> Result<Vec<(&[u8], u64)>> {
     if sum != len_bytes {
         return Err(Error::malformed(
             Rule::ZTensorLength,
-            format!("{sum} bytes are stored where shape and dtype ask for {len_bytes}"),
+            format!("{sum} bytes are stored where shape and dtype require {len_bytes}"),
         ));
     }
     Ok(frames)
@@ -82,7 +82,7 @@ fn frames(stored: &[u8], len_bytes: u64) -> Result<Vec<(&[u8], u64)>> {
 fn table_start(stored: &[u8]) -> Result<u64> {
     let end = stored.len() as u64;
     let Some(tail_start) = end.checked_sub(END_BYTES) else {
-        return Err(bad("there is no room for a table of frames", 0));
+        return Err(bad("the stream is too short for a table of frames", 0));
     };
     let mut tail = Cursor::new(bytes::part(stored, tail_start..end));
     let count = u64::from(tail.u32("number of frames")?);
@@ -91,7 +91,7 @@ fn table_start(stored: &[u8]) -> Result<u64> {
         return Err(bad("the stream does not end with its magic", tail_start));
     }
     if descriptor != 0 {
-        return Err(bad("the table is of a kind that is not in use", tail_start));
+        return Err(bad("the type of the table is unknown", tail_start));
     }
     let after_head = count * 8 + END_BYTES;
     let start = end.checked_sub(after_head + 8);

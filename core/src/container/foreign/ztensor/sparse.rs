@@ -25,7 +25,7 @@ struct Entries<'a> {
 pub(super) fn decode<E: Engine>(tensor: &Tensor, engine: &E, stored: &[u8]) -> Result<Vec<u8>> {
     let Some(width) = tensor.element().width_bytes() else {
         return Err(Error::unsupported(
-            "elements below one byte are not read out of sparse layouts",
+            "sparse layouts of elements below one byte cannot be read",
         ));
     };
     let len_bytes = tensor.len_bytes();
@@ -45,7 +45,7 @@ pub(super) fn decode<E: Engine>(tensor: &Tensor, engine: &E, stored: &[u8]) -> R
     let paid_for = (stored.len() as u64).max(entries.values.len() as u64);
     if len_bytes > SPARSE_FREE_BYTES.max(paid_for.saturating_mul(SPARSE_BYTES_PER_BYTE)) {
         return Err(Error::limit(format!(
-            "{paid_for} bytes of a sparse tensor would become {len_bytes} bytes: read its parts \
+            "a sparse tensor of {paid_for} bytes would decode to {len_bytes} bytes: read its parts \
              instead"
         )));
     }
@@ -64,7 +64,7 @@ fn check_distinct(cells: &[u64], must_rise: bool) -> Result<()> {
         return Ok(());
     }
     if must_rise {
-        return Err(bad("the columns of a row do not rise"));
+        return Err(bad("the columns of a row do not increase"));
     }
     let mut sorted = cells.to_vec();
     sorted.sort_unstable();
@@ -104,7 +104,7 @@ impl<'s, E: Engine> Reader<'_, 's, E> {
     fn matrix(&self) -> Result<(u64, u64)> {
         match self.tensor.shape[..] {
             [rows, columns] => Ok((rows, columns)),
-            _ => Err(bad("compressed rows are for two dimensions")),
+            _ => Err(bad("compressed rows need two dimensions")),
         }
     }
 
@@ -134,7 +134,7 @@ impl<'s, E: Engine> Reader<'_, 's, E> {
             (None, Some(len)) if step > 0 => len / step,
             _ => {
                 return Err(Error::unsupported(
-                    "neither the values nor the coordinates say how long they are",
+                    "neither the values nor the coordinates state their length",
                 ));
             }
         };
@@ -171,7 +171,7 @@ impl<'s, E: Engine> Reader<'_, 's, E> {
     fn packed_csr(&self, width: usize) -> Result<Entries<'s>> {
         let (rows, columns) = self.matrix()?;
         let blob = self.packed()?;
-        let short = || bad("the row pointers do not fit");
+        let short = || bad("the row pointers do not match the shape");
         let pointers_end = rows
             .checked_add(1)
             .and_then(|pointers| usize::try_from(pointers).ok()?.checked_mul(8))
@@ -184,7 +184,7 @@ impl<'s, E: Engine> Reader<'_, 's, E> {
             .ok()
             .and_then(|count| count.checked_mul(8 + width));
         if expected != Some(after.len()) {
-            return Err(bad(format!("the rows have {count} elements, the blob not")));
+            return Err(bad(format!("the blob does not have the {count} elements of the rows")));
         }
         let indices = &after[..bytes::index(count) * 8];
         Ok(Entries {
@@ -198,7 +198,7 @@ impl<'s, E: Engine> Reader<'_, 's, E> {
         let blob = self.packed()?;
         let coordinates = shape.len() * 8;
         if coordinates == 0 || !blob.len().is_multiple_of(coordinates + width) {
-            return Err(bad("the blob is no whole number of records"));
+            return Err(bad("the blob is not a whole number of records"));
         }
         let (mut cells, mut values) = (Vec::new(), Vec::new());
         for record in blob.chunks_exact(coordinates + width) {
@@ -222,7 +222,7 @@ impl<'s, E: Engine> Reader<'_, 's, E> {
 fn step_into(cell: u64, dimension: u64, coordinate: u64) -> Result<u64> {
     if coordinate >= dimension {
         return Err(bad(format!(
-            "coordinate {coordinate} in a dimension of {dimension}"
+            "coordinate {coordinate} is outside a dimension of {dimension}"
         )));
     }
     // The result is below the number of elements up to this dimension, which
@@ -240,7 +240,7 @@ fn cells_of_rows(
     for (row, pointer) in pointers.enumerate() {
         let begin = before.replace(pointer).unwrap_or(0);
         if pointer < begin || (row == 0 && pointer != 0) {
-            return Err(bad("the row pointers do not rise from 0"));
+            return Err(bad("the row pointers do not increase from 0"));
         }
         // No column is read for the first pointer, so the wrapped value of row
         // 0 is not used.

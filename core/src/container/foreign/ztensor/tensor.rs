@@ -145,7 +145,7 @@ impl Tensor {
             }
             Layout::Other(name) => {
                 return Err(Error::unsupported(format!(
-                    "the layout `{}` is not one this version reads",
+                    "this version cannot read the layout `{}`",
                     name.escape_default()
                 )));
             }
@@ -183,7 +183,7 @@ impl Tensor {
             None => Ok(bytes),
             Some(byte) if self.version == Version::V2 => Err(Error::malformed(
                 Rule::ZTensorBool,
-                format!("{byte} is no truth value"),
+                format!("{byte} is not a boolean"),
             )),
             Some(_) => Ok(bytes.iter().map(|&byte| u8::from(byte != 0)).collect()),
         }
@@ -212,7 +212,7 @@ impl Tensor {
             Some(_) => Ok(()),
             None => Err(Error::malformed(
                 Rule::ZTensorOverflow,
-                format!("the shape {:?} is beyond 64 bits", self.shape),
+                format!("the shape {:?} exceeds 64 bits", self.shape),
             )),
         }
     }

@@ -53,7 +53,7 @@ fn check_name(name: &str) -> Result<()> {
     }
     Err(Error::malformed(
         Rule::ZTensorName,
-        format!("a name of {} bytes, or with a zero byte in it", name.len()),
+        format!("the name has {} bytes, or contains a zero byte", name.len()),
     ))
 }
 
@@ -112,10 +112,10 @@ fn part(role: &str, item: Item, footer: &Footer, shards: &BTreeSet<&str>) -> Res
         return Err(field("`blob` must be an offset and a length"));
     };
     if shard.is_some_and(|shard| !shards.contains(shard)) {
-        return Err(field("the part lies in a shard that is not listed"));
+        return Err(field("the part is in a shard that is not listed"));
     }
     if encoding.is_some() != decoded_len.is_some() {
-        return Err(field("`encoding` and `decoded_length` belong together"));
+        return Err(field("`encoding` and `decoded_length` must occur together"));
     }
     Ok(Part {
         role: String::from(role),
@@ -161,7 +161,7 @@ fn check_parts(tensor: &Tensor) -> Result<()> {
         _ => return Ok(()),
     };
     if tensor.parts.len() != roles.len() {
-        return bad("the tensor has other parts than its layout");
+        return bad("the parts of the tensor do not match its layout");
     }
     for role in roles {
         tensor.required(role)?;
@@ -178,12 +178,12 @@ fn check_parts(tensor: &Tensor) -> Result<()> {
             if expected.is_some() && len != expected {
                 return Err(Error::malformed(
                     Rule::ZTensorLength,
-                    "the tensor has another length than its shape and dtype",
+                    "the length of the tensor does not match its shape and dtype",
                 ));
             }
         }
         Layout::Csr if tensor.shape.len() != 2 => {
-            return bad("compressed rows are for two dimensions");
+            return bad("compressed rows need two dimensions");
         }
         Layout::Csr
             if index_type("indices").is_none() || index_type("indices") != index_type("indptr") =>

@@ -171,10 +171,10 @@ impl Writer {
         if fields.iter().any(|field| RESERVED.contains(&field.name()))
             || !fields.is_sorted_by(|a, b| a.name() < b.name())
         {
-            return refuse("a custom key is there twice or means something else in zTensor 0.1");
+            return refuse("a custom key occurs twice, or is reserved in zTensor 0.1");
         }
         if !self.names.insert(entry.name.into()) {
-            return refuse("there is a tensor of this name already");
+            return refuse("another tensor has this name");
         }
         let offset = self.position.next_multiple_of(ALIGNMENT_BYTES);
         let padding = crate::bytes::index(offset - self.position);

@@ -110,7 +110,7 @@ impl<'t> StatisticsCheck<'t> {
             if found.is_none_or(|found| found.summary != of.summary || found.bands != bands) {
                 let error = Error::malformed(
                     Rule::ZstnStatistics,
-                    "the statistics in the file are not those of the tensor: pack it again",
+                    "the statistics in the file do not match the tensor: pack it again",
                 );
                 let record = self.index.and_then(|index| index.records().get(of.number));
                 return Err(match record {

@@ -95,7 +95,7 @@ impl Section {
         let stored = cursor.u64("checksum of the integrity section")?;
         if !agrees(stored, checksum([covered])) {
             return Err(
-                bad("the integrity section does not have its own checksum: it is damaged").at(0),
+                bad("the integrity section does not match its checksum: it is damaged").at(0),
             );
         }
         let mut cursor = Cursor::new(covered);

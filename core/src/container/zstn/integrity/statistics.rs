@@ -92,7 +92,7 @@ impl StoredStatistics {
         let (bands, sum) = bytes.split_at(bytes.len().saturating_sub(CHECKSUM_BYTES));
         if !agrees(sum, &bands_checksum(bands).to_le_bytes()) {
             return Err(bad(
-                "the statistics of the rows do not have their checksum: the file is damaged, get \
+                "the statistics of the rows do not match their checksum: the file is damaged, get \
                  it again",
             ));
         }
@@ -138,7 +138,7 @@ impl Record {
             };
             let grid = Grid::new(shape).filter(|_| statistics::has_figures(dtype));
             let Some(grid) = grid else {
-                return Err(bad("statistics of a tensor that has none"));
+                return Err(bad("statistics are stored for a tensor that cannot have any"));
             };
             let summary = statistics::read(&mut cursor, grid.count(), dtype)?;
             total = total
@@ -151,7 +151,7 @@ impl Record {
                 bands => len >= bands.saturating_add(CHECKSUM_BYTES as u64),
             };
             if !is_possible {
-                return Err(bad("statistics of rows of another length"));
+                return Err(bad("the statistics of rows have the wrong length"));
             }
             entries.push(Some(StoredStatistics {
                 summary,
@@ -162,11 +162,11 @@ impl Record {
             }));
         }
         if cursor.remaining() > 0 {
-            return Err(bad("statistics of more tensors than the file has"));
+            return Err(bad("statistics are stored for more tensors than the file has"));
         }
         if total != available {
             return Err(bad(
-                "the statistics of rows do not fill their place in the file",
+                "the statistics of rows do not fill their section",
             ));
         }
         let mut start = self.bands.start;

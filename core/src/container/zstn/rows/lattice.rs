@@ -77,10 +77,10 @@ impl LatticeTable {
         let (Some(symbol_bytes), Some(decoded)) =
             (of(head.grid.symbol_bytes()), of(head.elements.len_bytes()))
         else {
-            return Err(bad("it tells of over 2^64 bytes".into()));
+            return Err(bad("it describes over 2^64 bytes".into()));
         };
         if decoded != tensor_len_bytes {
-            let detail = format!("it tells of {decoded} bytes, the tensor has {tensor_len_bytes}");
+            let detail = format!("it describes {decoded} bytes, the tensor has {tensor_len_bytes}");
             return Err(bad(detail));
         }
         let symbols_range = u64::from(head_len)..u64::from(head_len) + lens[0];
@@ -116,7 +116,7 @@ impl LatticeTable {
     /// to the start of the frame.
     pub fn check(&self, frame: &[u8]) -> Result<()> {
         if !frame.starts_with(&self.head_bytes) {
-            return Err(bad("it has another head than the frame".into()).at(0));
+            return Err(bad("its head differs from the frame's".into()).at(0));
         }
         let symbols = part(frame, self.symbols_range.clone());
         let start = self.symbols_range.start;

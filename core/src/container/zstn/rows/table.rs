@@ -233,7 +233,7 @@ impl BlockTable {
         let len_bytes = decoded_len(elements, transform.item_bytes() as u64, &tail)?;
         if len_bytes != tensor_len_bytes {
             return Err(bad(format!(
-                "it tells of {len_bytes} bytes, the tensor has {tensor_len_bytes}"
+                "it describes {len_bytes} bytes, the tensor has {tensor_len_bytes}"
             )));
         }
         Ok(Self {
@@ -292,6 +292,6 @@ impl BlockTable {
 pub(super) fn bad(detail: String) -> Error {
     Error::malformed(
         Rule::ZstnBlockTable,
-        format!("a block table is not in order: {detail}"),
+        format!("a block table is invalid: {detail}"),
     )
 }

@@ -32,7 +32,7 @@ pub(super) fn fields(table: &[u8]) -> Result<&[u8]> {
     if !agrees(stored, checksum([covered])) {
         return Err(Error::malformed(
             Rule::ZstnBlockTable,
-            "a block table does not have its own checksum: the file is damaged, get it again",
+            "a block table does not match its checksum: the file is damaged, get it again",
         )
         .at(0));
     }

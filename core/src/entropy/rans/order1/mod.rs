@@ -52,7 +52,7 @@ impl<'a> Order1<'a> {
         }
         let segments = cursor.u8("rANS segment count")?;
         if usize::from(segments) != SEGMENTS {
-            return Err(bad("order-1 rANS has four segments in a chunk").at(2));
+            return Err(bad("order-1 rANS must have four segments in a chunk").at(2));
         }
         if cursor.u8("rANS padding")? != 0 {
             return Err(bad("padding of order-1 rANS is not zero").at(3));
@@ -68,7 +68,7 @@ impl<'a> Order1<'a> {
                     chunks: Vec::new(),
                 })
             } else {
-                Err(bad("an empty order-1 plane has a head alone").at(4))
+                Err(bad("bytes follow the head of an empty order-1 plane").at(4))
             };
         }
         check_counts(symbols, chunk_count, len_bytes).map_err(|e| e.at(4))?;
@@ -143,7 +143,7 @@ fn check_model(frame: &[u8]) -> Result<u64> {
         return Err(Error::malformed(
             Rule::RansModel,
             format!(
-                "a rANS model of {len_bytes} bytes, over {}",
+                "a rANS model has {len_bytes} bytes, over {}",
                 model::MAX_BYTES
             ),
         )

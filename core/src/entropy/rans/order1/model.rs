@@ -88,14 +88,14 @@ fn read_row(cursor: &mut Cursor, context: u8) -> Result<Frequencies> {
             return Err(bad(context, "has symbols out of order"));
         }
         if frequency == 0 {
-            return Err(bad(context, "has a symbol without frequency"));
+            return Err(bad(context, "has a symbol of frequency zero"));
         }
         least = symbol + 1;
         sum += u32::from(frequency);
         table[symbol] = frequency;
     }
     if sum != 1 << BITS {
-        return Err(bad(context, "has frequencies of a wrong sum"));
+        return Err(bad(context, "has frequencies with a wrong sum"));
     }
     Ok(Frequencies(table))
 }

@@ -69,7 +69,7 @@ pub fn read<'a>(
 }
 
 const SHORT: Fault = Fault("a block ends inside a table of finite state entropy");
-const SHARES: Fault = Fault("the shares of values do not make a table");
+const SHARES: Fault = Fault("the probabilities do not fill the table");
 
 /// A bit stream that is read from its start.
 struct Forwards<'a> {

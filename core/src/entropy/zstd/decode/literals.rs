@@ -141,7 +141,7 @@ impl<'a> Coded<'a> {
             *code = Some(fresh);
         }
         let code = code.as_mut().ok_or(Fault(
-            "a block wants the Huffman code of one before it, and there is none",
+            "a block reuses a Huffman code, but none precedes it",
         ))?;
         if !self.four {
             return streams::decode_one(code, streams, out);

@@ -98,7 +98,7 @@ fn decode(frame: &[u8], out: &mut [u8]) -> Result<(), Fault> {
         .content_bytes
         .is_some_and(|len| len != out.len() as u64)
     {
-        return Err(Fault("it declares another length"));
+        return Err(Fault("it declares a different length"));
     }
     let most = usize::try_from(blocks.cap_bytes).unwrap_or(usize::MAX);
     let mut code = None;
@@ -123,7 +123,7 @@ fn decode(frame: &[u8], out: &mut [u8]) -> Result<(), Fault> {
                     let literals = literals.decoded(&mut code, &mut buffer)?;
                     sequences.decode(count, section, literals, &mut filled)?;
                     if filled.done - start > most {
-                        return Err(Fault("a block holds more bytes than any may"));
+                        return Err(Fault("a block exceeds the largest block size"));
                     }
                 }
             }
@@ -133,7 +133,7 @@ fn decode(frame: &[u8], out: &mut [u8]) -> Result<(), Fault> {
         }
     }
     if !filled.is_full() {
-        return Err(Fault("it holds fewer bytes than it should"));
+        return Err(Fault("it decodes to fewer bytes than expected"));
     }
     let stored = blocks.checksum()?;
     if !blocks.is_at_end() {

@@ -49,4 +49,4 @@ impl<'a> Output<'a> {
     }
 }
 
-const FULL: Fault = Fault("it holds more bytes than it should");
+const FULL: Fault = Fault("it decodes to more bytes than expected");

@@ -64,7 +64,7 @@ impl Sequences {
             rest = NUMBERS[number].read(modes >> shift & 3, rest, table)?;
         }
         let [Some(lengths), Some(offsets), Some(matches)] = &self.tables else {
-            return Err(Fault("a block wants a table of one before it"));
+            return Err(Fault("a block reuses a table, but none precedes it"));
         };
         let mut stream = Backwards::new(rest).map_err(|_| END)?;
         let mut start = |table: &Table| stream.take(table.log).ok_or(END);
@@ -91,7 +91,7 @@ impl Sequences {
             stream.skip(taken).ok_or(END)?;
             let copied = literals
                 .split_off(..literal_len)
-                .ok_or(Fault("a sequence wants more literals than its block has"))?;
+                .ok_or(Fault("a sequence needs more literals than its block has"))?;
             out.claim(copied.len())?.copy_from_slice(copied);
             let distance = recent_or_new(&mut self.recent, distance, literal_len == 0);
             out.repeat(distance, match_len)?;

@@ -78,8 +78,8 @@ impl<'a> Backwards<'a> {
     }
 }
 
-pub const EMPTY: Fault = Fault("a stream of a Huffman code has no end");
-pub const END: Fault = Fault("a stream of a Huffman code does not end with its last symbol");
+pub const EMPTY: Fault = Fault("a Huffman stream has no end mark");
+pub const END: Fault = Fault("a Huffman stream does not end with its last symbol");
 
 /// Decodes one stream, which must fill `bytes`, into `out`.
 pub fn decode_one(code: &mut Code, bytes: &[u8], out: &mut [u8]) -> Result<(), Fault> {

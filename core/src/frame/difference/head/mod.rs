@@ -113,18 +113,18 @@ impl<'a> Head<'a> {
         let wrong = |detail, at| Error::malformed(Rule::DifferenceHeader, detail).at(at);
         let dtype = cursor.u8("dtype")?;
         let element = FloatType::from_id(dtype)
-            .ok_or_else(|| wrong(format!("dtype {dtype}, there are 0 to 2"), 5))?;
+            .ok_or_else(|| wrong(format!("dtype {dtype} does not exist, only 0 to 2"), 5))?;
         let flags = cursor.u8("flags")?;
         if flags & !(HAS_MEANS | HAS_LOW_RANK) != 0 {
             return Err(wrong(format!("unknown flags {flags:#x}"), 6));
         }
         if flags & HAS_MEANS != 0 && element != FloatType::F32 {
-            return Err(wrong("a table of means for elements of 16 bits".into(), 6));
+            return Err(wrong("elements of 16 bits have a table of means".into(), 6));
         }
         let states_log = cursor.u8("number of states")?;
         if !(3..=5).contains(&states_log) {
             return Err(wrong(
-                format!("2^{states_log} states, there are 8 to 32"),
+                format!("2^{states_log} states are not 8 to 32"),
                 7,
             ));
         }
@@ -132,35 +132,35 @@ impl<'a> Head<'a> {
         let elements = cursor.u64("number of elements")?;
         // With more elements, offsets of blocks could exceed 64 bits.
         if elements == 0 || elements > u64::MAX >> 8 {
-            return Err(wrong(format!("a frame of {elements} elements"), 24));
+            return Err(wrong(format!("a frame cannot have {elements} elements"), 24));
         }
         let group_elements = cursor.u64("elements of a group")?;
         if !(1..=elements).contains(&group_elements) {
-            let detail = format!("groups of {group_elements} of {elements} elements");
+            let detail = format!("a frame of {elements} elements cannot have groups of {group_elements}");
             return Err(wrong(detail, 32));
         }
         let block_elements = cursor.u32("elements of a block")?;
         if !(MIN_BLOCK_ELEMENTS..=MAX_BLOCK_ELEMENTS).contains(&block_elements)
             || block_elements % BLOCK_MULTIPLE != 0
         {
-            return Err(wrong(format!("blocks of {block_elements} elements"), 40));
+            return Err(wrong(format!("blocks cannot have {block_elements} elements"), 40));
         }
         cursor.take(4, "length of the head")?;
         let stored = cursor.u32("checksum of the head")?;
         if !agrees(stored, head_checksum(head)) {
-            let detail = "the head of the frame does not have its checksum: it is damaged, get the \
+            let detail = "the head of the frame does not match its checksum: it is damaged, get the \
                           file again";
             return Err(Error::malformed(Rule::DifferenceHeadChecksum, detail).at(48));
         }
         let [first_context, last_context] = cursor.array("first and last context")?;
         if first_context > last_context || usize::from(last_context) >= CONTEXTS {
-            let detail = format!("contexts {first_context} to {last_context}, there are 0 to 160");
+            let detail = format!("contexts {first_context} to {last_context} are not within 0 to 160");
             return Err(wrong(detail, 52));
         }
         let table_count = cursor.u8("number of tables")?;
         if table_count == 0 || usize::from(table_count) > MAX_TABLES {
             return Err(wrong(
-                format!("{table_count} tables, there are 1 to 16"),
+                format!("{table_count} tables are not 1 to 16"),
                 54,
             ));
         }

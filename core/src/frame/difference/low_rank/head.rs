@@ -68,21 +68,21 @@ impl Head {
     /// Checks the fields for a tensor of `elements` elements.
     pub fn check(&self, dtype: Dtype, elements: u64) -> Result<()> {
         if !matches!(dtype, Dtype::Bf16 | Dtype::F32) {
-            let detail = format!("low-rank prediction of {dtype} elements");
+            let detail = format!("low-rank prediction does not support {dtype} elements");
             return Err(Error::malformed(Rule::LowRankDtype, detail));
         }
         let (rows, columns) = (u64::from(self.rows), u64::from(self.columns));
         // Both are below 2^32, so the product does not overflow.
         if rows * columns != elements {
-            let detail = format!("a product of {rows} x {columns} for {elements} elements");
+            let detail = format!("a product of {rows} x {columns} does not have {elements} elements");
             return Err(Error::malformed(Rule::LowRankShape, detail));
         }
         if !Self::RANKS.contains(&self.rank) || u64::from(self.rank) > rows.min(columns) {
-            let detail = format!("rank {} of a {rows} x {columns} matrix", self.rank);
+            let detail = format!("rank {} is invalid for a {rows} x {columns} matrix", self.rank);
             return Err(Error::malformed(Rule::LowRankShape, detail));
         }
         if !Self::BITS.contains(&self.bits) {
-            let detail = format!("factors of {} bits, not 2 to 24", self.bits);
+            let detail = format!("factors have {} bits, not 2 to 24", self.bits);
             return Err(Error::malformed(Rule::LowRankBits, detail));
         }
         if self.largest_sum() > 1 << 53 {

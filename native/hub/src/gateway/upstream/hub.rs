@@ -155,7 +155,7 @@ impl Hub {
         let mut turn = None;
         if body.len() > SHORT_BYTES {
             let too_slow = |_| {
-                let message = format!("{} takes too long for a long answer", self.name);
+                let message = format!("{} takes too long to send a long answer", self.name);
                 Refusal::new(StatusCode::GATEWAY_TIMEOUT, message)
             };
             let long_texts = Arc::clone(&self.long_texts).acquire_owned();
@@ -315,13 +315,13 @@ impl Hub {
                 _ => {
                     let len_bytes = len.and_then(|len| len.parse().ok());
                     let known = tag.zip(len_bytes).ok_or_else(|| {
-                        let message = format!("{} does not say how long {path} is", self.name);
+                        let message = format!("{} does not state the length of {path}", self.name);
                         Refusal::new(StatusCode::BAD_GATEWAY, message)
                     });
                     let (tag, len_bytes) = known?;
                     let commit = commit.filter(|commit| commit.len() <= MAX_TAG_BYTES);
                     if tag.len() > MAX_TAG_BYTES {
-                        let message = format!("{} gives {path} too long a tag", self.name);
+                        let message = format!("{} sends too long an ETag for {path}", self.name);
                         return Err(Refusal::new(StatusCode::BAD_GATEWAY, message));
                     }
                     return Ok(Entry {
@@ -414,7 +414,7 @@ impl Hub {
         match len == Some(entry.len_bytes) && first.is_some_and(|first| !first.is_empty()) {
             true => Ok(()),
             false => {
-                let message = format!("{} has another file than it describes", self.name);
+                let message = format!("{} sends a different file than it describes", self.name);
                 Err(Refusal::new(StatusCode::BAD_GATEWAY, message))
             }
         }

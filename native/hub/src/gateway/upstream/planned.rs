@@ -126,7 +126,7 @@ impl Planned {
     fn restored(&self, key: &str, bases: &[String]) -> Result<Restored> {
         if bases.iter().any(|base| base == key) {
             return Err(Error::Usage(format!(
-                "{key} is its own base, by the plan; make the plan again"
+                "in the plan, {key} is its own base; make the plan again"
             )));
         }
         self.restored.get(key, |path| {

@@ -68,7 +68,7 @@ def _fetch(location: str, place: Path, sha256: str) -> None:
         _, found = _native.copy_sha256(location, part)
         if found != sha256:
             raise ZstnError(
-                f"{location} has the SHA-256 {found}, but its entry says {sha256}; remove both, "
+                f"{location} has the SHA-256 {found}, but its entry records {sha256}; remove both, "
                 "and run the plan again",
                 "differs",
             )

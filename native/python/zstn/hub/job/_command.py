@@ -38,7 +38,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m zstn.hub",
         description="Packs the checkpoints of a whole hub, on one or many machines. A run can be "
-        "stopped and killed at any time; the same command goes on.",
+        "stopped or killed at any time; the same command continues it.",
     )
     verbs = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
 
@@ -51,7 +51,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     plan.add_argument("--known", action="append", default=[], metavar="PLAN.jsonl",
                       help="earlier plan, whose files are not read again and keep their bases. "
                       "May be repeated")  # fmt: skip
-    plan.add_argument("--base", choices=["auto"], help="store files as differences from others "
+    plan.add_argument("--base", choices=["auto"], help="store files as deltas from others "
                       "where that saves a tenth or more")  # fmt: skip
     plan.add_argument("--to", metavar="STORE", help="where results will be; --base auto keeps "
                       "sketches there")  # fmt: skip
@@ -75,12 +75,11 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     run.add_argument("-T", "--threads", type=_count, default=1, metavar="N",
                      help="threads for each file [default: 1]")  # fmt: skip
     run.add_argument("--attempts", type=_count, default=4, metavar="N",
-                     help="attempts at a file whose failure may pass [default: 4]")  # fmt: skip
+                     help="attempts at a file that fails temporarily [default: 4]")  # fmt: skip
     run.add_argument("--retry-failed", action="store_true",
                      help="try files again that were refused")  # fmt: skip
     run.add_argument("--grace", type=float, default=25.0, metavar="SECONDS",
-                     help="time for files under way to be given back at SIGTERM or Ctrl-C; the "
-                     "same again ends at once [default: 25]")  # fmt: skip
+                     help="seconds to hand back current files after SIGTERM or Ctrl-C; a second signal ends at once [default: 25]")  # fmt: skip
     run.add_argument("--json", action="store_true", help="print an object for each outcome")
     _options(run)
 
@@ -94,7 +93,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
                        "damaged files, so that the next run packs them again")  # fmt: skip
     check.add_argument("--json", action="store_true", help="print JSON")
 
-    gc = _verb(verbs, "gc", _verbs.gc, "Find packed files that no plan names and no difference needs")
+    gc = _verb(verbs, "gc", _verbs.gc, "Find packed files that no plan names and no delta needs")
     _store_and_plans(gc)
     does = gc.add_mutually_exclusive_group()
     does.add_argument("--dry-run", action="store_true", help="print what would be removed [default]")

@@ -41,7 +41,7 @@ def unheld(task: Task, nodes: Sequence[Node]) -> str | None:
             has += f", {_mebibytes(most.scratch_bytes)} for temporary files"
         has += f" and {most.threads} processors"
     return (
-        f"no machine holds it: it needs {_mebibytes(needs.memory_bytes)} of memory, "
+        f"no machine is large enough: it needs {_mebibytes(needs.memory_bytes)} of memory, "
         f"{_mebibytes(needs.scratch_bytes)} for temporary files and {needs.threads} "
         f"processors, and {has}; run it on a larger one with --retry-failed"
     )

@@ -108,7 +108,7 @@ def load_plan(path: str | os.PathLike[str]) -> list[Row]:
             try:
                 row = Row.from_dict(json.loads(line))
             except (ValueError, KeyError, TypeError, AttributeError) as error:
-                raise ValueError(f"{path}, line {number}: this is no row with a key: {error}") from error
+                raise ValueError(f"{path}, line {number}: this is not a row with a key: {error}") from error
             if not re.fullmatch("[0-9a-f]{64}", row.key):
                 raise ValueError(f"{path}, line {number}: a key has 64 hex digits")
             rows.append(row)

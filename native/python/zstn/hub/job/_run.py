@@ -236,7 +236,7 @@ class Run:
     def _wait_for_node(self, row: Row, attempt: int, now: float) -> None:
         """Delays a row that no machine can hold, although one could when the run began.
         """
-        reason = "the machines that held it have gone"
+        reason = "the machines that were large enough are gone"
         if attempt >= self._settings.attempts:
             put_failed(self._results, row, "retry", reason)
             self._count(row, Outcome(row.key, "retry", reason))

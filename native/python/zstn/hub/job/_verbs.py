@@ -38,8 +38,7 @@ def plan(options: argparse.Namespace) -> int:
     total = sum(row.size for row in rows)
     _say(
         f"{options.output}: {len(rows):,} files of {total:,} bytes, {contents:,} different; "
-        f"{len({row.key for row in rows if row.bases}):,} as differences; "
-        f"{planner.read_bytes:,} bytes read"
+        f"{len({row.key for row in rows if row.bases}):,} as deltas; {planner.read_bytes:,} bytes read"
     )
     return 0
 
@@ -134,8 +133,8 @@ def gc(options: argparse.Namespace) -> int:
     for name, length in garbage.unfinished.items():
         print(f"{name} {length:,} bytes, unfinished for a day")
     for name, count in garbage.needed.items():
-        print(f"packed/{name} stays: no plan names it, but {count} differences need it")
-    does = "removed" if options.delete else "would be removed; --delete does it"
+        print(f"packed/{name} stays: no plan names it, but {count} deltas need it")
+    does = "removed" if options.delete else "would be removed; use --delete to remove them"
     print(f"{garbage.freed_bytes:,} bytes in {len(garbage.packed):,} packed files {does}")
     return 0
 

@@ -56,7 +56,7 @@ def read_measured(path: Path) -> Measured:
                 rows.append({name: float(event[name]) for name in _NUMBERS})
         except (KeyError, TypeError, ValueError):
             raise ValueError(
-                f"{path}, line {number}: this is not what `run --json` prints"
+                f"{path}, line {number}: this is not output of `run --json`"
             ) from None
     return fit(rows)
 
@@ -71,7 +71,7 @@ def fit(rows: Iterable[Mapping[str, Any]]) -> Measured:
     rows = [row for row in rows if row["original_bytes"]]
     points = [(float(row["original_bytes"]), float(row["seconds"])) for row in rows]
     if len({size for size, _ in points}) < 2:
-        raise ValueError("tasks of two different lengths are needed, to tell time per byte")
+        raise ValueError("tasks of two different lengths are needed to measure the time per byte")
     mean_size = sum(size for size, _ in points) / len(points)
     mean_seconds = sum(seconds for _, seconds in points) / len(points)
     spread = sum((size - mean_size) ** 2 for size, _ in points)

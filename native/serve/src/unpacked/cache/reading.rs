@@ -56,7 +56,7 @@ impl Reading {
         }
         let outcome = entered.outcome.wait_for(Option::is_some).await;
         let outcome = outcome.map_or(None, |outcome| outcome.clone());
-        let outcome = outcome.unwrap_or_else(|| Err("decoding was given up".into()));
+        let outcome = outcome.unwrap_or_else(|| Err("decoding was cancelled".into()));
         (outcome, is_mine)
     }
 

@@ -38,9 +38,9 @@ impl<'a> Item<'a> {
         let why = match walk.item(style.depth) {
             Err(Fault(why)) => why,
             Ok(()) if walk.position() == bytes.len() => return Ok(Self { bytes, offset }),
-            Ok(()) => "bytes are left over after the data",
+            Ok(()) => "bytes follow the data",
         };
-        let detail = format!("the CBOR metadata are not in order: {why}");
+        let detail = format!("the CBOR metadata are invalid: {why}");
         Err(Error::malformed(Rule::ZTensorCbor, detail).at(offset + walk.position() as u64))
     }
 

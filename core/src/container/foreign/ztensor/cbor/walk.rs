@@ -88,7 +88,7 @@ impl<'a> Walk<'a> {
                 self.map(count, inside)
             }
             Type::Tag => {
-                self.not_deterministic("a tag is used")?;
+                self.not_deterministic("a tag is not allowed")?;
                 self.decoder.tag()?;
                 self.item(inside)
             }
@@ -174,7 +174,7 @@ impl<'a> Walk<'a> {
                 Type::String if !names.insert(walk.decoder.probe().str()?) => {
                     return Err(Fault("a map has the same key twice"));
                 }
-                Type::StringIndef => return Err(Fault("a key comes in pieces")),
+                Type::StringIndef => return Err(Fault("a key is of indefinite length")),
                 _ => {}
             }
             walk.item(depth)?;

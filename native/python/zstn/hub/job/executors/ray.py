@@ -207,7 +207,7 @@ class RayExecutor:
             if not any(node.holds(task) for node in nodes):
                 self._ray.cancel(reference, force=True)
                 del self._tasks[reference]
-                reason = "the nodes that are left do not hold it"
+                reason = "the remaining nodes are too small for it"
                 outcomes.append(Outcome(task.key, "lost", reason))
         return outcomes
 
