@@ -123,8 +123,8 @@ pub(crate) fn record(kind: Kind, payload: &[u8]) -> String {
     match kind {
         Kind::Full => frame(payload),
         Kind::Copy => "as in the base".into(),
-        Kind::Delta => format!("{} difference from the base", magic(&delta::MAGIC)),
-        Kind::Difference => format!("{} difference from the base", magic(&difference::MAGIC)),
+        Kind::Delta => format!("{} delta from the base", magic(&delta::MAGIC)),
+        Kind::Difference => format!("{} delta from the base", magic(&difference::MAGIC)),
     }
 }
 

@@ -120,7 +120,7 @@ def test_a_job_survives_its_machines(store: Store, nodes: cluster.Nodes, work: P
     }
     assert set(refused) - places - based_on_changed == {"broken/header", "too/large"}
     assert set(refused) & places
-    assert "no machine holds it" in refused["too/large"]["reason"]
+    assert "no machine is large enough" in refused["too/large"]["reason"]
     assert summary["retry"] == summary["left"] == 0
     worked = {event["node"].rpartition("/")[0] for event in ended.events if event.get("node")}
     assert len(worked) == 2, "one node did everything"

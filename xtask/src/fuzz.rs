@@ -137,9 +137,7 @@ fn build(workspace: &Workspace, step: &mut Step, targets: &[&str]) -> Result<Pat
 fn host() -> Result<String> {
     let version = process::ask(Command::new("rustc").arg("-vV"))?;
     let host = version.lines().find_map(|line| line.strip_prefix("host: "));
-    Ok(host
-        .context("rustc does not name its target")?
-        .into())
+    Ok(host.context("rustc does not name its target")?.into())
 }
 
 fn seeds(workspace: &Workspace, step: &mut Step) -> Result<()> {

@@ -242,8 +242,7 @@ fn locations(
             }
             None => {
                 let name = shards.map_or("", |shards| &shards.files()[file]);
-                let detail =
-                    format!("the index lists the tensor in `{name}`, where it is not");
+                let detail = format!("the index lists the tensor in `{name}`, where it is not");
                 let refusal = Error::malformed(Rule::ShardTensorMissing, detail).tensor(tensor);
                 missing.push((tensor.into(), refusal));
             }

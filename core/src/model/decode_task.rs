@@ -47,7 +47,8 @@ impl DecodeTask {
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         postcard::from_bytes(bytes).map_err(|error| {
             Error::invalid_input(format!(
-                "these bytes are not a task to decode a tensor ({error}): the two sides have different versions"
+                "these bytes are not a task to decode a tensor ({error}): the two sides have \
+                 different versions"
             ))
         })
     }

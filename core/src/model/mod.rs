@@ -273,7 +273,9 @@ impl Model {
             ));
         }
         if !self.needs_base() {
-            return Err(Error::invalid_input("the file is not a delta, so it takes no base"));
+            return Err(Error::invalid_input(
+                "the file is not a delta, so it takes no base",
+            ));
         }
         let files = self.files.iter().enumerate();
         let deltas = files.filter(|(_, file)| file.needs_base());

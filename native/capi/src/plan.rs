@@ -99,7 +99,8 @@ impl zstn_plan {
 
     fn parts(&self) -> Result<Vec<zstn_range>, Failure> {
         if self.table.is_some() {
-            let detail = "the plan needs a table first: supply the ranges that zstn_plan_needs returns";
+            let detail = "the plan needs a table first: supply the ranges that zstn_plan_needs \
+                          returns";
             return Err(Failure::usage(detail));
         }
         let of_part = |part: &StoredPart| zstn_range::new(part.file, &part.stored);

@@ -280,6 +280,6 @@ mod tests {
         let lfs = command.find_subcommand_mut("lfs").unwrap();
         let help = lfs.render_help().to_string();
         assert!(help.contains("Examples:\n  zstn lfs install"), "{help}");
-        assert!(help.contains("docs/git-lfs.md says which"), "{help}");
+        assert!(help.contains("docs/git-lfs.md explains when"), "{help}");
     }
 }

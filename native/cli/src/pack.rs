@@ -231,10 +231,7 @@ fn say_other_kind(destination: &Destination, kind: Kind) {
     let path = destination.path().unwrap_or_default();
     let extension = path.extension().and_then(|extension| extension.to_str());
     let (other, what) = match kind {
-        Kind::Delta => (
-            Kind::Zstn,
-            "a delta, which cannot be read without its base",
-        ),
+        Kind::Delta => (Kind::Zstn, "a delta, which cannot be read without its base"),
         _ => (Kind::Delta, "packed without a base"),
     };
     if extension == Some(other.extension()) {

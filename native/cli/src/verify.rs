@@ -124,8 +124,8 @@ impl Options {
         let is_packed = |kind| matches!(kind, Kind::Zstn | Kind::Delta);
         let is_packed = report.files.iter().all(|file| is_packed(file.kind));
         let file = match report.files.len() {
-            1 => "the file holds",
-            _ => "the files hold",
+            1 => "the file has",
+            _ => "the files have",
         };
         match (&self.against, report.max_error()) {
             (Some(original), _) if report.identical => format!("identical to {original}"),

@@ -104,7 +104,8 @@ impl Options {
             return match address.ip().is_loopback() {
                 true => Ok(None),
                 false => Err(Error::Usage(format!(
-                    "anyone who can reach {address} could submit jobs; name the environment variable with the webhook's secret by --secret-env"
+                    "anyone who can reach {address} could submit jobs; name the environment \
+                     variable with the webhook's secret by --secret-env"
                 ))),
             };
         };

@@ -178,7 +178,7 @@ def test_a_version_of_vllm_that_is_not_known(
 ) -> None:
     monkeypatch.delattr(sys.modules[VLLM_LOADERS], "register_model_loader")
     plugin("vllm").register()
-    assert vllm == {} and "gets no load format zstn" in caplog.text
+    assert vllm == {} and "cannot use the load format zstn" in caplog.text
 
 
 def test_sglang_hooks(

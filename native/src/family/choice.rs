@@ -159,7 +159,8 @@ impl Work<'_> {
             if member.kind == Kind::Safetensors
                 && (is_packed(&member.form) || member.form.has_difference())
             {
-                let reason = "its delta from another checkpoint is in the same folder, and may need the one that is packed now; if it does not, name it with --base";
+                let reason = "its delta from another checkpoint is in the same folder, and may \
+                              need the one that is packed now; if it does not, name it with --base";
                 choice.left_out.push((member.name, reason.into()));
                 continue;
             }

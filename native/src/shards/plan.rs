@@ -228,7 +228,8 @@ impl<'a> Plan<'a> {
             .filter(|path| is_meant(path) && is_packed(path));
         let strays: Vec<String> = strays.map(|path| path.display().to_string()).collect();
         Error::Usage(format!(
-            "{}: the folder contains packed files besides the checkpoint ({}), and the two could not \
+            "{}: the folder contains packed files besides the checkpoint ({}), and the two could \
+             not \
              be told apart afterwards; move those elsewhere",
             input.location(),
             strays.join(", "),

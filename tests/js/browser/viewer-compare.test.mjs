@@ -119,7 +119,7 @@ inBrowser("two tensors of one model; shapes that differ have no difference", asy
   assert.ok(near(norm, Math.sqrt(a.reduce((sum, value, i) => sum + (value - b[i]) ** 2, 0))));
 
   await typeInto(page.getByLabel("Tensor to compare with"), "lm_head.weight");
-  await page.getByRole("alert").filter({ hasText: "only tensors of one shape have a difference" }).waitFor();
+  await page.getByRole("alert").filter({ hasText: "only tensors of the same shape can be subtracted" }).waitFor();
   await page.getByRole("button", { name: "Side by side" }).click();
   await page.locator(".statistics").nth(1).waitFor();
   await typeInto(page.getByLabel("Tensor to compare with"), "nothing");

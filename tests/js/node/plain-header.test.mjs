@@ -25,7 +25,7 @@ function fileOf(header, dataBytes = 0) {
 async function agree(file, label) {
   const [ours, core] = [await openOutcome(file), await coreOutcome(file)];
   for (const { refused } of [ours, core]) {
-    if (refused?.rule === "safetensors.json") refused.message = refused.message.replace(/safetensors asks for: .* at line \d+ column \d+\.$/, "safetensors asks for: …");
+    if (refused?.rule === "safetensors.json") refused.message = refused.message.replace(/not valid safetensors: .* at line \d+ column \d+\.$/, "not valid safetensors: …");
   }
   assert.deepEqual(ours, core, label());
   return ours.refused ? (ours.refused.rule ?? ours.refused.code) : "accepted";

@@ -20,7 +20,7 @@ test("one unknown dtype makes one tensor unreadable", async () => {
     const refused = { code: "unsupported", tensor: "a", message: /^Tensor `a`: its dtype `.{0,40}` is unknown to this version/ };
     await assert.rejects(model.tensor("a"), refused);
     await assert.rejects(model.plan("a", { rows: [0, 1] }), refused);
-    assert.throws(() => model.asSafetensorsBlob(), { code: "unsupported", message: /cannot be had as a safetensors file/ }, "a gap would not be the original");
+    assert.throws(() => model.asSafetensorsBlob(), { code: "unsupported", message: /cannot be restored as a safetensors file/ }, "a gap would not be the original");
     assert.equal((await pack(strange(dtype))).indexed, false, "packed as a whole, so that nothing is lost");
   }
 });

@@ -99,7 +99,7 @@ fn packed_bases_and_chains_serve_every_verb() {
 #[test]
 fn chains_that_do_not_fit_are_refused() {
     let folder = generations();
-    let more = "is a difference from another checkpoint; give that one as its base";
+    let more = "is a delta from another checkpoint; give that checkpoint as its base";
     refuse(
         folder.path(),
         &[
@@ -181,7 +181,7 @@ fn every_tensor_of_a_delta_is_counted() {
     let out = run(folder.path(), "pack tuned --base base -o again");
     let said = text(&out.stderr);
     let shares = format!(
-        "{} tensors: {} as in the base, {} as differences, {} new or stored whole",
+        "{} tensors: {} as in the base, {} as deltas, {} new or stored whole",
         count("tensors"),
         count("copied_tensors"),
         count("differing_tensors"),

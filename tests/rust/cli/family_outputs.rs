@@ -98,7 +98,7 @@ fn differences_never_need_each_other() {
     assert_eq!(report["bases"], serde_json::json!([]));
     let left_out = report["family"]["left_out"].to_string();
     assert!(
-        left_out.contains("a.safetensors") && left_out.contains("next to it"),
+        left_out.contains("a.safetensors") && left_out.contains("in the same folder"),
         "{left_out}"
     );
 }

@@ -87,7 +87,7 @@ fn tensors_of_a_difference_say_what_they_have_of_the_base() {
         let out = zstn(folder.path(), arguments);
         let said = text(&out.stderr);
         assert!(out.status.success(), "{said}");
-        let whole = "w: BF16 [4000], Z4DL difference from the base: ";
+        let whole = "w: BF16 [4000], Z4DL delta from the base: ";
         assert!(said.contains(whole), "{said}");
         assert!(
             said.contains("again: BF16 [4000], as in the base: "),

@@ -186,7 +186,7 @@ fn every_answer_is_checked() {
         _ => right(asked, served, to),
     });
     let text = error.unwrap_err().to_string();
-    assert!(text.contains("other bytes than were asked for"), "{text}");
+    assert!(text.contains("other bytes than were requested"), "{text}");
     let error = read_from(|asked, served, to| match asked.number {
         12 => send(to, &head("404 Not Found", &["Content-Length: 0"]), b""),
         _ => right(asked, served, to),

@@ -257,7 +257,7 @@ fn servers_that_do_not_behave_get_a_sentence() {
                 "206 Partial Content\r\nContent-Length: 32768",
                 &packed[..32768],
             ),
-            "nor how long the file is",
+            "nor the length of the file",
         ),
         (
             http(

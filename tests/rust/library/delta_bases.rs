@@ -184,7 +184,7 @@ fn assert_says<T>(result: Result<T, Error>, sentences: &[&str]) {
 fn chains_that_do_not_fit_are_refused_by_name() {
     let files = generations();
     let unpack = |chain: &[&str]| files.unpack_delta("v3.z4dm", chain, "v3");
-    let needs_more = "is a difference from another checkpoint; give that one as its base";
+    let needs_more = "is a delta from another checkpoint; give that checkpoint as its base";
     for (chain, name) in [
         (&["v2.z4dm"][..], "v2.z4dm"),
         (&["v2.z4dm", "v3.z4dm"], "v3.z4dm"),

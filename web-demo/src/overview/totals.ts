@@ -32,7 +32,7 @@ export function totals(model: ModelSummary): HTMLElement {
 const KINDS: Readonly<Record<string, string>> = {
   zstn: "packed, lossless",
   safetensors: "safetensors",
-  z4dm: "difference from a base",
+  z4dm: "delta from a base",
   ztensor: "zTensor",
   gauss: "Gauss, lossy",
   "compressed-tensors": "compressed-tensors",

@@ -30,7 +30,8 @@ pub fn pack(workspace: &Workspace, step: &mut Step, program: &Path, folder: &Pat
     }
     let documents = root.join("share/doc/zstn");
     for made in [&root.join("bin"), &documents] {
-        fs::create_dir_all(made).with_context(|| format!("{} cannot be created", made.display()))?;
+        fs::create_dir_all(made)
+            .with_context(|| format!("{} cannot be created", made.display()))?;
     }
     fs::copy(program, root.join("bin/zstn")).context("the program cannot be copied")?;
     for file in ["LICENSE", NOTICES, "README.md", "CHANGELOG.md"] {
@@ -42,7 +43,8 @@ pub fn pack(workspace: &Workspace, step: &mut Step, program: &Path, folder: &Pat
     for (shell, file) in COMPLETIONS {
         let path = root.join(file);
         let folder = path.parent().context("a file has a folder")?;
-        fs::create_dir_all(folder).with_context(|| format!("{} cannot be created", folder.display()))?;
+        fs::create_dir_all(folder)
+            .with_context(|| format!("{} cannot be created", folder.display()))?;
         let text = process::ask(Command::new(program).args(["completions", shell]))?;
         fs::write(&path, text + "\n")
             .with_context(|| format!("{} is not writable", path.display()))?;

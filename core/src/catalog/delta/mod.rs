@@ -287,7 +287,9 @@ impl FileCatalog {
     /// another base.
     pub fn check_base(&self, base: &Self) -> Result<()> {
         let Some(delta) = self.as_delta() else {
-            return Err(Error::invalid_input("the file is not a delta, so it takes no base"));
+            return Err(Error::invalid_input(
+                "the file is not a delta, so it takes no base",
+            ));
         };
         for tensor in self.tensors.iter().filter(|tensor| tensor.base.is_some()) {
             let found = base.by_name.get(&tensor.name).map(|&n| &base.tensors[n]);
@@ -309,7 +311,8 @@ impl FileCatalog {
         if delta.base_table.is_some_and(|expected| expected != table) {
             return Err(Error::malformed(
                 Rule::DeltaReference,
-                "the base is not the checkpoint this delta was made against: its tensors have other names or offsets",
+                "the base is not the checkpoint this delta was made against: its tensors have \
+                 other names or offsets",
             ));
         }
         Ok(())

@@ -253,7 +253,8 @@ impl ContainerBuilder {
         let file = sums.file(self.original_len_bytes);
         if file.is_none() || sums.frames.len() != self.records.iter().filter(has_frame).count() {
             return Err(Error::invalid_input(
-                "the builder did not receive all of the original file, or the digests of all frames",
+                "the builder did not receive all of the original file, or the digests of all \
+                 frames",
             ));
         }
         // The length fits in 32 bits: no plane has enough blocks for a table of

@@ -84,7 +84,10 @@ impl Directory {
         if own_len_bytes != len_bytes {
             return Err(Error::malformed(
                 Rule::DeltaReference,
-                format!("the delta was made against {own_len_bytes} bytes, the base has {len_bytes}"),
+                format!(
+                    "the delta was made against {own_len_bytes} bytes, the base has \
+                         {len_bytes}"
+                ),
             ));
         }
         if head.elements.div_ceil(head.group_elements) > MAX_GROUPS {

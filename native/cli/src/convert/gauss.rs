@@ -59,7 +59,8 @@ impl GaussOptions {
     pub fn options(&self) -> Result<gauss::Options> {
         if !self.lossy {
             return Err(Error::Usage(
-                "Gauss files are lossy: values change by up to 0.0005, bfloat16 by up to 1/256 (0.0039), however small they are; use --lossy to accept that"
+                "Gauss files are lossy: values change by up to 0.0005, bfloat16 by up to 1/256 \
+                 (0.0039), however small they are; use --lossy to accept that"
                     .into(),
             ));
         }

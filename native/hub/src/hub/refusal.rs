@@ -109,9 +109,7 @@ pub enum Refusal {
         repository: String,
     },
     /// The branch is at another commit than the expected parent.
-    #[error(
-        "{repository}: {branch} received another commit; plan again on it"
-    )]
+    #[error("{repository}: {branch} received another commit; plan again on it")]
     ParentMoved {
         /// The repository.
         repository: String,

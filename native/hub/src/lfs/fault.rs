@@ -60,7 +60,8 @@ impl Fault {
             Self::Length(reason) => {
                 return Error::Differs {
                     detail: format!(
-                        "{location} does not match its pointer, which names {size} bytes: {reason}; \
+                        "{location} does not match its pointer, which names {size} bytes: \
+                         {reason}; \
                          compare the size in the pointer with that of the file in a clone that \
                          has it. If the pointer is right, the object is damaged: {push}"
                     ),

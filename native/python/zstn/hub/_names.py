@@ -88,8 +88,8 @@ def refuse_deltas(name: str, names: Collection[str]) -> None:
         if match is None or f"{match['stem']}.safetensors{match['index'] or ''}" in available:
             continue
         raise ZstnError(
-            f"{name}: {delta} is the difference from another checkpoint, and does not say from "
-            'which; restore it with `zstn.unpack(file, "model.safetensors", base=…)`, or leave it '
+            f"{name}: {delta} is a delta from another checkpoint, and does not name it; "
+            'restore it with `zstn.unpack(file, "model.safetensors", base=…)`, or leave it '
             'out with `ignore_patterns="*.z4dm*"`',
             "needs_base",
         )

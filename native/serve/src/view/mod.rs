@@ -109,7 +109,10 @@ impl View {
         });
         match name {
             Some(name) => self.file(&path.join(name)),
-            None => Err(Error::Usage(format!("{} contains no model", path.display()))),
+            None => Err(Error::Usage(format!(
+                "{} contains no model",
+                path.display()
+            ))),
         }
     }
 

@@ -93,7 +93,8 @@ impl Client {
         });
         other.map_or(Ok(()), |coding| {
             Err(self.problem(format!(
-                "the server sent the file compressed ({}), although it was requested uncompressed; turn compression off for this file on the server",
+                "the server sent the file compressed ({}), although it was requested uncompressed; \
+                 turn compression off for this file on the server",
                 coding.to_str().unwrap_or("?")
             )))
         })

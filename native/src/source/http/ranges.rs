@@ -27,7 +27,10 @@ pub(super) fn sent_from(
              from {start} on",
             sent.start
         ))),
-        None => Err(client.problem("the server sends part of the file, but states that it sends no part")),
+        None => Err(client.problem(
+            "the server sends part of the file, but states that it sends no \
+                                    part",
+        )),
     }
 }
 

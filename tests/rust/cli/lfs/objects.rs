@@ -86,7 +86,7 @@ fn damaged_objects_are_named() {
     ] {
         std::fs::write(&path, other).unwrap();
         let said = agent.fails(&download(&model));
-        assert!(said.contains("does not fit its pointer"), "{said}");
+        assert!(said.contains("does not match its pointer"), "{said}");
         assert!(said.contains(reason), "{said}");
     }
     // This object is intact, so the message must not suggest deleting it.

@@ -144,7 +144,7 @@ fn a_conversion_needs_an_output_that_says_what_to_make() {
     refuse(
         folder,
         "convert a.safetensors out",
-        "does not say what to make",
+        "does not name a format",
     );
     refuse(folder, "convert a.safetensors -o -", "--to");
     refuse(

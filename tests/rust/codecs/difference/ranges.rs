@@ -11,7 +11,7 @@ use zstn_tests::rng::Rng;
 
 use super::{DTYPES, frame, trained};
 
-/// Returns a frame cannot have three blocks: two of 4096 elements, and a shorter one.
+/// Returns a frame of three blocks: two of 4096 elements, and a shorter one.
 fn small_blocks(base: &[u8], current: &[u8]) -> Vec<u8> {
     let count = base.len() / 2;
     let fields = DifferenceFrame {

@@ -11,7 +11,7 @@ use super::Case;
 const CODINGS_AT: usize = 57;
 const TABLES_AT: usize = CODINGS_AT + 2 + 2;
 
-/// Returns a frame cannot have 16 elements in one group and one context, with 16 raw bits, and
+/// Returns a frame of 16 elements in one group and one context, with 16 raw bits, and
 /// its base.
 fn frame() -> (Vec<u8>, Vec<u8>) {
     let base: Vec<u8> = (0..16)

@@ -34,7 +34,7 @@ fn only_names_of_this_machine_are_answered() {
             assert_eq!(answer.status, 421, "{method} {host}");
         }
         let text = get(server, "/a.bin", &[&format!("Host: {host}")]).text();
-        assert!(text.contains("does not go by the name"), "{text}");
+        assert!(text.contains("does not accept the host name"), "{text}");
     }
     for host in [
         "",

@@ -42,7 +42,7 @@ fn wrong_usage_says_what_to_do() {
     assert!(misused(&["out.gauss", "--lossy", "--K", "1"]).contains("2 to 255"));
     assert!(misused(&["out.gauss", "--lossy", "--K", "many"]).contains("auto"));
     assert!(misused(&["out.safetensors", "--shard-size", "1G"]).contains("index"));
-    assert!(misused(&["out"]).contains("does not say what to make"));
+    assert!(misused(&["out"]).contains("does not name a format"));
     assert!(misused(&[]).contains("-o"));
     for (output, option) in [
         ("out.zt", "--effort=max"),

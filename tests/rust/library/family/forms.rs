@@ -119,7 +119,7 @@ fn a_checkpoint_next_to_its_difference_is_no_base() {
         .iter()
         .find(|(name, _)| name == "a.safetensors");
     let reason = &reason.unwrap().1;
-    assert!(reason.contains("next to it"), "{reason}");
+    assert!(reason.contains("in the same folder"), "{reason}");
     // The packed file contains all of its weights, so it can be the base.
     pack(&folder, "models/a.safetensors", "models/a.zstn");
     assert_eq!(base_of(&folder.choose("new.safetensors")), Some("a.zstn"));

@@ -33,7 +33,7 @@ fn deltas_go_shard_by_shard() {
         let error = unpack_with("d", bases, "x").unwrap_err();
         assert!(error.to_string().contains(sentence), "{error}");
     };
-    refused(&[], "give that one as its base");
+    refused(&[], "give that checkpoint as its base");
     refused(std::slice::from_ref(&input), "made against");
     // Bases with different shards, with fewer, and with more.
     let one = at("base").join(FIRST);
@@ -89,7 +89,7 @@ fn packed_shards_and_deltas_are_bases() {
         assert!(error.to_string().contains(sentence), "{error}");
         assert!(!at("x").exists());
     };
-    refused(&["delta-zstn"], "give that one as its base");
+    refused(&["delta-zstn"], "give that checkpoint as its base");
     refused(&["zstn"], "made against");
     refused(&["zstn", "plain"], "takes no base");
     let shard = at("zstn").join("model-00002-of-00003.zstn");

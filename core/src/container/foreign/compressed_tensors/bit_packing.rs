@@ -70,7 +70,8 @@ pub fn layout(
         Error::malformed(
             Rule::CompressedTensorsShape,
             format!(
-                "packed codes of shape {:?} and packed zero points of shape {:?} do not match {} rows and {} columns",
+                "packed codes of shape {:?} and packed zero points of shape {:?} do not match {} \
+                 rows and {} columns",
                 packed.shape,
                 zeros.map(|zeros| &zeros.shape),
                 geometry.rows,

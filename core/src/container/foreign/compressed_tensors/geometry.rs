@@ -27,8 +27,11 @@ fn refuse(detail: String) -> Error {
 
 impl Geometry {
     pub fn new(shape: Vec<u64>) -> Result<Self> {
-        let elements = element_count(&shape)
-            .ok_or_else(|| refuse(format!("{shape:?} has more elements than 64 bits can count")))?;
+        let elements = element_count(&shape).ok_or_else(|| {
+            refuse(format!(
+                "{shape:?} has more elements than 64 bits can count"
+            ))
+        })?;
         match *shape.as_slice() {
             [.., rows, columns] => Ok(Self {
                 elements,
@@ -36,7 +39,9 @@ impl Geometry {
                 columns,
                 shape,
             }),
-            _ => Err(refuse(format!("a weight of shape {shape:?} is not a matrix"))),
+            _ => Err(refuse(format!(
+                "a weight of shape {shape:?} is not a matrix"
+            ))),
         }
     }
 
@@ -74,8 +79,12 @@ pub fn stored_shape(view: View<'_>, rank: usize) -> Result<Vec<u64>> {
     }
     view.integers()
         .map(|dimension| {
-            u64::try_from(dimension?)
-                .map_err(|_| refuse(format!("`{}` contains a negative dimension", view.stored.name)))
+            u64::try_from(dimension?).map_err(|_| {
+                refuse(format!(
+                    "`{}` contains a negative dimension",
+                    view.stored.name
+                ))
+            })
         })
         .collect()
 }

@@ -102,9 +102,7 @@ impl Scheme {
                 _ => return Err(refuse(format!("`{order}` is not an activation order"))),
             },
             _ => {
-                return Err(refuse(
-                    "actorder is neither a string nor a boolean".into(),
-                ));
+                return Err(refuse("actorder is neither a string nor a boolean".into()));
             }
         };
         Ok(Self {

@@ -88,7 +88,8 @@ pub fn unearned_elements(shards: &[Shard], before: u64) -> Result<u64> {
     });
     if elements > GAUSS_UNEARNED_ELEMENTS {
         return Err(Error::limit(format!(
-            "with this tensor the file has {elements} elements more than its streams can encode; at most {GAUSS_UNEARNED_ELEMENTS} are accepted"
+            "with this tensor the file has {elements} elements more than its streams can encode; \
+             at most {GAUSS_UNEARNED_ELEMENTS} are accepted"
         )));
     }
     Ok(elements)

@@ -134,7 +134,8 @@ fn shards(dtype: Dtype, shape: &[u64], element_count: u64, options: &Options) ->
     let count = rows.div_ceil(shard_rows.max(1));
     if u16::try_from(count).is_err() {
         return Err(Error::invalid_input(format!(
-            "{rows} rows need {count} shards of {shard_rows} rows; a Gauss file has at most 65535 shards per tensor, so use more rows per shard"
+            "{rows} rows need {count} shards of {shard_rows} rows; a Gauss file has at most 65535 \
+             shards per tensor, so use more rows per shard"
         )));
     }
     let row_len_bytes = element_count * dtypes::width(dtype) / rows;

@@ -87,7 +87,11 @@ fn dtype(cursor: &mut Cursor) -> Result<Dtype> {
     let at = cursor.position() as u64;
     let id = cursor.u8("dtype")?;
     dtypes::from_id(id).ok_or_else(|| {
-        Error::malformed(Rule::GaussDtype, format!("dtype {id} does not exist, only 0 to 7")).at(at)
+        Error::malformed(
+            Rule::GaussDtype,
+            format!("dtype {id} does not exist, only 0 to 7"),
+        )
+        .at(at)
     })
 }
 

@@ -184,7 +184,9 @@ impl<'s, E: Engine> Reader<'_, 's, E> {
             .ok()
             .and_then(|count| count.checked_mul(8 + width));
         if expected != Some(after.len()) {
-            return Err(bad(format!("the blob does not have the {count} elements of the rows")));
+            return Err(bad(format!(
+                "the blob does not have the {count} elements of the rows"
+            )));
         }
         let indices = &after[..bytes::index(count) * 8];
         Ok(Entries {

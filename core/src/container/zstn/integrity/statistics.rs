@@ -138,7 +138,9 @@ impl Record {
             };
             let grid = Grid::new(shape).filter(|_| statistics::has_figures(dtype));
             let Some(grid) = grid else {
-                return Err(bad("statistics are stored for a tensor that cannot have any"));
+                return Err(bad(
+                    "statistics are stored for a tensor that cannot have any",
+                ));
             };
             let summary = statistics::read(&mut cursor, grid.count(), dtype)?;
             total = total
@@ -162,12 +164,12 @@ impl Record {
             }));
         }
         if cursor.remaining() > 0 {
-            return Err(bad("statistics are stored for more tensors than the file has"));
+            return Err(bad(
+                "statistics are stored for more tensors than the file has",
+            ));
         }
         if total != available {
-            return Err(bad(
-                "the statistics of rows do not fill their section",
-            ));
+            return Err(bad("the statistics of rows do not fill their section"));
         }
         let mut start = self.bands.start;
         for entry in entries.iter_mut().flatten() {

@@ -140,9 +140,9 @@ impl<'a> Coded<'a> {
             streams = rest;
             *code = Some(fresh);
         }
-        let code = code.as_mut().ok_or(Fault(
-            "a block reuses a Huffman code, but none precedes it",
-        ))?;
+        let code = code
+            .as_mut()
+            .ok_or(Fault("a block reuses a Huffman code, but none precedes it"))?;
         if !self.four {
             return streams::decode_one(code, streams, out);
         }

@@ -123,46 +123,53 @@ impl<'a> Head<'a> {
         }
         let states_log = cursor.u8("number of states")?;
         if !(3..=5).contains(&states_log) {
-            return Err(wrong(
-                format!("2^{states_log} states are not 8 to 32"),
-                7,
-            ));
+            return Err(wrong(format!("2^{states_log} states are not 8 to 32"), 7));
         }
         let base_digest = cursor.array("digest of the base")?;
         let elements = cursor.u64("number of elements")?;
         // With more elements, offsets of blocks could exceed 64 bits.
         if elements == 0 || elements > u64::MAX >> 8 {
-            return Err(wrong(format!("a frame cannot have {elements} elements"), 24));
+            return Err(wrong(
+                format!("a frame cannot have {elements} elements"),
+                24,
+            ));
         }
         let group_elements = cursor.u64("elements of a group")?;
         if !(1..=elements).contains(&group_elements) {
-            let detail = format!("a frame of {elements} elements cannot have groups of {group_elements}");
+            let detail = format!(
+                "a frame of {elements} elements cannot have groups of \
+                                  {group_elements}"
+            );
             return Err(wrong(detail, 32));
         }
         let block_elements = cursor.u32("elements of a block")?;
         if !(MIN_BLOCK_ELEMENTS..=MAX_BLOCK_ELEMENTS).contains(&block_elements)
             || block_elements % BLOCK_MULTIPLE != 0
         {
-            return Err(wrong(format!("blocks cannot have {block_elements} elements"), 40));
+            return Err(wrong(
+                format!("blocks cannot have {block_elements} elements"),
+                40,
+            ));
         }
         cursor.take(4, "length of the head")?;
         let stored = cursor.u32("checksum of the head")?;
         if !agrees(stored, head_checksum(head)) {
-            let detail = "the head of the frame does not match its checksum: it is damaged, get the \
+            let detail = "the head of the frame does not match its checksum: it is damaged, get \
+                          the \
                           file again";
             return Err(Error::malformed(Rule::DifferenceHeadChecksum, detail).at(48));
         }
         let [first_context, last_context] = cursor.array("first and last context")?;
         if first_context > last_context || usize::from(last_context) >= CONTEXTS {
-            let detail = format!("contexts {first_context} to {last_context} are not within 0 to 160");
+            let detail = format!(
+                "contexts {first_context} to {last_context} are not within 0 to \
+                                  160"
+            );
             return Err(wrong(detail, 52));
         }
         let table_count = cursor.u8("number of tables")?;
         if table_count == 0 || usize::from(table_count) > MAX_TABLES {
-            return Err(wrong(
-                format!("{table_count} tables are not 1 to 16"),
-                54,
-            ));
+            return Err(wrong(format!("{table_count} tables are not 1 to 16"), 54));
         }
         let codes = SideStream::parse(&mut cursor, elements.div_ceil(group_elements))?;
         let means = (flags & HAS_MEANS != 0)

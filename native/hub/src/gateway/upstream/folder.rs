@@ -100,7 +100,8 @@ impl Folder {
         match revision {
             Some(revision) if revision != BRANCH && revision != list.commit => {
                 let message = format!(
-                    "{} has no revision {revision}; its files may have changed since it was requested",
+                    "{} has no revision {revision}; its files may have changed since it was \
+                     requested",
                     repository.id
                 );
                 Err(Refusal::new(StatusCode::NOT_FOUND, message).code("RevisionNotFound"))
