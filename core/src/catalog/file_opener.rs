@@ -51,8 +51,8 @@ pub fn recognise(head: &[u8], file_len_bytes: u64) -> Result<Kind> {
     }
     if head.starts_with(&frame::delta::MAGIC) {
         return Err(Error::unsupported(
-            "this is a delta between two buffers (Z4DL), not a checkpoint of tensors: \
-             decompress it with its base",
+            "this is a delta between two buffers (Z4DL), not a checkpoint of tensors: decompress \
+             it with its base",
         ));
     }
     #[cfg(feature = "other-formats")]

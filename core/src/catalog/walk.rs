@@ -122,8 +122,8 @@ impl Walk {
         let Some(number) = free else {
             return Err(Error::malformed(
                 Rule::DeltaPlaces,
-                "the header does not list this record's tensor, lists it at another offset, or two \
-                 records have it",
+                "the header does not list this record's tensor, lists it at another offset, or \
+                 two records have it",
             )
             .tensor(&head.name));
         };

@@ -207,10 +207,8 @@ fn read_frame<E: Engine>(
     let stored = cursor.take(stored_len, "frame")?;
     let earned = FREE_BYTES.saturating_add(stored_len.saturating_mul(BYTES_PER_BYTE));
     if len_bytes > earned {
-        let detail = format!(
-            "{stored_len} bytes cannot decode to the {len_bytes} that are \
-                              expected"
-        );
+        let detail =
+            format!("{stored_len} bytes cannot decode to the {len_bytes} that are expected");
         return Err(bad(detail).at(at));
     }
     let Some(rest) = room.checked_sub(len_bytes) else {

@@ -52,8 +52,8 @@ impl zstn_plan {
             return Err(Failure {
                 status: ZSTN_ERROR_NEEDS_BASE,
                 message: format!(
-                    "tensor `{name}`: it is stored as a delta; read it by a zstn_reader that \
-                     was opened with the base"
+                    "tensor `{name}`: it is stored as a delta; read it by a zstn_reader that was \
+                     opened with the base"
                 ),
             });
         }

@@ -35,8 +35,8 @@ impl Bases {
     /// Changes `--base` for a verb that accepts `auto`.
     pub fn or_auto(argument: Arg) -> Arg {
         argument.value_parser(location()).help(
-            "The checkpoint to store only the delta from, plain or packed: a path or an \
-             address. If it is a delta itself, name its base with another --base after it. \
+            "The checkpoint to store only the delta from, plain or packed: a path or an address. \
+             If it is a delta itself, name its base with another --base after it. \
              `auto` looks for the best one in --family",
         )
     }

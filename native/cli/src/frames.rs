@@ -206,8 +206,8 @@ fn check_len(input: &Local, base: &Local) -> Result<()> {
         return Ok(());
     }
     Err(Error::Usage(format!(
-        "{} has {} bytes, {} has {}: a delta needs files of the same length; compress the \
-         file without --base",
+        "{} has {} bytes, {} has {}: a delta needs files of the same length; compress the file \
+         without --base",
         input.name(),
         input.len_bytes(),
         base.name(),

@@ -214,8 +214,7 @@ fn empty(status: StatusCode) -> Response {
 pub fn method_not_allowed() -> (Response, u64) {
     let (mut response, len) = plain(
         StatusCode::METHOD_NOT_ALLOWED,
-        "only GET and HEAD are \
-                                                                     allowed",
+        "only GET and HEAD are allowed",
     );
     insert(&mut response, header::ALLOW, "GET, HEAD");
     (response, len)

@@ -86,11 +86,9 @@ impl Served {
 impl Display for Note {
     fn fmt(&self, out: &mut Formatter<'_>) -> Result {
         match self {
-            Self::UnknownHost { name } => write!(
-                out,
-                "this server does not accept the host name \
-                                                       {name}"
-            ),
+            Self::UnknownHost { name } => {
+                write!(out, "this server does not accept the host name {name}")
+            }
             Self::LinkOutside { target, .. } => {
                 write!(
                     out,

@@ -81,8 +81,8 @@ impl ShardKind for Kind {
             let found = parsed.file_of(tensor).map(|file| &parsed.files()[file]);
             if expected.is_none() || found != expected.as_ref() {
                 return Err(refuse(format!(
-                    "the index lists the tensor {tensor} in {file}, and only names that \
-                     end with .{}, written as they are, can be changed",
+                    "the index lists the tensor {tensor} in {file}, and only names that end with \
+                     .{}, written as they are, can be changed",
                     self.extension()
                 )));
             }

@@ -67,8 +67,8 @@ fn pack_input(
     if let Some(shards) = Shards::open_input(input, PLAIN, &options.http)? {
         if options.original_sha256 != OriginalSha256::Computed {
             return Err(Error::Usage(format!(
-                "{} is a checkpoint in several files, and a SHA-256 is for a single file; leave it \
-                 out, \
+                "{} is a checkpoint in several files, and a SHA-256 is for a single file; leave \
+                 it out, \
                  or pack the files one by one",
                 shards.location()
             )));

@@ -150,8 +150,8 @@ pub enum Error {
     /// The store does not support creating an object only if it does not exist.
     #[error(
         "{url}: the store does not support conditional writes, which keep an upload from replacing \
-         an object by accident; set AWS_CONDITIONAL_PUT=disabled to do without, or replace what is \
-         there (--force)"
+         an object by accident; set AWS_CONDITIONAL_PUT=disabled to do without, or replace what \
+         is there (--force)"
     )]
     NoConditions {
         /// The address.

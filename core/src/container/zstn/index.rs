@@ -212,8 +212,7 @@ fn read_record(cursor: &mut Cursor, frames: &Range<u64>, number: u64) -> Result<
                     return Err(bad(
                         Rule::ZstnFramePlace,
                         format!(
-                            "a frame of {len} bytes at {offset} is outside the frames' \
-                                 section"
+                            "a frame of {len} bytes at {offset} is outside the frames' section"
                         ),
                     )
                     .tensor(name));
@@ -287,11 +286,8 @@ fn check_tiling(records: &[Record], data_len_bytes: u64) -> Result<()> {
 /// Appends a record to an index being written.
 pub(super) fn write_record(out: &mut Vec<u8>, record: &Record) -> Result<()> {
     let name_len = u16::try_from(record.name.len()).map_err(|_| {
-        Error::invalid_input(
-            "a ZSTN index cannot store names over 65535 \
-                              bytes",
-        )
-        .tensor(&record.name)
+        Error::invalid_input("a ZSTN index cannot store names over 65535 bytes")
+            .tensor(&record.name)
     })?;
     out.extend_from_slice(&name_len.to_le_bytes());
     out.extend_from_slice(record.name.as_bytes());

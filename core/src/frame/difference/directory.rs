@@ -85,8 +85,7 @@ impl Directory {
             return Err(Error::malformed(
                 Rule::DeltaReference,
                 format!(
-                    "the delta was made against {own_len_bytes} bytes, the base has \
-                         {len_bytes}"
+                    "the delta was made against {own_len_bytes} bytes, the base has {len_bytes}"
                 ),
             ));
         }

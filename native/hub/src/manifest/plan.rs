@@ -90,8 +90,8 @@ fn row(line: &[u8], options: Option<EncodeOptions>) -> Result<Row, String> {
     }
     if row.key != expected {
         return Err(
-            "the key does not match this content, these options and this version of zstn; make the \
-             plan again, or leave keys out"
+            "the key does not match this content, these options and this version of zstn; make \
+             the plan again, or leave keys out"
                 .into(),
         );
     }

@@ -136,8 +136,8 @@ impl PlanRun {
     ) -> Result<PlanSummary> {
         if let Some(row) = rows.iter().find(|row| !row.bases.is_empty()) {
             return Err(Error::Usage(format!(
-                "the plan stores {} of {} as a delta, which cannot be stored in a repository; give \
-                 --to a folder, or make the plan without --base",
+                "the plan stores {} of {} as a delta, which cannot be stored in a repository; \
+                 give --to a folder, or make the plan without --base",
                 row.path, row.repo
             )));
         }

@@ -71,8 +71,8 @@ impl Client {
             return Err(self.problem(if several {
                 "the server answered one range with several (multipart/byteranges)"
             } else {
-                "the server does not state which bytes it sends, nor the length of the file \
-                 (no Content-Range)"
+                "the server does not state which bytes it sends, nor the length of the file (no \
+                 Content-Range)"
             }));
         };
         let range = value.to_str().ok().and_then(ContentRange::parse);
@@ -93,8 +93,8 @@ impl Client {
         });
         other.map_or(Ok(()), |coding| {
             Err(self.problem(format!(
-                "the server sent the file compressed ({}), although it was requested uncompressed; \
-                 turn compression off for this file on the server",
+                "the server sent the file compressed ({}), although it was requested \
+                 uncompressed; turn compression off for this file on the server",
                 coding.to_str().unwrap_or("?")
             )))
         })

@@ -23,14 +23,14 @@ pub(super) fn sent_from(
     match &range.sent {
         Some(sent) if sent.start == start => Ok(sent.clone()),
         Some(sent) => Err(client.problem(format!(
-            "the server answered with other bytes than were requested: from {} on instead of \
-             from {start} on",
+            "the server answered with other bytes than were requested: from {} on instead of from \
+             {start} on",
             sent.start
         ))),
-        None => Err(client.problem(
-            "the server sends part of the file, but states that it sends no \
-                                    part",
-        )),
+        None => {
+            Err(client
+                .problem("the server sends part of the file, but states that it sends no part"))
+        }
     }
 }
 

@@ -152,8 +152,8 @@ impl Footer {
         }
         if (start, len_bytes, hash) == (0, 0, 0) {
             return Err(Error::unsupported(
-                "this zTensor file contains data for another file and has no list of tensors: open \
-                 the file that it belongs to",
+                "this zTensor file contains data for another file and has no list of tensors: \
+                 open the file that it belongs to",
             ));
         }
         match start.checked_add(len_bytes) {

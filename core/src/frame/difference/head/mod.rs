@@ -136,10 +136,8 @@ impl<'a> Head<'a> {
         }
         let group_elements = cursor.u64("elements of a group")?;
         if !(1..=elements).contains(&group_elements) {
-            let detail = format!(
-                "a frame of {elements} elements cannot have groups of \
-                                  {group_elements}"
-            );
+            let detail =
+                format!("a frame of {elements} elements cannot have groups of {group_elements}");
             return Err(wrong(detail, 32));
         }
         let block_elements = cursor.u32("elements of a block")?;
@@ -161,10 +159,8 @@ impl<'a> Head<'a> {
         }
         let [first_context, last_context] = cursor.array("first and last context")?;
         if first_context > last_context || usize::from(last_context) >= CONTEXTS {
-            let detail = format!(
-                "contexts {first_context} to {last_context} are not within 0 to \
-                                  160"
-            );
+            let detail =
+                format!("contexts {first_context} to {last_context} are not within 0 to 160");
             return Err(wrong(detail, 52));
         }
         let table_count = cursor.u8("number of tables")?;

@@ -74,10 +74,8 @@ impl Head {
         let (rows, columns) = (u64::from(self.rows), u64::from(self.columns));
         // Both are below 2^32, so the product does not overflow.
         if rows * columns != elements {
-            let detail = format!(
-                "a product of {rows} x {columns} does not have {elements} \
-                                  elements"
-            );
+            let detail =
+                format!("a product of {rows} x {columns} does not have {elements} elements");
             return Err(Error::malformed(Rule::LowRankShape, detail));
         }
         if !Self::RANKS.contains(&self.rank) || u64::from(self.rank) > rows.min(columns) {
