@@ -137,7 +137,7 @@ export interface CoreRows {
   free(): void;
 }
 
-/** The exports of the core. */
+/** The classes and functions that a WebAssembly module of the core exports. */
 export interface Core {
   readonly Opening: new (sizeBytes: number, head: Uint8Array) => CoreOpening;
   readonly ShardIndex: new (json: Uint8Array) => CoreShardIndex;

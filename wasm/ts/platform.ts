@@ -38,7 +38,7 @@ export interface Platform {
 /** The current platform, which the entry of the package sets. */
 export let platform: Platform;
 
-/** Sets the platform. */
+/** Sets the platform. An entry of the package calls it when it is loaded. */
 export function setPlatform(current: Platform): void {
   platform = current;
 }

@@ -29,7 +29,7 @@ trait Float {
     /// some element is not finite.
     fn extremes(run: &[u8]) -> Option<Extremes>;
 
-    /// Returns the value of an element.
+    /// Decodes the little-endian bytes of an element.
     fn value(element: &[u8]) -> f32;
 }
 

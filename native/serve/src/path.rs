@@ -12,7 +12,7 @@ pub const MAX_PATH_BYTES: usize = 4 << 10;
 /// The target of a path below the root.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Found {
-    /// A file.
+    /// A file to send.
     File(PathBuf),
     /// A folder without an `index.html`.
     Folder(PathBuf),

@@ -95,9 +95,9 @@ impl TargetKind {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Target {
-    /// safetensors.
+    /// A safetensors file.
     Safetensors,
-    /// ZSTN.
+    /// A ZSTN container.
     Zstn {
         /// The trade-off between time and size.
         effort: Effort,

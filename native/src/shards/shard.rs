@@ -22,7 +22,7 @@ pub struct Index {
     pub location: Location,
     /// The bytes of the index file.
     pub text: Vec<u8>,
-    /// The parsed index.
+    /// The index, parsed from `text`.
     pub parsed: ShardIndex,
 }
 

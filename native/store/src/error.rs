@@ -14,7 +14,7 @@ pub enum Error {
         "`{scheme}` is not the scheme of an object store; use s3, s3a, gs, az, abfs, abfss or memory"
     )]
     Scheme {
-        /// The scheme.
+        /// The scheme of the address.
         scheme: String,
     },
     /// The address is malformed.

@@ -35,7 +35,7 @@ for (const [how, file, workers] of [["inline", container.file, 0], ["by workers"
 test("memory that is too short or badly placed is refused, and nothing is read", async () => {
   const model = await open(vectorPath("zstn", container.file));
   const { requests } = model.stats;
-  await assert.rejects(model.tensor("t.f32", { into: new Float32Array(99) }), { code: "invalid_input", message: /t\.f32 has 400 bytes; `into` has room for 396/ });
+  await assert.rejects(model.tensor("t.f32", { into: new Float32Array(99) }), { code: "invalid_input", message: /t\.f32 has 400 bytes; `into` has 396/ });
   await assert.rejects(model.tensor("t.f32", { into: new Uint8Array(500).subarray(2) }), { code: "invalid_input", message: /multiple of 4/ });
   assert.equal(model.stats.requests, requests);
   model.close();

@@ -111,7 +111,7 @@ fn names_of_the_other_kind_are_pointed_out() {
         &format!("pack tuned.safetensors {AUTO} -o x.zstn"),
     );
     assert!(
-        said.contains("note: x.zstn is a difference") && said.contains(".z4dm"),
+        said.contains("note: x.zstn is a delta") && said.contains(".z4dm"),
         "{said}"
     );
     let said = say(

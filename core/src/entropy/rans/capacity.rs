@@ -51,7 +51,7 @@ impl Allowance {
         let total = 1u32 << bits;
         let spare = u128::from((total - most).max(1));
         let held = u128::from(supply.bytes) * 8 + u128::from(supply.states) * STATE_BITS;
-        // symbols * (spare / total) * (23 / 16) <= held
+        // Cross-multiplied, so that nothing is rounded: symbols * (spare / total) * (23 / 16) <= held
         if u128::from(symbols) * spare * 23 <= held * u128::from(total) * 16 {
             return Ok(());
         }

@@ -14,7 +14,7 @@ const SETTLED: f64 = 0.001;
 /// A fitted mixture.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Fit {
-    /// The mixture.
+    /// The components after the last round.
     pub mixture: Mixture,
     /// Number of rounds of assigning and updating.
     pub iterations: u32,

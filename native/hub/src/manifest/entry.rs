@@ -56,7 +56,7 @@ pub enum Class {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Failed {
-    /// The row.
+    /// The row of the plan.
     #[serde(flatten)]
     pub row: Row,
     /// The class of the failure.

@@ -67,7 +67,7 @@ impl Stage {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct JobEvent {
-    /// The stage.
+    /// The stage that was reached.
     pub stage: Stage,
     /// The repository, or an empty string for an event of the worker itself.
     pub repo: String,

@@ -129,7 +129,7 @@ impl<'a> Progress<'a> {
         }
     }
 
-    /// Begins a body.
+    /// Adds the time until the headers arrived to `answer_took`, and starts to time the body.
     pub(super) fn begin_body(&mut self) {
         self.answer_took += self.marked.elapsed();
         self.begin_request();

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 /// Longer than the journal of the longest upload.
 const MAX_JOURNAL_BYTES: u64 = 16 << 20;
 
-/// An unfinished upload.
+/// The record of an unfinished upload, as it is stored in the journal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct UnfinishedUpload {
     pub(crate) address: String,

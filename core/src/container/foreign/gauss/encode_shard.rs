@@ -16,7 +16,7 @@ use crate::transform::gmm::{self, Fit, Mixture};
 /// Every n-th value of a sample is encoded on trial.
 const TRIAL_STEP: usize = 4;
 
-/// An encoded shard.
+/// A shard with its fitted mixture and its streams.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EncodedShard {
     pub mixture: Mixture,

@@ -35,9 +35,9 @@ pub enum Covers {
 /// An algorithm and the value that it should give.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Digest {
-    /// CRC-32C.
+    /// The CRC-32C of the bytes.
     Crc32c(u32),
-    /// SHA-256.
+    /// The SHA-256 of the bytes.
     Sha256([u8; 32]),
     /// XXH3 with 64 bits and seed 0.
     Xxh3(u64),

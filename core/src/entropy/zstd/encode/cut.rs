@@ -17,7 +17,7 @@ const HEADS_BYTES: usize = 16;
 /// each part.
 const CUT_BYTES: usize = 48;
 
-/// A part of a block.
+/// A part of a block, which is encoded as a block of its own.
 pub struct BlockPart {
     pub range: Range<usize>,
     pub counts: Counts,

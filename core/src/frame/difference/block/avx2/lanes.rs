@@ -65,7 +65,7 @@ pub fn quarters_of(vector: __m256i) -> [u64; 4] {
     .map(i64::cast_unsigned)
 }
 
-/// Returns the bytes of a vector.
+/// Returns the bytes of a vector, the lowest lane first.
 #[inline]
 #[target_feature(enable = "avx2")]
 pub fn bytes_of(vector: __m256i) -> [u8; 32] {

@@ -15,7 +15,7 @@ pub fn words(&[a, b, c, d, e, f, g, h]: &[u16; 8]) -> v128 {
     u16x8(a, b, c, d, e, f, g, h)
 }
 
-/// Returns the bytes of a vector.
+/// Returns the bytes of a vector, the lowest lane first.
 #[inline(always)]
 pub fn bytes_of(vector: v128) -> [u8; 16] {
     let mut out = [0; 16];
