@@ -101,7 +101,7 @@ pub fn decompress_delta(
         let (len, limit) = (delta.len_bytes(), to_u64(limit_bytes)?);
         if len > limit {
             return Err(Error::limit(format!(
-                "the frame holds {len} bytes, over the limit of {limit}"
+                "the frame decodes to {len} bytes, over the limit of {limit}"
             )));
         }
         delta.decode(&Pure, &copied(base)?)

@@ -51,7 +51,7 @@ fn subject(action: &str) -> Option<(&str, &str)> {
     const VERBS: [&str; 8] = [
         "read the folder",
         "make the folder",
-        "make room for",
+        "reserve space for",
         "write into",
         "complete",
         "write",

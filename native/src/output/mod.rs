@@ -304,7 +304,7 @@ impl<'a> Output<'a> {
             },
             other => other,
         };
-        reserved.map_err(|error| self.backing.failed("make room for", &self.name, error))
+        reserved.map_err(|error| self.backing.failed("reserve space for", &self.name, error))
     }
 
     /// Truncates the output. If the file system cannot truncate files, the remaining
@@ -324,7 +324,7 @@ impl<'a> Output<'a> {
                 self.backing = shorter;
             }
         }
-        cut.map_err(|error| self.backing.failed("make room for", &self.name, error))
+        cut.map_err(|error| self.backing.failed("reserve space for", &self.name, error))
     }
 
     /// Returns a reader of the bytes written so far, none of which may be final. On

@@ -229,8 +229,7 @@ impl<'a> Plan<'a> {
         let strays: Vec<String> = strays.map(|path| path.display().to_string()).collect();
         Error::Usage(format!(
             "{}: the folder contains packed files besides the checkpoint ({}), and the two could \
-             not \
-             be told apart afterwards; move those elsewhere",
+             not be told apart afterwards; move those elsewhere",
             input.location(),
             strays.join(", "),
         ))

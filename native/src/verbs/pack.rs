@@ -68,8 +68,7 @@ fn pack_input(
         if options.original_sha256 != OriginalSha256::Computed {
             return Err(Error::Usage(format!(
                 "{} is a checkpoint in several files, and a SHA-256 is for a single file; leave \
-                 it out, \
-                 or pack the files one by one",
+                 it out, or pack the files one by one",
                 shards.location()
             )));
         }

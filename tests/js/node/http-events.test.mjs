@@ -117,7 +117,7 @@ test("waiting in vain has an end, even if every attempt brings something", async
 
 test("a wait that is too long is reported instead, at once", async () => {
   await against({ always: status(503, { "retry-after": "180" }) }, async (server) => {
-    await assert.rejects(open(server.url), { status: 503, retryAfterMs: 180_000, message: /asks for a wait of 180 s/ });
+    await assert.rejects(open(server.url), { status: 503, retryAfterMs: 180_000, message: /requests a wait of 180 s/ });
     assert.equal(server.log.length, 1);
   });
 });

@@ -165,8 +165,7 @@ impl DeltaTable {
         match &self.trailer {
             Some(trailer) if trailer.base_table != base.table_digest() => Err(wrong(
                 "the base contains the same bytes as the one this delta was made against, but \
-                 under \
-                 other names",
+                 under other names",
             )),
             _ => Ok(()),
         }

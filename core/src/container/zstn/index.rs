@@ -128,7 +128,7 @@ impl Index {
                 let tensor = by_name.remove(record.name.as_str()).ok_or_else(|| {
                     mismatch(
                         &record.name,
-                        "the index lists this tensor more often than the header",
+                        "the header does not list this tensor, or the index lists it twice",
                     )
                 })?;
                 if tensor.span != record.span {

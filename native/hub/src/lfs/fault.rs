@@ -61,8 +61,8 @@ impl Fault {
                 return Error::Differs {
                     detail: format!(
                         "{location} does not match its pointer, which names {size} bytes: \
-                         {reason}; \
-                         compare the size in the pointer with that of the file in a clone that \
+                         {reason}; compare the size in the pointer with that of the file in a \
+                         clone that \
                          has it. If the pointer is right, the object is damaged: {push}"
                     ),
                 };

@@ -153,8 +153,7 @@ impl<'a> Head<'a> {
         let stored = cursor.u32("checksum of the head")?;
         if !agrees(stored, head_checksum(head)) {
             let detail = "the head of the frame does not match its checksum: it is damaged, get \
-                          the \
-                          file again";
+                          the file again";
             return Err(Error::malformed(Rule::DifferenceHeadChecksum, detail).at(48));
         }
         let [first_context, last_context] = cursor.array("first and last context")?;
