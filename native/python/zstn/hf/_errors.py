@@ -65,7 +65,8 @@ def _refusal(error: Any, has_token: bool) -> str:
         return f"{what}: your token may not do this; {said or f'it needs {access} access'}"
     if status == 412:
         return (
-            f"{what} has had another commit since this began, so nothing was committed; run the command again: uploaded files are not sent again"
+            f"{what} has had another commit since this began, so nothing was committed; "
+            "run the command again: uploaded files are not sent again"
         )
     return f"{what}: the hub answered {status}: {said or error.response.reason_phrase}"
 

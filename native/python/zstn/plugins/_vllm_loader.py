@@ -66,7 +66,8 @@ class ZstnModelLoader(DefaultModelLoader):  # type: ignore[misc]
             return super()._get_weights_iterator(source)
         if self.load_config.safetensors_load_strategy == "torchao":
             raise ValueError(
-                f"{source.model_or_path} was quantised by torchao, whose tensors each consist of several tensors in the file: unpack it (`zstn unpack`) and load it without "
+                f"{source.model_or_path} was quantised by torchao, whose tensors each consist "
+                "of several tensors in the file: unpack it (`zstn unpack`) and load it without "
                 "--load-format zstn"
             )
         if self._encoder_only_lm_prefixes is not None:
@@ -79,7 +80,8 @@ class ZstnModelLoader(DefaultModelLoader):  # type: ignore[misc]
             )
             if not files:
                 raise RuntimeError(
-                    f"{source.model_or_path} has only weights of the language model, which --mm-encoder-only leaves out"
+                    f"{source.model_or_path} has only weights of the language model, "
+                    "which --mm-encoder-only leaves out"
                 )
         is_shown = enable_tqdm(self.load_config.use_tqdm_on_load)
         shown = with_progress(sorted(files), is_shown)

@@ -79,7 +79,8 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     run.add_argument("--retry-failed", action="store_true",
                      help="try files again that were refused")  # fmt: skip
     run.add_argument("--grace", type=float, default=25.0, metavar="SECONDS",
-                     help="seconds to hand back current files after SIGTERM or Ctrl-C; a second signal ends at once [default: 25]")  # fmt: skip
+                     help="seconds to hand back current files after SIGTERM or Ctrl-C; "
+                          "a second signal ends at once [default: 25]")  # fmt: skip
     run.add_argument("--json", action="store_true", help="print an object for each outcome")
     _options(run)
 

@@ -58,7 +58,8 @@ def restore(row: Row, store: str, output: str | os.PathLike[str], threads: int =
         digest = _sha256(part)
         if digest != row.sha256:
             raise ZstnError(
-                f"{row.place}: the restored file has the SHA-256 {digest}, but the plan lists {row.sha256}; {_REPAIR}",
+                f"{row.place}: the restored file has the SHA-256 {digest}, "
+                f"but the plan lists {row.sha256}; {_REPAIR}",
                 "differs",
             )
         os.replace(part, output)

@@ -38,7 +38,8 @@ def plan(options: argparse.Namespace) -> int:
     total = sum(row.size for row in rows)
     _say(
         f"{options.output}: {len(rows):,} files of {total:,} bytes, {contents:,} different; "
-        f"{len({row.key for row in rows if row.bases}):,} as deltas; {planner.read_bytes:,} bytes read"
+        f"{len({row.key for row in rows if row.bases}):,} as deltas; "
+        f"{planner.read_bytes:,} bytes read"
     )
     return 0
 
