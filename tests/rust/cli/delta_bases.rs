@@ -241,11 +241,7 @@ fn buffers_and_bases_that_do_not_fit_are_refused() {
                 &["4000 bytes", "3999", "same length"],
             ),
             ("compress w --base missing -o x", 3, &["missing"]),
-            (
-                "decompress w.z4dl -o x",
-                2,
-                &["w.z4dl", "difference", "--base"],
-            ),
+            ("decompress w.z4dl -o x", 2, &["w.z4dl", "delta", "--base"]),
             (
                 "decompress w.z4ai --base base -o x",
                 2,

@@ -79,7 +79,7 @@ fn devices_are_written_to_and_sockets_refused() {
     }
     for (arguments, sentence) in [
         (["ls", "socket"], "socket is a socket, not a file"),
-        (["ls", "."], "holds"),
+        (["ls", "."], "contains"),
     ] {
         let error = text(&zstn(folder.path(), &arguments).stderr);
         assert!(error.contains(sentence), "{error}");
