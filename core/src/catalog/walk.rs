@@ -143,7 +143,7 @@ impl Walk {
     pub(super) fn finish(self) -> Result<(Header, Vec<Record>, u64)> {
         if !self.is_done() {
             return Err(Error::invalid_input(
-                "finish was called before all requested ranges were supplied: request ranges with needs until it returns none",
+                "not all requested ranges were supplied",
             ));
         }
         let records = self.records.into_iter().flatten().collect();

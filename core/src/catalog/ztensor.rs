@@ -62,7 +62,7 @@ impl Opener for FormatOpener {
     fn finish<E: Engine>(self, fetched: &FetchedRanges, _: &E) -> Result<FileCatalog> {
         let missing = || {
             Error::invalid_input(
-                "finish was called before all requested ranges were supplied: request ranges with needs until it returns none",
+                "not all requested ranges were supplied",
             )
         };
         let footer = footer(fetched).ok_or_else(missing)??;
