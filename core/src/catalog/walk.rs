@@ -87,7 +87,7 @@ impl Walk {
         Some(self.position..fetched.len_bytes().min(self.position + window))
     }
 
-    /// Parses as many records as have been fetched.
+    /// Parses all records whose heads have been fetched.
     pub(super) fn advance(&mut self, fetched: &FetchedRanges) -> Result<()> {
         while !self.is_done() {
             let end = fetched.len_bytes().min(self.position + self.head_len_bytes);
