@@ -60,11 +60,7 @@ impl Opener for FormatOpener {
     }
 
     fn finish<E: Engine>(self, fetched: &FetchedRanges, _: &E) -> Result<FileCatalog> {
-        let missing = || {
-            Error::invalid_input(
-                "not all requested ranges were supplied",
-            )
-        };
+        let missing = || Error::invalid_input("not all requested ranges were supplied");
         let footer = footer(fetched).ok_or_else(missing)??;
         let manifest = fetched.part(footer.manifest.clone()).ok_or_else(missing)?;
         FileCatalog::ztensor(Manifest::parse(&manifest, &footer)?, fetched.len_bytes())
