@@ -32,7 +32,7 @@
 //!   restores to.
 //! - [`compress`] and [`decompress`] code single buffers.
 //!
-//! The formats themselves live in [`zstn_core`], re-exported as [`core`]; this crate
+//! The formats themselves live in [`zstn_core`], which is re-exported; this crate
 //! adds C zstd, a thread pool, files and the network. All calls block.
 
 // A print to a closed pipe panics. The library never prints: only the command line
@@ -41,7 +41,7 @@
 
 /// The formats, with the types and errors that this crate's API uses, for programs that
 /// work below the level of files.
-pub use zstn_core as core;
+pub use zstn_core;
 
 #[cfg(target_os = "linux")]
 pub mod allocator;
@@ -107,5 +107,6 @@ pub use safetensors_view::UnpackedRanges;
 pub use shards::checkpoints_below;
 pub use source::{Input, Location, Source};
 pub use verbs::{UnpackOptions, VerifyOptions, pack, unpack, verify};
+pub use zstn_core::dtype::Dtype;
 pub use zstn_core::frame::select::Effort;
 pub use zstn_core::model::Verify;

@@ -84,8 +84,8 @@ impl Packing {
         answer(supply())
     }
 
-    /// Returns the first bytes of the complete container, if `supply` has not returned
-    /// them.
+    /// Returns the first bytes of the container. Returns none until it is complete, and
+    /// none if `supply` has returned them.
     #[must_use]
     pub fn prefix(&self) -> Uint8Array {
         Uint8Array::from(self.0.prefix())

@@ -200,5 +200,5 @@ export function toFloat16(dtype: string, tensor: string, data: TensorData, begin
   return (Half ? new Half(bits.buffer) : bits) as Float16Data;
 }
 
-/** The names of all dtypes. */
+/** All supported dtypes, in the order of the table `DTYPES`. */
 export const DTYPE_NAMES = /* @__PURE__ */ Object.keys(DTYPES) as readonly Dtype[];

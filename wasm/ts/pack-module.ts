@@ -12,7 +12,7 @@ export interface CorePacking {
   tensor(): string | undefined;
   /** Takes the bytes of that range and returns the next bytes of the container, possibly none. */
   supply(bytes: Uint8Array): Uint8Array<ArrayBuffer>;
-  /** Returns the first bytes of the complete container, if `supply` has not returned them. */
+  /** Returns the first bytes of the container; empty until it is complete, and if `supply` has returned them. */
   prefix(): Uint8Array<ArrayBuffer>;
   /** Returns whether single tensors can be read from the complete container. */
   isIndexed(): boolean;
@@ -34,7 +34,10 @@ export interface CoreDeltaPacking {
   readBytes(): number | undefined;
   /** Takes the bytes of those ranges and returns the next bytes of the delta, possibly none. */
   supply(bytes: Uint8Array, base: Uint8Array): Uint8Array<ArrayBuffer>;
-  /** Returns the first bytes of the complete delta, if `supply` has not returned them. */
+  /**
+   * Returns the first bytes of the delta; empty until the delta is complete. With `prefixLast` or `extended`, write
+   * them before everything that `supply` returned; otherwise `supply` has already returned them.
+   */
   prefix(): Uint8Array<ArrayBuffer>;
   /** Returns all tensors of the complete delta, in data order. */
   packed(): PackedTensor[];

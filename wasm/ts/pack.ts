@@ -44,7 +44,7 @@ export async function pack(given: ModelInput, all: AllPackOptions & { base?: Mod
   checkOptions("pack()", all, OPTIONS);
   const { base, ...givenOptions } = all;
   checkEndpoint(all.endpoint, [given, base]);
-  if (base !== undefined && givenOptions.sha256 !== undefined) throw new InvalidInputError("A difference from a `base` has no place for a `sha256`: leave it out.");
+  if (base !== undefined && givenOptions.sha256 !== undefined) throw new InvalidInputError("A delta cannot store a SHA-256: leave it out.");
   const [input, options] = await located(given, givenOptions);
   // Packing reads one range at a time, so there is nothing to merge.
   const reads = sourceOf(input, { ...options, coalesce: false }, new Traffic());
@@ -54,7 +54,7 @@ export async function pack(given: ModelInput, all: AllPackOptions & { base?: Mod
   const blobs = new BlobSink();
   const stream = options.to && new StreamSink(options.to);
   try {
-    // With extension frames the first bytes of the file are known last.
+    // If extension frames are allowed, the first bytes of the file are known last.
     const sink = options.extended ? blobs : (stream ?? blobs);
     const report = base === undefined ? await packAlone(sink, source, options) : await packDelta(sink, source, input, base, givenOptions);
     if (stream && sink === blobs) await pour(blobs.blob(), stream, options.signal);

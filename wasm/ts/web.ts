@@ -9,12 +9,12 @@ import { coreCount, isWorkerOfFirefox, startWebWorker } from "./decode/web-worke
 import { InvalidInputError } from "./errors.js";
 import { pageAddress } from "./page-address.js";
 import { setPlatform } from "./platform.js";
-import { toolkit } from "./source/http/toolkit.js";
+import { httpFunctions } from "./source/http/http-functions.js";
 import type { StoredCache, StoredCacheOptions } from "./source/cache/stored.js";
 
 export * from "./exports.js";
 
-setPlatform({ readModule: (address) => fetch(address), startWorker: startWebWorker, avoidsWorkers: isWorkerOfFirefox, coreCount, resolve: pageAddress, loadHub: () => import("./hub/for-open.js").then(({ hubWith }) => hubWith(toolkit)) });
+setPlatform({ readModule: (address) => fetch(address), startWorker: startWebWorker, avoidsWorkers: isWorkerOfFirefox, coreCount, resolve: pageAddress, loadHub: () => import("./hub/for-open.js").then(({ hubWith }) => hubWith(httpFunctions)) });
 
 /**
  * Creates a cache in a folder, which is created if necessary. Several programs may share it. Available in Node only;

@@ -120,7 +120,9 @@ impl Opener for FormatOpener {
                 (header, records.into_iter().map(|r| (r, None)).collect())
             }
             (None, None) => {
-                return Err(Error::invalid_input("bytes of the file are still missing"));
+                return Err(Error::invalid_input(
+                    "not all requested ranges were supplied",
+                ));
             }
         };
         let trailer = self.trailer.as_ref();

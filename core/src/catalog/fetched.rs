@@ -78,7 +78,7 @@ impl FetchedRanges {
             tail.append(&mut self.tail);
             self.tail = tail;
         } else {
-            return Err(Error::invalid_input("nobody asked for these bytes"));
+            return Err(Error::invalid_input("these bytes were not requested"));
         }
         Ok(())
     }

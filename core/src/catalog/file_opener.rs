@@ -125,7 +125,9 @@ impl FileOpener {
     /// start of the file.
     pub fn finish<E: Engine>(self, engine: &E) -> Result<FileCatalog> {
         if !self.needs()?.is_empty() {
-            return Err(Error::invalid_input("bytes of the file are still missing"));
+            return Err(Error::invalid_input(
+                "not all requested ranges were supplied",
+            ));
         }
         self.format.finish(&self.fetched, engine)
     }

@@ -31,7 +31,9 @@ impl Opener for FormatOpener {
     fn finish<E: Engine>(self, fetched: &FetchedRanges, _: &E) -> Result<FileCatalog> {
         match Index::parse(fetched.head(), fetched.len_bytes())? {
             Parsed::Complete(index) => FileCatalog::gauss(index, fetched.len_bytes()),
-            Parsed::Needs(_) => Err(Error::invalid_input("bytes of the file are still missing")),
+            Parsed::Needs(_) => Err(Error::invalid_input(
+                "not all requested ranges were supplied",
+            )),
         }
     }
 }

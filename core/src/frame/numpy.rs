@@ -109,7 +109,7 @@ pub fn describe(frame: &[u8], array: &NumPy) -> Result<Vec<u8>> {
         }
         Some(Family::Sparse) => (6, 28, 29),
         Some(Family::Palette) => (6, 24, 25),
-        _ => return Err(refuse("has no place for the description of an array")),
+        _ => return Err(refuse("cannot hold the description of an array")),
     };
     if parsed.numpy().is_some() || frame[dtype_at] != 0 || frame[dimensions_at] != 0 {
         return Err(refuse("describes an array already"));

@@ -102,7 +102,7 @@ impl Source for CallbackSource {
 
     fn read(&self, range: Range<u64>) -> Result<Cow<'_, [u8]>> {
         let len_bytes = range.end.saturating_sub(range.start);
-        let mut bytes = zstn::core::bytes::buffer(len_bytes)?;
+        let mut bytes = zstn::zstn_core::bytes::buffer(len_bytes)?;
         self.read_into(range.start, &mut bytes)?;
         Ok(Cow::Owned(bytes))
     }

@@ -5,7 +5,7 @@ use std::ptr;
 use std::sync::{Arc, OnceLock};
 
 use zstn::Reader;
-use zstn::core::model::Model;
+use zstn::zstn_core::model::Model;
 
 use crate::handle;
 use crate::pointer;

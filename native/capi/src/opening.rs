@@ -5,8 +5,8 @@ use std::ffi::c_void;
 use std::ops::Range;
 
 use zstn::Engine;
-use zstn::core::catalog::FileOpener;
-use zstn::core::model::{Model, ModelBuilder};
+use zstn::zstn_core::catalog::FileOpener;
+use zstn::zstn_core::model::{Model, ModelBuilder};
 
 use crate::engine::{self, zstn_engine};
 use crate::handle::{self, Out};
@@ -72,7 +72,7 @@ impl zstn_opening {
 
     fn finish(&mut self, engine: &Engine) -> Result<Model, Failure> {
         if !self.opener()?.needs()?.is_empty() {
-            let detail = "bytes of the file are still missing: ask zstn_opening_needs for them";
+            let detail = "zstn_opening_finish was called before all requested ranges were supplied: call zstn_opening_needs until it returns none";
             return Err(Failure::usage(detail));
         }
         let catalog = self.opener.take().ok_or_else(is_done)?.finish(engine)?;

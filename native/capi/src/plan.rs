@@ -6,8 +6,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use zstn::Engine;
-use zstn::core::bytes::index;
-use zstn::core::model::{Rows, StoredPart, Tensor};
+use zstn::zstn_core::bytes::index;
+use zstn::zstn_core::model::{Rows, StoredPart, Tensor};
 
 use crate::engine::{self, zstn_engine};
 use crate::handle::{self, Out};

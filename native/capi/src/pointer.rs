@@ -4,7 +4,7 @@
 use std::ffi::{CStr, c_char, c_void};
 use std::slice;
 
-use zstn::core::bytes::index;
+use zstn::zstn_core::bytes::index;
 
 use crate::status::Failure;
 

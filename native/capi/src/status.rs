@@ -5,8 +5,8 @@ use std::ffi::c_char;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Once;
 
-use zstn::core::ErrorKind;
-use zstn::{Error, core};
+use zstn::zstn_core::ErrorKind;
+use zstn::{Error, zstn_core};
 
 /// The result of a function: `ZSTN_OK`, or a negative `ZSTN_ERROR_...`. Later versions
 /// may add error codes.
@@ -131,7 +131,7 @@ impl Failure {
 }
 
 /// Maps an error of the core to a status.
-fn refusal(error: &core::Error) -> zstn_status {
+fn refusal(error: &zstn_core::Error) -> zstn_status {
     if error.code() == "wrong_base" {
         return ZSTN_ERROR_WRONG_BASE;
     }
@@ -145,8 +145,8 @@ fn refusal(error: &core::Error) -> zstn_status {
     }
 }
 
-impl From<core::Error> for Failure {
-    fn from(error: core::Error) -> Self {
+impl From<zstn_core::Error> for Failure {
+    fn from(error: zstn_core::Error) -> Self {
         Self {
             status: refusal(&error),
             message: error.to_string(),

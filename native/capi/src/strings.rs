@@ -3,8 +3,8 @@
 use std::ffi::c_char;
 use std::ptr;
 
-use zstn::core::dtype::Dtype;
-use zstn::core::model::Model;
+use zstn::zstn_core::dtype::Dtype;
+use zstn::zstn_core::model::Model;
 
 /// NUL-terminated strings in one allocation.
 #[derive(Default)]

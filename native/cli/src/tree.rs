@@ -46,7 +46,8 @@ pub fn print<'a>(tensors: impl Iterator<Item = &'a Tensor>, depth: Option<usize>
     })
 }
 
-/// Returns the branches. The first is the root.
+/// Builds a tree of the components of names: "a.b" is a child of "a". Index 0 is the root,
+/// which counts all tensors.
 fn build<'a>(tensors: impl Iterator<Item = &'a Tensor>) -> Vec<Branch<'a>> {
     let mut branches = vec![Branch::default()];
     for tensor in tensors {

@@ -7,7 +7,7 @@ use std::ptr::NonNull;
 use std::slice;
 
 use zstn::Result;
-use zstn::core::Error;
+use zstn::zstn_core::Error;
 
 /// The alignment that suits vector instructions and other frameworks.
 #[repr(align(64))]

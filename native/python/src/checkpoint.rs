@@ -4,9 +4,9 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use zstn::convert::{Target, TargetKind};
-use zstn::core::container::foreign::{compressed_tensors, gauss};
-use zstn::core::container::zstn::parse_sha256;
 use zstn::family::FamilyOptions;
+use zstn::zstn_core::container::foreign::{compressed_tensors, gauss};
+use zstn::zstn_core::container::zstn::parse_sha256;
 use zstn::{
     ConvertOptions, Effort, Error, PackOptions, Phase, Progress as _, UnpackOptions, VerifyOptions,
     View,
@@ -79,7 +79,7 @@ pub fn pack<'py>(
     let parsed = sha256.map(parse_sha256).transpose();
     let sha256 = parsed.map_err(|error| PyValueError::new_err(error.to_string()))?;
     if sha256.is_some() && base.is_some() {
-        let detail = "a difference from a base has no place for `sha256`; leave it out";
+        let detail = "a delta cannot store a SHA-256; leave out `sha256`";
         return Err(PyValueError::new_err(detail));
     }
     let family = family::location(base, family)?;

@@ -3,14 +3,14 @@
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use zstn::core::TensorRef;
-use zstn::core::dtype::Dtype;
-use zstn::core::engine::ZstdCoding;
-use zstn::core::frame::select::{self, EncodeOptions};
-use zstn::core::frame::zara::{self, StreamCodec};
-use zstn::core::frame::{Families, Family, Frame, NumPy, describe};
-use zstn::core::frame::{chunked, palette, sparse, turbo};
-use zstn::core::transform::FloatFormat;
+use zstn::zstn_core::TensorRef;
+use zstn::zstn_core::dtype::Dtype;
+use zstn::zstn_core::engine::ZstdCoding;
+use zstn::zstn_core::frame::select::{self, EncodeOptions};
+use zstn::zstn_core::frame::zara::{self, StreamCodec};
+use zstn::zstn_core::frame::{Families, Family, Frame, NumPy, describe};
+use zstn::zstn_core::frame::{chunked, palette, sparse, turbo};
+use zstn::zstn_core::transform::FloatFormat;
 use zstn::{Effort, Engine, PackOptions, Result, Sink, UnpackOptions};
 
 use crate::checkpoint;

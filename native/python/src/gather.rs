@@ -1,6 +1,6 @@
 //! Copying slices of tensors, in any number of dimensions, from memory.
 
-use zstn::core::tensor::element_count;
+use zstn::zstn_core::tensor::element_count;
 
 /// The selected indices of one dimension: `start`, `start + step`, …
 #[derive(Debug, Clone, Copy)]
@@ -85,5 +85,5 @@ impl Writer<'_> {
 }
 
 fn index(number: u64) -> usize {
-    zstn::core::bytes::index(number)
+    zstn::zstn_core::bytes::index(number)
 }

@@ -78,7 +78,7 @@ impl Source for ObjectSource {
                 self.name,
                 fetched.iter().map(Vec::len).collect::<Vec<_>>()
             );
-            return Err(zstn::core::Error::invalid_input(detail).into());
+            return Err(zstn::zstn_core::Error::invalid_input(detail).into());
         }
         Ok(fetched.into_iter().map(Cow::Owned).collect())
     }

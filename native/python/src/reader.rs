@@ -5,8 +5,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::{iter, process};
 
 use pyo3::prelude::*;
-use zstn::core::model;
-use zstn::core::statistics::Figures;
+use zstn::zstn_core::model;
+use zstn::zstn_core::statistics::Figures;
 use zstn::{Engine, Progress, Result, Source, Verify, View};
 
 use crate::aligned::Aligned;
@@ -166,7 +166,7 @@ impl Reader {
         self.lock().is_none()
     }
 
-    /// Whether reading may wait for a server.
+    /// Whether at least one source is remote, so that reads may wait for a server.
     #[getter]
     fn is_remote(&self, py: Python<'_>) -> PyResult<bool> {
         Ok(self.get(py)?.all_sources().any(Source::is_remote))
@@ -236,7 +236,7 @@ impl Reader {
         let mut tensors = reader.tensors().iter();
         Ok(match reader.model().find(name) {
             Ok(number) => tensors.nth(number).map(TensorInfo::from),
-            Err(error) if error.kind() == zstn::core::ErrorKind::NotFound => None,
+            Err(error) if error.kind() == zstn::zstn_core::ErrorKind::NotFound => None,
             Err(error) => return Err(to_python(py, error.into())),
         })
     }

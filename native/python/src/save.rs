@@ -6,8 +6,8 @@ use std::ops::Range;
 
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use zstn::core::container::safetensors::{self, Tensor};
-use zstn::core::dtype::Dtype;
+use zstn::zstn_core::container::safetensors::{self, Tensor};
+use zstn::zstn_core::dtype::Dtype;
 use zstn::{Input, Output, PackOptions, Progress as _, Result, Sink, Source};
 
 use crate::checkpoint;
@@ -130,7 +130,7 @@ impl File {
             let len = bytes.len() as u64;
             let from = range.start.saturating_sub(start).min(len);
             let to = range.end.saturating_sub(start).min(len);
-            zstn::core::bytes::index(from)..zstn::core::bytes::index(to)
+            zstn::zstn_core::bytes::index(from)..zstn::zstn_core::bytes::index(to)
         };
         let Some((start, part)) = parts.first() else {
             return Cow::Borrowed(&[]);
@@ -162,7 +162,7 @@ pub fn save<'py>(
 ) -> PyResult<Bound<'py, PyBytes>> {
     let mut file = File::new(py, tensors, metadata.as_ref())?;
     let Some(effort) = effort.map(checkpoint::effort).transpose()? else {
-        let len = zstn::core::bytes::index(file.len_bytes);
+        let len = zstn::zstn_core::bytes::index(file.len_bytes);
         return PyBytes::new_with(py, len, |mut out| {
             for slice in file.slices() {
                 let (to, rest) = out.split_at_mut(slice.len());

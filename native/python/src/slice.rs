@@ -3,7 +3,7 @@
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
 use zstn::Result;
-use zstn::core::model;
+use zstn::zstn_core::model;
 
 use crate::aligned::Aligned;
 use crate::gather::{Pick, gather};
@@ -85,8 +85,8 @@ impl Slice {
     }
 }
 
-/// Converts a slice of elements shorter than a byte to a slice of bytes, in which the
-/// last dimension is counted in bytes. Returns the element length of 1 byte.
+/// Converts a slice of elements shorter than a byte to a slice of bytes: the last
+/// dimension is then counted in bytes. Returns the element length of 1 byte.
 fn bytes_of_packed(
     tensor: &model::Tensor,
     shape: &mut [u64],

@@ -3,8 +3,8 @@
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
-use zstn::core::dtype::Dtype;
-use zstn::core::model;
+use zstn::zstn_core::dtype::Dtype;
+use zstn::zstn_core::model;
 
 /// The index entry of a tensor.
 #[pyclass(frozen, eq, hash, module = "zstn", get_all)]

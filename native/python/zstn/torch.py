@@ -173,8 +173,7 @@ def load_file(
 
 
 def stored(tensors: Mapping[str, torch.Tensor]) -> Iterator[_save.Stored]:
-    """Yields tensors in the form in which they are stored, without a copy if possible.
-    """
+    """Yields tensors as safetensors stores them, without a copy if possible."""
     if not isinstance(tensors, Mapping):
         raise ValueError(f"Expected a dict of [str, torch.Tensor] but received {type(tensors)}")
     shared = _Shared()
@@ -182,7 +181,7 @@ def stored(tensors: Mapping[str, torch.Tensor]) -> Iterator[_save.Stored]:
         if not isinstance(tensor, torch.Tensor):
             raise ValueError(f"Key `{name}` is invalid, expected torch.Tensor but received {type(tensor)}")
         if tensor.layout != torch.strided:
-            raise ValueError(f"`{name}` is a sparse tensor, which safetensors has no place for: make it dense")
+            raise ValueError(f"`{name}` is a sparse tensor, which safetensors cannot store: make it dense")
         if not tensor.is_contiguous():
             raise ValueError(
                 f"`{name}` is not contiguous: give its `.contiguous()` copy, or the reader of the "

@@ -14,8 +14,8 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, Version, header};
 
 use super::Note;
 
-/// The access rules. By default, the allowed hosts are IP addresses and `localhost`,
-/// and the allowed origins are those of pages on this machine.
+/// Decides which `Host` and `Origin` headers are accepted. The default accepts IP
+/// addresses and `localhost` as hosts, and pages served from this machine as origins.
 #[derive(Debug, Clone, Default)]
 pub struct Access {
     hosts: Vec<String>,

@@ -1,4 +1,5 @@
-//! Short answers, and the heads of answers that contain bytes of a file.
+//! Builds HTTP responses: short texts, and the status and headers of responses that carry
+//! bytes of a file.
 
 use std::ops::Range;
 use std::time::{Duration, SystemTime};

@@ -153,7 +153,7 @@ fn check_takes_base(input: &Local, base: &str) -> Result<()> {
     match kind(input)? {
         Kind::Delta => Ok(()),
         _ => Err(Error::Usage(format!(
-            "{} is not a difference from another checkpoint and takes no base; leave out {base}",
+            "{} is not a delta, so it takes no base; leave out {base}",
             input.name()
         ))),
     }

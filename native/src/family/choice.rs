@@ -16,7 +16,7 @@ use crate::{Engine, Error, Output, PackOptions, Reader, Result, View};
 
 /// The minimum saving compared with the size without a base, in percent. A delta cannot
 /// be read without its base, so a base that saves less is not worth its costs: another
-/// file that has to be kept, and twice as many reads.
+/// file that has to be kept, and twice the number of reads.
 pub const MIN_SAVING_PERCENT: u64 = 10;
 
 /// The result of choosing a base.
@@ -250,14 +250,14 @@ impl Work<'_> {
         }
         if member.is_delta() {
             return Err(Error::Usage(
-                "it is a difference without a sketch; make one with `zstn sketch` and its base"
+                "it is a delta without a sketch; make one with `zstn sketch FILE --base BASE`"
                     .into(),
             ));
         }
         if !member.is_local {
             return Err(Error::Usage(
-                "it has no sketch, and those of other machines are not made on the way; make one \
-                 with `zstn sketch`"
+                "it has no sketch, and remote files are not sketched automatically; run \
+                 `zstn sketch` first"
                     .into(),
             ));
         }

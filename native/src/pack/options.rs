@@ -158,8 +158,8 @@ impl<'a> PackOptions<'a> {
         if self.original_sha256 != OriginalSha256::Computed {
             let no_place = match (self.integrity, &self.bases[..]) {
                 (true, []) => None,
-                (false, _) => Some("a container without checksums has no place for a SHA-256"),
-                (true, _) => Some("a difference from a base has no place for a SHA-256"),
+                (false, _) => Some("a file without checksums cannot store a SHA-256"),
+                (true, _) => Some("a delta cannot store a SHA-256"),
             };
             if let Some(detail) = no_place {
                 return Err(Error::Usage(format!("{detail}; leave it out")));

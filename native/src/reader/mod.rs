@@ -95,7 +95,7 @@ impl Reader {
             return Ok(());
         }
         Err(Error::Usage(format!(
-            "{} is not a difference from another checkpoint and takes no base",
+            "{} is not a delta, so it takes no base",
             self.files.name
         )))
     }

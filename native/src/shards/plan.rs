@@ -170,7 +170,7 @@ impl<'a> Plan<'a> {
             (true, []) => Err(Error::needs_base(input.location())),
             (true, _) | (false, []) => Ok(()),
             (false, _) => Err(Error::Usage(format!(
-                "{} is not a difference from another checkpoint and takes no base",
+                "{} is not a delta, so it takes no base",
                 input.location()
             ))),
         }

@@ -116,7 +116,7 @@ impl Arriving {
         let mut arrival = self.arrival();
         if arrival.arrived_bytes > len_bytes || arrival.fetch()? {
             return Err(Error::Usage(format!(
-                "{} goes on after its last tensor, at byte {len_bytes}; save it to a file and \
+                "{} continues after its last tensor, at byte {len_bytes}; save it to a file and \
                  pack that",
                 self.input.name()
             )));

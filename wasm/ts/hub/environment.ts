@@ -1,6 +1,6 @@
 /** The user's hub settings, and the functions that make requests. */
 
-import type { Toolkit } from "../source/http/toolkit.js";
+import type { HttpFunctions } from "../source/http/http-functions.js";
 
 /** The user's settings for hubs. */
 export interface HubEnvironment {
@@ -15,12 +15,12 @@ export interface HubEnvironment {
 /** The environment of a page, which has no settings. */
 export const pageEnvironment: HubEnvironment = { endpoint: () => undefined, token: async () => undefined, logIn: () => "pass a `token` that may read it" };
 
-let current: HubEnvironment & Toolkit;
+let current: HubEnvironment & HttpFunctions;
 
 /** Sets the environment. An entry calls it when it is loaded. */
-export function setEnvironment(environment: HubEnvironment, toolkit: Toolkit): void {
-  current = { ...environment, ...toolkit };
+export function setEnvironment(environment: HubEnvironment, httpFunctions: HttpFunctions): void {
+  current = { ...environment, ...httpFunctions };
 }
 
 /** Returns the settings and the request functions. */
-export const environment = (): HubEnvironment & Toolkit => current;
+export const environment = (): HubEnvironment & HttpFunctions => current;

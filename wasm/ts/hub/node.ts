@@ -5,7 +5,7 @@ import { homedir } from "node:os";
 import { join } from "node:path";
 import { env } from "node:process";
 import { ReadError } from "../errors.js";
-import { toolkit } from "../source/http/toolkit.js";
+import { httpFunctions } from "../source/http/http-functions.js";
 import { setEnvironment } from "./environment.js";
 import type { HubEnvironment } from "./environment.js";
 
@@ -18,7 +18,7 @@ const login: HubEnvironment = {
     isDisabled() ? "unset HF_HUB_DISABLE_IMPLICIT_TOKEN, which keeps the token from being sent, or pass a `token`" : "log in by `hf auth login`, set HF_TOKEN, or pass a `token`",
 };
 
-setEnvironment(login, toolkit);
+setEnvironment(login, httpFunctions);
 
 const set = (name: string): string | undefined => env[name] || undefined;
 

@@ -4,9 +4,9 @@
  * @module zstn/hub
  */
 
-import { toolkit } from "../source/http/toolkit.js";
+import { httpFunctions } from "../source/http/http-functions.js";
 import { pageEnvironment, setEnvironment } from "./environment.js";
 
 export * from "./exports.js";
 
-setEnvironment(pageEnvironment, toolkit);
+setEnvironment(pageEnvironment, httpFunctions);

@@ -1,7 +1,7 @@
 /** Recognises a file by its first bytes, like `core/src/catalog/file_opener.rs`. */
 
 import { FormatError } from "../errors.js";
-import { malformed } from "./refusal.js";
+import { malformed } from "./core-error.js";
 
 /** The number of bytes that are read first to recognise a file. They contain the whole header of most models. */
 export const HEAD_BYTES = 32768;

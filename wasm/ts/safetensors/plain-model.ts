@@ -8,7 +8,7 @@ import type { ReadOptions } from "../source/source.js";
 import type { TensorInfo } from "../tensor.js";
 import { compareText } from "./order.js";
 import { PlainLayout, writeHead } from "./plain-layout.js";
-import { refusal } from "./refusal.js";
+import { refusal } from "./core-error.js";
 import type { ShardIndex } from "./shard-index.js";
 
 /** The reason that a tensor cannot be read: the error code, the message and the rule. */

@@ -6,7 +6,7 @@ import type { RowRange } from "../rows.js";
 import type { StoredPart, TensorInfo } from "../tensor.js";
 import { DTYPE_BITS } from "./header.js";
 import type { PlainModel } from "./plain-model.js";
-import { refusal } from "./refusal.js";
+import { refusal } from "./core-error.js";
 
 /**
  * Returns the byte range of some rows: an empty array if they have no bytes, `undefined` if they are the whole tensor.

@@ -4,7 +4,7 @@
  */
 
 import { ReadError } from "../errors.js";
-import { toolkit } from "./http/toolkit.js";
+import { httpFunctions } from "./http/http-functions.js";
 import { markTransferable } from "./ownership.js";
 import type { ReadOptions, Source } from "./source.js";
 
@@ -22,7 +22,7 @@ export class BlobSource implements Source {
   async read(offset: number, length: number, options: ReadOptions = {}): Promise<Uint8Array> {
     const part = this.#blob.slice(offset, offset + length);
     // This is a subclass that fetches its bytes. The code that reads it is loaded on demand.
-    if (part.arrayBuffer !== Blob.prototype.arrayBuffer) return markTransferable(await (await import("./lazy-blob.js")).readLazyBlob(part, length, options, toolkit));
+    if (part.arrayBuffer !== Blob.prototype.arrayBuffer) return markTransferable(await (await import("./lazy-blob.js")).readLazyBlob(part, length, options, httpFunctions));
     try {
       return markTransferable(new Uint8Array(await part.arrayBuffer()));
     } catch (cause) {

@@ -1,13 +1,13 @@
 /** Reads a Blob that fetches its bytes, such as the one that `downloadFile` of @huggingface/hub returns. */
 
 import { HttpError, LimitError, ReadError, SourceChangedError, TruncatedError, ZstnError } from "../errors.js";
-import type { Toolkit } from "./http/toolkit.js";
+import type { HttpFunctions } from "./http/http-functions.js";
 import type { ReadOptions } from "./source.js";
 
 /** The maximum number of retries of a read. */
 const RETRIES = 3;
 
-/** The error of a request that the server has refused, as far as such Blobs report it. */
+/** The error that a Blob of @huggingface/hub throws when the server refuses its request. Only `statusCode` is always present. */
 interface StatusError {
   statusCode: number;
   url?: unknown;
@@ -18,8 +18,8 @@ interface StatusError {
  * Reads all of `blob`, which has `length` bytes. The first attempt reads its stream, which can be aborted, but may fail
  * with a plain text instead of an error. Further attempts read all bytes at once, which fails with the error itself.
  */
-export async function readLazyBlob(blob: Blob, length: number, { signal, onBytes }: ReadOptions, toolkit: Toolkit): Promise<Uint8Array<ArrayBuffer>> {
-  const { abortable, mayPass, retrying, systemClock } = toolkit;
+export async function readLazyBlob(blob: Blob, length: number, { signal, onBytes }: ReadOptions, httpFunctions: HttpFunctions): Promise<Uint8Array<ArrayBuffer>> {
+  const { abortable, mayPass, retrying, systemClock } = httpFunctions;
   let attempts = 0;
   let announcedBytes = 0;
   const announce = (receivedBytes: number) => {
@@ -36,9 +36,9 @@ export async function readLazyBlob(blob: Blob, length: number, { signal, onBytes
       return bytes;
     } catch (error) {
       signal?.throwIfAborted();
-      // There is no retry: the next attempt would have no more memory than this one.
+      // There is no retry, because the next attempt would not have more memory.
       if (error instanceof RangeError) throw new LimitError(`There is no memory for ${length} bytes at once.`, {}, { cause: error });
-      throw typed(error, toolkit);
+      throw typed(error, httpFunctions);
     }
   };
   const unlimited = { idleTimeoutMs: Infinity, giveUpAfterMs: Infinity, stalled: (limitMs: number) => new Error(`nothing for ${limitMs} ms`), onRetry() {} };
@@ -76,7 +76,7 @@ function wrongLength(length: number, received: number): TruncatedError {
 }
 
 /** Returns the error converted to an error of this package. */
-function typed(error: unknown, { shortened }: Toolkit): ZstnError {
+function typed(error: unknown, { shortened }: HttpFunctions): ZstnError {
   if (error instanceof ZstnError) return error;
   const { statusCode, url, message } = (error ?? {}) as Partial<StatusError>;
   const text = typeof message === "string" ? message : String(error);

@@ -18,7 +18,7 @@ export class Difference implements MatrixReader {
 
   constructor(left: MatrixReader, right: MatrixReader) {
     if (left.rows !== right.rows || left.columns !== right.columns || left.count !== right.count) {
-      throw new Error("Tensors of different shapes have no difference. View them side by side.");
+      throw new Error("These tensors have different shapes, so they cannot be subtracted. View them side by side.");
     }
     this.rows = left.rows;
     this.columns = left.columns;

@@ -26,7 +26,7 @@ export interface MatrixReader {
   readonly stored?: StoredFigures | undefined;
   /** The row ranges of a representative sample; all rows of a small matrix. */
   readonly sample: readonly (readonly [number, number])[];
-  /** Determines the ranges that can be read separately, which determine the sample. */
+  /** Finds out which rows can be read without fetching the whole tensor, and sets `sample` and `stored` accordingly. Call it before reading either. */
   prepare(context: Context): Promise<void>;
   /** Reads rows and passes them to `use` in blocks, in order. With `keep`, rows of the sample are retained in memory. */
   readRows(rowBegin: number, rowEnd: number, context: Context, use: (block: RowBlock) => void, keep?: "sample"): Promise<void>;

@@ -8,8 +8,8 @@ import { button, getById, element } from "../page/element.js";
 import { clearNotice, showError } from "../page/notice.js";
 import type { Action } from "../page/notice.js";
 import { hostOf } from "../page/origin.js";
-import { refusalOf, strangerWarning } from "../page/refusal.js";
-import type { Refusal } from "../page/refusal.js";
+import { accessErrorOf, strangerWarning } from "../page/access-error.js";
+import type { AccessError } from "../page/access-error.js";
 import type { OpenModel } from "../page/open-model.js";
 import type { Activities } from "../network/activity.js";
 import type { Origins } from "./origins.js";
@@ -142,13 +142,13 @@ export class Loader {
 
   /** Shows an error. If a server refused access, the actions include adding or changing the token for that server. */
   #show(error: unknown, actions: readonly Action[]): void {
-    const refusal = refusalOf(error);
+    const refusal = accessErrorOf(error);
     if (!refusal) return showError(error, actions);
     const label = this.#host.tokens.at(refusal.origin) === undefined ? "Add a token" : "Change the token";
     showError(refusal, [{ label, act: () => this.#host.askToken(refusal.origin) }, ...actions], this.#advice(refusal));
   }
 
-  #advice({ origin }: Refusal): Node[] {
+  #advice({ origin }: AccessError): Node[] {
     const host = element("b", {}, hostOf(origin));
     const advice =
       this.#host.tokens.at(origin) === undefined

@@ -4,7 +4,7 @@ import { HubError, HubFileError, hub, parseHubAddress } from "zstn/hub";
 import type { HubAddress } from "zstn/hub";
 import type { ModelSource } from "../engine/protocol.js";
 import { hostOf, webOrigin } from "../page/origin.js";
-import { Refusal } from "../page/refusal.js";
+import { AccessError } from "../page/access-error.js";
 import { HUGGING_FACE, isHubUrl, nameOf, parseInput } from "./parse-input.js";
 import type { Tokens } from "./tokens.js";
 
@@ -16,7 +16,7 @@ export interface ResolvedInput {
   readonly name: string;
 }
 
-/** The error for a repository that has several models, none of which is an obvious choice. */
+/** The error for a repository that has several models and no obvious choice among them. */
 export class ChoiceNeeded extends Error {
   readonly files: readonly { path: string; address: string }[];
 
@@ -48,22 +48,22 @@ async function ofRepository(address: HubAddress, tokens: Tokens, signal: AbortSi
     return { source: { address: url.href }, name: `${repository} · ${nameOf(url.href)}${elsewhere}` };
   } catch (error) {
     if (error instanceof HubFileError && error.candidates.length > 0) throw new ChoiceNeeded(error.repository, error.candidates.map((path) => ({ path, address: linkTo(address, path) })));
-    throw error instanceof HubError ? (refusalOf(error, address, origin) ?? error) : error;
+    throw error instanceof HubError ? (accessErrorOf(error, address, origin) ?? error) : error;
   }
 }
 
 /** Returns a refusal in the words of this page if a token may help; `undefined` otherwise. */
-function refusalOf({ reason, status }: HubError, { repository }: HubAddress, origin: string): Refusal | undefined {
+function accessErrorOf({ reason, status }: HubError, { repository }: HubAddress, origin: string): AccessError | undefined {
   const host = hostOf(origin);
   switch (reason) {
     case "repository":
-      return new Refusal(`There is no repository ${repository} at ${host}, or it is not public (status ${status}).`, origin, status);
+      return new AccessError(`There is no repository ${repository} at ${host}, or it is not public (status ${status}).`, origin, status);
     case "gated":
-      return new Refusal(`${repository} is gated: its terms have to be accepted on ${host} first (status ${status}).`, origin, status);
+      return new AccessError(`${repository} is gated: its terms have to be accepted on ${host} first (status ${status}).`, origin, status);
     case "credentials":
-      return new Refusal(`${host} does not know the access token, which may have expired (status ${status}).`, origin, status);
+      return new AccessError(`${host} does not know the access token, which may have expired (status ${status}).`, origin, status);
     case "forbidden":
-      return new Refusal(`${host} did not let this page read ${repository} (status ${status}).`, origin, status);
+      return new AccessError(`${host} did not let this page read ${repository} (status ${status}).`, origin, status);
     default:
       return undefined;
   }

@@ -2,7 +2,7 @@
 
 import { element } from "../page/element.js";
 import { hostOf } from "../page/origin.js";
-import { strangerWarning } from "../page/refusal.js";
+import { strangerWarning } from "../page/access-error.js";
 import type { Origins } from "./origins.js";
 import type { Tokens } from "./tokens.js";
 

@@ -1,7 +1,7 @@
 /** The texts of errors: the page's own sentence, advice, and the message of the package. */
 
 import { hostOf } from "./origin.js";
-import { refusalOf } from "./refusal.js";
+import { accessErrorOf } from "./access-error.js";
 
 /** An error of the package, created on the page or in the worker. */
 interface CodedError {
@@ -14,7 +14,7 @@ interface CodedError {
 
 /** Returns a sentence about an error, in the words of the page. */
 export function errorText(error: unknown): string {
-  const refusal = refusalOf(error);
+  const refusal = accessErrorOf(error);
   if (refusal) return refusal.message;
   const own = isCoded(error) ? ownText(error) : undefined;
   if (own !== undefined) return own;
@@ -26,13 +26,13 @@ export function errorText(error: unknown): string {
 
 /** Returns the message of the package, if the page shows its own sentence instead. */
 export function errorDetails(error: unknown): string | undefined {
-  return isCoded(error) && !refusalOf(error) && ownText(error) !== undefined ? error.message : undefined;
+  return isCoded(error) && !accessErrorOf(error) && ownText(error) !== undefined ? error.message : undefined;
 }
 
 /** Returns advice; `undefined` if the sentence itself contains it. */
 export function suggestedAction(error: unknown): string | undefined {
   if (!isCoded(error)) return undefined;
-  if (refusalOf(error)) return "If it is private or gated, add an access token and open it again.";
+  if (accessErrorOf(error)) return "If it is private or gated, add an access token and open it again.";
   switch (error.code) {
     case "network":
     case "range_not_supported":
@@ -75,7 +75,7 @@ function ownText(error: CodedError): string | undefined {
     case "truncated":
       return "The file is incomplete.";
     case "changed":
-      // If several servers answer, the message names both versions and says what to do.
+      // If several servers answer, the message already names both versions and the remedy.
       return error.message.includes(" instead of ") ? undefined : "The file has changed since it was opened. Open it again.";
     case "read":
       return "The file could not be read. If it was changed or moved, choose it again.";

@@ -171,7 +171,7 @@ fn payload<'s>(
     if !agrees {
         return Err(Error::malformed(
             Rule::DeltaPlaces,
-            "another record lies where that of this tensor should be",
+            "the bytes at the offset of this tensor's record belong to another record",
         )
         .at(tensor.stored.start)
         .tensor(&tensor.name));

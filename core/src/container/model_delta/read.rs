@@ -265,7 +265,7 @@ impl DeltaTable {
         }
         Err(Error::malformed(
             Rule::DeltaCoverage,
-            "the tensor shares bytes with another one that says otherwise",
+            "the tensor shares bytes with another one, and the two decode to different bytes",
         )
         .tensor(&record.name))
     }

@@ -45,7 +45,8 @@ impl Footer {
         }
     }
 
-    /// Returns the footer of a new file.
+    /// Encodes the footer: offset and length of the index as little-endian `u64`, then the
+    /// magic.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; 20] {
         let mut out = [0; 20];

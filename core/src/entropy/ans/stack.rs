@@ -28,7 +28,10 @@ impl Encoder {
     /// # Panics
     /// If the interval is empty.
     pub fn push(&mut self, interval: Interval) {
-        assert!(interval.len > 0, "an empty interval stands for nothing");
+        assert!(
+            interval.len > 0,
+            "a symbol of probability zero cannot be coded"
+        );
         let len = u64::from(interval.len);
         if self.state >> (64 - BITS) >= len {
             self.words.push(low_word(self.state));

@@ -36,7 +36,7 @@ impl Groups {
 
     fn fill_piece(&self, head: &Head, first: u64, symbols: &[u8], out: &mut [u8]) -> Result<()> {
         if !head.grid.holds(symbols) {
-            let detail = "a symbol stands for no finite value";
+            let detail = "a symbol does not decode to a finite value";
             return Err(Error::malformed(Rule::LatticeSymbol, detail));
         }
         match head.elements {

@@ -123,7 +123,7 @@ impl Transform {
             let layout = self.layout(plane);
             let part_len = layout.part_len_bytes(elements);
             if part_len.checked_mul(layout.parts as u64) != Some(len) {
-                return refuse("the planes do not fit each other");
+                return refuse("the lengths of the planes contradict each other");
             }
         }
         match elements.checked_mul(self.item_bytes() as u64) {

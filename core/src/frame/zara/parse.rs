@@ -150,7 +150,12 @@ impl Frame<'_> {
 /// Returns the number of items that the streams hold together and the size of
 /// an item in bytes. For a raw stream the items are bytes.
 fn items(transform: Transform, lens: &[u64], elements: u64) -> Result<(u64, u64)> {
-    let unfit = || Error::malformed(Rule::FramePlaneLength, "streams that do not fit each other");
+    let unfit = || {
+        Error::malformed(
+            Rule::FramePlaneLength,
+            "the lengths of the streams contradict each other",
+        )
+    };
     let first = lens[0];
     match transform {
         Transform::Raw(_) => Ok((first, 1)),

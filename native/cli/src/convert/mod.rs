@@ -281,7 +281,7 @@ fn say(options: &Options, destination: &Destination, report: &ConvertReport, sec
     }
     if report.is_decoded {
         say!(
-            "note: the values are those that the {} input stands for, exactly",
+            "note: the values are exactly the decoded values of the {} input",
             report.from.name()
         );
     }
@@ -290,7 +290,7 @@ fn say(options: &Options, destination: &Destination, report: &ConvertReport, sec
     }
     if !report.dropped.is_empty() {
         say!(
-            "note: metadata that a {} output has no place for were dropped: {}",
+            "note: {} cannot store these metadata keys, which were dropped: {}",
             report.to.name(),
             report.dropped.join(", ")
         );

@@ -74,7 +74,7 @@ impl Page {
         match files.contains_key("index.html") {
             true => Ok(Self(files)),
             false => Err(Error::Usage(format!(
-                "{} holds no page: it has no index.html",
+                "{} contains no index.html: name the folder of a built viewer",
                 folder.display()
             ))),
         }

@@ -87,8 +87,9 @@ fn the_file_is_that_of_the_core_however_it_is_made() {
             assert_eq!(sorted(done), sorted(core.tensors.clone()));
             let plans = watch.plans.into_inner().unwrap();
             let coded = || core.tensors.iter().filter(|tensor| tensor.raw.is_none());
-            // The infinite value is noticed only when the tensor is read.
             assert_eq!(plans.len(), 1);
+            // The plan counts the tensor with an infinite value as coded. The value is found
+            // only when the tensor is read, and then the tensor is stored raw.
             assert_eq!(plans[0].coded, coded().count() + 1);
             assert_eq!(plans[0].raw, core.tensors.len() - plans[0].coded);
             let shards: usize = coded().map(|tensor| tensor.shards.len()).sum();

@@ -115,7 +115,7 @@ pub fn decode(scheme: &Scheme, geometry: &Geometry, views: Views<'_>) -> Result<
                     return Err(Error::malformed(
                         Rule::CompressedTensorsPositions,
                         format!(
-                            "a group of four in row {row} has the code {code}, which names no two positions"
+                            "a group of four in row {row} has the code {code}, which does not name two positions in ascending order"
                         ),
                     ));
                 }

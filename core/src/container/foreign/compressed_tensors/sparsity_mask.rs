@@ -12,7 +12,8 @@ pub struct SparsityMask {
     /// The number of stored elements in the preceding rows, for each row.
     pub offsets: Vec<u64>,
     pub count: u64,
-    /// The number of zeros that are stored to complete the pairs of groups.
+    /// The number of zeros that are stored because a group of four elements has fewer than
+    /// two nonzero values (2:4 sparsity).
     pub filled: u64,
 }
 

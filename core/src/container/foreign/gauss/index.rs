@@ -205,8 +205,8 @@ impl Parser<'_> {
             return Err(Error::malformed(
                 Rule::GaussCount,
                 format!(
-                    "{} tensors in the header, more than a file of {file_len_bytes} bytes has \
-                     room for",
+                    "the header announces {} tensors, but a file of {file_len_bytes} bytes can \
+                     contain fewer",
                     coded + raw
                 ),
             )

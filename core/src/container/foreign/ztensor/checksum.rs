@@ -171,8 +171,8 @@ mod tests {
 
     #[test]
     fn crc32c_texts() {
-        // The check value of CRC-32C in the catalogue of parametrised CRC
-        // algorithms.
+        // "123456789" is the standard test input for CRCs, and 0xE3069283 is its published
+        // CRC-32C.
         let digest = Digest::of(DigestKind::Crc32c, b"123456789");
         assert_eq!(digest.to_text(), "crc32c:0xE3069283");
         assert_eq!(Digest::parse_stored("crc32c:0xe3069283"), Some(digest));

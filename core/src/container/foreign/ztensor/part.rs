@@ -139,7 +139,10 @@ pub(super) fn swapped(elements: &[u8], width: usize) -> Result<Vec<u8>> {
     if !elements.len().is_multiple_of(width) {
         return Err(Error::malformed(
             Rule::ZTensorLength,
-            format!("{} bytes are no whole number of elements", elements.len()),
+            format!(
+                "{} bytes are not a whole number of elements",
+                elements.len()
+            ),
         ));
     }
     let mut out = bytes::buffer(elements.len() as u64)?;

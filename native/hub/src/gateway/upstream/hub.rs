@@ -255,7 +255,10 @@ impl Hub {
         let path = uri.as_ref().and_then(Uri::path_and_query);
         let path = path.map(|path| path.as_str().to_owned());
         path.map(Some).ok_or_else(|| {
-            let message = format!("{} does not say where its list goes on", self.name);
+            let message = format!(
+                "{} names no valid address for the next page of its list",
+                self.name
+            );
             Refusal::new(StatusCode::BAD_GATEWAY, message)
         })
     }

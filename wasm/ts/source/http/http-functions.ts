@@ -13,6 +13,6 @@ import { unanswered } from "./network-failure.js";
 import { resolveHttpOptions } from "./options.js";
 import { parseRetryAfter } from "./retry-after.js";
 
-export const toolkit = { abortable, mayPass, parseRetryAfter, resolveHttpOptions, retrying, shortened, statusMessage, systemClock, unanswered, uncached };
+export const httpFunctions = { abortable, mayPass, parseRetryAfter, resolveHttpOptions, retrying, shortened, statusMessage, systemClock, unanswered, uncached };
 
-export type Toolkit = typeof toolkit;
+export type HttpFunctions = typeof httpFunctions;

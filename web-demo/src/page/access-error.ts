@@ -5,24 +5,24 @@ import { element } from "./element.js";
 import { hostOf } from "./origin.js";
 
 /** A response with status 401 or 403. */
-export class Refusal extends Error {
+export class AccessError extends Error {
   readonly origin: string;
   readonly status: number;
 
   constructor(message: string, origin: string, status: number) {
     super(message);
-    this.name = "Refusal";
+    this.name = "AccessError";
     this.origin = origin;
     this.status = status;
   }
 }
 
 /** Returns `error` as a refusal; `undefined` for other errors. */
-export function refusalOf(error: unknown): Refusal | undefined {
-  if (error instanceof Refusal) return error;
+export function accessErrorOf(error: unknown): AccessError | undefined {
+  if (error instanceof AccessError) return error;
   if (!(error instanceof EngineError) || error.url === undefined || (error.status !== 401 && error.status !== 403)) return undefined;
   const { origin, pathname } = new URL(error.url);
-  return new Refusal(`${hostOf(origin)} did not let this page read ${pathname.slice(pathname.lastIndexOf("/") + 1)} (status ${error.status}).`, origin, error.status);
+  return new AccessError(`${hostOf(origin)} did not let this page read ${pathname.slice(pathname.lastIndexOf("/") + 1)} (status ${error.status}).`, origin, error.status);
 }
 
 /** Returns a warning about a server that a link named, so that it is not mistaken for Hugging Face. */
