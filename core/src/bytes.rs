@@ -125,7 +125,7 @@ pub fn part(all: &[u8], range: Range<u64>) -> &[u8] {
     &all[index(range.start)..index(range.end)]
 }
 
-/// Converts a length or position inside a slice to `usize`, in which it always
+/// Converts a length or position inside a slice to `usize`. Such a position always
 /// fits.
 ///
 /// # Panics

@@ -18,8 +18,7 @@ pub struct PackReport {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Uploaded {
-    /// The number of parts in which the object was sent; 0 if it was sent in one
-    /// request.
+    /// The number of parts of the upload; 0 if the object was sent in one request.
     pub parts: u64,
     /// The number of parts that an earlier, interrupted attempt had already sent.
     pub parts_reused: u64,

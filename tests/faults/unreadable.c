@@ -1,8 +1,8 @@
-/* Preloaded into a program (LD_PRELOAD), makes one page of a file unreadable, as a
- * bad sector does. $ZSTN_BAD_FILE is the absolute path of the file and
- * $ZSTN_BAD_PAGE the offset of the page. Reads end in front of the page, and fail
- * with EIO inside it. The file cannot be mapped or copied by the system, as on
- * some file systems. */
+/* A library that makes one page of a file unreadable, like a bad sector, for a program
+ * that preloads it (LD_PRELOAD). $ZSTN_BAD_FILE is the absolute path of the file, and
+ * $ZSTN_BAD_PAGE is the offset of the page. Reads end before the page, and fail with
+ * EIO inside it. As on some file systems, the file cannot be mapped, and the system
+ * cannot copy it. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>

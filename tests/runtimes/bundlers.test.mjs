@@ -1,4 +1,7 @@
-/** Bundlers that bring much with them: Vite 6, Parcel and Next.js with webpack. The others are in `tests/js/browser/bundlers.test.mjs`. */
+/**
+ * Builds pages with bundlers that have many dependencies: Vite 6, Parcel and Next.js with webpack. The other bundlers
+ * are in `tests/js/browser/bundlers.test.mjs`.
+ */
 
 import assert from "node:assert/strict";
 import { execFile, spawn } from "node:child_process";
@@ -21,7 +24,7 @@ const folder = scratchFolder();
 const tarball = join(folder, "tarball");
 let [models, truth] = [];
 
-/** Reads the large tensor, in a worker, and packs; in a page the outcome goes to its body. */
+/** Code that reads the large tensor in a worker, and packs. A page stores the outcome in its body. */
 const app = (model) => `
 import { compress, decompress, open, workerPool } from "zstn";
 const hex = (buffer) => [...new Uint8Array(buffer)].map((byte) => byte.toString(16).padStart(2, "0")).join("");
@@ -46,7 +49,7 @@ before(async () => {
 });
 after(() => models?.stop());
 
-/** A project with the packed package and the installed ones, as its own. */
+/** Creates a project that contains this package and the given installed packages, and returns its folder. */
 function project(name, files, packages) {
   const root = join(folder, name);
   mkdirSync(join(root, "node_modules"), { recursive: true });

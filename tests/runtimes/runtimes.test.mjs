@@ -1,4 +1,7 @@
-/** The packed package, installed into a fresh project, runs one scenario in every runtime; the table of the documentation is compared with the outcomes. */
+/**
+ * Installs the package into a new project, runs one scenario in every runtime, and compares the outcomes with the table
+ * in docs/npm/runtimes.md.
+ */
 
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
@@ -23,7 +26,10 @@ const folder = scratchFolder();
 const project = join(folder, "project");
 let [input, models, site] = [];
 
-/** The packages that a runtime needs, how it is run, and, for programs with a file system, its command. */
+/**
+ * The runtimes by name. `missing` is the reason why a runtime cannot be tested, or `false`; `run` returns its version
+ * and its outcomes.
+ */
 const RUNTIMES = {
   "Node 20": program("node20", "node20/bin/node"),
   "Node 22": program("node22", "node22/bin/node"),
@@ -51,14 +57,17 @@ function program(name, path, ...options) {
   };
 }
 
-/** Bundled as Wrangler does it: by esbuild with the condition `workerd`, with `.wasm` files as modules of their own. */
+/**
+ * Runs the scenario in workerd. The code is bundled as by Wrangler: by esbuild with the condition `workerd`, with
+ * `.wasm` files as separate modules.
+ */
 async function inWorkerd() {
   const out = join(folder, "workerd");
   const conditions = ["workerd", "worker", "browser"];
   await build({ entryPoints: [join(project, "worker.mjs")], outdir: out, bundle: true, format: "esm", conditions, loader: { ".wasm": "copy" }, assetNames: "[name]", outExtension: { ".js": ".mjs" }, logLevel: "error" });
   const { Miniflare } = requireInstalled("miniflare");
   const versions = {};
-  // The second date is before the option `cache` of fetch and MessageChannel were there.
+  // At the second date, fetch did not have the option `cache`, and MessageChannel did not exist.
   for (const compatibilityDate of ["2026-01-01", "2024-01-01"]) {
     const modulesRules = [{ type: "ESModule", include: ["**/*.mjs"] }, { type: "CompiledWasm", include: ["**/*.wasm"] }];
     const worker = new Miniflare({ modules: true, rootPath: out, modulesRoot: out, scriptPath: join(out, "worker.mjs"), modulesRules, compatibilityDate, verbose: false });

@@ -1,10 +1,9 @@
-/**
- * What every runtime has to do, as one script that runs in all of them. `zstn` is the package, `input` what it is tried
- * on; the result names every feature with its outcome: `true`, an error, or the `UnsupportedError` of one that this
- * runtime does not have.
- */
+/** A script that runs in every runtime and tries every feature of the package. */
 
-/** What `runScenario` is given: addresses on a server with ranges, digests that another program has taken. */
+/**
+ * Runs all features and returns their outcomes by name: success, or the error. `zstn` is the package. `input` contains
+ * the addresses of files on a server with ranges, and digests that another program has computed.
+ */
 export async function runScenario(zstn, input) {
   const outcomes = {};
   for (const [feature, work] of Object.entries(features(zstn, input))) {
@@ -19,7 +18,7 @@ export async function runScenario(zstn, input) {
   return outcomes;
 }
 
-/** Thrown instead of an outcome that differs. */
+/** Throws an error with this message unless `holds` is true. */
 function check(holds, message) {
   if (!holds) throw new Error(message);
 }

@@ -1,4 +1,4 @@
-/** The viewer in WebKitGTK, in a POSIX locale, where `navigator.language` is "C" and no language at all. */
+/** The viewer in WebKitGTK in a POSIX locale, where `navigator.language` is "C", which is not a language tag. */
 
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";

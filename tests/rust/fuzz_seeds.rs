@@ -155,9 +155,9 @@ fn of_file(seeds: &mut Seeds, bytes: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Adds inputs for the C API that read rows 1 to 3 of the first tensor. The callbacks
-/// of the first input fail at the fourth call; those of the second return few bytes at
-/// a time and never fail.
+/// Adds inputs for the C API that read rows 1 to 3 of the first tensor. The first
+/// input's callbacks fail at the fourth call; the second input's callbacks return few
+/// bytes at a time and never fail.
 fn of_c_program(seeds: &mut Seeds, bytes: &[u8]) -> Result<()> {
     for choice in [[0, 1, 0, 3, 0, 0, 3, 1], [0, 1, 0, 3, 0, 7, 255, 0]] {
         seeds.add("c_boundary", &[&choice, bytes].concat())?;

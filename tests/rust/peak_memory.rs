@@ -76,7 +76,7 @@ fn memory_grows_with_tensors_in_work_and_little_with_their_number() {
         );
         assert!(many < 24 << 20, "{many} bytes");
     }
-    // Eight threads hold up to eight tensors, but no more than the limit allows.
+    // Eight threads hold up to eight tensors, within the limit.
     let memory_bytes = 6 * LARGE_BYTES as u64;
     let most = held_within(LARGE_BYTES, memory_bytes);
     assert!(most as u64 <= memory_bytes, "{most} bytes");

@@ -12,8 +12,7 @@ import { totalBytes, readRanges } from "./byte-ranges.js";
 import { ProgressMeter } from "./progress.js";
 import type { Description } from "./description.js";
 import type { RowPlanner } from "./row-planner.js";
-import { rowsInfo } from "./rows.js";
-import type { ReadPlan, RowRange } from "./rows.js";
+import { rowsInfo, type ReadPlan, type RowRange } from "./rows.js";
 import { abortSiblingsOnFailure } from "./abort-siblings.js";
 import type { StatisticsOptions, StoredStatistics, TensorStatistics } from "./statistics.js";
 import type { StreamOptions } from "./stream.js";
@@ -22,15 +21,12 @@ import { plainRows, readPlainRows } from "./safetensors/plain-rows.js";
 import type { Source } from "./source/source.js";
 import type { Stats, Traffic } from "./source/traffic.js";
 import { checkRowsSize, checkSize } from "./limits.js";
-import { createTensor } from "./tensor.js";
 import type { ModelKind } from "./model-kind.js";
-import type { StoredPlane, Tensor, TensorInfo } from "./tensor.js";
+import { createTensor, type StoredPlane, type Tensor, type TensorInfo } from "./tensor.js";
 import type { OpenedModel } from "./opened-model.js";
-import { ONLY_SIGNAL, PLAN_OPTIONS, TENSOR_OPTIONS } from "./tensor-options.js";
-import type { PlanOptions, TensorOptions } from "./tensor-options.js";
+import { ONLY_SIGNAL, PLAN_OPTIONS, TENSOR_OPTIONS, type PlanOptions, type TensorOptions } from "./tensor-options.js";
 import type { SafetensorsBlob } from "./safetensors-view/blob.js";
-import { modelBlob } from "./safetensors-view/model-file.js";
-import type { SafetensorsBlobOptions } from "./safetensors-view/model-file.js";
+import { modelBlob, type SafetensorsBlobOptions } from "./safetensors-view/model-file.js";
 
 /** An open model in one or more files, created by `open`. */
 export class Model {
@@ -128,9 +124,8 @@ export class Model {
 
   /**
    * Returns how the stored bytes of a packed tensor are distributed: the coding and the size of each plane of its
-   * elements. Reads at most the tensor's block table, which is small and often already cached. Resolves to `undefined`
-   * for tensors without a table: short ones, those with mostly zeros or few values, deltas, files of z4ai, and
-   * uncompressed tensors.
+   * elements. Reads at most the tensor's small block table. Resolves to `undefined` for tensors without a table: short
+   * ones, those with mostly zeros or few values, deltas, files of z4ai, and uncompressed tensors.
    */
   async planes(name: string, options: Pick<TensorOptions, "signal"> = {}): Promise<readonly StoredPlane[] | undefined> {
     checkOptions("planes()", options, ONLY_SIGNAL);
@@ -195,9 +190,8 @@ export class Model {
   }
 
   /**
-   * Yields tensors in the order of `names`, by default all tensors in the order of `tensors`. Further tensors are read
-   * while the caller works on one, so adjacent tensors share a request. Leaving the loop, an error or an abort stops
-   * all reads.
+   * Yields tensors in the order of `names`, by default all in the order of `tensors`. Further ones are read while the
+   * caller works on one, so adjacent ones share a request. Leaving the loop, an error or an abort stops all reads.
    */
   async *stream(names: Iterable<string> = this.tensors.keys(), options: StreamOptions = {}): AsyncGenerator<Tensor, void, undefined> {
     const { streamOf } = await import("./stream.js");

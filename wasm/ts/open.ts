@@ -139,7 +139,7 @@ function withoutBase(model: Model): Model {
   if (!model.needsBase) return model;
   model.close();
   throw new BaseRequiredError(
-    "This file is a delta (Z4DM): the difference from another checkpoint. " +
+    "This file is a delta (Z4DM) of another checkpoint. " +
       "Pass the base as open(source, { base }).",
   );
 }

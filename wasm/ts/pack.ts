@@ -54,7 +54,7 @@ export async function pack(given: ModelInput, all: AllPackOptions & { base?: Mod
   const blobs = new BlobSink();
   const stream = options.to && new StreamSink(options.to);
   try {
-    // With extension frames the first bytes of the file are known last.
+    // If extension frames are allowed, the first bytes of the file are known last.
     const sink = options.extended ? blobs : (stream ?? blobs);
     const report = base === undefined ? await packAlone(sink, source, options) : await packDelta(sink, source, input, base, givenOptions);
     if (stream && sink === blobs) await pour(blobs.blob(), stream, options.signal);

@@ -54,7 +54,7 @@ export function configure(configuration: ServiceWorkerConfiguration): void {
   configureAll(configuration);
 }
 
-/** The members of a service worker's scope that this module uses. The official types conflict with those of pages. */
+/** The members of a service worker's scope that this module uses. The official types conflict with the types of pages. */
 interface Scope {
   readonly clients?: unknown;
   addEventListener?(type: "fetch", listener: (event: FetchEvent) => void): void;

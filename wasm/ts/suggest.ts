@@ -33,7 +33,7 @@ export function suggestNames(wanted: string, names: Iterable<string>): string[] 
       continue;
     }
     const least = letters.leastDistance(text);
-    // A name has at most as many characters as UTF-16 units, so the allowed distance is not underestimated.
+    // A name never has more characters than UTF-16 units, so the allowed distance is not underestimated.
     if (least <= allowedFor(text.length, target.length)) (byLeast[least] ??= []).push(place);
   }
   // Names with the lowest bound come first, so that most of the others need not be compared.

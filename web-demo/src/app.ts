@@ -235,8 +235,8 @@ export class App {
 
   #compare(mode: Mode, against: string | undefined): void {
     const own = against === this.#route.tensor ? undefined : against;
-    // With a second model, the difference is the default mode, so the route has to name the single view.
-    // A view of one tensor does not apply to its difference from another tensor, so it is reset.
+    // If a second model is open, the difference is the default mode, so the route has to name the single view. The view
+    // of a tensor does not apply to its difference from another tensor, so it is reset.
     const view = mode === "difference" || this.#route.mode === "difference" || own !== this.#route.against ? NO_VIEW : {};
     this.#go({ ...this.#route, ...view, mode: mode === "alone" && !this.#loaded?.second ? undefined : mode, against: own }, true);
     this.#render();

@@ -1,4 +1,4 @@
-//! The verb `interop`, in which the real z4ai decodes random inputs from every encoder.
+//! The verb `interop`: the real z4ai decodes random inputs from every encoder.
 //!
 //! The check is a test in `tests/peers`, which by default tries a few inputs; this verb
 //! sets their number.

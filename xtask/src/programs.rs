@@ -15,7 +15,7 @@ use crate::rust_target::active_rustc;
 use crate::step::Step;
 use crate::workspace::Workspace;
 
-/// Whether this process has already built everything.
+/// Set once this process has built everything, so that later calls skip the build.
 static BUILT: AtomicBool = AtomicBool::new(false);
 
 /// Returns a cargo command for builds with the dev profile. It uses clippy as the

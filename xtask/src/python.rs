@@ -140,7 +140,7 @@ pub fn go(workspace: &Workspace, step: &mut Step) -> Result<Environment> {
     )
 }
 
-/// Returns the environment in which the wheel is built.
+/// Returns the environment that builds the wheel.
 pub fn maturin(workspace: &Workspace, step: &mut Step) -> Result<Environment> {
     with_list(
         workspace,

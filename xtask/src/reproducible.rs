@@ -43,7 +43,7 @@ pub fn run(workspace: &Workspace, report: &Report, options: &Reproducible) -> Re
         let path = format!("{MODULES}/{name}");
         pairs.push((name, workspace.path(&path), copy.root.join(&path)));
     }
-    // With a single module, the package is incomplete.
+    // If only one module was built, the package is incomplete and cannot be compared.
     if options.only.is_none() {
         report.step("npm tarballs", |step| {
             let here = workspace.target("reproducible/here");

@@ -59,7 +59,7 @@ pub fn documentation(workspace: &Workspace, step: &mut Step) -> Result<()> {
     doc.env("RUSTDOCFLAGS", "-Dwarnings").args([
         "doc",
         "--no-deps",
-        // The documentation includes items behind features.
+        // Some documented items require a feature.
         "--all-features",
         "--package",
         "zstn-core",

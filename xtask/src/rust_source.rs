@@ -14,7 +14,8 @@ pub const NIGHTLY: &str = "nightly";
 
 /// Finds a toolchain that builds the standard library of `target` from source, for
 /// flags that the prebuilt library does not have. Installs at most the source. The
-/// error is a sentence that states what is missing.
+/// error is a sentence that names the missing component and the command that installs
+/// it.
 pub fn toolchain(
     workspace: &Workspace,
     step: &mut Step,

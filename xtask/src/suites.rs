@@ -27,8 +27,7 @@ pub struct Suite {
     pub run: fn(&Prepared) -> Result<()>,
 }
 
-/// All suites, in the order in which a run starts them: first those whose builds others
-/// need.
+/// All suites in starting order. Suites whose builds are needed by others come first.
 pub const SUITES: [Suite; 20] = [
     Suite {
         name: "rust",

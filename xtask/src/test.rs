@@ -52,7 +52,7 @@ pub fn run(workspace: &Workspace, report: &Report, options: &Test) -> Result<()>
     report.kept()
 }
 
-/// Returns the suites that `options` select, in the order in which they start.
+/// Returns the suites that `options` select, in starting order.
 fn chosen(options: &Test, tier: Tier) -> Result<Vec<&'static Suite>> {
     let names = || SUITES.iter().map(|suite| suite.name);
     for name in options.only.iter().chain(&options.skip) {

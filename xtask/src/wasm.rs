@@ -91,9 +91,9 @@ const THREADS_FLAGS: &str = "-C target-feature=+simd128,+bulk-memory,+atomics \
 /// How modules are compiled.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Profile {
-    /// For the npm package: small and fast modules.
+    /// Small and fast modules for the npm package.
     Published,
-    /// For tests: compiled in a fraction of the time, with overflow checks.
+    /// Modules for tests, compiled in a fraction of the time and with overflow checks.
     Fast,
 }
 

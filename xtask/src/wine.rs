@@ -1,5 +1,5 @@
-//! A wine folder, in which Windows programs run, with the libraries and programs that
-//! tests need.
+//! A wine folder where Windows programs run, with the libraries and programs that tests
+//! need.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -22,8 +22,8 @@ pub fn set_environment<'a>(command: &'a mut Command, workspace: &Workspace) -> &
         .env("WINEDLLOVERRIDES", "mscoree=;mshtml=;winemenubuilder.exe=")
 }
 
-/// Creates the folder, and builds what is missing there with a compiler for Windows: a
-/// library that this wine may lack, and git.
+/// Creates the folder and builds two files in it with a compiler for Windows: git, and
+/// a library that this wine may lack.
 pub fn prepare(workspace: &Workspace, step: &mut Step, compiler: &str) -> Result<()> {
     let system = prefix(workspace).join("drive_c/windows/system32");
     if !system.is_dir() {

@@ -121,7 +121,7 @@ impl Opener for FormatOpener {
             }
             (None, None) => {
                 return Err(Error::invalid_input(
-                    "finish was called before all requested ranges were supplied: request ranges with needs until it returns none",
+                    "not all requested ranges were supplied",
                 ));
             }
         };

@@ -126,7 +126,7 @@ impl FileOpener {
     pub fn finish<E: Engine>(self, engine: &E) -> Result<FileCatalog> {
         if !self.needs()?.is_empty() {
             return Err(Error::invalid_input(
-                "finish was called before all requested ranges were supplied: request ranges with needs until it returns none",
+                "not all requested ranges were supplied",
             ));
         }
         self.format.finish(&self.fetched, engine)

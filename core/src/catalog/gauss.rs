@@ -32,7 +32,7 @@ impl Opener for FormatOpener {
         match Index::parse(fetched.head(), fetched.len_bytes())? {
             Parsed::Complete(index) => FileCatalog::gauss(index, fetched.len_bytes()),
             Parsed::Needs(_) => Err(Error::invalid_input(
-                "finish was called before all requested ranges were supplied: request ranges with needs until it returns none",
+                "not all requested ranges were supplied",
             )),
         }
     }

@@ -87,7 +87,7 @@ impl Walk {
         Some(self.position..fetched.len_bytes().min(self.position + window))
     }
 
-    /// Parses as many records as have been fetched.
+    /// Parses all records whose heads have been fetched.
     pub(super) fn advance(&mut self, fetched: &FetchedRanges) -> Result<()> {
         while !self.is_done() {
             let end = fetched.len_bytes().min(self.position + self.head_len_bytes);
@@ -143,7 +143,7 @@ impl Walk {
     pub(super) fn finish(self) -> Result<(Header, Vec<Record>, u64)> {
         if !self.is_done() {
             return Err(Error::invalid_input(
-                "finish was called before all requested ranges were supplied: request ranges with needs until it returns none",
+                "not all requested ranges were supplied",
             ));
         }
         let records = self.records.into_iter().flatten().collect();

@@ -22,9 +22,9 @@ use crate::{Error, Result};
 pub(super) struct FormatOpener;
 
 impl FormatOpener {
-    /// Returns the range that is missing: first the end of the file, then the
-    /// rest of the manifest. As many bytes of the end as of the head are
-    /// requested, which contain the manifest of a few hundred tensors.
+    /// Returns the range that is missing: first the end of the file, then the rest of
+    /// the manifest. The first range is as long as the head of a file
+    /// ([`HEAD_LEN_BYTES`]), which is enough for the manifest of a few hundred tensors.
     fn missing(fetched: &FetchedRanges) -> Result<Option<Range<u64>>> {
         let (len_bytes, head_end) = (fetched.len_bytes(), fetched.head().len() as u64);
         let Some(footer) = footer(fetched) else {
@@ -60,11 +60,7 @@ impl Opener for FormatOpener {
     }
 
     fn finish<E: Engine>(self, fetched: &FetchedRanges, _: &E) -> Result<FileCatalog> {
-        let missing = || {
-            Error::invalid_input(
-                "finish was called before all requested ranges were supplied: request ranges with needs until it returns none",
-            )
-        };
+        let missing = || Error::invalid_input("not all requested ranges were supplied");
         let footer = footer(fetched).ok_or_else(missing)??;
         let manifest = fetched.part(footer.manifest.clone()).ok_or_else(missing)?;
         FileCatalog::ztensor(Manifest::parse(&manifest, &footer)?, fetched.len_bytes())

@@ -194,7 +194,7 @@ impl<'a> Split<'a> {
             .flat_map(|value| value.to_le_bytes().into_iter().take(self.item_bytes.into()))
             .collect();
         let codebook = stream::zstd_smallest(engine, &codebook, codings);
-        // Only a codebook of gigabytes overflows its 32-bit length field.
+        // The 32-bit length field overflows only for a codebook of several gigabytes.
         out.extend_from_slice(&u32::try_from(codebook.len()).ok()?.to_le_bytes());
         out.extend_from_slice(&codebook);
         out.extend_from_slice(&stream::zstd_smallest(engine, &self.index, codings));

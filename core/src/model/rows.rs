@@ -115,7 +115,7 @@ impl Tensor {
             .and_then(|elements| elements.checked_mul(self.dtype.bits()))
             .filter(|bits| bits.checked_mul(rows.end).is_some());
         let Some(row_bits) = row_bits else {
-            return refuse(format!("the shape {:?} exceeds 64 bits", self.shape));
+            return refuse("the tensor has more bits than 64 bits can count".into());
         };
         let (start, end) = (rows.start * row_bits, rows.end * row_bits);
         if !start.is_multiple_of(8) || !end.is_multiple_of(8) {

@@ -96,8 +96,8 @@ fn value_bits(words: &[u64], range: Range<u32>) -> u64 {
 /// distribution. Their binary lengths are coded, and each bit after the first
 /// one is coded by itself.
 fn length_bits(values: impl Iterator<Item = u64>) -> u64 {
-    // The number of values of each length, and for each of their bits the
-    // number of values in which it is set.
+    // The number of values of each length, and for each bit of these values, the number
+    // of values that set it.
     let mut lengths = [0u64; 65];
     let mut ones = [[0u64; 64]; 65];
     for value in values {

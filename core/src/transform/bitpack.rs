@@ -12,7 +12,8 @@ use crate::{Error, Result, Rule};
 /// 64 bits.
 #[must_use]
 pub fn packed_len(format: FloatFormat, n: u64) -> Option<u64> {
-    // Eight mantissas take as many bytes as one has bits.
+    // A mantissa has `mantissa_bits` bits, so eight mantissas take `mantissa_bits`
+    // bytes.
     let whole = (n / 8).checked_mul(format.mantissa_bits.into())?;
     whole.checked_add((n % 8 * u64::from(format.mantissa_bits)).div_ceil(8))
 }

@@ -1,23 +1,24 @@
 /*
- * libzstn: reads AI model checkpoints that zstn has packed, packs and restores
- * them. docs/c.md explains it with examples.
+ * libzstn: reads AI model checkpoints that zstn has packed, packs checkpoints and
+ * restores them. docs/c.md is a guide with examples.
  *
  * Generated from native/capi/src by `cargo xtask capi --write`.
  *
  * - Functions that can fail return ZSTN_OK or a negative ZSTN_ERROR_..., and write
- *   the reason to a zstn_error of the caller, which may be NULL. Handles that they
- *   return are NULL after an error.
- * - Every handle is freed by the function for its type, once; NULL is fine.
- *   Memory that a handle owns is valid until the handle is freed.
- * - Pointers to constant data are only used during the call, unless the function
- *   says otherwise.
- * - Texts are UTF-8 and end in a NUL. Lengths are in bytes.
- * - Structures that begin with struct_size are zeroed by the caller (ZSTN_INIT),
- *   who then sets it; a library of another version knows by it which fields there
- *   are.
+ *   the reason to the caller's zstn_error, whose pointer may be NULL. After an error,
+ *   returned handles are NULL.
+ * - Free every handle once, with the function for its type. Freeing NULL does
+ *   nothing. Memory that a handle owns is valid until the handle is freed.
+ * - Every pointer argument has to stay valid until the function returns; no other
+ *   thread may change the memory meanwhile. Afterwards the library does not use it,
+ *   unless the function's documentation states otherwise.
+ * - Strings are UTF-8 and NUL-terminated. Lengths are in bytes.
+ * - Initialise structures that begin with struct_size with ZSTN_INIT, then set
+ *   struct_size to their size. From it a library of another version knows which
+ *   fields the structure has.
  * - Engines, models and readers may be used by any number of threads at the same
- *   time. Freeing one is up to the thread that uses it last.
- * - Nothing is ever printed.
+ *   time. Free a handle only when no thread uses it.
+ * - The library never prints anything.
  */
 
 #ifndef ZSTN_H
@@ -25,10 +26,10 @@
 
 #include <stddef.h>
 #include <stdint.h>
-/* The version of this header, as zstn_version_number has it: 0x00MMmmpp. */
+/* The version of this header as 0x00MMmmpp; compare it with zstn_version_number(). */
 #define ZSTN_VERSION_NUMBER 0x00000100
 
-/* All zeros: zstn_input input = ZSTN_INIT; */
+/* Initialises a structure with zeros: zstn_input input = ZSTN_INIT; */
 #ifdef __cplusplus
 #define ZSTN_INIT {}
 #else
@@ -41,27 +42,27 @@
 #define ZSTN_OK 0
 
 /**
- * The bytes break the rules of their format: damaged, cut short or forged.
+ * The file is damaged, truncated or forged: its bytes break the rules of their format.
  */
 #define ZSTN_ERROR_FORMAT -1
 
 /**
- * An operation of the system or a callback failed.
+ * An operation of the operating system, or a callback, failed.
  */
 #define ZSTN_ERROR_IO -2
 
 /**
- * A server answered with something else than the bytes asked for.
+ * A server did not answer with the requested bytes.
  */
 #define ZSTN_ERROR_HTTP -3
 
 /**
- * Two files that should be equal are not.
+ * Two files that should be equal differ.
  */
 #define ZSTN_ERROR_DIFFERS -4
 
 /**
- * The arguments do not make sense.
+ * An argument is invalid.
  */
 #define ZSTN_ERROR_USAGE -5
 
@@ -71,7 +72,7 @@
 #define ZSTN_ERROR_NEEDS_BASE -6
 
 /**
- * A progress callback asked for an end.
+ * A progress callback stopped the work.
  */
 #define ZSTN_ERROR_CANCELLED -7
 
@@ -81,17 +82,17 @@
 #define ZSTN_ERROR_MEMORY -8
 
 /**
- * A defect of the library. The handles of the call should only be freed.
+ * A defect of the library. Do nothing with the handles of the call but free them.
  */
 #define ZSTN_ERROR_PANIC -9
 
 /**
- * The bytes are in order, but this version cannot handle what they hold.
+ * The file is valid, but this version cannot handle its contents.
  */
 #define ZSTN_ERROR_UNSUPPORTED -10
 
 /**
- * There is no tensor of that name.
+ * The model has no tensor with this name.
  */
 #define ZSTN_ERROR_NOT_FOUND -11
 
@@ -106,103 +107,102 @@
 #define ZSTN_ERROR_CHANGED -13
 
 /**
- * A delta belongs to another base than the one that was given.
+ * A delta was made from another base than the one that was passed.
  */
 #define ZSTN_ERROR_WRONG_BASE -14
 
 /**
- * The work that was asked for; its bytes are those of the original.
+ * The work itself. Bytes are counted in the original data.
  */
 #define ZSTN_PHASE_WORK 0
 
 /**
- * An input is fetched; a total of 0 means that its length is not known.
+ * An input is being fetched. A total of 0 means that its length is unknown.
  */
 #define ZSTN_PHASE_FETCH 1
 
 /**
- * A packed base is restored first.
+ * A packed base is being restored before the work begins.
  */
 #define ZSTN_PHASE_RESTORE_BASE 2
 
 /**
- * In place of a tensor's number: there is none.
+ * The value of `alias_of` in a tensor that is not an alias.
  */
 #define ZSTN_NONE 18446744073709551615ull
 
 /**
- * In place of the number of the row after the last: all rows. A plan for rows 0
- * to `ZSTN_ALL_ROWS` is one for the whole tensor, whatever its shape.
+ * Passed as `row_end`: all rows up to the last. A plan for rows 0 to `ZSTN_ALL_ROWS`
+ * covers the whole tensor, whatever its shape.
  */
 #define ZSTN_ALL_ROWS 18446744073709551615ull
 
 /**
- * Weights in the formats of compressed-tensors are read dense, if a `config.json`
- * next to the files says how they are stored.
+ * Weights stored in a compressed-tensors format are returned dense, if a `config.json`
+ * in the same folder describes the format.
  */
 #define ZSTN_VIEW_DENSE 0
 
 /**
- * Every tensor is read as it is stored.
+ * Every tensor is returned exactly as it is stored.
  */
 #define ZSTN_VIEW_STORED 1
 
 /**
- * The usual trade-off of time against size.
+ * The default balance between time and size.
  */
 #define ZSTN_EFFORT_BALANCED 0
 
 /**
- * Less time, a little larger.
+ * Takes less time; the output is a little larger.
  */
 #define ZSTN_EFFORT_FAST 1
 
 /**
- * Smaller, several times the time.
+ * Takes several times as long; the output is smaller.
  */
 #define ZSTN_EFFORT_MAX 2
 
 /**
- * Threads that decode and encode. Readers and functions that are given none
- * share an engine with a thread for each processor, which is made when it is
- * first needed and stays. Any number of threads may use one engine at the same
- * time.
+ * A pool of threads that decode and encode. Calls without an engine share one that has
+ * a thread for each processor; it is created on first use and never destroyed. Any
+ * number of threads may use one engine at the same time.
  */
 typedef struct zstn_engine zstn_engine;
 
 /**
- * The list of a model's tensors: names, types, shapes, and where they are. It
- * never changes; any number of threads may use one at the same time.
+ * The list of a model's tensors, with their names, element types, shapes and places in
+ * the files. It never changes, and any number of threads may use it at the same time.
  */
 typedef struct zstn_model zstn_model;
 
 /**
- * A file that is being opened. One thread at a time may use it.
+ * A file that is being opened. Only one thread may use it at a time.
  */
 typedef struct zstn_opening zstn_opening;
 
 /**
- * The ranges to fetch for a tensor or some of its rows, and the way to decode
- * them. One thread at a time may change a plan, by
- * `zstn_plan_supply`; otherwise any number may use it. It keeps what it needs
- * of the model.
+ * The ranges to fetch for a tensor or some of its rows, and the steps to decode them.
+ * Any number of threads may use a plan at the same time, but only one may call
+ * `zstn_plan_supply`, and no other thread may use the plan meanwhile. A plan remains
+ * usable after its model has been freed.
  */
 typedef struct zstn_plan zstn_plan;
 
 /**
- * An opened model. Any number of threads may read from one at the same time.
+ * An opened model. Any number of threads may read from it at the same time.
  */
 typedef struct zstn_reader zstn_reader;
 
 /**
- * The result of a function: `ZSTN_OK`, or one of the negative `ZSTN_ERROR_...`.
- * Later versions may add more of them.
+ * The result of a function: `ZSTN_OK`, or a negative `ZSTN_ERROR_...`. Later versions
+ * may add error codes.
  */
 typedef int32_t zstn_status;
 
 /**
- * The reason of an error, in memory of the caller. A function that fails
- * overwrites it; one that succeeds leaves it as it is.
+ * The reason of an error, in the caller's memory. A function that fails overwrites it;
+ * a function that succeeds does not change it.
  */
 typedef struct {
     /**
@@ -210,15 +210,15 @@ typedef struct {
      */
     int32_t code;
     /**
-     * The problem, its place, and what to do: UTF-8 text that ends in a NUL. A
-     * longer one is cut off.
+     * The problem, where it occurred, and what to do: NUL-terminated UTF-8. A longer
+     * message is truncated.
      */
     char message[1020];
 } zstn_error;
 
 /**
- * The index entry of a tensor. The caller sets `struct_size`. Texts and
- * shape belong to the model and are valid as long as it is.
+ * The index entry of a tensor. The caller sets `struct_size`. Strings and shape belong
+ * to the model and stay valid until it is freed.
  */
 typedef struct {
     /**
@@ -226,15 +226,15 @@ typedef struct {
      */
     size_t struct_size;
     /**
-     * Name, which ends in a NUL.
+     * Name of the tensor, NUL-terminated.
      */
     const char *name;
     /**
-     * Length of the name in bytes: a forged name may contain a NUL.
+     * Length of the name in bytes, needed because a forged name may contain a NUL.
      */
     size_t name_len;
     /**
-     * Element type as safetensors spells it, like "BF16".
+     * Element type in the spelling of safetensors, such as "BF16".
      */
     const char *dtype;
     /**
@@ -246,74 +246,74 @@ typedef struct {
      */
     size_t rank;
     /**
-     * Length of the tensor in bytes: little-endian and row-major.
+     * Length in bytes of the decoded tensor, which is little-endian and row-major.
      */
     uint64_t len;
     /**
-     * Bytes that it takes in its file.
+     * Number of bytes that the tensor occupies in its file.
      */
     uint64_t stored_len;
     /**
-     * Number of another tensor with the same bytes, or `ZSTN_NONE`. Files of other
-     * programs may have it later in the list.
+     * Number of another tensor with the same bytes, or `ZSTN_NONE`. In files of other
+     * programs, that tensor may come later in the list.
      */
     uint64_t alias_of;
     /**
-     * Bits of an element.
+     * Number of bits per element.
      */
     int32_t dtype_bits;
     /**
-     * 1 if it can only be read together with a base.
+     * 1 if the tensor can only be read together with a base.
      */
     int32_t needs_base;
 } zstn_tensor;
 
 /**
- * An entry of a model's metadata. Texts belong to the model.
+ * An entry of a model's metadata. The strings belong to the model.
  */
 typedef struct {
     /**
-     * Key, which ends in a NUL.
+     * Key, NUL-terminated.
      */
     const char *key;
     /**
-     * Length of the key in bytes.
+     * Length of the key in bytes, without the NUL.
      */
     size_t key_len;
     /**
-     * Value, which ends in a NUL.
+     * Value, NUL-terminated.
      */
     const char *value;
     /**
-     * Length of the value in bytes.
+     * Length of the value in bytes, without the NUL.
      */
     size_t value_len;
 } zstn_metadata;
 
 /**
- * Bytes of a file to fetch.
+ * A range of bytes to fetch from a file.
  */
 typedef struct {
     /**
-     * The first byte, from the start of the file.
+     * Offset of the first byte from the start of the file.
      */
     uint64_t offset;
     /**
-     * Number of bytes.
+     * Length of the range in bytes.
      */
     uint64_t len;
     /**
-     * Number of the file, for a model in several; 0 for the first.
+     * Number of the file in a model that has several; 0 for the first.
      */
     uint64_t file;
 } zstn_range;
 
 /**
- * Bytes of the caller.
+ * Bytes in the caller's memory.
  */
 typedef struct {
     /**
-     * The first byte; may be NULL if there are none.
+     * Pointer to the first byte; may be NULL if `len` is 0.
      */
     const void *data;
     /**
@@ -323,7 +323,7 @@ typedef struct {
 } zstn_bytes;
 
 /**
- * Options for opening a model. Zeros ask for what is usual.
+ * Options for opening a model. A field that is 0 or NULL selects its default.
  */
 typedef struct {
     /**
@@ -331,22 +331,22 @@ typedef struct {
      */
     size_t struct_size;
     /**
-     * Decodes the tensors; NULL for the shared engine.
+     * The threads that decode the tensors; NULL for the shared engine.
      */
     const zstn_engine *engine;
     /**
-     * The base of a delta, opened with `ZSTN_VIEW_STORED`; NULL for none. It may
-     * be freed after the call.
+     * The base of a delta, opened with `ZSTN_VIEW_STORED`; NULL for none. It may be
+     * freed after the call.
      */
     const zstn_reader *base;
     /**
-     * Token for the server of an address, which no other server receives; NULL
-     * for none. `hf://` addresses have that of `$HF_TOKEN` by default.
+     * Token sent to the server in the address, and to no other server; NULL for none,
+     * or for the token in `$HF_TOKEN` with an `hf://` address.
      */
     const char *token;
     /**
-     * Bytes of decoded tensors that are kept for further calls of
-     * `zstn_unpacked_read_at`; 0 for 256 MiB.
+     * Capacity in bytes of the cache of decoded tensors for `zstn_unpacked_read_at`; 0
+     * for 256 MiB.
      */
     uint64_t cache_len;
     /**
@@ -354,12 +354,12 @@ typedef struct {
      */
     int32_t view;
     /**
-     * 0.
+     * Must be 0.
      */
     int32_t reserved;
     /**
-     * The longest file that is read whole from a server that ignores range requests;
-     * 0 for 64 MiB, 1 to refuse such servers.
+     * Length in bytes of the longest file that is downloaded whole from a server that
+     * ignores range requests; 0 for 64 MiB, 1 to refuse such servers.
      */
     uint64_t max_full_download_len;
 } zstn_open_options;
@@ -367,8 +367,9 @@ typedef struct {
 /**
  * A file that callbacks read. Its bytes must not change while it is open.
  *
- * The callbacks are called by any thread, several at the same time; one that
- * waits keeps no other from working. They must not throw exceptions or jump out.
+ * The callbacks are called from any thread, several at a time. A callback that waits
+ * delays only the call that needs its bytes. No C++ exception and no `longjmp` may
+ * leave a callback.
  */
 typedef struct {
     /**
@@ -376,29 +377,29 @@ typedef struct {
      */
     size_t struct_size;
     /**
-     * Passed to the callbacks.
+     * Passed to the callbacks unchanged.
      */
     void *ctx;
     /**
-     * Reads up to `len` bytes at `offset` into `buffer` and returns how many it
-     * has read. Fewer than `len` are fine; 0 means that there are no more. A
-     * negative result is an error, whose number appears in the message.
+     * Reads up to `len` bytes at `offset` into `buffer` and returns the number of
+     * bytes read. It may return fewer than `len`; 0 means the end of the file. A
+     * negative result is an error; the error message contains its number.
      */
     int64_t (*read_at)(void *ctx, uint64_t offset, void *buffer, size_t len);
     /**
-     * Called once when `ctx` is not needed any more, by any thread; may be NULL.
-     * It is also called if the function that was given the structure fails,
-     * unless the structure itself is not valid.
+     * Called once, from any thread, when the library no longer needs `ctx`; may be
+     * NULL. It is called even if the function that received this structure fails,
+     * unless this structure is itself refused (wrong size, or no `read_at`).
      */
     void (*release)(void *ctx);
     /**
-     * Name for messages, which is copied; may be NULL.
+     * Name of the file in error messages; it is copied and may be NULL.
      */
     const char *name;
 } zstn_io;
 
 /**
- * A tensor to read, and where to.
+ * A tensor to read, and the buffer for it.
  */
 typedef struct {
     /**
@@ -406,21 +407,21 @@ typedef struct {
      */
     size_t tensor;
     /**
-     * The buffer.
+     * Memory that receives the tensor.
      */
     void *out;
     /**
-     * Bytes that the buffer has room for.
+     * Capacity of `out` in bytes.
      */
     size_t capacity;
 } zstn_target;
 
 /**
- * Called with the bytes that are done, out of a total, the last time right before
- * the output appears. A result other than 0 ends the work with
- * `ZSTN_ERROR_CANCELLED`: nothing appears then. Calls come from any thread, but
- * never two at a time. It must not call the library with the engine of the work,
- * nor with NULL if that is the shared one: such a call may wait forever.
+ * Receives the number of bytes done and the total. It is called for the last time
+ * right before the output appears. A result other than 0 stops the work with
+ * `ZSTN_ERROR_CANCELLED`, and no output appears. It is called from any thread, but
+ * never by two at a time. It must not call the library with the engine of the work (or
+ * with NULL, if the work uses the shared engine): such a call may wait forever.
  */
 typedef int32_t (*zstn_progress)(void *ctx,
                                  int32_t phase,
@@ -428,7 +429,7 @@ typedef int32_t (*zstn_progress)(void *ctx,
                                  uint64_t total);
 
 /**
- * The safetensors file that a model amounts to. The caller sets `struct_size`.
+ * The safetensors file that a model is read as. The caller sets `struct_size`.
  */
 typedef struct {
     /**
@@ -440,22 +441,22 @@ typedef struct {
      */
     uint64_t len;
     /**
-     * 1 if it is, byte for byte, the file that was packed; 0 if its header was
-     * made by the library.
+     * 1 if this is, byte for byte, the file that was packed; 0 if the library made its
+     * header.
      */
     int32_t is_original;
     /**
-     * 1 if `sha256` is known.
+     * 1 if `sha256` is set.
      */
     int32_t has_sha256;
     /**
-     * SHA-256 of the file, which model hubs and git-lfs know it by.
+     * SHA-256 of the file; model hubs and git-lfs identify the file by it.
      */
     uint8_t sha256[32];
 } zstn_unpacked;
 
 /**
- * A checkpoint to work on: exactly one of `path`, `url` and `io` is set.
+ * The checkpoint to work on. Set exactly one of `path`, `url` and `io`.
  */
 typedef struct {
     /**
@@ -463,8 +464,8 @@ typedef struct {
      */
     size_t struct_size;
     /**
-     * Path of a file, of the index of a checkpoint in several files, or of a
-     * folder that holds one.
+     * Path of a file, of the index of a checkpoint that has several files, or of a
+     * folder that contains one checkpoint.
      */
     const char *path;
     /**
@@ -472,19 +473,19 @@ typedef struct {
      */
     const char *url;
     /**
-     * Callbacks that read a file.
+     * Callbacks that read the bytes of a file.
      */
     const zstn_io *io;
     /**
-     * Length of that file in bytes.
+     * Length in bytes of the file that `io` reads.
      */
     uint64_t io_len;
 } zstn_input;
 
 /**
- * An output that callbacks receive, in order. Bytes that were written are never
- * revised; after an error they are the beginning of a file and worth nothing.
- * The callbacks may be called by any thread, one at a time.
+ * An output that callbacks receive in order. Bytes once written are never revised.
+ * After an error, the bytes received so far are an incomplete file; discard them. The
+ * callbacks may be called from any thread, but one at a time.
  */
 typedef struct {
     /**
@@ -492,19 +493,19 @@ typedef struct {
      */
     size_t struct_size;
     /**
-     * Passed to the callbacks.
+     * Passed to the callbacks unchanged.
      */
     void *ctx;
     /**
-     * Takes the next bytes, all of them. A result other than 0 is an error, whose
-     * number appears in the message.
+     * Writes the next `len` bytes, all of them. A result other than 0 is an error; the
+     * error message contains its number.
      */
     int32_t (*write)(void *ctx, const void *data, size_t len);
 } zstn_writer;
 
 /**
- * The place of an output: exactly one of `path`, `url` and `writer` is set. A file
- * or an object appears when it is complete.
+ * The destination of an output. Set exactly one of `path`, `url` and `writer`. A file
+ * or an object appears only when it is complete.
  */
 typedef struct {
     /**
@@ -512,21 +513,22 @@ typedef struct {
      */
     size_t struct_size;
     /**
-     * Path of a file, or of a folder for a checkpoint in several.
+     * Path of a file, or of a folder for a checkpoint that has several files.
      */
     const char *path;
     /**
-     * Address that is written to.
+     * Address to write to.
      */
     const char *url;
     /**
-     * Callbacks that receive a file.
+     * Callbacks that receive the bytes of a file.
      */
     const zstn_writer *writer;
 } zstn_output;
 
 /**
- * Options for work on a whole checkpoint. Zeros ask for what is usual.
+ * Options for packing, restoring or verifying a whole checkpoint. A field that is 0 or
+ * NULL selects its default.
  */
 typedef struct {
     /**
@@ -534,25 +536,25 @@ typedef struct {
      */
     size_t struct_size;
     /**
-     * Works on the checkpoint; NULL for the shared engine.
+     * The threads that do the work; NULL for the shared engine.
      */
     const zstn_engine *engine;
     /**
-     * The base of a delta; if that is a delta too, the base of that one, and so
-     * on.
+     * The base of a delta, followed by the base of that base if it is a delta too, and
+     * so on.
      */
     const zstn_input *const *bases;
     /**
-     * Number of bases; 0 for none.
+     * Number of elements in `bases`; 0 for none.
      */
     size_t base_count;
     /**
-     * Token for the server of an input's address, which no other server receives;
-     * NULL for none.
+     * Token sent to the server in the input's address, and to no other server; NULL
+     * for none.
      */
     const char *token;
     /**
-     * Watches the work; NULL for none.
+     * Callback that receives the progress and can stop the work; NULL for none.
      */
     zstn_progress progress;
     /**
@@ -560,17 +562,17 @@ typedef struct {
      */
     void *progress_ctx;
     /**
-     * For packing: the 32 bytes of the SHA-256 of the input, a single file, which is
-     * then not computed but taken on trust; NULL for none. `zstn_unpack` and
-     * `zstn_verify` compare it, and fail if it is wrong.
+     * For packing: the 32 bytes of the SHA-256 of the input, which must be a single
+     * file; NULL to have it computed. The digest is recorded without being checked;
+     * `zstn_unpack` and `zstn_verify` compare it and fail if it is wrong.
      */
     const uint8_t *sha256;
     /**
-     * Bytes of memory to stay within, roughly; 0 for what is usual.
+     * Approximate limit on the memory used, in bytes; 0 for the default.
      */
     uint64_t memory;
     /**
-     * 1 replaces an existing output; by default that is `ZSTN_ERROR_EXISTS`.
+     * 1 replaces an existing output; 0 fails with `ZSTN_ERROR_EXISTS`.
      */
     int32_t overwrite;
     /**
@@ -578,26 +580,26 @@ typedef struct {
      */
     int32_t effort;
     /**
-     * For packing: 1 leaves the checksums out.
+     * For packing: 1 omits the checksums.
      */
     int32_t no_checksums;
     /**
-     * For packing: 1 packs a file that was cut short; by default it is refused.
+     * For packing: 1 accepts a file that was cut short; 0 refuses it.
      */
     int32_t allow_truncated;
     /**
-     * For packing: 1 leaves the statistics of the tensors out.
+     * For packing: 1 omits the tensor statistics.
      */
     int32_t no_statistics;
     /**
-     * For packing: 1 writes extension frames where they are smaller. A file with
-     * one is read by zstn 0.1 and later.
+     * For packing: 1 writes extension frames where they are smaller. zstn 0.1 and later
+     * can read a file that contains one; z4ai cannot.
      */
     int32_t extended;
 } zstn_work_options;
 
 /**
- * The result of work on a checkpoint. The caller sets `struct_size`.
+ * The result of packing, restoring or verifying. The caller sets `struct_size`.
  */
 typedef struct {
     /**
@@ -609,15 +611,16 @@ typedef struct {
      */
     uint64_t files;
     /**
-     * Number of tensors that were packed or verified; 0 for unpacking.
+     * For packing: number of tensors. For verifying: number of frames, records or
+     * tensors that were decoded. For unpacking: 0.
      */
     uint64_t tensors;
     /**
-     * Length of the packed files in bytes.
+     * Total length of the packed files in bytes.
      */
     uint64_t packed_len;
     /**
-     * Length of the original files in bytes.
+     * Total length of the original files in bytes.
      */
     uint64_t original_len;
     /**
@@ -634,8 +637,8 @@ typedef struct {
      */
     int32_t is_identical;
     /**
-     * For verifying a folder: the number of files that were not checked, since copied
-     * files have no checksums.
+     * For verifying a folder: the number of files that were not checked, because
+     * copied files have no checksums.
      */
     uint32_t unchecked_files;
 } zstn_report;
@@ -645,40 +648,39 @@ extern "C" {
 #endif // __cplusplus
 
 /**
- * Returns the version of the library as `0x00MMmmpp`. `ZSTN_VERSION_NUMBER` is
- * that of the header.
+ * Returns the version of the library as `0x00MMmmpp`. `ZSTN_VERSION_NUMBER` is the
+ * version of the header.
  */
 uint32_t zstn_version_number(void);
 
 /**
- * Returns the version of the library as text, like "0.1.0".
+ * Returns the version of the library as a string, such as "0.1.0".
  */
 const char *zstn_version(void);
 
 /**
- * Returns a short name of a status, like "needs_base"; "unknown" for others.
+ * Returns a short name of a status, such as "needs_base"; "unknown" for other values.
  */
 const char *zstn_status_name(int32_t status);
 
 /**
- * Starts an engine with `threads` threads; 0 means one for each processor. More than
- * eight for each processor, or 16 if that is more, are refused.
+ * Creates an engine with `threads` threads; 0 means one for each processor. The
+ * largest allowed number is eight for each processor, or 16 if that is more.
  */
 zstn_status zstn_engine_new(uint32_t threads,
                             zstn_engine **engine,
                             zstn_error *error);
 
 /**
- * Stores the number of threads of an engine; `engine` may be NULL for the shared
- * one.
+ * Stores the number of threads of an engine; NULL means the shared engine.
  */
 zstn_status zstn_engine_threads(const zstn_engine *engine,
                                 uint32_t *threads,
                                 zstn_error *error);
 
 /**
- * Frees an engine. Its threads end when the last reader that uses them is freed.
- * NULL is fine.
+ * Frees an engine. Its threads end once the last reader that uses them is freed. Does
+ * nothing for NULL.
  */
 void zstn_engine_free(zstn_engine *engine);
 
@@ -688,8 +690,8 @@ void zstn_engine_free(zstn_engine *engine);
 size_t zstn_model_tensor_count(const zstn_model *model);
 
 /**
- * Fills `tensor` with what the index says about the tensor of this number. The
- * order is that of the index.
+ * Fills `tensor` with the index entry of tensor `number`. Tensors are numbered from 0,
+ * in the order of the index.
  */
 zstn_status zstn_model_tensor(const zstn_model *model,
                               size_t number,
@@ -705,13 +707,13 @@ zstn_status zstn_model_find(const zstn_model *model,
                             zstn_error *error);
 
 /**
- * Returns the number of entries of metadata; 0 for NULL.
+ * Returns the number of metadata entries; 0 for NULL.
  */
 size_t zstn_model_metadata_count(const zstn_model *model);
 
 /**
- * Fills `entry` with the entry of metadata of this number; they are sorted by
- * key.
+ * Fills `entry` with metadata entry `number`. Entries are numbered from 0 and sorted
+ * by key.
  */
 zstn_status zstn_model_metadata(const zstn_model *model,
                                 size_t number,
@@ -719,32 +721,33 @@ zstn_status zstn_model_metadata(const zstn_model *model,
                                 zstn_error *error);
 
 /**
- * Returns the kind of the model's files, like "zstn" or "safetensors", which
- * belongs to the model; NULL for NULL.
+ * Returns the name of the model's file format, such as "zstn" or "safetensors". The
+ * string belongs to the model. Returns NULL for NULL.
  */
 const char *zstn_model_kind(const zstn_model *model);
 
 /**
- * Returns 1 if the model is a delta, which can only be read together with a base;
- * 0 if not, and for NULL.
+ * Returns 1 if the model is a delta, which can only be read together with a base, and
+ * 0 otherwise or for NULL.
  */
 int32_t zstn_model_needs_base(const zstn_model *model);
 
 /**
- * Frees a model that `zstn_opening_finish` has returned. Its plans may be used on.
- * NULL is fine.
+ * Frees a model returned by `zstn_opening_finish`. Plans made from it remain usable.
+ * Does nothing for NULL.
  */
 void zstn_model_free(zstn_model *model);
 
 /**
- * Returns the number of bytes from the start of a file of `file_len` bytes that
- * `zstn_opening_new` wants.
+ * Returns the number of bytes that `zstn_opening_new` needs from the start of a file
+ * of `file_len` bytes.
  */
 uint64_t zstn_head_len(uint64_t file_len);
 
 /**
- * Begins to open a file of `file_len` bytes, of any kind. `head` are its first
- * bytes, at least `zstn_head_len(file_len)` of them; they are copied.
+ * Begins to open a file of `file_len` bytes, in any format that zstn reads. `head`
+ * points to its first bytes, at least `zstn_head_len(file_len)` of them; they are
+ * copied.
  */
 zstn_status zstn_opening_new(uint64_t file_len,
                              const void *head,
@@ -753,11 +756,11 @@ zstn_status zstn_opening_new(uint64_t file_len,
                              zstn_error *error);
 
 /**
- * Asks which ranges are missing. `*count` is the number of ranges that `ranges`
- * has room for, and becomes the number of those there are; the first of them
- * are stored. 0 means that `zstn_opening_finish` can be called. `ranges` may be
- * NULL to ask for their number. They do not overlap, and may be fetched at the
- * same time; after that, ask again: there are few rounds.
+ * Lists the ranges that are missing. On entry `*count` is the capacity of `ranges`,
+ * which may be NULL to query only the number. On return `*count` is the number of
+ * missing ranges, and `ranges` contains as many of them as fit. If it is 0, call
+ * `zstn_opening_finish`. The ranges do not overlap and may be fetched at the same
+ * time. Once they have been supplied, call this function again; few rounds are needed.
  */
 zstn_status zstn_opening_needs(const zstn_opening *opening,
                                zstn_range *ranges,
@@ -765,8 +768,7 @@ zstn_status zstn_opening_needs(const zstn_opening *opening,
                                zstn_error *error);
 
 /**
- * Adds the bytes of a range that `zstn_opening_needs` has named, all of them;
- * they are copied.
+ * Supplies all bytes of a range that `zstn_opening_needs` has listed. They are copied.
  */
 zstn_status zstn_opening_supply(zstn_opening *opening,
                                 uint64_t offset,
@@ -775,10 +777,10 @@ zstn_status zstn_opening_supply(zstn_opening *opening,
                                 zstn_error *error);
 
 /**
- * Returns the model, when no bytes are missing. Weights are as they are stored;
- * `zstn_open_path` also reads a `config.json`. `engine` may be NULL. The opening
- * is done then, also after an error other than missing bytes, and has to be
- * freed all the same.
+ * Returns the model once no bytes are missing. Weights are read as they are stored;
+ * `zstn_open_path` also reads a `config.json`. `engine` may be NULL. Unless bytes were
+ * missing, the opening cannot be used afterwards, even after an error, and must still
+ * be freed.
  */
 zstn_status zstn_opening_finish(zstn_opening *opening,
                                 const zstn_engine *engine,
@@ -791,8 +793,8 @@ zstn_status zstn_opening_finish(zstn_opening *opening,
 void zstn_opening_free(zstn_opening *opening);
 
 /**
- * Plans to read rows `row_begin` up to, not including, `row_end` of a tensor:
- * slices of its outermost dimension. 0 and `ZSTN_ALL_ROWS` ask for the whole
+ * Plans to read the rows from `row_begin` up to, but not including, `row_end`. Rows
+ * are slices of the outermost dimension; 0 and `ZSTN_ALL_ROWS` select the whole
  * tensor.
  */
 zstn_status zstn_plan_tensor(const zstn_model *model,
@@ -803,9 +805,9 @@ zstn_status zstn_plan_tensor(const zstn_model *model,
                              zstn_error *error);
 
 /**
- * Asks what the plan itself needs: some rows take a table of blocks that did not
- * come with the index. As `zstn_opening_needs`; 0 ranges mean that the plan is
- * ready.
+ * Lists the range that the plan itself still needs: some rows need a block table that
+ * was not read with the index. It takes the same arguments as `zstn_opening_needs`.
+ * The plan is ready when the number of ranges is 0.
  */
 zstn_status zstn_plan_needs(const zstn_plan *plan,
                             zstn_range *ranges,
@@ -813,7 +815,7 @@ zstn_status zstn_plan_needs(const zstn_plan *plan,
                             zstn_error *error);
 
 /**
- * Adds the bytes of a range that `zstn_plan_needs` has named.
+ * Supplies the bytes of a range that `zstn_plan_needs` has listed.
  */
 zstn_status zstn_plan_supply(zstn_plan *plan,
                              uint64_t offset,
@@ -822,8 +824,8 @@ zstn_status zstn_plan_supply(zstn_plan *plan,
                              zstn_error *error);
 
 /**
- * Asks which ranges `zstn_plan_decode` takes, in this order. As
- * `zstn_opening_needs`.
+ * Lists the ranges to pass to `zstn_plan_decode`, in this order. It takes the same
+ * arguments as `zstn_opening_needs`.
  */
 zstn_status zstn_plan_parts(const zstn_plan *plan,
                             zstn_range *ranges,
@@ -831,15 +833,15 @@ zstn_status zstn_plan_parts(const zstn_plan *plan,
                             zstn_error *error);
 
 /**
- * Returns the length in bytes of what the plan decodes; 0 for NULL.
+ * Returns the length in bytes of the decoded tensor or rows; 0 for NULL.
  */
 uint64_t zstn_plan_len(const zstn_plan *plan);
 
 /**
- * Decodes into `out`, which has room for `capacity` bytes and at least
- * `zstn_plan_len`. `parts` are the bytes of the ranges of `zstn_plan_parts`, in
- * their order. What the file has checksums of is compared with them. `engine`
- * may be NULL. `out` may hold anything after an error.
+ * Decodes the tensor or rows into `out`, whose capacity in bytes must be at least
+ * `zstn_plan_len`. `parts` are the bytes of the ranges of `zstn_plan_parts`, in the
+ * same order. Bytes that the file has checksums for are verified. `engine` may be
+ * NULL. After an error, the content of `out` is undefined.
  */
 zstn_status zstn_plan_decode(const zstn_engine *engine,
                              const zstn_plan *plan,
@@ -855,9 +857,9 @@ zstn_status zstn_plan_decode(const zstn_engine *engine,
 void zstn_plan_free(zstn_plan *plan);
 
 /**
- * Opens a model of any kind: a file, the index of a checkpoint in several files,
- * or a folder that holds one. `options` may be NULL. The path is as the system
- * takes it, UTF-8 on Windows.
+ * Opens a model in any format: a file, the index of a checkpoint that has several
+ * files, or a folder that contains one checkpoint. `options` may be NULL. The path
+ * consists of arbitrary bytes on Unix, and is UTF-8 on Windows.
  */
 zstn_status zstn_open_path(const char *path,
                            const zstn_open_options *options,
@@ -865,8 +867,8 @@ zstn_status zstn_open_path(const char *path,
                            zstn_error *error);
 
 /**
- * Opens a model at an address: `https://...`, or `hf://OWNER/NAME/FILE` for a file
- * of a model hub. Only what is read is fetched. `options` may be NULL.
+ * Opens a model at an address: `https://...`, or `hf://OWNER/NAME/FILE` for a file of
+ * a model hub. Only the ranges that are read are fetched. `options` may be NULL.
  */
 zstn_status zstn_open_url(const char *url,
                           const zstn_open_options *options,
@@ -874,7 +876,7 @@ zstn_status zstn_open_url(const char *url,
                           zstn_error *error);
 
 /**
- * Opens a model in one file of `len` bytes that callbacks read. The structure is
+ * Opens a model that is a single file of `len` bytes, read by callbacks. `io` is
  * copied. `options` may be NULL.
  */
 zstn_status zstn_open_io(const zstn_io *io,
@@ -884,15 +886,15 @@ zstn_status zstn_open_io(const zstn_io *io,
                          zstn_error *error);
 
 /**
- * Returns the list of the reader's tensors, which belongs to the reader: do not
- * free it. NULL for NULL.
+ * Returns the list of the reader's tensors, or NULL for NULL. It belongs to the
+ * reader: do not free it.
  */
 const zstn_model *zstn_reader_model(const zstn_reader *reader);
 
 /**
- * Reads a tensor into `out`, which has room for `capacity` bytes and at least
- * its length. What the file has checksums of is compared with them. `out` may
- * hold anything after an error.
+ * Reads a tensor into `out`, whose capacity in bytes must be at least the tensor's
+ * length. Bytes that the file has checksums for are verified. After an error, the
+ * content of `out` is undefined.
  */
 zstn_status zstn_read(const zstn_reader *reader,
                       const char *name,
@@ -901,10 +903,10 @@ zstn_status zstn_read(const zstn_reader *reader,
                       zstn_error *error);
 
 /**
- * Reads rows `row_begin` up to, not including, `row_end` of a tensor: slices of
- * its outermost dimension, each as long as the tensor divided by `shape[0]`. No
- * more is read of the file than the blocks that hold them, where the tensor is
- * stored so. Otherwise as `zstn_read`.
+ * Reads the rows of a tensor from `row_begin` up to, but not including, `row_end`.
+ * Rows are slices of the outermost dimension; each is as long as the tensor divided by
+ * `shape[0]`. If the tensor is stored in blocks, only the blocks that contain these
+ * rows are read. Otherwise the same as `zstn_read`.
  */
 zstn_status zstn_read_rows(const zstn_reader *reader,
                            const char *name,
@@ -915,10 +917,10 @@ zstn_status zstn_read_rows(const zstn_reader *reader,
                            zstn_error *error);
 
 /**
- * Reads several tensors at one go: many are decoded at the same time, and from a
- * server or callbacks the next ones are fetched meanwhile. `progress` may be
- * NULL; `ctx` is passed to it. No two buffers may overlap; they may hold anything
- * after an error.
+ * Reads several tensors at once: many are decoded at a time, and from a server or
+ * callbacks the next ones are fetched meanwhile. `progress` may be NULL; `ctx` is
+ * passed to it. The buffers must not overlap; after an error, their content is
+ * undefined.
  */
 zstn_status zstn_read_many(const zstn_reader *reader,
                            const zstn_target *targets,
@@ -928,12 +930,12 @@ zstn_status zstn_read_many(const zstn_reader *reader,
                            zstn_error *error);
 
 /**
- * Frees a reader and closes its files. NULL is fine.
+ * Frees a reader and closes its files. Does nothing for NULL.
  */
 void zstn_reader_free(zstn_reader *reader);
 
 /**
- * Describes the safetensors file that the model amounts to: for a packed file,
+ * Describes the safetensors file that the model is read as; for a packed file, this is
  * the file that was packed.
  */
 zstn_status zstn_unpacked_describe(const zstn_reader *reader,
@@ -941,9 +943,9 @@ zstn_status zstn_unpacked_describe(const zstn_reader *reader,
                                    zstn_error *error);
 
 /**
- * Reads `len` bytes at `offset` of that file, all of which have to exist. Tensors
- * are decoded where they are read; some are kept for the next call. `out` may
- * hold anything after an error.
+ * Reads `len` bytes at `offset` of that file; the range must lie inside the file. Only
+ * the tensors in the range are decoded, and some are cached for the next call. After
+ * an error, the content of `out` is undefined.
  */
 zstn_status zstn_unpacked_read_at(const zstn_reader *reader,
                                   uint64_t offset,
@@ -952,10 +954,9 @@ zstn_status zstn_unpacked_read_at(const zstn_reader *reader,
                                   zstn_error *error);
 
 /**
- * Packs a checkpoint of safetensors without losing a bit: a file into a ZSTN
- * container, or with a base into its difference from that; a folder or an index
- * into a folder. `options` and `report` may be NULL. After an error nothing of
- * the output is left.
+ * Packs a safetensors checkpoint losslessly. A file becomes a ZSTN container, or a
+ * delta if `options` name a base; a folder or an index becomes a folder. `options` and
+ * `report` may be NULL. After an error, no output remains.
  */
 zstn_status zstn_pack(const zstn_input *input,
                       const zstn_output *output,
@@ -964,9 +965,9 @@ zstn_status zstn_pack(const zstn_input *input,
                       zstn_error *error);
 
 /**
- * Restores what `zstn_pack` has packed, byte for byte. What the packed file says
- * of its bytes is checked before the output gets its name, or a writer anything.
- * Otherwise as `zstn_pack`.
+ * Restores a checkpoint that `zstn_pack` has packed, byte for byte. The digests
+ * recorded in the packed file are checked before the output gets its name, or before a
+ * writer receives any bytes. It takes the same arguments as `zstn_pack`.
  */
 zstn_status zstn_unpack(const zstn_input *input,
                         const zstn_output *output,
@@ -975,9 +976,8 @@ zstn_status zstn_unpack(const zstn_input *input,
                         zstn_error *error);
 
 /**
- * Decodes everything of a checkpoint and compares it with the checksums in its
- * files, and with `original` unless that is NULL. `options` and `report` may be
- * NULL.
+ * Decodes a whole checkpoint and compares it with the checksums in its files, and with
+ * `original` unless that is NULL. `options` and `report` may be NULL.
  */
 zstn_status zstn_verify(const zstn_input *input,
                         const zstn_input *original,
@@ -986,8 +986,8 @@ zstn_status zstn_verify(const zstn_input *input,
                         zstn_error *error);
 
 /**
- * Packs the checkpoint at one path to another: `zstn_pack` for those who need
- * nothing else.
+ * Packs the checkpoint at the path `input` to the path `output`; otherwise the same as
+ * `zstn_pack`.
  */
 zstn_status zstn_pack_path(const char *input,
                            const char *output,
@@ -996,8 +996,8 @@ zstn_status zstn_pack_path(const char *input,
                            zstn_error *error);
 
 /**
- * Restores the checkpoint at one path to another: `zstn_unpack` for those who
- * need nothing else.
+ * Restores the checkpoint at the path `input` to the path `output`; otherwise the same
+ * as `zstn_unpack`.
  */
 zstn_status zstn_unpack_path(const char *input,
                              const char *output,

@@ -5,7 +5,7 @@
 //! for I/O errors, 130 if stopped by a signal, 141 if the reader of a result closed the
 //! pipe early.
 
-// These macros panic when the pipe is closed; `say` and `stdout` do not.
+// The denied macros panic when the pipe is closed; `say` and `stdout` do not.
 #![deny(clippy::print_stderr, clippy::print_stdout)]
 
 use std::process::ExitCode;

@@ -69,7 +69,7 @@ fn bound(text: &str) -> Result<Option<Bound>, String> {
         Some(digits) => (digits, true),
     };
     match digits.parse() {
-        // As in Python, -0 is 0.
+        // -0 is row 0, as in Python.
         Ok(0) => Ok(Some(FromStart(0))),
         Ok(number) if is_from_end => Ok(Some(FromEnd(number))),
         Ok(number) => Ok(Some(FromStart(number))),

@@ -1,7 +1,7 @@
 //! Tools for model hubs that store packed checkpoints.
 //!
-//! - [`gateway`] serves a hub or a folder as a hub in which packed files appear
-//!   unpacked, for clients that know nothing of zstn.
+//! - [`gateway`] serves the originals of the packed files of a hub or a folder, for
+//!   clients that know nothing of zstn.
 //! - [`worker`] packs the files that are pushed to a hub, or that a plan lists.
 //! - [`manifest`] reads plans of work on many files, [`work`] does the work on one of
 //!   them, and [`proof`] decides whether an original may be removed.

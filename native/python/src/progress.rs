@@ -114,7 +114,7 @@ impl Watch {
         *self.caller.lock().unwrap_or_else(PoisonError::into_inner) = caller;
     }
 
-    /// Tells the work to stop at its next step. After this call, the work uses none of
+    /// Makes the work stop at its next step. After this call, the work uses none of
     /// the caller's objects, except for memory that it borrows.
     pub fn stop(&self, py: Python<'_>) {
         self.counts.is_stopping.store(true, Relaxed);

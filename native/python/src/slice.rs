@@ -85,8 +85,8 @@ impl Slice {
     }
 }
 
-/// Converts a slice of elements shorter than a byte to a slice of bytes, in which the
-/// last dimension is counted in bytes. Returns the element length of 1 byte.
+/// Converts a slice of elements shorter than a byte to a slice of bytes: the last
+/// dimension is then counted in bytes. Returns the element length of 1 byte.
 fn bytes_of_packed(
     tensor: &model::Tensor,
     shape: &mut [u64],

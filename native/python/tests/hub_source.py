@@ -20,7 +20,7 @@ def weights(seed: int, elements: int = 40_000) -> dict[str, np.ndarray]:
 
 
 def tuned(base: dict[str, np.ndarray], seed: int) -> dict[str, np.ndarray]:
-    """Returns a fine-tune, in which few elements differ slightly."""
+    """Returns a fine-tune: the lowest bit of 2 % of the elements is flipped."""
     random = np.random.default_rng(seed)
     result = {}
     for name, values in base.items():

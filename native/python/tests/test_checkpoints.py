@@ -85,7 +85,7 @@ def test_an_object_store_as_output_and_input(plain: Path, tmp_path: Path) -> Non
 
 
 class Pieces:
-    """A writer without a method `flush`, which collects what it receives."""
+    """A writer without a method `flush`, which collects the written bytes."""
 
     def __init__(self) -> None:
         self.pieces: list[bytes] = []

@@ -51,7 +51,7 @@ def uploads(hub: StubHub) -> list[str]:
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    # Only a failing test waits this long.
+    # A test that passes waits for a shorter time.
     end = time.monotonic() + 120
     while not condition():
         assert time.monotonic() < end

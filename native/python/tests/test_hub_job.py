@@ -78,7 +78,7 @@ def test_a_plan_is_run_once_whatever_is_run_again(source: Path, tmp_path: Path) 
 def test_the_largest_files_come_first(source: Path, tmp_path: Path) -> None:
     plan, store = tmp_path / "plan.jsonl", tmp_path / "store"
     sizes = {row["repo"]: row["size"] for row in make_plan(source, plan)}
-    # With one process, the order is deterministic.
+    # A single process makes the order deterministic.
     outcomes, _ = run(plan, source, store, "--processes", "1", status=1)
     packed = [sizes[outcome["repo"]] for outcome in outcomes if outcome["state"] == "packed"]
     assert len(packed) == 4 and packed == sorted(packed, reverse=True)

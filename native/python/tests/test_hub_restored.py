@@ -1,4 +1,4 @@
-"""Folders in which packed files appear in restored form."""
+"""Folders with the originals of packed files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Folders in which packed files have the names of safetensors."""
+"""Folders that show packed files under the names of their safetensors files."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ def test_a_hub_is_read_at_the_commits_of_its_plan(
     for name in ("base", "tuned0"):
         content = (families / "f0" / name / "model.safetensors").read_bytes()
         hub.add(f"f0/{name}", {"model.safetensors": content}, private=True)
-    # Only the address of the hub is valid.
+    # The job has to use the hub that it is given, not this one, which does not exist.
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:1")
     plan, store = tmp_path / "plan.jsonl", tmp_path / "store"
     command_line("plan", hub.endpoint, "-o", plan, status=1)

@@ -1,4 +1,4 @@
-"""The forms in which a git-lfs server stores objects."""
+"""The variants of objects that a git-lfs server stores."""
 
 import hashlib
 import io

@@ -138,7 +138,7 @@ OPENING: dict[str, tuple[tuple[Any, ...], dict[str, Any], type[Exception] | None
     "device of another framework": ((Path, "np", "cuda"), {}, safetensors.SafetensorError),
     "missing file": (("nothing", "np"), {}, FileNotFoundError),
     # safetensors raises an OSError of mmap. zstn opens the folder of a model, and its
-    # error states what this folder lacks.
+    # error names the files that this folder lacks.
     "folder": ((".", "np"), {}, Exception),
     "other file": ((__file__, "np"), {}, safetensors.SafetensorError),
 }
@@ -167,7 +167,7 @@ def test_opening(path: tuple[Path, Path], name: str) -> None:
         assert str(result) == "No such file or directory: nothing"
 
 
-#: Indices for which safetensors fails; zstn returns the same result as NumPy.
+#: Indices that safetensors refuses; zstn returns the same result as NumPy.
 AS_NUMPY = [
     slice(-2, None), slice(None, None, -1), None, [0, 2], slice(1, 100), slice(3, 1), (..., -3),
 ]  # fmt: skip

@@ -78,7 +78,7 @@ def test_machines_and_processors_divide_the_time() -> None:
     assert simulate(_works(30), _settings(nodes=3, cores=5)).seconds == pytest.approx(20)
     # Each task uses two processors.
     assert simulate(_works(30), _settings(cores=2, threads=2)).seconds == pytest.approx(150)
-    # With four tasks on three machines, the last task runs alone.
+    # Three machines run three tasks at a time, so the fourth task runs alone.
     assert simulate(_works(4), _settings(nodes=3)).seconds == pytest.approx(20)
 
 
@@ -170,7 +170,7 @@ def test_lengths_have_the_mean_and_the_median() -> None:
     assert sum(lengths) / len(lengths) == pytest.approx(1e9, rel=0.05)
     assert lengths[10_000] == pytest.approx(120e6, rel=0.01)
     assert max(Census().lengths(20_000, 0)) <= 50e9
-    # With equal median and mean, all files have the same length.
+    # If median and mean are equal, all files have the same length.
     assert set(Census(mean_bytes=100, median_bytes=100).lengths(5, 0)) == {100}
 
 
@@ -183,7 +183,7 @@ def test_a_slice_stands_for_the_whole() -> None:
     assert whole.tasks > 10_000
     assert sliced.hours == pytest.approx(whole.hours, rel=0.03)
     assert sliced.cost == pytest.approx(whole.cost, rel=0.03)
-    # Ten times as many files take ten times as long.
+    # A job with ten times the files takes ten times as long.
     assert estimate(120e12, census, settings).hours == pytest.approx(10 * whole.hours, rel=0.03)
 
 

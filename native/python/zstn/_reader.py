@@ -120,8 +120,8 @@ class Slice(Generic[_T]):
         return self._info.nbytes // shape[0] if shape and shape[0] else 0
 
     def _has_far_rows(self, picks: list[Pick]) -> bool:
-        """Returns whether the first index skips so many bytes that the rows are read
-        separately."""
+        """Returns whether the gaps between the rows of the first index are long enough
+        for the rows to be read separately."""
         if not picks:
             return False
         _, step, count = picks[0]

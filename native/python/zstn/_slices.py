@@ -12,8 +12,8 @@ from ._errors import SliceError
 Pick = tuple[int, int, int]
 
 
-#: Rows at most this many bytes apart are read together, because reading the gap costs
-#: no more than a separate request.
+#: Rows are read together if at most this many bytes separate them, because reading the
+#: gap is as cheap as a separate request.
 GAP_BYTES = 64 << 10
 
 #: Maximum number of runs of rows that are read separately.
@@ -74,7 +74,7 @@ def plan_rows(index: Any, shape: Sequence[int], row_bytes: int) -> RowsPlan | No
     lengths = ends - starts
     if len(starts) > _MAX_RUNS or lengths.sum() == shape[0]:
         return None
-    # Positions at which each run begins among the rows that were read.
+    # The position of each run's first row among the rows that were read.
     places = np.concatenate(([0], np.cumsum(lengths)[:-1]))
     run = np.searchsorted(starts, wanted, side="right") - 1
     selected: Any = places[run] + wanted - starts[run]

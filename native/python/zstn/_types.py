@@ -38,7 +38,7 @@ class Writer(Protocol):
 
 
 class Bar(Protocol):
-    """A progress bar like those of tqdm."""
+    """A progress bar with the interface of tqdm."""
 
     total: Any
 

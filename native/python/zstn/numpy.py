@@ -52,8 +52,7 @@ def load_file(
 
 
 def stored(tensors: Mapping[str, np.ndarray[Any, Any]]) -> Iterator[_save.Stored]:
-    """Yields arrays in the form in which they are stored, without a copy if possible.
-    """
+    """Yields arrays as safetensors stores them, without a copy if possible."""
     if not isinstance(tensors, Mapping):
         raise TypeError(f"tensors are a dictionary of arrays, not {type(tensors).__name__}")
     for name, array in tensors.items():

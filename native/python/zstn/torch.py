@@ -173,8 +173,7 @@ def load_file(
 
 
 def stored(tensors: Mapping[str, torch.Tensor]) -> Iterator[_save.Stored]:
-    """Yields tensors in the form in which they are stored, without a copy if possible.
-    """
+    """Yields tensors as safetensors stores them, without a copy if possible."""
     if not isinstance(tensors, Mapping):
         raise ValueError(f"Expected a dict of [str, torch.Tensor] but received {type(tensors)}")
     shared = _Shared()

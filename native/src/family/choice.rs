@@ -16,7 +16,7 @@ use crate::{Engine, Error, Output, PackOptions, Reader, Result, View};
 
 /// The minimum saving compared with the size without a base, in percent. A delta cannot
 /// be read without its base, so a base that saves less is not worth its costs: another
-/// file that has to be kept, and twice as many reads.
+/// file that has to be kept, and twice the number of reads.
 pub const MIN_SAVING_PERCENT: u64 = 10;
 
 /// The result of choosing a base.

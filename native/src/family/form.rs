@@ -21,8 +21,8 @@ const DELTA_ENDS: [&str; 3] = [".z4dm", "-z4dm", ".z4dm.index.json"];
 pub(super) struct Form {
     ids: Vec<FileId>,
     urls: Vec<String>,
-    /// Its paths or addresses without the endings in which the forms of a checkpoint
-    /// differ.
+    /// Its paths or addresses without the endings that distinguish the forms of a
+    /// checkpoint.
     stems: Vec<Location>,
 }
 
@@ -128,7 +128,7 @@ fn is_equal(one: &Location, other: &Location) -> bool {
     }
 }
 
-/// Returns the location without the endings in which the forms of a checkpoint differ.
+/// Returns the location without the endings that distinguish the forms of a checkpoint.
 /// A path gives two results: the path as given, and the path with all links followed.
 fn stems(location: &Location) -> Vec<Location> {
     match location {

@@ -12,8 +12,8 @@ static HOOK: OnceLock<fn(&str)> = OnceLock::new();
 static TOLD: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
 
 /// Sets the function that is called when a file system lacks an operation, once for
-/// each operation, with a text that states what was done instead. Only the first call
-/// has an effect; without a hook, no warnings are given.
+/// each operation, with a text that describes the alternative that was used. Only the
+/// first call has an effect; without a hook, no warnings are given.
 pub fn on_warning(hook: fn(&str)) {
     let _ = HOOK.set(hook);
 }

@@ -78,7 +78,8 @@ impl Mode {
     }
 }
 
-/// Restricts the permissions of a complete file to those of the file at `replaced`.
+/// Removes all permissions from a complete file that the file at `replaced` does not
+/// have.
 pub fn narrow(file: &Path, replaced: &Path) {
     let own = FileId::of_path(file).ok().and_then(|id| id.mode());
     let most = FileId::of_path(replaced).ok().and_then(|id| id.mode());

@@ -1,4 +1,5 @@
-//! Determines what the path of an output refers to, before anything is written.
+//! Determines the destination that an output's path names (a file, standard output, a
+//! pipe or a device) before anything is written.
 
 use std::fs;
 use std::io::{self, ErrorKind};

@@ -226,8 +226,8 @@ impl PlaneRecord<'_> {
     }
 }
 
-/// Returns the ranges of blocks to code at the same time: as many blocks as fit into
-/// the allowed memory, but at least as many as there are threads.
+/// Returns the ranges of blocks to code at the same time. A range has the number of
+/// blocks that fit into the allowed memory, but at least one block for each thread.
 fn groups(packer: &FilePacker, shape: &PlaneShape) -> impl Iterator<Item = Range<usize>> {
     let source_bytes = shape.source(shape.block(0)).len().max(1) as u64;
     let fit = usize::try_from(packer.max_batch_bytes() / source_bytes).unwrap_or(usize::MAX);

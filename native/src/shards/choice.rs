@@ -22,11 +22,14 @@ pub(super) enum Choice<'a> {
     File(&'a str),
 }
 
-/// Chooses a checkpoint among the names of a folder's files: an index of the first kind
-/// that has one, else for the first kind with files `model.KIND` or the only file of
-/// that kind. An index with a variant in its name, such as `fp16` after the word
-/// `index`, is chosen only if there is no other index of its kind and no `model.KIND`.
-/// Returns `None` if no file is of these kinds. The error tells the user what to do.
+/// Chooses a checkpoint among the names of a folder's files: the index of the first
+/// kind that has one. Without any index, chooses from the files of the first kind that
+/// has files: `model.KIND`, or the only file of that kind. An index with a variant in
+/// its name, such as `fp16` after the word `index`, is chosen only if there is no other
+/// index of its kind and no `model.KIND`. Returns `None` if no file is of these kinds.
+///
+/// # Errors
+/// A message for the user if there are several candidates.
 pub(super) fn choose<'a>(
     names: &'a [String],
     kinds: &[Kind],

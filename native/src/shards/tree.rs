@@ -247,8 +247,8 @@ pub(super) fn is_refusal(error: &Error) -> bool {
     )
 }
 
-/// Refuses the cache of a repository, in which every file of a revision is a link to a
-/// file in `blobs`: a copy would contain every file twice.
+/// Refuses the cache of a repository. Every file of a revision there is a link to a
+/// file in `blobs`, so a copy would contain every file twice.
 fn check_no_cache(root: &Path, folder: &Path, subfolders: &[PathBuf]) -> Result<()> {
     let has = |name: &str| subfolders.iter().any(|path| path.ends_with(name));
     if !(has("blobs") && has("snapshots")) {

@@ -73,7 +73,7 @@ pub fn read_wanted<'a>(wanted: &[Wanted<'a>]) -> Result<Vec<Cow<'a, [u8]>>> {
     Ok(parts)
 }
 
-/// Refuses `bytes` whose lengths differ from those of `ranges`.
+/// Refuses `bytes` unless they have the lengths of `ranges`.
 fn check(source: &dyn Source, ranges: &[Range<u64>], bytes: &[Cow<'_, [u8]>]) -> Result<()> {
     let is_right = |(range, bytes): (&Range<u64>, &Cow<'_, [u8]>)| {
         range.end.checked_sub(range.start) == Some(bytes.len() as u64)

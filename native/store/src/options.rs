@@ -38,8 +38,8 @@ pub struct Limits {
     /// Time limit for connecting. 20 seconds by default.
     pub connect_timeout: Duration,
     /// The longest wait for the next byte of a response. On Linux, it is also the
-    /// longest time in which the server accepts no byte of an upload; elsewhere, a part
-    /// must be sent within 10 minutes. 30 seconds by default.
+    /// longest time that an upload waits for the server to accept a byte; elsewhere, a
+    /// part must be sent within 10 minutes. 30 seconds by default.
     pub idle_timeout: Duration,
     /// Time after which a failed read is not retried. Writes have four times as long.
     /// 55 seconds by default.

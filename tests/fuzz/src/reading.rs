@@ -11,7 +11,7 @@ use crate::{LIMIT_BYTES, NATIVE, agree, catalog, model, part, parts, speak};
 const TENSORS: usize = 6;
 
 /// Decodes tensors of `files`, and rows of them, with both engines. If
-/// `checksums_count`, the rows must equal those of the whole tensor.
+/// `checksums_count`, the rows must equal the same rows of the whole tensor.
 ///
 /// # Panics
 /// If the engines disagree, or the rows differ from the whole tensor.

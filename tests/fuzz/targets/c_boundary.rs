@@ -1,6 +1,6 @@
 //! Reads a file of any container through the C library as a C program does: with ranges
-//! that the caller fetches, and with callbacks, some of which fail. The first bytes of
-//! the input select the options.
+//! that the caller fetches, and with callbacks that may fail. The first bytes of the
+//! input select the options.
 
 #![no_main]
 

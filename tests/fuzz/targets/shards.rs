@@ -38,7 +38,7 @@ zstn_fuzz::keep_lengths!();
 /// Checks the statements of the index about a model (docs/formats/sharded.md 2).
 fn check(model: &Model, index: &ShardIndex) {
     for (name, file) in index.weights() {
-        // With a config, a quantised weight is listed instead of its parts.
+        // If there is a config, a quantised weight is listed instead of its parts.
         match model.find(name).map(|number| &model.tensors()[number]) {
             Ok(tensor) if tensor.weight().is_none() => assert_eq!(tensor.parts[0].file, file),
             Ok(_) => {}

@@ -1,4 +1,4 @@
-/** Runs the measurements in a cross-origin isolated page, in which threads are available. */
+/** Runs the measurements in a cross-origin isolated page, where threads are available. */
 
 import { dirname } from "node:path";
 import { fileURLToPath } from "node:url";

@@ -1,4 +1,4 @@
-/** Evaluates alternating rounds, in which a disturbance affects all candidates of a round alike. */
+/** Statistics of rounds that alternate between candidates, so that a disturbance affects all of them alike. */
 
 export function median(numbers) {
   return numbers.toSorted((a, b) => a - b)[numbers.length >> 1];

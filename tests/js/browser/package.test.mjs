@@ -93,7 +93,7 @@ inBrowser("a tensor that begins in the bytes read at opening is still one reques
     return { name, offset: info.parts[0].offset, sha256: await digest(tensor.bytes), requests: model.stats.requests };
   }, `${models.url}model.zstn`);
   assert.equal(got.sha256, sha256(tensors[got.name].bytes));
-  // With the browser's own cache, there would be a validation request for the cached part and another request for the rest.
+  // The browser's own cache would send a validation request for the cached bytes and another request for the rest.
   const log = (await models.settled(first + got.requests)).slice(first);
   assert.deepEqual(log.map(({ status }) => status), [206, 206, 206]);
 });

@@ -114,7 +114,7 @@ inBrowser("read whole, nothing is counted twice, and the figures and pixels are 
   assert.ok(near(shown.max, values.reduce((a, b) => Math.max(a, b))));
   assert.ok(near(shown.zeros, values.filter((value) => value === 0).length / values.length));
   assert.match(await page.locator(".odd").innerText(), new RegExp(`^${ODD.zeroRows} of 20,000 rows are all zeros`));
-  // The last rows are zeros. Above them, the column stands out.
+  // The last rows are zeros. In all other rows, one column has large values and is darker than the rest.
   const [[zero], [outlier, other]] = [await pixels(page, 0.9995, [0.1]), await pixels(page, 0.5, [(ODD.column + 0.5) / ODD.columns, 0.2])];
   assert.ok(brightness(zero) > brightness(other) + 60, `${zero} for zeros, ${other} for values`);
   assert.ok(brightness(outlier) < brightness(other) - 120, `${outlier} for the column, ${other} for the others`);

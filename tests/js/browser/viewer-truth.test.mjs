@@ -42,7 +42,7 @@ tuned[name(3, "q")][4095] += 0.25;
 const sick = model();
 sick[name(2, "q")].fill(Number.NaN, 640, 704);
 sick[name(2, "q")][5] = Number.POSITIVE_INFINITY;
-// Only the sign of a zero differs: the bytes differ, the values do not.
+// These values differ only in the sign of a zero, so the bytes change but the values compare as equal.
 sick[name(0, "v")][7] = base[name(0, "v")][7] = 0;
 tuned[name(0, "v")][7] = 0;
 sick[name(0, "v")][7] = -0;

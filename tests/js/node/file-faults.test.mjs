@@ -32,7 +32,7 @@ const ACTS = {
   link: (path) => linkSync(path, `${path}.beside`),
 };
 
-/** The ways in which Node opens files. An entry here tests a new source with all faults. */
+/** How Node can open a file. A source that is added here is tested with all faults. */
 const SURFACES = { npm_path: (path) => path, npm_blob: (path) => openAsBlob(path) };
 
 test("a file that changes after it was opened gives no result of two versions", async () => {

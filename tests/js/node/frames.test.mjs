@@ -1,4 +1,4 @@
-/** Single frames and deltas: every golden one decodes, and written ones are restored, here and by the command line. */
+/** Single frames and deltas: all golden ones decode, and new ones are restored by this package and by the command line. */
 
 import assert from "node:assert/strict";
 import { readFileSync, writeFileSync } from "node:fs";

@@ -1,4 +1,4 @@
-/** Reads over HTTP for which the exact order of events matters: repeated requests, waits, aborts, merged and cached reads. */
+/** Tests of HTTP reads that depend on the exact order of events: repeated requests, waits, aborts, merged and cached reads. */
 
 import assert from "node:assert/strict";
 import { mock, test } from "node:test";
@@ -6,7 +6,7 @@ import { open } from "zstn";
 import { reset, resetAfter, shorter, stallAfter, startFaultServer, status } from "../support/fault-server.mjs";
 import { readAndCheck, version } from "../support/faulty-model.mjs";
 
-/** Runs `work` with a server. The options are those of `startFaultServer`. */
+/** Runs `work` with a server that `startFaultServer` starts with these options. */
 async function against(options, work, file = version()) {
   const server = await startFaultServer(file, options);
   try {

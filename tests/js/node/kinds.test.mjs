@@ -1,4 +1,4 @@
-/** Gauss files, weights in parts and checkpoints in several files are read by name like all others. */
+/** Gauss files, compressed-tensors weights and sharded checkpoints are read by name like all other files. */
 
 import assert from "node:assert/strict";
 import { copyFileSync, mkdirSync, mkdtempSync, readFileSync, writeFileSync } from "node:fs";
@@ -137,7 +137,7 @@ test("a checkpoint in several files, by path, by address, and as files in hand",
     model.close();
   }
   assert.ok(server.requests.every(({ path }) => path.endsWith("?download=true")));
-  // Opening three shards takes as many round trips as opening one: for the index, the shards and the configuration.
+  // Three shards take the same number of round trips as one: for the index, the shards and the configuration.
   const model = await open(`${server.url}model.safetensors.index.json`);
   assert.ok(model.stats.roundTrips <= 5, JSON.stringify(model.stats));
 });

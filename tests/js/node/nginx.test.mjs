@@ -1,4 +1,4 @@
-/** A real nginx, if it is installed (on the PATH, in /usr/sbin, or named in ZSTN_NGINX). */
+/** Reads from a real nginx, if one is installed (on the PATH, in /usr/sbin, or named in ZSTN_NGINX). */
 
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";

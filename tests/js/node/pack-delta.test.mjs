@@ -214,7 +214,7 @@ test("an aborted call says why, the stream hears of it, and nothing more is read
     assert.equal(server.requests.length, before);
   }
   await assert.rejects(pack(at("tuned.safetensors"), { base: at("base.zstn"), signal: AbortSignal.abort(mine) }), (error) => error === mine);
-  // Only loading the module takes time here, so the signal is the only thing that can end the call.
+  // Loading the module is the only step that waits here, so only the signal can end the call.
   const model = await open(at("base.safetensors"));
   const stop = new AbortController();
   const packing = pack(readFileSync(at("tuned.safetensors")), { base: model, signal: stop.signal });

@@ -6,7 +6,7 @@ import { memoryCache, open, pack } from "zstn";
 import { safetensors } from "../support/checkpoint.mjs";
 import { answer, pattern, startFaultServer } from "../support/fault-server.mjs";
 
-/** Returns the validators of the response to the request with this number. */
+/** The validators of a response, by type. Each function gets the number of the request. */
 const VALIDATORS = {
   "strong ETags": (number) => ({ etag: `"${number}"` }),
   "weak ETags": (number) => ({ etag: `W/"${number}"` }),
@@ -28,7 +28,10 @@ before(async () => {
   packed = new Uint8Array(await blob.arrayBuffer());
 });
 
-/** Runs `work` with a server that has other validators in every answer. `bytesOf` returns the bytes of a file for a request of that number. */
+/**
+ * Runs `work` with a server whose validators differ between responses. `bytesOf` returns the bytes of the file for the
+ * request with a given number.
+ */
 async function against(validatorsOf, bytesOf, work) {
   const always = (request, response, { log }) => {
     delete request.headers["if-range"];

@@ -25,7 +25,7 @@ const BUDGETS = {
   ".zstn: code and module": 165_000,
 };
 
-/** The fraction by which a size may be below its budget before the budget has to be lowered. */
+/** The largest gap between a size and its budget, as a fraction of the budget. Beyond it, the budget has to be lowered. */
 const SLACK = 0.01;
 
 const root = fileURLToPath(new URL("../../../", import.meta.url));

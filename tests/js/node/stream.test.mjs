@@ -162,7 +162,7 @@ test("over HTTP neighbours are one request, and progress adds up over all", asyn
     for await (const tensor of model.stream(names, { onProgress: (progress) => heard.push(progress) })) same(tensor);
     assert.equal(model.stats.requests - before, 1);
     assert.deepEqual(heard.at(-1), { stage: "stream", loadedBytes: 12 * LENGTH, totalBytes: 12 * LENGTH });
-    // With a limit of four tensors, requests are issued whenever half of the limit is free.
+    // The limit allows four tensors, and requests are sent whenever half of it is free.
     const bounded = model.stats.requests;
     for await (const tensor of model.stream(names, { readAheadBytes: 8 * LENGTH })) same(tensor);
     assert.ok(model.stats.requests - bounded <= 6, `${model.stats.requests - bounded} requests`);

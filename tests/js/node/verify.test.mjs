@@ -7,7 +7,7 @@ import { open, workerPool } from "zstn";
 import { vectorPath } from "../support/vectors.mjs";
 
 /**
- * A file in which the frame of `w` was replaced together with its checksum, so that only the digest of `w` differs
+ * A file with another frame for `w` and a checksum that matches it, so that only the digest of `w` differs
  * (tests/rust/formats/integrity/replaced.rs).
  */
 const file = readFileSync(vectorPath("zstn-verify", "replaced-frame.zstn"));

@@ -174,7 +174,7 @@ test("withRetry: an abort ends the attempts, and is seen by the source", async (
   assert.equal(source.reads.length, 1);
 });
 
-/** A Blob like those of model hubs: it fetches nothing until a slice is read. */
+/** A Blob that fetches nothing until a slice is read, as the Blobs of model hubs do. */
 class LazyBlob extends Blob {
   constructor(fetched, begin = 0, end = bytes.length) {
     super([]);

@@ -40,7 +40,7 @@ export const onlyChromium = (why) => (browserName === "chromium" ? false : why);
 
 /**
  * Sets up the tests of a file that need a browser. `ready` and `done` run before and after them, and `inBrowser`
- * defines one test. Its options are those of a Playwright context, and `skip`, the reason to skip the test.
+ * defines one test. Its options are the options of a Playwright context, and `skip`, the reason to skip the test.
  * `chromiumArgs` are additional arguments of Chromium. `tier` is "all" for files that the default tier leaves out.
  */
 export function browserTests({ ready = async () => {}, done = async () => {}, chromiumArgs = [], tier = "default" } = {}) {

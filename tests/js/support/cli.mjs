@@ -50,7 +50,7 @@ export async function serve(folder) {
   return listen(["serve", folder]);
 }
 
-/** Serves a folder of repositories as a hub in which packed files appear unpacked. */
+/** Serves a folder of repositories as a hub, where packed files appear as their originals. */
 export async function gateway(folder) {
   return listen(["gateway", "--upstream", folder]);
 }

@@ -20,7 +20,7 @@ export async function openOutcome(bytes) {
       model.close();
     }
   } catch (error) {
-    // For a file of another format, a sentence about that format replaces the original error.
+    // If the file has another format, `open` throws an error about that format, and the original error is its cause.
     return refused(error.cause ?? error);
   }
 }

@@ -128,7 +128,7 @@ export const compressed = (request, response, { file }) => {
 /** Redirects to the origin `to`. */
 export const redirect = (to) => (request, response) => response.writeHead(302, { location: `${to}/signed${request.url}?signature=s3cret` }).end();
 
-/** Returns bytes in which every position differs from its neighbours. */
+/** Returns pseudorandom bytes that depend only on the seed. */
 export function pattern(length, seed) {
   const bytes = new Uint8Array(length);
   let state = seed;

@@ -1,7 +1,4 @@
-/**
- * The ways in which the npm package reads from a server. An entry here tests a new source with all cases of the fault
- * table.
- */
+/** How the npm package can read from a server. A source that is added here is tested with all cases of the fault table. */
 
 import { open, pack } from "zstn";
 

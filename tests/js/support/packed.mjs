@@ -12,7 +12,7 @@ const root = fileURLToPath(new URL("../../../wasm", import.meta.url));
 /** Creates the tarball for npm in `folder`. */
 async function tarball(folder) {
   const { stdout } = await run("npm", ["pack", "--json", "--pack-destination", folder], { cwd: root });
-  // npm changed this from a list to an object by name.
+  // Some versions of npm print a list, others an object by package name.
   const [packed] = Object.values(JSON.parse(stdout));
   return packed;
 }

@@ -44,7 +44,7 @@ export function oddValue(row, column) {
   return toBfloat16(0.05 * noise(row, column) * (column === ODD.column ? ODD.factor : 1));
 }
 
-/** Layers of the same type, one of which is broken. */
+/** Layers of the same type. The values of layer `broken` are `factor` times as large. */
 export const LAYERS = { count: 12, rows: 256, columns: 320, broken: 7, factor: 5, name: (layer) => `model.layers.${layer}.mlp.up.weight` };
 
 export const layerValue = (layer, row, column) => toBfloat16(0.02 * noise(row + layer * 1000, column) * (layer === LAYERS.broken ? LAYERS.factor : 1));

@@ -10,7 +10,7 @@ export const onlyInAll = isAll ? false : "only in `cargo xtask test --all`";
 export const BIT_STEP = isAll ? 1 : 5;
 
 /**
- * Returns all items, or a sample in which every value of every key occurs. The sample is the same in each run. `keys`
+ * Returns all items, or a sample that contains every value of every key. The sample is the same in each run. `keys`
  * returns the keys of an item.
  */
 export function chosen(items, keys) {

@@ -44,10 +44,16 @@ export const badCompressed = manifest("compressed-tensors-bad").vectors;
 export const goodFrames = Object.entries(manifest("z4ai").cases);
 export const badFrames = Object.entries(manifest("z4ai-bad").cases);
 
+/** The codes of errors about files. */
+export const REFUSALS = ["malformed", "unsupported", "limit", "wrong_base"];
+
+/** The rules whose violation means that the base is another one. */
+const WRONG_BASE_RULES = ["delta.reference", "delta.base_tensor"];
+
 /** Checks that an error is a statement about the file, not about a crashed decoder, a broken source or a wrong call. */
 export function isRefusal(error) {
   assert.ok(error instanceof ZstnError, String(error));
-  assert.ok(["malformed", "unsupported", "limit"].includes(error.code), error.code);
+  assert.ok(REFUSALS.includes(error.code), error.code);
   assert.equal(error.cause, undefined, "the decoder did not crash");
   assert.match(error.message, /\w{2,}.* .*\w{2,}/s, "a sentence");
   return true;
@@ -55,11 +61,11 @@ export function isRefusal(error) {
 
 /**
  * Returns a check for the error that an entry of a manifest expects: `rule` is the rule that the file breaks, and
- * `error` is the error code if it is not "malformed". If `open()`, which has to recognise the format first, reports
+ * `error` is the error code if it does not follow from the rule. If `open()`, which has to recognise the format first, reports
  * another error, that error is in `opened`.
  */
 export function refusalOf({ opened, ...decoded }) {
-  const { rule, error: code = "malformed" } = opened ?? decoded;
+  const { rule, error: code = WRONG_BASE_RULES.includes(rule) ? "wrong_base" : "malformed" } = opened ?? decoded;
   return (error) => {
     isRefusal(error);
     assert.deepEqual({ code: error.code, rule: error.rule }, { code, rule }, error.message);

@@ -42,8 +42,8 @@ test("NaN keeps its payload bits", () => {
 });
 
 /**
- * The properties of each format in its specification, in addition to its layout: the patterns that are not numbers, and
- * the extreme values.
+ * The properties that the specification of each format states in addition to its layout: the patterns that are not
+ * numbers, and the extreme values.
  */
 const SMALL = {
   F8_E4M3: { exponentBits: 4, bias: 7, most: 448, least: 2 ** -9, nan: [0x7f, 0xff], infinite: [] },

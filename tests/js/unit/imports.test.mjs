@@ -16,7 +16,7 @@ function importsBelow(folder) {
   return new Map(files.map((file) => [file, targets(file).filter((target) => known.has(target))]));
 }
 
-/** Returns a cycle of files in which each imports the next; `undefined` if there is none. */
+/** Returns the files of an import cycle, in order; `undefined` if there is none. */
 function cycleIn(imports) {
   const done = new Set();
   const visit = (file, path) => {

@@ -1,8 +1,8 @@
-/* The program git.exe for tests under wine: runs the git of the machine around it.
+/* The program git.exe for tests under wine, which runs the git of the host.
  *
- * wine starts programs of Linux, but neither waits for them nor gives them pipes or
- * a standard error. So git gets a file as its standard output, into which a shell
- * writes the rest when git has ended: MARK, standard error, MARK, the status, MARK. */
+ * wine can start Linux programs, but neither waits for them nor passes pipes or
+ * standard error on to them. git therefore gets a file as its standard output. When git
+ * has ended, a shell appends MARK, git's standard error, MARK, its status and MARK. */
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,14 +12,14 @@
 
 #define MARK '\1'
 
-/* What failed here, and is no status of git's. */
+/* The status if this program itself fails; git never returns it. */
 #define STATUS_OF_BRIDGE 125
 
-/* No call of git in a test takes as long. */
+/* No call of git in a test takes this long. */
 #define LIMIT_MS 60000
 #define PAUSE_MS 5
 
-/* Nothing above drive C: is a repository for programs of Windows. */
+/* GIT_CEILING_DIRECTORIES keeps git from finding a repository above drive C:. */
 static const wchar_t START[] =
     L"sh -c \"export GIT_CEILING_DIRECTORIES=$WINEPREFIX; "
     L"{ said=$(git \\\"$@\\\" 2>&1 >&3 3>&-); } 3>&1; "
@@ -31,7 +31,7 @@ static void fail(const char *action)
     exit(STATUS_OF_BRIDGE);
 }
 
-/* Creates a file that a child inherits and that is gone when all have closed it. */
+/* Creates a file that a child inherits. It is deleted once all handles are closed. */
 static HANDLE temporary_file(void)
 {
     SECURITY_ATTRIBUTES inherited = {sizeof inherited, NULL, TRUE};
@@ -46,7 +46,7 @@ static HANDLE temporary_file(void)
     return file;
 }
 
-/* Returns what is in the file so far, with a NUL behind it. */
+/* Returns the current content of the file, followed by a NUL. */
 static char *contents(HANDLE file, DWORD *len_bytes)
 {
     DWORD size = GetFileSize(file, NULL);
@@ -61,7 +61,7 @@ static char *contents(HANDLE file, DWORD *len_bytes)
     return bytes;
 }
 
-/* Returns the arguments in the form in which this program got them. */
+/* Returns the arguments of this program, with their original quotes. */
 static const wchar_t *arguments(void)
 {
     const wchar_t *rest = GetCommandLineW();
@@ -117,7 +117,7 @@ int main(void)
     char *said = last_mark(written, status);
     print(GetStdHandle(STD_ERROR_HANDLE), said + 1, status - said - 1);
 
-    /* Paths are those of Linux. */
+    /* git prints Linux paths. A path on drive C: becomes a Windows path. */
     char drive[MAX_PATH], *start = written;
     size_t drive_bytes = snprintf(drive, sizeof drive, "%s/drive_c", getenv("WINEPREFIX"));
     if (!strncmp(written, drive, drive_bytes)) {

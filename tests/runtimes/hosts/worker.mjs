@@ -1,4 +1,7 @@
-/** Runs the scenario in a Cloudflare Worker: the input is the body of a request, the outcomes are its answer. */
+/**
+ * Runs the scenario in a Cloudflare Worker. The body of a request contains the input, and the response contains the
+ * outcomes.
+ */
 
 import * as zstn from "zstn";
 import { runScenario } from "./scenario.mjs";

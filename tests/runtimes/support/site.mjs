@@ -1,4 +1,7 @@
-/** The server of the scenario: models with ranges for everyone, and an isolated page with the installed package. */
+/**
+ * Servers for the scenario: one serves models with ranges to every origin, and one serves an isolated page with the
+ * installed package.
+ */
 
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -12,7 +15,7 @@ const LARGE = "embeddings.weight";
 const ISOLATED = { "cross-origin-opener-policy": "same-origin", "cross-origin-embedder-policy": "require-corp" };
 const OPEN_TO_ALL = { "access-control-allow-origin": "*", "access-control-expose-headers": "Content-Range, ETag", "cross-origin-resource-policy": "cross-origin", "accept-ranges": "bytes", etag: '"1"' };
 
-/** Writes a model of 42 tensors to `folder`, plain and packed by the command line, and returns the scenario's input but for addresses. */
+/** Writes a model to `folder`, plain and packed by the command line. Returns the input of the scenario without addresses. */
 export async function writeModels(folder) {
   const random = xorshift(33);
   const bf16 = (...shape) => ({ dtype: "BF16", shape, bytes: bf16Tensor(shape.reduce((a, b) => a * b, 1), random) });
@@ -32,7 +35,7 @@ export async function writeModels(folder) {
   };
 }
 
-/** Serves the models of `folder` to every origin. */
+/** Serves the models in `folder` to every origin. */
 export function serveModels(folder) {
   const files = Object.fromEntries(["model.safetensors", "model.zstn"].map((name) => [`/${name}`, readFileSync(join(folder, name))]));
   return startServer((request, response) => {

@@ -1,4 +1,4 @@
-/** The table runtime × feature of the documentation. */
+/** The table of runtimes and features in the documentation. */
 
 /**
  * Returns the cells of the first table of `markdown`: runtime → feature → { works } or { works: false, reason }. A cell is

@@ -1,4 +1,4 @@
-/** WebKitGTK's MiniBrowser by WebDriver, on a display of its own. */
+/** WebKitGTK's MiniBrowser, controlled through WebDriver, on a separate display. */
 
 import { spawn } from "node:child_process";
 import { existsSync, readdirSync } from "node:fs";
@@ -15,7 +15,7 @@ function miniBrowser() {
   return places.find((path) => existsSync(path));
 }
 
-/** The reason why there is no WebKit here, or `false`. */
+/** The reason why WebKitGTK cannot be used, or `false`. */
 export const withoutWebkit = () => (existsSync(DRIVER) && existsSync(XVFB) && miniBrowser() ? false : "no WebKitGTK: install webkit2gtk-driver and xvfb");
 
 async function freePort() {
@@ -26,7 +26,7 @@ async function freePort() {
   return port;
 }
 
-/** Starts it, in the locale `lang`; `args` are those of the MiniBrowser. */
+/** Starts the MiniBrowser in the locale `lang`, with `args` as additional arguments. */
 export async function startWebkit({ lang = "C", args = [] } = {}) {
   const display = spawn(XVFB, ["-displayfd", "3", "-screen", "0", "1280x1024x24", "-nolisten", "tcp"], { stdio: ["ignore", "ignore", "ignore", "pipe"] });
   const [number] = await once(display.stdio[3], "data");
@@ -62,7 +62,7 @@ export async function startWebkit({ lang = "C", args = [] } = {}) {
       version: got.browserVersion,
       go: (url) => send("POST", `${session}/url`, { url }),
       evaluate: (script) => send("POST", `${session}/execute/sync`, { script, args: [] }),
-      /** Returns what `script` returns once that is not null. */
+      /** Runs `script` repeatedly until its result is not null, and returns the result. */
       async until(script, timeoutMs = 100_000) {
         for (const end = Date.now() + timeoutMs; Date.now() < end; await pause(100)) {
           const value = await send("POST", `${session}/execute/sync`, { script, args: [] });

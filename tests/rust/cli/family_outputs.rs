@@ -83,7 +83,7 @@ fn differences_never_need_each_other() {
         at("circ/a.zstn").exists() && at("circ/b.zstn").exists(),
         "{said}"
     );
-    // With two commands, the second one sees the output of the first.
+    // If two commands pack the files, the second one sees the output of the first.
     let folder = circle();
     let at = |name: &str| folder.path().join(name);
     say(

@@ -1,5 +1,5 @@
-//! The permissions of outputs equal those of the input, and replacing a file never
-//! widens its permissions.
+//! An output has the permissions of its input, and replacing a file never widens its
+//! permissions.
 
 #![cfg(unix)]
 

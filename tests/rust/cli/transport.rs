@@ -230,7 +230,7 @@ fn proxies_receive_what_is_for_them() {
     let secure = format!("https://localhost:{tls}/m.safetensors");
     let tunnel = format!("CONNECT localhost:{tls} HTTP/1.1");
     for (address, variable, line) in [
-        // For an http address, the proxy gets the whole URL.
+        // The proxy gets the whole URL of an http address.
         (
             "http://h.example/m.safetensors?x=1",
             "http_proxy",

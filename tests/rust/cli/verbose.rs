@@ -1,4 +1,4 @@
-//! `--verbose`: what it reports about requests and tensors, and what it omits.
+//! The requests and tensors that `--verbose` reports, and the details that it omits.
 
 use zstn_tests::command::{json, text, zstn};
 use zstn_tests::round_server::{Page, RoundServer};
@@ -267,7 +267,7 @@ fn a_bar_does_not_tear_the_lines() {
     let start = "w: BF16 [4000], Z4AI bit-field: ";
     let mut lines = shown.split("\r\n").filter(|line| line.contains(start));
     let line = lines.next().unwrap_or_else(|| panic!("{shown:?}"));
-    // Only sequences that clear the progress bar precede the line.
+    // Nothing precedes the line except sequences that clear the progress bar.
     let (before, _) = line.split_once(start).unwrap();
     assert!(
         before.is_empty() || before.ends_with(['K', 'J', '\r']),

@@ -88,7 +88,8 @@ fn check(transform: Transform, bytes: &[u8], all_sizes: &[&[u32]]) {
 }
 
 fn noise(seed: u64, len: usize) -> Vec<u8> {
-    // Only three bits of each byte vary, so that blocks are compressed.
+    // Three bits of each byte vary and the others are zero, so that blocks are
+    // compressed.
     Rng(seed)
         .bytes(len)
         .iter()

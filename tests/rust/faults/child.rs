@@ -16,7 +16,7 @@ use crate::scratch::Cell;
 /// Time limit of a run; no run takes this long, even on a busy machine.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// User id without privileges (that of `nobody`).
+/// User id of `nobody`, which has no privileges.
 const NOBODY: u32 = 65534;
 
 /// Options for starting a run.

@@ -93,7 +93,7 @@ fn message(run: &Run, expected: Expected) -> Vec<String> {
 fn files(cell: &Cell, run: &Run, kept: Kept) -> Option<String> {
     let mut after = snapshot::of(&cell.work());
     if run.ended.status == 128 + 9 {
-        // A killed process leaves its hidden temporary files behind.
+        // A killed process cannot remove its hidden temporary files.
         after.retain(|path, _| !is_hidden(path));
     }
     let mut complete = run.before.clone();

@@ -1,4 +1,4 @@
-//! Statistics in a packed file: the figures equal those of a plain loop over the
+//! Statistics in a packed file: the figures equal the results of a plain loop over the
 //! elements, the bytes match the description (docs/formats/zstn-integrity.md 7), and
 //! damage never produces wrong figures.
 

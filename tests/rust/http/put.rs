@@ -42,7 +42,7 @@ fn a_file_is_written_by_one_request() {
     ] {
         for replace in [false, true] {
             let bytes = Rng(3).bytes(len);
-            // Only the first `len` bytes of the file are uploaded.
+            // The upload is limited to the first `len` bytes of the file.
             let local = file(&[&bytes[..], b"more"].concat());
             let server = Server::start(move |_| take(answer));
             let options = options(&server);

@@ -1,4 +1,4 @@
-//! Servers behind one address that give one file different validators.
+//! Several servers at one address that give the same file different validators.
 
 use std::time::Duration;
 
@@ -9,15 +9,14 @@ use zstn_tests::checkpoint;
 use zstn_tests::fault_server::{ETAG, FaultServer, Served, right_parts, send};
 use zstn_tests::rng::Rng;
 
-/// The header by which the server identifies the version in its answer to a request of
-/// that number.
+/// The validator in the response to the request with a given number, as a header line.
 const VALIDATORS: [fn(usize) -> String; 3] = [
     |number| format!("ETag: \"{number}\""),
     |number| format!("ETag: W/\"{number}\""),
     |number| format!("Last-Modified: Mon, 01 Jan 2024 00:00:{number:02} GMT"),
 ];
 
-/// Long enough to be stored in blocks that are read by themselves.
+/// The length of a tensor that is stored in blocks, which can be read separately.
 const TENSOR_BYTES: usize = 1 << 20;
 
 fn plain(seed: u64) -> Vec<u8> {
@@ -44,8 +43,8 @@ fn packed(plain: Vec<u8>, options: &PackOptions) -> Vec<u8> {
     packed
 }
 
-/// Serves `bytes`, with another validator in every answer and without looking at
-/// `If-Range`. The body of each answer goes through `change`.
+/// Serves `bytes` with a different validator in every answer, and ignores `If-Range`.
+/// `change` modifies the body of each answer.
 fn replicas(
     bytes: Vec<u8>,
     validator: fn(usize) -> String,
@@ -70,7 +69,8 @@ fn open(url: &str, verify: Verify) -> Result<Reader> {
     options.open(Location::url(url))
 }
 
-/// Refuses anything but the error for a changed file that says this.
+/// Checks that reading failed with the error for a changed file, and that its message
+/// contains `says`.
 fn check_changed<T>(found: Result<T>, says: &str) {
     let error = found.err().expect("an error");
     let text = error.to_string();

@@ -1,5 +1,5 @@
-//! Tokens and other secret headers are only sent to the origin for which they were
-//! given.
+//! Tokens and other secret headers are only sent to the origin that they were given
+//! for.
 
 use zstn::source::{HttpOptions, Remote, Source};
 use zstn::{Error, Location};

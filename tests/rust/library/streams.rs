@@ -223,7 +223,8 @@ fn streams_that_end_early_or_late_are_errors() {
         assert_eq!(code, "usage");
         assert!(text.contains("continues after its last tensor"), "{text}");
     }
-    // With this option, both files are packed unchanged, because no byte is lost.
+    // This option allows both files, which are packed unchanged, because no byte is
+    // lost.
     let options = PackOptions::default().allow_truncated(true);
     for odd in [
         &original[..original.len() - 1],

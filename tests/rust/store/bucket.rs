@@ -222,7 +222,7 @@ fn new_name() -> String {
     format!("t{}-{}", now.as_micros(), NEXT.fetch_add(1, Relaxed))
 }
 
-/// Returns bytes in which every part differs.
+/// Returns random bytes, so that all parts are different.
 pub fn content(len_bytes: usize) -> Vec<u8> {
     zstn_tests::rng::Rng(len_bytes as u64 + 1).bytes(len_bytes)
 }

@@ -35,6 +35,17 @@ const STRICTER: &[&str] = &[
     "Last-Modified later than the answer",
     "ranges are ignored later",
     "a break, then ranges are ignored",
+    // A store names the versions of an object itself, so an object with another ETag is
+    // always another object.
+    "a replica",
+    "a break, then the rest of another version",
+    "a break, then the whole of another version",
+    "a break without ranges, then another version",
+    "another strong ETag",
+    "another weak ETag",
+    "a weak ETag for a strong one",
+    "another Last-Modified",
+    "no Last-Modified any more",
 ];
 
 /// Returns options for a store whose only server is the one in `url`.

@@ -44,7 +44,7 @@ impl Request {
     }
 }
 
-/// What the proxy does with a request.
+/// The proxy's action on a request.
 #[derive(Debug)]
 pub enum Action {
     /// It forwards the request to the store.

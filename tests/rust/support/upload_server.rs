@@ -27,7 +27,7 @@ impl Asked {
     }
 }
 
-/// What a server does with a PUT request.
+/// A server's action on a PUT request.
 #[derive(Debug)]
 pub enum Act {
     /// Reads the body, then answers with this status and these header lines.

@@ -8,7 +8,7 @@ export function startFromBlob(address: string): Worker {
   const script = URL.createObjectURL(new Blob([`import ${JSON.stringify(address)};`], { type: "text/javascript" }));
   const worker = new Worker(script, { type: "module", name: "zstn" });
   const revoke = () => URL.revokeObjectURL(script);
-  // By the first message or error, the script has been loaded or has failed to load.
+  // When the first message or error arrives, the script has been loaded or has failed to load.
   worker.addEventListener("message", revoke, { once: true });
   worker.addEventListener("error", revoke, { once: true });
   return worker;

@@ -54,7 +54,7 @@ export interface Asker {
   endpoint: string;
 }
 
-/** Returns the error for a refused request; `undefined` if the response contains no more than its status. */
+/** Returns the error for a refused request; `undefined` if the response explains nothing beyond its status. */
 export function refusalOf(response: Response, url: string, address: HubAddress, page: string, { hasToken, logIn, endpoint }: Asker): HubError | undefined {
   const { status } = response;
   const { repository, revision = "main" } = address;

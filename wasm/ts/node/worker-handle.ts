@@ -5,8 +5,8 @@ import { settings } from "../configure.js";
 import type { StartWorker } from "../decode/worker-handle.js";
 
 /**
- * Creates a worker that runs a script of this package. It does not inherit the flags of the process, some of which,
- * such as those of `node -e`, would keep it from starting.
+ * Creates a worker that runs a script of this package. It does not inherit the flags of the process, because some
+ * flags, such as `node -e`, would keep it from starting.
  */
 export const workerOf = (script: URL, name: string): Worker => new Worker(script, { name, execArgv: [] });
 

@@ -10,10 +10,10 @@ export class PlainLayout implements CoreUnpacked {
   readonly #isOriginal: boolean;
   /** The indices of the tensors that are not empty, in order. */
   readonly #order: number[] = [];
-  /** The positions in the file at which each of them begins, and the end of the last one. */
+  /** The file position of the start of each of them, and of the end of the last one. */
   readonly #begins: number[];
 
-  /** Creates the layout of a file in which the tensors follow the `head` in order, without gaps. */
+  /** Creates the layout of a file whose tensors follow the `head` in order, without gaps. */
   constructor(head: Uint8Array<ArrayBuffer>, tensors: readonly TensorInfo[], isOriginal: boolean) {
     this.#head = head;
     this.#isOriginal = isOriginal;

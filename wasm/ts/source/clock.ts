@@ -1,4 +1,4 @@
-/** Time and randomness, behind an interface so that tests can replace them. */
+/** Time and randomness as an interface, so that tests can replace them. */
 
 export interface Clock {
   /** Returns milliseconds since 1970. */

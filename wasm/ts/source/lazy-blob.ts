@@ -36,7 +36,7 @@ export async function readLazyBlob(blob: Blob, length: number, { signal, onBytes
       return bytes;
     } catch (error) {
       signal?.throwIfAborted();
-      // There is no retry: the next attempt would have no more memory than this one.
+      // There is no retry, because the next attempt would not have more memory.
       if (error instanceof RangeError) throw new LimitError(`There is no memory for ${length} bytes at once.`, {}, { cause: error });
       throw typed(error, httpFunctions);
     }

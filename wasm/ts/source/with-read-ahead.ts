@@ -42,7 +42,7 @@ class ReadAhead implements AheadSource {
   readonly #stop = new AbortController();
   readonly #signal: AbortSignal;
   #sizeBytes = 0;
-  /** The position at which the last read ended, in bytes. */
+  /** The end of the last read, in bytes from the start of the source. */
   #position = -1;
   /** The chunks that were read ahead: in order, without gaps, starting at or shortly before `#position`. */
   #chunks: Chunk[] = [];

@@ -12,8 +12,8 @@ import type { Area } from "./protocol.js";
 const MIN_READ_SHARE = 0.5;
 
 /**
- * Returns whether a line of `rows` rows, of which `read` were read, shows the level of its bands instead, because a few
- * rows are less representative.
+ * Returns whether a line shows the level of its bands instead of the `read` rows that were read, because a few of its
+ * `rows` rows are less representative.
  */
 export const isForBand = (read: number, rows: number): boolean => read === 0 || read < MIN_READ_SHARE * rows;
 

@@ -15,7 +15,7 @@ const MAX_UNPACKED_BYTES = 64 << 20;
 const STEP_ELEMENTS = 2 << 20;
 /** The minimum gap between strips, in bytes. The package would fetch shorter gaps to save a request. */
 const MIN_GAP_BYTES = 96 << 10;
-/** The fraction by which a strip may fetch more bytes to include more rows. */
+/** The share of additional bytes that a strip may fetch to include more rows. */
 const WIDENING_SHARE = 0.15;
 
 interface Side {
@@ -50,8 +50,8 @@ export class ChangeComparison {
       context.onStep({ loadedBytes: ++done, totalBytes: tensors.length });
       return tensor.change(context);
     };
-    // The tensors are compared concurrently, so that adjacent reads share requests. The caller requests no more whole
-    // tensors than fit into memory.
+    // The tensors are compared concurrently, so that adjacent reads share requests. The caller only requests whole
+    // tensors that fit into memory together.
     const changes = await Promise.all(tensors.map(one));
     return { changes, fetchedBytes: fetched() - startBytes };
   }

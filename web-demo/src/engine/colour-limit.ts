@@ -3,8 +3,8 @@
 /** The fraction of pixels that may exceed the colour scale. */
 const BEYOND_SHARE = 0.01;
 /**
- * The end of a scale of magnitudes, as a multiple of the median: a row or column several times larger than the others
- * stands out, and the others stay distinguishable.
+ * The end of a scale of magnitudes, as a multiple of the median. At this multiple, a row or column several times larger
+ * than the others is clearly visible, and the others remain distinguishable.
  */
 const MEDIANS = 4;
 const MAX_SORTED = 20_000;

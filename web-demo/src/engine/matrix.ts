@@ -32,7 +32,7 @@ const SAMPLE_BYTES = 6 << 20;
  */
 const STRIP_BYTES = 96 << 10;
 
-/** The fraction by which a strip may fetch more bytes to include more rows. */
+/** The share of additional bytes that a strip may fetch to include more rows. */
 const WIDENING_SHARE = 0.15;
 
 /** The limits on the bytes of a tensor that are read without a request of the user. */

@@ -46,8 +46,8 @@ export function palette(shading: Shading, dark: boolean): (level: number) => num
 }
 
 /**
- * Returns the second pixel of the checkered pattern that marks areas of non-finite levels, so that they also stand out
- * without colours.
+ * Returns the second pixel of the checkered pattern that marks areas of non-finite levels, so that they are
+ * recognisable without colours.
  */
 export const alternate = (dark: boolean): number => packed(dark ? LIGHT.ground : DARK.ground);
 

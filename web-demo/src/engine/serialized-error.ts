@@ -5,7 +5,7 @@ import type { SerializedError } from "./protocol.js";
 export function serializeError(error: unknown): SerializedError {
   if (!(error instanceof Error)) return { name: "Error", message: String(error) };
   const { name } = error;
-  // Only the cause contains the reason that a module could not be loaded.
+  // If a module could not be loaded, the reason is only in the cause.
   const cause = "code" in error && error.code === "core" && error.cause instanceof Error ? ` (${error.cause.message})` : "";
   const message = error.message + cause;
   const code = "code" in error && typeof error.code === "string" ? { code: error.code } : {};

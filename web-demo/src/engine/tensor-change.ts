@@ -34,7 +34,7 @@ export interface ChangeSums {
   readonly baseSquares: number;
 }
 
-/** The amount by which one tensor of the first model differs from that tensor of the second model. */
+/** The difference between a tensor of the first model and the same tensor of the second model. */
 export interface TensorChange extends ChangeSums {
   readonly name: string;
   /** Whether all elements were compared, and not just a sample. */

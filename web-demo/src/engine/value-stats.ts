@@ -86,7 +86,7 @@ export class ValueStats {
     [this.min, this.max] = [min, max];
     if (finite === 0) return;
     this.#scaleTo(Math.max(Math.abs(min), Math.abs(max)));
-    // Only a sum of huge values can overflow.
+    // The sum overflows only if values are huge.
     const mean = Number.isFinite(sum) && this.#unit === 1 ? sum / finite : meanOf(numbers, finite, this.#unit);
     this.#merge(finite, mean, numbers);
   }

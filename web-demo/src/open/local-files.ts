@@ -6,7 +6,7 @@
 import { button, element, getById } from "../page/element.js";
 import type { UserInput } from "./resolve-input.js";
 
-/** The state of a history entry for which local files were open. */
+/** The state of a history entry with open local files. */
 interface LocalEntry {
   readonly local: { readonly names: readonly string[]; readonly key: string };
 }

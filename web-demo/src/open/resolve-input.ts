@@ -16,7 +16,7 @@ export interface ResolvedInput {
   readonly name: string;
 }
 
-/** The error for a repository that has several models, none of which is an obvious choice. */
+/** The error for a repository that has several models and no obvious choice among them. */
 export class ChoiceNeeded extends Error {
   readonly files: readonly { path: string; address: string }[];
 

@@ -75,7 +75,7 @@ function ownText(error: CodedError): string | undefined {
     case "truncated":
       return "The file is incomplete.";
     case "changed":
-      // If several servers answer, the message names both versions and says what to do.
+      // If several servers answer, the message already names both versions and the remedy.
       return error.message.includes(" instead of ") ? undefined : "The file has changed since it was opened. Open it again.";
     case "read":
       return "The file could not be read. If it was changed or moved, choose it again.";

@@ -12,7 +12,7 @@ export interface Route {
   /** The hub, if it is not Hugging Face. */
   readonly hub?: string | undefined;
   readonly view?: "pack" | undefined;
-  /** The mode in which two tensors are compared. */
+  /** How two tensors are compared. */
   readonly mode?: string | undefined;
   /** The tensor of the second model, if it has another name. */
   readonly against?: string | undefined;
@@ -32,7 +32,10 @@ export interface Route {
   readonly order?: string | undefined;
 }
 
-/** All parameters in the order in which they are written. A parameter with a fixed set of values has a list of these values. */
+/**
+ * All parameters, in the order of their appearance in an address. A parameter with a fixed set of values has a list of
+ * these values.
+ */
 const PARAMETERS: Readonly<Record<keyof Route, readonly string[] | undefined>> = {
   src: undefined,
   with: undefined,

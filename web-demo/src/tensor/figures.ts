@@ -77,7 +77,7 @@ export function bitsLine(description: Description, info: TensorInfo): HTMLElemen
   if (!exponents || count === 0 || info.base === "copy") return undefined;
   const { entropyBits, exponentBits, otherBits } = exponents;
   const stored = (8 * info.storedLength) / count;
-  // For a sample, these are exact figures of the sample, not estimates for the tensor.
+  // The figures of a sample are exact for the sample. They are not estimates for the tensor.
   const of = isComplete(description) ? "" : " of the sample";
   const part = (label: string, value: number, digits = 2) => element("div", {}, element("dt", {}, label), element("dd", {}, dataValue(value, value.toFixed(digits))));
   return element(

@@ -1,4 +1,4 @@
-/** Small multiples: the same tensor in all layers, with a common colour scale, so that an unusual layer stands out. */
+/** Small multiples: the same tensor in all layers, with a common colour scale, so that an unusual layer is easy to see. */
 
 import type { TensorInfo } from "zstn";
 import type { Engine } from "../engine/client.js";

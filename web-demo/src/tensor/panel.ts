@@ -83,7 +83,7 @@ export class TensorPanel {
     const { info } = this.#options;
     const { rowsRead, rows, columns, stored } = description;
     if (isComplete(description)) return [];
-    // Only the base contains the stored length of a copy.
+    // The stored length of a copy is in the base, not in this file.
     const size = formatBytes(info.base === "copy" ? info.byteLength : info.storedLength);
     const all = button(`Load all (${size})`, () => void this.show(true));
     const unit = columns === 1 ? "value" : "row";

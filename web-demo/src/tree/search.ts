@@ -33,7 +33,7 @@ function isExpression(text: string): boolean {
 }
 
 /**
- * Returns a function that tests whether a text contains a word, in which `*` matches any characters and `?` matches
+ * Returns a function that tests whether a text contains a word. In the word, `*` matches any characters and `?` matches
  * one. A number at either end must be a whole number: layer 3 is not layer 33. The pieces between the stars are found
  * sequentially, each at its first possible position, so that the time does not grow with their number.
  */
@@ -57,8 +57,8 @@ function patternOf(word: string): (text: string) => boolean {
 const isDigit = (character: string | undefined): boolean => character !== undefined && character >= "0" && character <= "9";
 
 /**
- * Returns the first position from `from` on at which a text contains a piece, in which `?` matches any character; -1 if
- * there is none.
+ * Returns the position of the first match of a piece in a text, at `from` or later; -1 if there is no match. In the
+ * piece, `?` matches any character.
  */
 function find(text: string, piece: string, from: number): number {
   if (!piece.includes("?")) return text.indexOf(piece, from);

@@ -11,7 +11,7 @@ use crate::step::Step;
 
 const WARNINGS: [&str; 4] = ["-Wall", "-Wextra", "-pedantic", "-Werror"];
 
-/// The language in which a program is compiled.
+/// The language of a program.
 #[derive(Clone, Copy)]
 pub enum Language {
     C,

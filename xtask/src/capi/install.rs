@@ -21,7 +21,8 @@ const MAJOR: &str = env!("CARGO_PKG_VERSION_MAJOR");
 /// The installed library.
 pub struct Installed {
     prefix: PathBuf,
-    /// Whether programs can be linked with the static library.
+    /// Whether the system libraries that the static library needs are known, so that
+    /// programs can be linked with it.
     is_static: bool,
 }
 

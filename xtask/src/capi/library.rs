@@ -62,7 +62,8 @@ pub fn build(
 /// `zstn_` symbols they export differ from the committed list.
 pub fn built(workspace: &Workspace) -> Result<Library> {
     let library = Library::in_folder(workspace, "debug")?;
-    // With the workspace's features, a dependency exports additional symbols.
+    // A build of the whole workspace enables more features, with which a dependency
+    // exports additional symbols.
     symbols(workspace, &library, |name| name.starts_with("zstn_"), false)?;
     Ok(library)
 }
@@ -90,8 +91,8 @@ fn env_suffix() -> Option<(&'static str, &'static str)> {
     }
 }
 
-/// Compares the exported symbols of the shared library for which `is_ours` holds with
-/// the committed list.
+/// Compares the symbols that the shared library exports, limited to names that
+/// `is_ours` accepts, with the committed list.
 fn symbols(
     workspace: &Workspace,
     library: &Library,

@@ -216,7 +216,7 @@ impl Tests<'_> {
         self.workspace.path("tests/vectors")
     }
 
-    /// Returns the folder in which the test program leaves its model.
+    /// Returns the folder where the test program leaves its model.
     fn model(&self) -> PathBuf {
         self.workspace.target("capi-test/scratch")
     }

@@ -16,7 +16,7 @@ pub struct Artifact {
     /// Arguments of cargo that select the crates it is built from; one list for each
     /// build.
     pub builds: &'static [&'static [&'static str]],
-    /// Targets for which it is built.
+    /// Rust targets of its builds.
     pub targets: &'static [&'static str],
     /// npm packages that are part of it.
     pub npm: &'static [&'static str],

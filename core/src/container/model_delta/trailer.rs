@@ -76,9 +76,9 @@ pub struct Trailer {
     pub contents: Option<Contents>,
 }
 
-/// Returns the number of bytes at the end of a file that contain the whole
-/// trailer of most files with a header of `header_len_bytes`. A record takes at
-/// most half as many bytes in the trailer as in the header.
+/// Returns the number of bytes at the end of a file that contain the whole trailer of
+/// most files with a header of `header_len_bytes`. A record's entry in the trailer is
+/// at most half as long as its entry in the header.
 #[must_use]
 pub fn usual_bytes(header_len_bytes: u64) -> u64 {
     header_len_bytes / 2 + 256

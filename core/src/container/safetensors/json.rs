@@ -67,8 +67,8 @@ impl<'de> Deserialize<'de> for WrittenDtype {
     }
 }
 
-/// A shape. It stores only the dimensions necessary to report that there are
-/// too many, since a header has room for 45 million.
+/// A shape. It stores only the dimensions necessary to report an excess of dimensions,
+/// since a header has room for 45 million.
 #[derive(Debug)]
 pub struct Shape {
     /// The first dimensions, at most one more than [`DIMENSIONS`].

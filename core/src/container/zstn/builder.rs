@@ -70,10 +70,9 @@ pub struct ContainerEnd {
 
 /// A container being built.
 ///
-/// The caller writes the prefix that [`ContainerBuilder::start`] returns, then
-/// the frames in the order in which it announces them, then the bytes that
-/// [`ContainerBuilder::finish`] returns. Only then is the version of the file
-/// known, which is a byte of the prefix.
+/// The caller writes the prefix that [`ContainerBuilder::start`] returns, then the
+/// frames in the announced order, then the bytes that [`ContainerBuilder::finish`]
+/// returns. Only then is the version of the file known, which is a byte of the prefix.
 #[derive(Debug)]
 pub struct ContainerBuilder {
     original_len_bytes: u64,

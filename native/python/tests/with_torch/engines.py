@@ -1,9 +1,9 @@
 """The model loaders of vLLM and SGLang, on machines without a GPU.
 
-A complete installation takes tens of gigabytes. The loaders are Python code, and only
-they are imported here, in their published form: with the packages of
-requirements-engines.txt, and with stand-ins for other packages that are imported but not
-needed for loading.
+A complete installation takes tens of gigabytes. The loaders are Python code, so only
+these modules of the published wheels are imported here. requirements-engines.txt lists
+the packages that they use. Stand-ins replace the other packages, which they import but
+do not need for loading.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def fetch(folder: Path) -> Path:
 
 def prepare(folder: str) -> None:
     """Makes the engines in `folder` importable in this process."""
-    # These modules detect optional packages, and would mistake stand-ins for them.
+    # These modules detect optional packages, and would take stand-ins for the packages.
     importlib.import_module("transformers.modeling_utils")
     importlib.import_module("transformers.image_transforms")
     sys.path.append(folder)
@@ -88,7 +88,7 @@ class _Instance(metaclass=_Anything):
         return cls
 
     def __call__(self, *arguments: Any, **_: Any) -> Any:
-        # As a decorator, it returns the decorated object.
+        # A decorator returns the decorated object.
         return arguments[0] if arguments and callable(arguments[0]) else _Instance()
 
     def __getattr__(self, name: str) -> Any:

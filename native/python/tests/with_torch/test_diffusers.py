@@ -25,7 +25,7 @@ from with_torch.conftest import assert_same_bits
 
 import zstn
 
-# The version for which the patch was written.
+# The tested version of diffusers.
 VERSION = "0.42"
 
 

@@ -51,7 +51,7 @@ class Apart(torch.nn.Module):
 
 
 class Incomplete(torch.nn.Module):
-    """Overlapping parts, none of which covers the whole memory."""
+    """Overlapping parts of a tensor. No part covers its whole memory."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -142,7 +142,7 @@ class TestCalls:
         call, words = FAIL_ALIKE[name]
         for opener, path in ((safetensors.safe_open, files[0]), (zstn.safe_open, files[1])):
             error = self.outcome(opener, path, call)
-            # For torch, safetensors leaves most indices to torch itself.
+            # safetensors passes most indices to torch, which raises its own errors.
             assert isinstance(error, safetensors.SafetensorError | IndexError)
             assert words in str(error)
 

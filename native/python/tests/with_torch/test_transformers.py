@@ -22,8 +22,8 @@ from with_torch.conftest import assert_same_bits
 import zstn
 from zstn.hub import shadow_folder, snapshot_download
 
-# The version for which the patch was written. Another version may find its files by
-# other functions; these tests would then fail.
+# The tested version of transformers. Another version may find its files by other
+# functions; these tests would then fail.
 VERSION = "5.23"
 
 

@@ -104,7 +104,7 @@ def local_files(source: str) -> LocalFiles:
 
 def _places(root: Path) -> list[str]:
     """Returns the folders that links in `root` may point to: `root` itself and, if it
-    is a folder in a cache, the folders in which that cache stores its files."""
+    is a folder in a cache, the folders where that cache stores its files."""
     real = os.path.realpath(root)
     places = [real]
     # In huggingface_hub's cache, models--OWNER--NAME/snapshots/COMMIT links to

@@ -13,7 +13,7 @@ from ..hub._names import check_name, packed_name, restored_index
 
 
 class Step(Enum):
-    """What happens to a file."""
+    """The treatment of a file in a packed checkpoint."""
 
     PACK = "packed"
     INDEX = "index"
@@ -53,8 +53,7 @@ def _entry(name: str) -> Entry:
 
 
 def packed_index(name: str, text: bytes, available: Iterable[str]) -> bytes:
-    """Returns an index in which the files have their packed names
-    (docs/formats/sharded.md 3).
+    """Returns the index with the packed names of its files (docs/formats/sharded.md 3).
 
     Raises:
         ZstnError: if it lists files that are not available, or cannot be restored by

@@ -86,9 +86,9 @@ def shadow_folder(
     allow_patterns: _Patterns = None,
     ignore_patterns: _Patterns = None,
 ) -> str | None:
-    """Returns a folder in which every packed ``X.zstn`` of a repository or of a local
-    folder appears under the name ``X.safetensors``, still packed, with links to the
-    other files. Returns `None` if no file is packed.
+    """Returns a folder with links to the files of a repository or of a local folder.
+    The link to each packed file ``X.zstn`` has the name ``X.safetensors``; its content
+    stays packed. Returns `None` if no file is packed.
 
     These weights can only be opened by code that reads packed files, which recognises
     them by their first bytes: `zstn.safe_open`, and safetensors after `zstn.enable_hf`.

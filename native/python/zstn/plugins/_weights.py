@@ -26,8 +26,8 @@ def folder_of_packed(
     patterns: list[str] | None,
     load_config: Any,
 ) -> str | None:
-    """Returns a folder in which the packed weights of a repository or of a local folder
-    have the names of safetensors files; `None` if there are no packed weights.
+    """Returns a folder with the packed weights of a repository or of a local folder,
+    under the names of safetensors files; `None` if there are no packed weights.
 
     Args:
         patterns: the weights to download; by default, all weights in safetensors files
@@ -55,8 +55,8 @@ def read_weights(
     skip: Callable[[str], bool] = lambda _: False,
     framework: str = "pt",
 ) -> Iterator[tuple[str, Any]]:
-    """Yields the tensors of packed and plain files one by one, in the order in which
-    safetensors stores them. Tensors whose name `skip` accepts are not read."""
+    """Yields the tensors of packed and plain files one by one, sorted by name within a
+    file. Tensors whose name `skip` accepts are not read."""
     for path in files:
         with safe_open(path, framework) as file:
             for name in file.keys():  # noqa: SIM118 - as sorted by safetensors

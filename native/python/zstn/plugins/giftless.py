@@ -85,7 +85,7 @@ class _ObjectsView(BaseView):  # type: ignore[misc]
 
 
 class PackedObjectsView(_ObjectsView):
-    """Serves objects in the form in which they are stored."""
+    """Serves objects as they are stored, without restoring them."""
 
     route_base = "objects/zstn/packed"
 

@@ -49,8 +49,8 @@ def prepare_weights(
     fall_back_to_pt: bool,
     allow_patterns_overrides: list[str] | None = None,
 ) -> Any:
-    """Lists a model's weights for its loader. Packed weights are shown in a folder in
-    which they have the names of safetensors files."""
+    """Lists a model's weights for its loader. If they are packed, the loader receives a
+    folder with links to them under the names of safetensors files."""
     model = model_name_or_path
     if loader.load_config.load_format in _FORMATS:
         try:

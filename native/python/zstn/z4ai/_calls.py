@@ -10,7 +10,7 @@ from .._types import Effort
 
 
 class Z4aiError(ZstnError, ValueError):
-    """An error of zstn in functions for which z4ai raises a `ValueError`."""
+    """An error of zstn that is also a `ValueError`, which z4ai raises here."""
 
 
 def call(function: Callable[..., Any], *args: Any) -> Any:

@@ -34,5 +34,5 @@ def tail_len(length: int, width: int) -> int:
 
 
 def width_for_itemsize(itemsize: int) -> int:
-    """Returns the width by which elements of this length are split."""
+    """Returns the split width for elements of this length in bytes."""
     return max(itemsize, 1)

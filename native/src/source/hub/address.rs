@@ -175,7 +175,7 @@ fn check_name(name: &str) -> Result<(), String> {
     }
 }
 
-/// Returns whether a component is empty, `.` or `..`, all of which URLs normalise away.
+/// Returns whether a component is empty, `.` or `..`. URLs normalise all of these away.
 fn has_odd_component(path: &str) -> bool {
     path.split('/').any(|name| ["", ".", ".."].contains(&name))
 }

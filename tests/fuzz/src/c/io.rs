@@ -1,4 +1,5 @@
-//! A file in memory behind callbacks that return fewer bytes than requested, or fail.
+//! Callbacks that read a file in memory. They may return fewer bytes than requested, or
+//! fail.
 
 use std::ffi::c_void;
 use std::ptr;

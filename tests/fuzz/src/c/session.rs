@@ -67,8 +67,8 @@ struct Read {
     whole: Outcome<Vec<u8>>,
 }
 
-/// Reads a file in all ways. If `checksums_count`, rows must equal those of the whole
-/// tensor.
+/// Reads a file with every function. If `checksums_count`, rows must equal the same
+/// rows of the whole tensor.
 ///
 /// # Panics
 /// If the library breaks a guarantee.
@@ -160,7 +160,7 @@ impl Session<'_> {
         }
         let unpacked = self.unpacked();
         self.failing(&tensors, &read, unpacked.as_deref());
-        // From here on, only the reader keeps the engine alive.
+        // The reader keeps the engine alive after this call.
         drop(self.engine);
         let are_read = many(self.reader, &read);
         assert_eq!(are_read, read.iter().all(|read| read.whole.is_ok()));

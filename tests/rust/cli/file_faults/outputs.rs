@@ -43,7 +43,7 @@ fn judge(arguments: &[&str], fault: &OutputFault) -> Result<(), String> {
     };
     let output = format!("{}{extension}", fault.output);
     for name in &fault.files {
-        // Of the listed files, only the output has the extension.
+        // The extension is only added to the output, not to the other listed files.
         let is_output = *name == fault.output;
         let name = format!("{name}{}", if is_output { extension } else { "" });
         fs::write(folder.join(name), b"mine").unwrap();

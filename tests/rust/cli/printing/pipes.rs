@@ -9,7 +9,7 @@ use zstn_tests::rng::Rng;
 
 use crate::folder_with;
 
-/// Whether standard output and standard error are closed.
+/// The output streams that are closed.
 #[derive(Debug, Clone, Copy)]
 struct Closed {
     stdout: bool,

@@ -91,8 +91,8 @@ fn lengths_are_earned() {
         let refused = rule(parse(Method::Rans, &payload, symbols));
         assert_eq!(refused, Some(Rule::RansCapacity));
     }
-    // The cheapest table decodes as many symbols as the check allows: nearly four times
-    // the number that takes a state from 2^31 down to 2^23.
+    // The cheapest table decodes the maximum number of symbols that the check allows:
+    // nearly four times the number that takes a state from 2^31 down to 2^23.
     let mut states = [0xFF, 0xFF, 0xFF, 0x7F].repeat(4);
     for symbols in [4 * 90_800, 4 * 90_850] {
         let payload = shared(symbols, &nearly, &states);

@@ -122,7 +122,7 @@ fn mutate(rng: &mut Rng, file: &[u8]) -> Vec<u8> {
 struct Checksums {
     /// Range of the section's version and records.
     covered: Range<usize>,
-    /// For each checksum, the range that it covers and its offset.
+    /// The range that each checksum covers, and the offset of the checksum.
     places: Vec<(Range<usize>, usize)>,
 }
 

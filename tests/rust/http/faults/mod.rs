@@ -187,7 +187,7 @@ impl Attempt<'_> {
         let failure = expected.failure.as_ref().ok_or("has no native outcome")?;
         let has_another_way = self.surface.has_another_way;
         let error = match found {
-            // The bytes must be those of one version as a whole, in a single download.
+            // A single download must return the bytes of one version.
             Ok(bytes) if has_another_way => {
                 let model = self.judge_bytes(Ok(bytes.clone()), "model");
                 return model.or_else(|_| self.judge_bytes(Ok(bytes), "other"));

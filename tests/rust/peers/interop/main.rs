@@ -18,7 +18,7 @@ use std::process::ExitCode;
 use encoding::{Case, Encoding, Failure, Plan};
 use oracle::Oracle;
 
-/// The arguments, all of which are required.
+/// The arguments. None of them is optional.
 struct Args {
     plan: Plan,
     /// Runs only encoders whose label contains this text.

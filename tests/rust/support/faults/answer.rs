@@ -39,7 +39,7 @@ pub struct Answer {
     pub raw: Option<Vec<Piece>>,
     /// Sends the body slowly, one byte at a time.
     pub trickle: bool,
-    /// What the server does after the answer.
+    /// The action of the server after the answer.
     pub end: End,
 }
 
@@ -62,7 +62,7 @@ pub struct Sends {
     pub start: i64,
     /// Offset added to the end of the range.
     pub end: i64,
-    /// Start of the bytes sent; the length stays that of the requested range.
+    /// Start of the bytes sent. Their number stays the length of the requested range.
     pub position: Option<usize>,
     /// Maximum number of bytes sent.
     pub at_most: Option<usize>,
@@ -74,16 +74,16 @@ pub struct Sends {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Framing {
-    /// By `Content-Length`.
+    /// The `Content-Length` header.
     #[default]
     Length,
-    /// By the last chunk of the chunked transfer coding.
+    /// The last chunk of the chunked transfer coding.
     Chunked,
-    /// By the end of the connection.
+    /// The end of the connection.
     Close,
 }
 
-/// What the server does after an answer.
+/// The action of a server after an answer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum End {

@@ -17,7 +17,7 @@ pub enum Operation {
     Plain,
 }
 
-/// The request at which the first fault happens.
+/// The request that meets the first fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
@@ -44,7 +44,7 @@ pub struct Cell {
     pub case: String,
     /// The operation to perform.
     pub operation: Operation,
-    /// The request at which the first fault happens.
+    /// The request that meets the first fault.
     pub phase: Phase,
     /// How often the faults happen.
     pub times: Times,

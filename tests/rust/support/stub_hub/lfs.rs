@@ -1,4 +1,5 @@
-//! The LFS API, which tells clients where to upload and download objects.
+//! The LFS API. Its responses contain the addresses for uploads and downloads of
+//! objects.
 
 use axum::response::Response;
 use hyper::body::Incoming;

@@ -38,7 +38,7 @@ export interface CacheBackend {
 export interface StoredEntry {
   name: string;
   sizeBytes: number;
-  /** The time at which the entry was last used, or else written, in milliseconds since 1970. */
+  /** The time of the entry's last use or, without one, of its writing, in milliseconds since 1970. */
   usedMs: number;
 }
 

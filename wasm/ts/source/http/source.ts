@@ -145,7 +145,7 @@ export class HttpSource implements Source {
     // Without a length, a truncated file would look complete.
     if (!(maxBytes <= maxFullDownloadBytes)) {
       throw this.#check.noRanges(
-        `does not support range requests: it would send the whole file instead of a part, ${maxBytes >= 0 ? `${maxBytes} bytes` : "without saying how long it is"}. ` +
+        `does not support range requests: it would send the whole file instead of a part, ${maxBytes >= 0 ? `${maxBytes} bytes` : "of unknown length"}. ` +
           `Up to ${maxFullDownloadBytes} bytes would be read whole (option \`maxFullDownloadBytes\`). ` +
           "Use a server that does, or download the file and open it locally.",
       );

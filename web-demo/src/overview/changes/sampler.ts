@@ -63,7 +63,7 @@ export class ChangeSampler {
     return this.#left().reduce((sum, tensor) => sum + this.#costOf(tensor), 0);
   }
 
-  /** Returns whether there are unsettled tensors of which nothing has been read. */
+  /** Returns whether some unsettled tensors have not been read at all. */
   get hasUntouched(): boolean {
     return this.#left().some((tensor) => this.#isUntouched(tensor));
   }

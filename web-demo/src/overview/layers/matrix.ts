@@ -12,7 +12,10 @@ import { CellGrid } from "./cell-grid.js";
 import { stacksOf } from "./stacks.js";
 import type { Cell, Column, Stack } from "./stacks.js";
 
-/** The limits on the height of rows, in pixels, so that as many layers as possible fit on the screen. */
+/**
+ * The limits on the height of all rows together and of one row, in pixels. Rows shrink so that more layers fit on the
+ * screen.
+ */
 const ALL_ROWS_PX = 430;
 const MIN_ROW_PX = 6;
 const MAX_ROW_PX = 24;

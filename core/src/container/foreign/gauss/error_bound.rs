@@ -73,8 +73,8 @@ fn numbers(dtype: Dtype, bytes: &[u8]) -> Vec<f64> {
     }
 }
 
-/// Returns the largest distance by which rounding to the dtype moves a number
-/// of this magnitude. Doubles are rounded to single precision.
+/// Returns the largest error of rounding a number of this magnitude to the dtype.
+/// Doubles are rounded to single precision.
 fn rounding(dtype: Dtype, size: f64) -> f64 {
     let (fraction_bits, least_exponent) = match dtype {
         // Integers are truncated, not rounded.

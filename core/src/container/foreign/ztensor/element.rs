@@ -18,8 +18,8 @@ pub enum Element {
 }
 
 impl Element {
-    /// Returns the dtype; for complex numbers without one, that of the real and
-    /// imaginary parts.
+    /// Returns the dtype. Complex numbers without a dtype return the dtype of their
+    /// real and imaginary parts.
     #[must_use]
     pub fn dtype(self) -> Dtype {
         match self {

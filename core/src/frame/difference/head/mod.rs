@@ -127,7 +127,7 @@ impl<'a> Head<'a> {
         }
         let base_digest = cursor.array("digest of the base")?;
         let elements = cursor.u64("number of elements")?;
-        // With more elements, offsets of blocks could exceed 64 bits.
+        // If there were more elements, offsets of blocks could exceed 64 bits.
         if elements == 0 || elements > u64::MAX >> 8 {
             return Err(wrong(
                 format!("a frame cannot have {elements} elements"),

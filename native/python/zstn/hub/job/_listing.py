@@ -76,7 +76,7 @@ def _chosen(files: Iterable[Listed], repositories: Sequence[str]) -> Iterator[Li
 
 
 def mistake(source: str, repositories: Sequence[str] = ()) -> str:
-    """Returns a sentence about a source in which no files were found."""
+    """Returns a sentence that explains why no files were found in a source."""
     if repositories:
         return f"{source} has no .safetensors files of {', '.join(repositories)}; check the names"
     if not is_hub(source) and "://" not in source:

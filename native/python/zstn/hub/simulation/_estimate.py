@@ -12,7 +12,7 @@ from ._work import Work
 
 #: Maximum number of tasks to simulate, which takes ten seconds.
 MAX_TASKS = 20_000
-#: Minimum number of machines to simulate, if the cluster has as many.
+#: Minimum number of machines to simulate, unless the cluster is smaller.
 _MIN_NODES = 4
 
 
@@ -22,7 +22,7 @@ class Estimate:
 
     volume_bytes: float
     nodes: int
-    #: Number of files with different contents, each of which is a task.
+    #: Number of tasks: one for each file, without copies of other files.
     tasks: float
     hours: float
     packed_bytes: float
@@ -48,7 +48,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Knee:
-    """The point at which a job stops scaling."""
+    """The number of machines where a job stops scaling, and the limit that stops it."""
 
     #: Number of machines beyond which the job does not get faster.
     nodes: float
@@ -69,7 +69,7 @@ def estimate(
 
     For a large job, one slice is simulated: every kth file on every nth machine, with
     1/n of the resources that all machines share. While tasks are waiting, the job takes
-    k / n times as long as its slice; the tail, in which machines become idle, takes the
+    k / n times as long as its slice; the tail, while machines become idle, takes the
     same time in both.
 
     Raises:

@@ -17,8 +17,8 @@ class Pipe:
         self.amount = 0.0
 
     def pass_through(self, now: float, amount: float) -> float:
-        """Serves `amount` requested at time `now`, and returns the time at which it
-        completes."""
+        """Serves `amount` requested at time `now`, and returns the time of completion.
+        """
         self.amount += amount
         self._free_at = max(now, self._free_at) + amount / self._rate
         return self._free_at

@@ -185,8 +185,8 @@ impl State {
         }
     }
 
-    /// Takes permits from entries that have not been read from for `unread` and from
-    /// those whose time is over. Does nothing if called again within `pause`.
+    /// Takes permits from decoded entries that have not been read from for `unread` or
+    /// have reached their `kept_until`. Does nothing if called again within `pause`.
     pub(super) fn take_back(&mut self, unread: Duration, pause: Duration) {
         let now = Instant::now();
         if self.looked_at.is_some_and(|at| now - at < pause) {

@@ -58,7 +58,7 @@ class Executor(Protocol):
         ...
 
     def stop(self, grace: float) -> Iterable[Outcome]:
-        """Stops: starts no more tasks, asks running tasks to end, and kills them after
+        """Stops the executor: starts no new tasks, asks running tasks to end, and kills them after
         `grace` seconds. Returns an outcome for every task that was submitted and not
         returned by `wait`; ``given_back`` for tasks that were not completed."""
         ...

@@ -27,8 +27,8 @@ _UNKNOWN_MEMORY_BYTES = 8 << 30
 
 
 class LocalExecutor:
-    """Runs tasks in processes of this machine, as many at a time as its processors,
-    memory and disk space for temporary files allow. See `Executor`."""
+    """Runs tasks in processes of this machine. The number of concurrent tasks is limited
+    by its processors, memory and disk space for temporary files. See `Executor`."""
 
     def __init__(
         self,

@@ -24,8 +24,9 @@ _Work = Callable[[dict[str, Any]], dict[str, Any]]
 #: short.
 _IN_FLIGHT = 4
 
-#: Seconds between two checks whether tasks wait for machines that are gone, and seconds
-#: for which a list of machines is reused to count slots, which happens often.
+#: Seconds between two checks whether tasks wait for machines that are gone, and the age
+#: in seconds up to which a list of machines is reused to count slots, which happens
+#: often.
 _STRANDED_INTERVAL = 5.0
 _SLOTS_INTERVAL = 1.0
 #: Seconds after which remaining tasks are asked to end again.
