@@ -177,7 +177,7 @@ fn a_claim_without_a_place_is_refused() {
     let options = PackOptions::default().sha256(right(&original));
     let base = Input::bytes("base", original.clone());
     for (options, reason) in [
-        (options.clone().base(base), "difference"),
+        (options.clone().base(base), "delta"),
         (options.clone().integrity(false), "checksums"),
     ] {
         let error = pack_as(&disk, &original, &options).expect_err("no place");
