@@ -79,7 +79,7 @@ impl StoredFile {
 /// # Errors
 /// The reason why the original must be kept: [`Error::Differs`] for packed bytes whose
 /// SHA-256 is not the one that the store lists, and for restored bytes whose SHA-256 is
-/// not that of the original; every error of [`unpack`](crate::unpack()); a store that
+/// not that of the original; every error of [`unpack`](zstn::unpack()); a store that
 /// cannot be read.
 pub fn check_restores(
     engine: &Engine,

@@ -169,8 +169,12 @@ def test_work_is_given_back(tmp_path: Path, scratch: Path, number: signal.Signal
         assert running.returncode == 3
         summary = json.loads(output.splitlines()[-1])
         assert summary["left"] == count - summary["packed"] >= 1 and summary["retry"] == 0
-        # There are no partially written files and no failures.
-        assert len(files(store)) == len(list((store / "done").iterdir())) == summary["packed"]
+        # There are no partially written files and no failures. The signal may arrive
+        # between the storage of a file and that of its entry; the next run then packs the
+        # file again.
+        done = len(list((store / "done").iterdir()))
+        assert done == summary["packed"]
+        assert done <= len(files(store)) <= done + 1
         assert not list((store / "failed").iterdir())
     _, summary = run(plan, source, store)
     assert summary["packed"] + summary["known"] == count and summary["known"] >= 1
