@@ -100,16 +100,14 @@ impl Error {
         matches!(self, Self::Http { .. } | Self::Io { .. } | Self::Cancelled)
     }
 
-    #[doc(hidden)]
-    pub fn exists(path: impl Into<std::path::PathBuf>) -> Self {
+    pub(crate) fn exists(path: impl Into<std::path::PathBuf>) -> Self {
         Self::Exists {
             path: path.into(),
             detail: String::new(),
         }
     }
 
-    #[doc(hidden)]
-    pub fn needs_base(name: impl std::fmt::Display) -> Self {
+    pub(crate) fn needs_base(name: impl std::fmt::Display) -> Self {
         Self::NeedsBase {
             name: name.to_string(),
             detail: String::new(),
@@ -134,8 +132,7 @@ impl Error {
 
     /// Attributes a core error to the file `place`. Any other error already names its
     /// file.
-    #[doc(hidden)]
-    pub fn placed(self, place: impl std::fmt::Display) -> Self {
+    pub(crate) fn placed(self, place: impl std::fmt::Display) -> Self {
         match self {
             Self::Core(source) => Self::place(place)(source),
             other => other,

@@ -76,7 +76,7 @@ mod verify;
 #[doc(hidden)]
 pub mod internals {
     pub use crate::delta::MAX_BASES;
-    pub use crate::output::{Mode, Staging, temporary};
+    pub use crate::output::{Staging, temporary};
     pub use crate::progress::Unpublished;
     pub use crate::shards::{Shards, packed_index_of, unpacked_index, unpacked_index_of};
     pub use crate::source::{

@@ -15,7 +15,7 @@ interface CommonOptions {
   /** The time to spend on a smaller result. `"balanced"` by default. */
   effort?: Effort;
   /**
-   * Whether to write extension frames for tensors that become smaller with them. A file with extension frames can be
+   * True to write extension frames for tensors that become smaller with them. A file with extension frames can be
    * read by zstn 0.1 and later; z4ai and older readers reject it because of its version. The packed file is then
    * buffered in a `Blob`, and a stream in `to` receives its first bytes only when the whole file has been packed.
    * `false` by default.
@@ -28,12 +28,12 @@ interface CommonOptions {
 /** The options of `pack` without a base that apply to every input. */
 export interface PackOptions extends CommonOptions {
   /**
-   * Whether to pack a safetensors file that ends before its tensors do, as one frame, instead of rejecting it (rule
+   * True to pack a safetensors file that ends before its tensors do, as one frame, instead of rejecting it (rule
    * `safetensors.truncated`). Such a file is almost always a failed download or copy. `false` by default.
    */
   allowTruncated?: boolean | undefined;
   /**
-   * Whether to store statistics of the tensors, which `model.statistics` returns. They take at most 0.02 % of usual
+   * True to store statistics of the tensors, which `model.statistics` returns. They take at most 0.02 % of usual
    * models. `true` by default; deltas have none.
    */
   statistics?: boolean | undefined;

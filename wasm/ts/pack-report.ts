@@ -24,7 +24,7 @@ export interface PackReport {
   /** Length of the container or delta, in bytes. */
   readonly size: number;
   /**
-   * Whether single tensors can be read from the packed file. `false` for a file that breaks the safetensors rules,
+   * True if single tensors can be read from the packed file. `false` for a file that breaks the safetensors rules,
    * which is stored as one frame.
    */
   readonly indexed: boolean;

@@ -9,7 +9,7 @@ export type RowRange = readonly [begin: number, end: number];
 /** The bytes that reading a tensor, or some of its rows, will fetch. */
 export interface ReadPlan {
   /**
-   * Whether all stored bytes of the tensor are fetched. Also true for a range of rows of a tensor that is not stored in
+   * True if all stored bytes of the tensor are fetched. Also true for a range of rows of a tensor that is not stored in
    * blocks.
    */
   readonly whole: boolean;

@@ -18,7 +18,7 @@ use crate::{process, programs};
 
 const MANIFEST: &str = "tests/fuzz/Cargo.toml";
 
-/// All targets, starting with those that find the most defects.
+/// All fuzz targets. The first ones find the most defects.
 const TARGETS: [&str; 21] = [
     "frames",
     "files",

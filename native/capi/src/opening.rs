@@ -72,7 +72,7 @@ impl zstn_opening {
 
     fn finish(&mut self, engine: &Engine) -> Result<Model, Failure> {
         if !self.opener()?.needs()?.is_empty() {
-            let detail = "zstn_opening_finish was called before all requested ranges were supplied: call zstn_opening_needs until it returns none";
+            let detail = "zstn_opening_finish was called before all requested ranges were supplied: call zstn_opening_needs until it lists none";
             return Err(Failure::usage(detail));
         }
         let catalog = self.opener.take().ok_or_else(is_done)?.finish(engine)?;

@@ -18,7 +18,7 @@ pub struct Argument {
     pub input: Input,
     /// The URL, if the input is one.
     pub address: Option<String>,
-    /// Whether the input is memory that the caller may change and that is read without
+    /// True if the input is memory that the caller may change and that is read without
     /// a lease.
     pub borrows: bool,
 }

@@ -166,7 +166,7 @@ impl Reader {
         self.lock().is_none()
     }
 
-    /// Whether at least one source is remote, so that reads may wait for a server.
+    /// True if at least one source is remote, so that reads may wait for a server.
     #[getter]
     fn is_remote(&self, py: Python<'_>) -> PyResult<bool> {
         Ok(self.get(py)?.all_sources().any(Source::is_remote))

@@ -77,7 +77,7 @@ impl SafetensorsView {
         self.ranges().len_bytes()
     }
 
-    /// Whether this is the original file. If not, the header was generated.
+    /// True if this is the original file. If not, the header was generated.
     #[getter]
     fn is_original(&self) -> bool {
         self.ranges().is_original()

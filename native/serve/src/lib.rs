@@ -46,6 +46,18 @@ pub use slots::group;
 #[cfg(feature = "view")]
 pub use view::{Page, View};
 
+/// Returns random bytes from the operating system, for secrets.
+///
+/// # Errors
+/// If the system provides none.
+#[doc(hidden)]
+pub fn random_bytes<const N: usize>() -> Result<[u8; N]> {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes)
+        .map_err(|error| Error::io("read random bytes", std::io::Error::other(error)))?;
+    Ok(bytes)
+}
+
 /// Default limit for the memory of decoded tensors, in bytes.
 pub const CACHE_BYTES: u64 = 256 << 20;
 

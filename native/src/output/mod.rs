@@ -32,7 +32,7 @@ pub mod temporary;
 mod unfinished;
 
 pub(crate) use folder::{FolderPlace, OutputFolder};
-pub use mode::Mode;
+pub(crate) use mode::Mode;
 pub(crate) use publication::Publication;
 pub use sink::Sink;
 pub use staging::Staging;

@@ -21,7 +21,7 @@ const UNKNOWN: u32 = u32::MAX;
 
 /// The permissions that all input files of an output allow.
 #[derive(Debug)]
-pub struct Mode(AtomicU32);
+pub(crate) struct Mode(AtomicU32);
 
 impl Default for Mode {
     fn default() -> Self {
@@ -31,7 +31,7 @@ impl Default for Mode {
 
 impl Mode {
     /// Returns the permissions of the file or folder at `path`, if they can be read.
-    pub fn of(path: &Path) -> Self {
+    pub(crate) fn of(path: &Path) -> Self {
         let mode = Self::default();
         if let Ok(id) = FileId::of_path(path) {
             mode.add(&[id]);
@@ -41,7 +41,7 @@ impl Mode {
 
     /// Adds files that the output is made from. The first file determines the owner's
     /// permissions; group and others get the permissions that all files allow.
-    pub fn add(&self, files: &[FileId]) {
+    pub(crate) fn add(&self, files: &[FileId]) {
         for bits in files.iter().filter_map(FileId::mode) {
             let bits = bits & BITS;
             // A further file that is readable does not take away permission to execute
@@ -58,7 +58,7 @@ impl Mode {
 
     /// Sets the permissions of a complete file. `replaced` is the path of a file that
     /// it replaces. On a file system without permissions, the file is left as it is.
-    pub fn give(&self, file: &File, replaced: Option<&Path>) {
+    pub(crate) fn give(&self, file: &File, replaced: Option<&Path>) {
         let known = self.0.load(Relaxed);
         let bits = if known == UNKNOWN { new_file() } else { known };
         let most = replaced.and_then(|path| FileId::of_path(path).ok()?.mode());
@@ -66,7 +66,7 @@ impl Mode {
     }
 
     /// Sets the permissions of a complete folder.
-    pub fn give_folder(&self, folder: &Path) {
+    pub(crate) fn give_folder(&self, folder: &Path) {
         let known = self.0.load(Relaxed);
         let bits = match known {
             UNKNOWN => BITS & !umask(),
@@ -80,7 +80,7 @@ impl Mode {
 
 /// Removes all permissions from a complete file that the file at `replaced` does not
 /// have.
-pub fn narrow(file: &Path, replaced: &Path) {
+pub(crate) fn narrow(file: &Path, replaced: &Path) {
     let own = FileId::of_path(file).ok().and_then(|id| id.mode());
     let most = FileId::of_path(replaced).ok().and_then(|id| id.mode());
     if let (Some(own), Some(most), Ok(file)) = (own, most, File::open(file)) {

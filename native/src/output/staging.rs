@@ -114,7 +114,7 @@ impl Staging {
     }
 
     /// Renames the folder to `output`, which must be missing or an empty folder.
-    pub fn become_folder(self, output: &Path, mode: &Mode) -> Result<()> {
+    pub(crate) fn become_folder(self, output: &Path, mode: &Mode) -> Result<()> {
         mode.give_folder(self.folder.path());
         let fail = |error| Error::io(format!("complete {}", output.display()), error);
         gaps::sync_names(self.folder.path());

@@ -1,6 +1,6 @@
 /** The two tiers of tests: `cargo xtask test --all` sets ZSTN_TESTS and runs whole tables; otherwise a sample of them runs. */
 
-/** Whether whole tables run, with the published modules. */
+/** True if whole tables run, with the published modules. */
 export const isAll = process.env.ZSTN_TESTS === "all";
 
 /** The reason to skip a test that belongs to the larger tier, or `false`. */

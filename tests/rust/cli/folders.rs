@@ -387,36 +387,6 @@ fn a_conversion_into_a_folder_is_called_like_its_input() {
     }
 }
 
-#[test]
-fn integers_are_exact_in_json() {
-    let values = [(1_i64 << 53) + 1, i64::MAX, -1];
-    let longs: Vec<u8> = values
-        .iter()
-        .flat_map(|value| value.to_le_bytes())
-        .collect();
-    let nans: Vec<u8> = [f32::NAN; 2]
-        .iter()
-        .flat_map(|value| value.to_le_bytes())
-        .collect();
-    let file = checkpoint(&[("i", "I64", &longs), ("n", "F32", &nans)]);
-    let scratch = folder(&[("m.safetensors", file)]);
-    let get = |name| {
-        json(&zstn(
-            scratch.path(),
-            &["get", "in/m.safetensors", name, "--summary", "--json"],
-        ))
-    };
-    let longs = get("i");
-    assert_eq!(longs["first"], serde_json::json!(values));
-    assert_eq!(
-        (&longs["min"], &longs["max"]),
-        (&(-1).into(), &i64::MAX.into())
-    );
-    let nans = get("n");
-    assert_eq!(nans["first"], serde_json::json!([null, null]));
-    assert_eq!(nans["max"], serde_json::Value::Null);
-}
-
 #[cfg(unix)]
 #[test]
 fn the_cache_of_a_repository_is_refused_with_a_hint() {

@@ -64,7 +64,7 @@ pub struct Ended {
     pub stderr: String,
     /// Duration of the run.
     pub seconds: f64,
-    /// Whether the run exceeded its time limit and was killed.
+    /// True if the run exceeded its time limit and was killed.
     pub hung: bool,
 }
 

@@ -68,7 +68,7 @@ pub struct Verb {
     pub output: Option<String>,
     /// The name of the file used as standard input.
     pub stdin: Option<String>,
-    /// Whether standard output differs between runs.
+    /// True if standard output differs between runs.
     #[serde(default)]
     pub varies: bool,
 }

@@ -111,7 +111,7 @@ pub struct TensorCase {
     pub sha256: Option<String>,
 }
 
-/// Whether the official safetensors reader accepts the original file.
+/// The verdict of the official safetensors reader on the original file.
 #[derive(Debug, Deserialize)]
 pub struct Official {
     pub valid: bool,

@@ -4,7 +4,7 @@ import type { WasmModule } from "../wasm-input.js";
 
 /** A request to a worker: one tensor to decode. */
 export interface WorkerRequest {
-  /** Whether decoding needs the module with all formats. */
+  /** True if decoding needs the module with all formats. */
   formats: boolean;
   /** The compiled module; `undefined` if the worker already has it. */
   module: WasmModule | undefined;

@@ -4,10 +4,10 @@ import type { WorkerResponse } from "./message.js";
 
 /** A running worker. */
 export interface WorkerHandle {
-  /** Whether the worker loads its own module, so that the pool need not send one. */
+  /** True if the worker loads its own module, so that the pool need not send one. */
   readonly hasModule?: boolean;
   post(message: unknown, transfer: ArrayBuffer[]): void;
-  /** Whether the worker keeps the process alive for as long as it runs, regardless of `setKeepAlive`. */
+  /** True if the worker keeps the process alive for as long as it runs, regardless of `setKeepAlive`. */
   readonly holdsProcess?: boolean;
   /** Sets whether the worker keeps the process alive (Node only). A new worker does. */
   setKeepAlive(keepAlive: boolean): void;

@@ -17,7 +17,7 @@ export interface IndexName {
   readonly stem: string;
   /** The extension of the shards. */
   readonly extension: string;
-  /** Whether a variant precedes or follows the word `index`. */
+  /** The position of a variant: before or after the word `index`. */
   readonly hasVariant: boolean;
 }
 

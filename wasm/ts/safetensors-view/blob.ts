@@ -22,7 +22,7 @@ export class SafetensorsBlob {
   readonly size: number;
   /** The media type. */
   readonly type: string;
-  /** Whether the file is byte for byte the one that was packed, or the plain file itself. Otherwise its header is generated. */
+  /** True if the file is byte for byte the one that was packed, or the plain file itself. Otherwise its header is generated. */
   readonly isOriginal: boolean;
   readonly #source: Source;
   readonly #begin: number;

@@ -74,7 +74,7 @@ class ComparedTensor {
   readonly #name: string;
   readonly #sides: readonly [Side, Side];
   readonly #rows: number;
-  /** Whether shape and dtype allow reading single rows. */
+  /** True if shape and dtype allow reading single rows. */
   readonly #hasRows: boolean;
   /** The ranges of rows that have been compared, sorted. */
   #done: RowRange[] = [];

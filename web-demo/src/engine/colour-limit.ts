@@ -14,7 +14,7 @@ export interface ColourLimit {
   /** The largest finite level. */
   readonly max: number;
   readonly hasNonFinite: boolean;
-  /** Whether any level is finite. If none is, the limit has no meaning. */
+  /** True if any level is finite. If none is, the limit has no meaning. */
   readonly hasFinite: boolean;
 }
 

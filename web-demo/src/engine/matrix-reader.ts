@@ -18,7 +18,7 @@ export interface MatrixReader {
   readonly count: number;
   /** The bit layout of the element type; absent if it is not a float. */
   readonly bits: FloatBits | undefined;
-  /** Whether the matrix is small enough to be read as a whole without asking the user. */
+  /** True if the matrix is small enough to be read as a whole without asking the user. */
   readonly isSmall: boolean;
   /** Compares the two sides of a block. Present only if the matrix is a difference. */
   readonly compare?: (block: RowBlock) => Compared;

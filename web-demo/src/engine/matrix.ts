@@ -67,9 +67,9 @@ export class Matrix implements MatrixReader {
   readonly #strips: RowBlock[] = [];
   /** The reads of chunks that are in flight. */
   readonly #running = new Map<number, Promise<RowBlock>>();
-  /** Whether the tensor is stored in blocks that contain many rows. */
+  /** True if the tensor is stored in blocks that contain many rows. */
   #isInBlocks = false;
-  /** Whether reading a few rows fetches the whole tensor; unknown before the first plan. */
+  /** True if reading a few rows fetches the whole tensor; unknown before the first plan. */
   #indivisible: boolean | undefined;
 
   constructor(model: Model, info: TensorInfo, budget = DEFAULT_BUDGET) {

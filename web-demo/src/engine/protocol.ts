@@ -76,7 +76,7 @@ export interface RasterRequest {
   /** The value at the end of the colour scale; by default it is determined from the view. */
   readonly limit?: number | undefined;
   readonly dark: boolean;
-  /** Whether to fetch missing rows. */
+  /** True to fetch missing rows. */
   readonly fetch: boolean;
 }
 
@@ -90,9 +90,9 @@ export interface Raster {
   readonly isExceeded: boolean;
   /** The value that the end of the colour scale would have for this view alone. */
   readonly ownLimit: number;
-  /** Whether a cell in view is NaN or infinite. The pixels of such cells are marked. */
+  /** True if a cell in view is NaN or infinite. The pixels of such cells are marked. */
   readonly hasNonFinite: boolean;
-  /** Whether a pixel in view is finite. If none is, the limits have no meaning. */
+  /** True if a pixel in view is finite. If none is, the limits have no meaning. */
   readonly hasFinite: boolean;
   /** The root mean square of each row and column of the image, over the cells in view that were read; NaN if there are none. */
   readonly rowRms: Float32Array<ArrayBuffer>;
@@ -100,7 +100,7 @@ export interface Raster {
   /** For each row and column of the image, 1 if a cell in view is not finite. */
   readonly rowMarks: Uint8Array<ArrayBuffer>;
   readonly columnMarks: Uint8Array<ArrayBuffer>;
-  /** Whether every row in view was in memory. */
+  /** True if every row in view was in memory. */
   readonly isComplete: boolean;
   /** The number of rows in a band; present if some rows that were not read show the levels of their bands. */
   readonly bandRows?: number;
@@ -213,7 +213,7 @@ export interface Exponents {
 export interface DescribeRequest {
   readonly of: Reference;
   readonly minus?: Reference | undefined;
-  /** Whether to read all rows, even of a large tensor. */
+  /** True to read all rows, even of a large tensor. */
   readonly whole: boolean;
 }
 

@@ -4,7 +4,7 @@
 export interface StatedChange {
   readonly name: string;
   /**
-   * Whether both models have the same bytes, according to stored digests or because a delta copies the tensor from its
+   * True if both models have the same bytes, according to stored digests or because a delta copies the tensor from its
    * base. Absent if the files do not record it.
    */
   readonly isSame?: boolean;
@@ -37,12 +37,12 @@ export interface ChangeSums {
 /** The difference between a tensor of the first model and the same tensor of the second model. */
 export interface TensorChange extends ChangeSums {
   readonly name: string;
-  /** Whether all elements were compared, and not just a sample. */
+  /** True if all elements were compared, and not just a sample. */
   readonly exact: boolean;
   /** The number of values that are NaN or infinite in the first model only; `lost` is the number in the second model only. */
   readonly gained: number;
   readonly lost: number;
-  /** Whether elements are numbers. Booleans can be compared, but not subtracted. */
+  /** True if elements are numbers. Booleans can be compared, but not subtracted. */
   readonly numeric: boolean;
   /** The sums of separate groups of rows, from which the margin of an estimate is computed. */
   readonly groups: readonly ChangeSums[];

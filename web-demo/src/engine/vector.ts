@@ -10,7 +10,7 @@ export interface VectorRange {
   readonly end: number;
   /** The maximum number of bins. */
   readonly bins: number;
-  /** Whether to fetch missing values. */
+  /** True to fetch missing values. */
   readonly fetch: boolean;
 }
 

@@ -16,7 +16,7 @@ export interface ChartOptions {
   /** Destroys the chart when it aborts. */
   readonly signal: AbortSignal;
   readonly bars?: boolean;
-  /** Whether the y axis is logarithmic. */
+  /** True if the y axis is logarithmic. */
   readonly log?: boolean;
   readonly stroke?: string;
   /** A second line with its own points. `otherStroke` is its colour. */

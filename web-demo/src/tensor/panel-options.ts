@@ -24,7 +24,7 @@ export interface PanelOptions {
   readonly state: ViewState;
   /** The colour scale that the picture shares with the picture of another panel. */
   readonly scale?: SharedScale;
-  /** Whether the histogram of the values is shown outside this panel, in one chart with the histogram of another tensor. */
+  /** True if the histogram of the values is shown outside this panel, in one chart with the histogram of another tensor. */
   readonly isOverlaid?: boolean;
   /** A card to show after the picture. */
   readonly layers?: HTMLElement | undefined;

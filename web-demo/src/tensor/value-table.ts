@@ -22,7 +22,7 @@ export interface ValueTableOptions {
 export class ValueTable {
   readonly node: HTMLElement;
   readonly #options: ValueTableOptions;
-  /** Whether the tensor is a vector, which is listed in lines of consecutive values. */
+  /** True if the tensor is a vector, which is listed in lines of consecutive values. */
   readonly #isVector: boolean;
   readonly #table = element("table", { class: "values" });
   readonly #row: HTMLInputElement;

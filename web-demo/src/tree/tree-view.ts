@@ -29,7 +29,7 @@ export class TreeView {
   /** The rows in the DOM, by position, and the height they were placed with. */
   readonly #nodes = new Map<number, HTMLElement>();
   #drawnHeight = 0;
-  /** Whether the active row was scrolled into view, and the user has not scrolled since. */
+  /** True if the active row was scrolled into view, and the user has not scrolled since. */
   #isRevealed = false;
 
   constructor(options: TreeViewOptions) {

@@ -21,7 +21,7 @@ const MAJOR: &str = env!("CARGO_PKG_VERSION_MAJOR");
 /// The installed library.
 pub struct Installed {
     prefix: PathBuf,
-    /// Whether the system libraries that the static library needs are known, so that
+    /// True if the system libraries that the static library needs are known, so that
     /// programs can be linked with it.
     is_static: bool,
 }

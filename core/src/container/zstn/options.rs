@@ -15,10 +15,10 @@ use crate::frame::select::{self, Effort, EncodeOptions};
 pub struct ContainerOptions {
     /// The options for encoding tensors.
     pub encode: EncodeOptions,
-    /// Whether the container gets an integrity section
+    /// True if the container gets an integrity section
     /// (docs/formats/zstn-integrity.md). z4ai writes none.
     pub has_integrity: bool,
-    /// Whether the integrity section contains statistics of the tensors
+    /// True if the integrity section contains statistics of the tensors
     /// (docs/formats/zstn-integrity.md 7).
     pub has_statistics: bool,
     /// The source of the SHA-256 in the integrity section.

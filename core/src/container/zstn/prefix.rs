@@ -29,7 +29,7 @@ pub struct Prefix {
     pub header: Range<u64>,
     /// The length of the original data buffer in bytes.
     pub data_len_bytes: u64,
-    /// Whether the file announces an integrity section. A file without the
+    /// True if the file announces an integrity section. A file without the
     /// announcement may have a section as well.
     pub has_integrity: bool,
 }

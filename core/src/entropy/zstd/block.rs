@@ -9,7 +9,7 @@ use crate::{Error, Result, Rule};
 /// One block of a frame (RFC 8878, 3.1.1.2).
 #[derive(Debug, Clone, Copy)]
 pub struct Block<'a> {
-    /// Whether this is the last block of the frame.
+    /// True if this is the last block of the frame.
     pub is_last: bool,
     /// The content of the block.
     pub content: Content<'a>,

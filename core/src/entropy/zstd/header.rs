@@ -14,7 +14,7 @@ pub struct Header {
     pub content_bytes: Option<u64>,
     /// The maximum decoded length of a block in bytes.
     pub block_cap_bytes: u64,
-    /// Whether a checksum follows the last block.
+    /// True if a checksum follows the last block.
     pub has_checksum: bool,
 }
 

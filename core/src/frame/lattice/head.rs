@@ -20,7 +20,7 @@ pub struct Head {
     pub grid: Grid,
     /// The matrix and its groups.
     pub geometry: Geometry,
-    /// Whether some groups are stored unchanged.
+    /// True if some groups are stored unchanged.
     pub has_exceptions: bool,
 }
 

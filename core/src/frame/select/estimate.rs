@@ -70,12 +70,12 @@ pub struct SampleSpec {
     pub scale: f64,
     /// Length in bytes of each piece on which a search is tried.
     pub piece_bytes: usize,
-    /// Whether a search is tried in any case. If not, it is tried only where codes
+    /// True if a search is tried in any case. If not, it is tried only where codes
     /// are short or, for [`Effort::Max`], statistics are uneven.
     pub repeats: bool,
-    /// Whether the sample consists of whole mantissas.
+    /// True if the sample consists of whole mantissas.
     pub mantissas: bool,
-    /// Whether the sample is from one of several parts of the plane, which are
+    /// True if the sample is from one of several parts of the plane, which are
     /// estimated separately.
     pub is_part: bool,
 }

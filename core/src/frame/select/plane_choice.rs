@@ -160,9 +160,9 @@ pub fn coded_bytes<'a>(estimates: impl IntoIterator<Item = &'a Estimate>) -> f64
 /// The distances over which the content of a tensor repeats.
 #[derive(Debug, Clone, Copy)]
 pub struct Repeats {
-    /// Whether the content repeats over distances beyond the reach of a block.
+    /// True if the content repeats over distances beyond the reach of a block.
     pub far: bool,
-    /// Whether the content repeats over any distance.
+    /// True if the content repeats over any distance.
     pub near: bool,
 }
 

@@ -45,11 +45,11 @@ pub struct Ranking {
     recipes: Vec<(f64, Recipe)>,
     /// The applicable `PRUNE_PLANES` factor.
     prune_planes: f64,
-    /// Whether a larger sample would not change the ranking.
+    /// True if a larger sample would not change the ranking.
     is_final: bool,
-    /// Whether words repeat in the samples.
+    /// True if words repeat in the samples.
     repeats: bool,
-    /// Whether a search in whole elements may find more than a search in planes.
+    /// True if a search in whole elements may find more than a search in planes.
     pub elements_repeat: bool,
 }
 

@@ -178,11 +178,11 @@ type SparseTrial = (turbo::Transform, [Vec<ZstdCoding>; 2]);
 struct Trial<'a, E> {
     engine: &'a E,
     effort: Effort,
-    /// Whether to try every coding without sampling.
+    /// True to try every coding without sampling.
     is_thorough: bool,
     /// No coding is worth trying if the expected length of the frame exceeds this.
     max_bytes: f64,
-    /// Whether a search in whole elements may find more than a search in planes.
+    /// True if a search in whole elements may find more than a search in planes.
     elements_repeat: bool,
 }
 

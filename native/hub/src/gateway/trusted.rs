@@ -9,7 +9,7 @@ use tokio::sync::OnceCell;
 
 use super::request::Revision;
 use super::upstream::{Entry, Permissions, Refusal, Upstream};
-use zstn::{Error, Result};
+use zstn::Result;
 
 /// Maximum number of cached answers. The oldest is dropped when there are more.
 const MAX_KEPT: usize = 1 << 16;
@@ -93,10 +93,7 @@ impl Secret {
     /// # Errors
     /// If the system provides no random bytes.
     pub(super) fn new() -> Result<Self> {
-        let mut secret = [0; 32];
-        getrandom::fill(&mut secret)
-            .map_err(|error| Error::io("read random bytes", std::io::Error::other(error)))?;
-        Ok(Self(secret))
+        zstn_serve::random_bytes().map(Self)
     }
 
     /// Returns the key of a question about the file `path` with these permissions.

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use ureq::http::StatusCode;
 
 use super::client::{Failure, problem, retrying};
+use super::refusal::is_not_found;
 use super::revision::{encoded, is_commit};
 use super::{Hub, Refusal, Repository};
 use zstn::{Error, Result};
@@ -143,7 +144,7 @@ impl Hub {
             Ok((history, _)) => history,
             // Some hubs do not list the history. Then only the newest commit can be
             // checked.
-            Err(error) if matches!(Refusal::in_error(&error), Some(Refusal::NotFound { .. })) => {
+            Err(error) if is_not_found(&error) => {
                 let head = self.commit_of(repository, commit.branch)?;
                 let is_made =
                     head != commit.parent && self.has_additions(repository, &head, commit)?;

@@ -14,6 +14,7 @@ mod upload;
 
 pub use client::Hub;
 pub use commit::{Addition, NewCommit};
+pub(crate) use refusal::is_not_found;
 pub use refusal::{Permission, Refusal};
 pub use repository::{RepoKind, Repository};
 #[cfg(feature = "worker")]

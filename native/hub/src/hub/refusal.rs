@@ -17,6 +17,11 @@ impl Refusal {
     }
 }
 
+/// Returns whether a hub answered that it has no such repository, revision or file.
+pub(crate) fn is_not_found(error: &zstn::Error) -> bool {
+    matches!(Refusal::in_error(error), Some(Refusal::NotFound { .. }))
+}
+
 impl From<Refusal> for zstn::Error {
     fn from(refusal: Refusal) -> Self {
         Self::Hub(Box::new(refusal))

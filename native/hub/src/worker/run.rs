@@ -10,7 +10,7 @@ use super::metrics::Metrics;
 use super::plan::is_packing;
 use super::queue::{Claim, Queue};
 use super::{Event, Job, JobEvent, Stage, Stop, TRAILER, TRAILER_KEY};
-use crate::hub::{Hub, ListedFile, NewCommit, Refusal, Repository};
+use crate::hub::{Hub, ListedFile, NewCommit, Refusal, Repository, is_not_found};
 use crate::manifest::Class;
 use crate::work::{Failure, Packer, class};
 use zstn::{Error, Result};
@@ -189,9 +189,7 @@ impl Runner {
         before: &str,
     ) -> Result<Option<Vec<ListedFile>>, Failure> {
         match self.hub.files(repository, before) {
-            Err(error) if matches!(Refusal::in_error(&error), Some(Refusal::NotFound { .. })) => {
-                Ok(None)
-            }
+            Err(error) if is_not_found(&error) => Ok(None),
             files => self.call(files).map(Some),
         }
     }
@@ -212,9 +210,7 @@ impl Runner {
         }
         let info = match self.hub.commit_info(repository, &job.revision) {
             // Some hubs do not list the history.
-            Err(error) if matches!(Refusal::in_error(&error), Some(Refusal::NotFound { .. })) => {
-                None
-            }
+            Err(error) if is_not_found(&error) => None,
             info => self.call(info)?,
         };
         Ok(info.is_some_and(|info| {

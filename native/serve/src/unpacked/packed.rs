@@ -26,7 +26,7 @@ pub struct Packed {
     id: u64,
     reader: Reader,
     layout: Arc<Unpacked>,
-    /// Whether each large tensor can be decoded in blocks, as far as that has been
+    /// True if each large tensor can be decoded in blocks, as far as that has been
     /// determined.
     cuts: Arc<Mutex<HashMap<usize, bool>>>,
     on_failure: Option<OnFailure>,

@@ -268,8 +268,6 @@ fn missing() -> (Response, u64) {
 
 /// Returns 128 random bits from the operating system as hexadecimal digits.
 fn secret() -> Result<String> {
-    let mut bits = [0; 16];
-    getrandom::fill(&mut bits)
-        .map_err(|error| Error::io("read random bytes", std::io::Error::other(error)))?;
+    let bits = crate::random_bytes()?;
     Ok(format!("{:032x}", u128::from_ne_bytes(bits)))
 }

@@ -16,7 +16,7 @@ use super::{call, text};
 pub struct Listed {
     /// The name up to its first NUL, in the form that C functions accept.
     pub name: CString,
-    /// Whether `name` is the complete name. In C, a tensor whose name contains a NUL
+    /// True if `name` is the complete name. In C, a tensor whose name contains a NUL
     /// cannot be requested.
     pub has_name: bool,
     pub dtype: CString,

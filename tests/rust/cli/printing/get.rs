@@ -1,5 +1,6 @@
 //! `zstn get`: bytes for programs, and a summary for people.
 
+use zstn_tests::checkpoint;
 use zstn_tests::command::{json, text, zstn};
 #[cfg(unix)]
 use zstn_tests::terminal::zstn_on_terminal;
@@ -162,4 +163,34 @@ fn rows_are_written_as_in_rust_or_python() {
         assert!(shown.contains(said), "{rows}: {shown}");
         assert!(out.stdout.is_empty());
     }
+}
+
+#[test]
+fn integers_are_exact_in_json() {
+    let values = [(1_i64 << 53) + 1, i64::MAX, -1];
+    let longs: Vec<u8> = values
+        .iter()
+        .flat_map(|value| value.to_le_bytes())
+        .collect();
+    let nans: Vec<u8> = [f32::NAN; 2]
+        .iter()
+        .flat_map(|value| value.to_le_bytes())
+        .collect();
+    let file = checkpoint(&[("i", "I64", &longs), ("n", "F32", &nans)]);
+    let folder = folder_with("m.safetensors", &file);
+    let get = |name| {
+        json(&zstn(
+            folder.path(),
+            &["get", "m.safetensors", name, "--summary", "--json"],
+        ))
+    };
+    let longs = get("i");
+    assert_eq!(longs["first"], serde_json::json!(values));
+    assert_eq!(
+        (&longs["min"], &longs["max"]),
+        (&(-1).into(), &i64::MAX.into())
+    );
+    let nans = get("n");
+    assert_eq!(nans["first"], serde_json::json!([null, null]));
+    assert_eq!(nans["max"], serde_json::Value::Null);
 }

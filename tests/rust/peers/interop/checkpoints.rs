@@ -106,7 +106,7 @@ struct Tensor {
     /// The dimensions; the last one may be adjusted to whole bytes.
     shape: Vec<usize>,
     content: Buffer,
-    /// Whether the tensor has the bytes of the previous one, if both have the same
+    /// True if the tensor has the bytes of the previous one, if both have the same
     /// length.
     tied: bool,
     /// The change in the fine-tune.

@@ -51,7 +51,7 @@ pub struct Case {
     /// The base buffer or base checkpoint of a delta; empty for other cases.
     pub reference: Vec<u8>,
     pub encoded: Vec<u8>,
-    /// Whether the bytes show that the forced codec was used. Encoders store input that
+    /// True if the bytes show that the forced codec was used. Encoders store input that
     /// they cannot compress.
     pub forced: bool,
 }

@@ -6,7 +6,7 @@
  */
 export interface ByteCache {
   /**
-   * Whether entries outlive the program, or come from other programs. A persistent cache is used only for files whose
+   * True if entries outlive the program, or come from other programs. A persistent cache is used only for files whose
    * server sends a strong ETag, because nothing else distinguishes two versions of a file reliably.
    */
   readonly persistent: boolean;

@@ -14,7 +14,7 @@ export interface BodyExpectation {
    * stops when a body is longer.
    */
   maxBytes: number;
-  /** Whether a shorter body is an error as well. */
+  /** True if a shorter body is an error as well. */
   exact: boolean;
   /** The requested bytes, for messages, such as "bytes 0 to 99 of https://host/model". */
   what: string;

@@ -33,7 +33,7 @@ export class HttpClient {
     this.#options = options;
   }
 
-  /** Whether the server has ever responded. A server that never has is unlikely to respond a second later. */
+  /** True if the server has ever responded. A server that never has is unlikely to respond a second later. */
   get hasAnswered(): boolean {
     return this.#hasAnswered;
   }

@@ -43,7 +43,7 @@ interface Pinned extends FirstResponse {
   sizeBytes: number;
   /** The head, or the whole file from a server without ranges. */
   kept: Uint8Array;
-  /** Whether the bytes of the head were reported when they arrived. */
+  /** True if the bytes of the head were reported when they arrived. */
   announced: boolean;
   /** Identifies the version; `undefined` without a strong ETag, or once a response of another version has been accepted. */
   version: string | undefined;

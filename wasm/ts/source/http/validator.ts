@@ -7,7 +7,7 @@ export interface Validators {
   etag: string | undefined;
   lastModified: string | undefined;
   /**
-   * Whether the second of `lastModified` had passed when the server responded, so that no other version can have the
+   * True if the second of `lastModified` had passed when the server responded, so that no other version can have the
    * same date.
    */
   isDateStrong?: boolean;

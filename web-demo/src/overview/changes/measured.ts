@@ -21,14 +21,14 @@ export interface ChangeSum {
   readonly changedShare: Figure | undefined;
   /** The norm of the difference divided by the norm of the second model; also `undefined` if the values are not floats. */
   readonly relative: Figure | undefined;
-  /** Whether `relative` leaves out unchanged tensors because their norms are unknown. */
+  /** True if `relative` leaves out unchanged tensors because their norms are unknown. */
   readonly isOfChanged: boolean;
-  /** Whether all values were compared, or are recorded as equal. */
+  /** True if all values were compared, or are recorded as equal. */
   readonly isExact: boolean;
   readonly comparedShare: number;
 }
 
-/** Whether tensors are the same: proved, disproved, or not decided by the values read so far. */
+/** The answer to whether two tensors are the same: proved, disproved, or not decided by the values read so far. */
 export type Verdict = "same" | "changed" | "undecided";
 
 export class MeasuredChanges {

@@ -36,7 +36,7 @@ export interface LayerMatrixOptions {
 
 export class LayerMatrix {
   readonly node = element("div", { class: "layer-matrix" });
-  /** Whether the model has layers at all. */
+  /** True if the model has layers at all. */
   readonly hasLayers: boolean;
   readonly #options: LayerMatrixOptions;
   readonly #cells = new Map<HTMLElement, Cell>();

@@ -8,7 +8,7 @@ export type Cell = readonly TensorInfo[];
 /** A module type: the part of the name after the layer number, with the numbers of experts replaced by `*`. */
 export interface Column {
   readonly kind: string;
-  /** Whether all its tensors are vectors or scalars, which are shown on request only. */
+  /** True if all its tensors are vectors or scalars, which are shown on request only. */
   readonly isNarrow: boolean;
 }
 

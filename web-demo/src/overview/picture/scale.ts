@@ -14,7 +14,7 @@ export interface Scale {
   readonly at: (value: number) => number;
   /** The values at evenly spaced positions, from the first to the last. */
   readonly ticks: readonly number[];
-  /** Whether there are values above the last tick; `isUndercut` is the same for values below the first tick. */
+  /** True if there are values above the last tick; `isUndercut` is the same for values below the first tick. */
   readonly isExceeded?: boolean;
   readonly isUndercut?: boolean;
 }

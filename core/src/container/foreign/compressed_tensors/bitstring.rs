@@ -8,7 +8,7 @@ use crate::bytes::index;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
     bits: u8,
-    /// Whether a word of 32 bits holds only whole codes, with padding after
+    /// True if a word of 32 bits holds only whole codes, with padding after
     /// them.
     padded: bool,
 }

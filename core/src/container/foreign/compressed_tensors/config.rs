@@ -32,7 +32,7 @@ pub struct Config {
 #[derive(Debug, Clone)]
 struct Sparsity {
     format: String,
-    /// Whether the entry is at the top of the file, where release 0.3 wrote it.
+    /// True if the entry is at the top of the file, where release 0.3 wrote it.
     full_names: bool,
 }
 

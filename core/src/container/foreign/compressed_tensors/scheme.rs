@@ -53,7 +53,7 @@ pub struct Scheme {
     pub symmetric: bool,
     /// The elements that share a scale.
     pub strategy: Strategy,
-    /// Whether an index assigns columns to groups individually (section 7.4).
+    /// True if an index assigns columns to groups individually (section 7.4).
     pub indexed: bool,
 }
 

@@ -44,7 +44,7 @@ pub struct Weight {
     pub(super) scheme: Option<Scheme>,
     /// The format of the mask, if the codes are stored under one (section 4).
     pub(super) mask: Option<Format>,
-    /// Whether the packing of releases before 0.18 is preferred. It is if the
+    /// True if the packing of releases before 0.18 is preferred. It is if the
     /// model does not state its release.
     pub(super) older_packing: bool,
     pub(super) shape: Option<Vec<u64>>,

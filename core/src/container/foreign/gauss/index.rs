@@ -205,8 +205,8 @@ impl Parser<'_> {
             return Err(Error::malformed(
                 Rule::GaussCount,
                 format!(
-                    "the header announces {} tensors, but a file of {file_len_bytes} bytes can \
-                     contain fewer",
+                    "the header announces {} tensors, more than a file of {file_len_bytes} bytes \
+                     can contain",
                     coded + raw
                 ),
             )

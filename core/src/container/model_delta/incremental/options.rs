@@ -8,7 +8,7 @@ use crate::frame::select::{Effort, EncodeOptions};
 pub struct DeltaOptions {
     /// The options for encoding tensors.
     pub encode: EncodeOptions,
-    /// Whether the first bytes of the delta are returned at the end, by
+    /// True if the first bytes of the delta are returned at the end, by
     /// [`prefix`](super::IncrementalDeltaPacker::prefix), for callers that can
     /// still prepend them. Most of the base is then read once instead of twice.
     ///

@@ -29,7 +29,7 @@ const TAG_CLAIMED: Tag = *b"CLMD";
 pub struct FileDigest {
     pub len_bytes: u64,
     pub sha256: [u8; 32],
-    /// Whether the packer was given the SHA-256 and did not compare it with the
+    /// True if the packer was given the SHA-256 and did not compare it with the
     /// file.
     pub is_claimed: bool,
 }

@@ -39,7 +39,7 @@ pub enum Verify {
 /// An integrity section that has been matched with the index of its file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Integrity {
-    /// Whether the section has checksums of the header and the index.
+    /// True if the section has checksums of the header and the index.
     #[serde(skip)]
     has_head: bool,
     file: Option<FileDigest>,

@@ -24,7 +24,7 @@ pub enum Literals<'a> {
 pub struct Coded<'a> {
     /// Number of literals.
     len: usize,
-    /// Whether the streams are preceded by a description of their code. If not,
+    /// True if the streams are preceded by a description of their code. If not,
     /// they use the code of the previous block.
     described: bool,
     four: bool,

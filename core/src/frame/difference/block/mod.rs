@@ -36,7 +36,7 @@ pub(super) struct StoredBlock<'a> {
     pub first_element: u64,
     pub rans: &'a [u8],
     pub raw: &'a [u8],
-    /// Whether the block is decoded completely, so that its end can be checked.
+    /// True if the block is decoded completely, so that its end can be checked.
     pub is_whole: bool,
     /// The predictions of the elements to decode.
     pub predicted: &'a [u8],

@@ -32,7 +32,7 @@ pub(super) struct Groups {
 #[derive(Debug, Clone, Copy, Default)]
 struct Change {
     sum: f64,
-    /// Whether any bit differs.
+    /// True if any bit differs.
     any: bool,
 }
 

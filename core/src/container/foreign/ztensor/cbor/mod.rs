@@ -18,7 +18,7 @@ mod walk;
 pub struct Style {
     /// The largest number of nested levels.
     pub depth: u32,
-    /// Whether the deterministic encoding of RFC 8949 section 4.2.1 is
+    /// True if the deterministic encoding of RFC 8949 section 4.2.1 is
     /// required, without tags.
     pub is_deterministic: bool,
 }
