@@ -15,12 +15,10 @@ use core::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use super::fetched::FetchedRanges;
+use super::fetched_ranges::FetchedRanges;
 use super::format::{AnyContents, Contents, Opener, StoredTensor};
-use super::range_plan::RangePlan;
-use super::rows::Tables;
-use super::{FileCatalog, FileTensor, buffer};
-use crate::bytes;
+use super::range_plan::{RangePlan, Tables};
+use super::{FileCatalog, FileTensor};
 use crate::container::safetensors;
 use crate::container::zstn::integrity::{self, Integrity, Section, StoredStatistics, Verify};
 use crate::container::zstn::{
@@ -31,7 +29,7 @@ use crate::engine::Engine;
 use crate::entropy::zstd;
 use crate::frame::Edition;
 use crate::limits::TAIL_LEN_BYTES;
-use crate::{Error, Result, Rule};
+use crate::{Error, Result, Rule, bytes, catalog};
 
 /// Stateless: everything is computed from the [`FetchedRanges`].
 #[derive(Debug, Clone, Default)]
@@ -87,7 +85,7 @@ impl Contents for FormatContents {
         stored: StoredTensor,
         out: &mut [u8],
     ) -> Result<()> {
-        buffer::check_len(&stored.tensor.name, stored.tensor.len_bytes(), out)?;
+        catalog::check_len(&stored.tensor.name, stored.tensor.len_bytes(), out)?;
         self.frame(stored)
             .and_then(|frame| frame.decode(engine, out))
             .map_err(stored.in_file())

@@ -11,8 +11,7 @@ use super::select::{self, EncodeOptions};
 use super::{Edition, Stored};
 use crate::bytes::{self, Cursor};
 use crate::engine::{Engine, PackEngine};
-use crate::transform::xor;
-use crate::{Error, Result, Rule, TensorRef};
+use crate::{Error, Result, Rule, TensorRef, transform};
 
 /// The first bytes of a delta.
 pub const MAGIC: [u8; 4] = *b"Z4DL";
@@ -84,7 +83,7 @@ impl<'a> Delta<'a> {
         let frame = self.frame()?;
         let mut out = bytes::buffer(self.reference_len_bytes)?;
         frame.decode(engine, &mut out)?;
-        xor::apply(&mut out, reference);
+        transform::xor(&mut out, reference);
         Ok(out)
     }
 }
@@ -106,7 +105,7 @@ pub fn encode<E: PackEngine>(
         )));
     }
     let mut difference = current.bytes.to_vec();
-    xor::apply(&mut difference, reference);
+    transform::xor(&mut difference, reference);
     let mut out = head(|sink| {
         sink(reference);
         Ok::<_, Error>(())

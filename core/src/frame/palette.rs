@@ -4,9 +4,7 @@
 use alloc::format;
 use alloc::vec::Vec;
 
-use super::family::FrameFamily;
-use super::info::{FrameInfo, body_len};
-use super::numpy::Extras;
+use super::family::{Extras, FrameFamily, FrameInfo, body_len};
 use super::stream;
 use crate::bytes::{self, Cursor};
 use crate::engine::{Engine, PackEngine, ZstdCoding};

@@ -2,13 +2,10 @@
 //! frame, as one stream or as byte planes.
 
 use alloc::borrow::Cow;
-use alloc::format;
-use alloc::vec;
 use alloc::vec::Vec;
+use alloc::{format, vec};
 
-use super::family::FrameFamily;
-use super::info::FrameInfo;
-use super::numpy::Extras;
+use super::family::{Extras, FrameFamily, FrameInfo};
 use super::stream::{self, Record, Stream};
 use crate::bytes::Cursor;
 use crate::engine::{Engine, PackEngine, ZstdCoding};

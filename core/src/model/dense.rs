@@ -6,8 +6,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::Tensor;
-use super::builder::TensorLocation;
+use super::{Tensor, TensorLocation};
 use crate::catalog::{FileCatalog, Refusals};
 pub use crate::container::foreign::compressed_tensors::Weight;
 use crate::container::foreign::compressed_tensors::{Checkpoint, Config, Entry, Role, Stored};

@@ -3,9 +3,7 @@
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
-use super::bits::ONE;
-use super::difference::{Differences, Tables};
-use super::planes::{coded_bits, words};
+use super::frame_size::{Differences, ONE, Tables, coded_bits, words};
 use super::{Sketch, Tensor};
 
 /// The bytes that a tensor takes in addition to its planes: heads, code tables,

@@ -4,7 +4,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::{MAX_FILE_BYTES, Sketch, Tensor, positions};
+use super::{MAX_FILE_BYTES, Sketch, Tensor};
 use crate::bytes::{self, Cursor};
 use crate::checksum::agrees;
 use crate::container::model_delta::{ShortDigest, short_digest};
@@ -13,7 +13,7 @@ use crate::engine::{Engine, PackEngine};
 use crate::frame::select::{self, Effort};
 use crate::frame::{Edition, Stored};
 use crate::limits::{DIMENSIONS, HEADER_LEN_BYTES};
-use crate::{Error, Result, Rule, TensorRef};
+use crate::{Error, Result, Rule, TensorRef, sketch};
 
 /// The first bytes of the file.
 const MAGIC: [u8; 8] = *b"ZSTNSKCH";
@@ -75,7 +75,7 @@ impl Sketch {
         let mut sketch = Self::from_directory(&directory)?;
         for dtype in Dtype::ALL {
             let lens = sketch.tensors.iter().filter(|tensor| tensor.dtype == dtype);
-            let lens = lens.map(|tensor| positions::len_bytes(dtype, tensor.len_bytes));
+            let lens = lens.map(|tensor| sketch::sample_len_bytes(dtype, tensor.len_bytes));
             let len = lens.fold(0, u64::saturating_add);
             if len == 0 {
                 continue;
@@ -83,7 +83,7 @@ impl Sketch {
             let samples = read_frame(engine, &mut cursor, len, &mut room)?;
             let mut rest = &samples[..];
             for tensor in sketch.tensors.iter_mut().filter(|t| t.dtype == dtype) {
-                let len = bytes::index(positions::len_bytes(dtype, tensor.len_bytes));
+                let len = bytes::index(sketch::sample_len_bytes(dtype, tensor.len_bytes));
                 let (own, others) = rest.split_at(len);
                 (tensor.samples, rest) = (own.to_vec(), others);
             }

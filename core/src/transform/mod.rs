@@ -2,6 +2,8 @@
 //! (docs/formats/z4ai-frames.md 3.2 to 3.4, 9.1, 10 and 11.2). They do not
 //! depend on how planes are coded. Only `gmm` is not reversible.
 
+use by_width;
+
 pub mod bitfield;
 pub mod bitpack;
 pub mod byteplane;
@@ -9,7 +11,6 @@ pub mod byteplane;
 pub mod gmm;
 pub mod palette;
 pub mod sparse;
-pub mod xor;
 
 pub use bitfield::FloatFormat;
 
@@ -26,4 +27,14 @@ macro_rules! by_width {
         }
     };
 }
-use by_width;
+
+/// Replaces `bytes` by its XOR with `reference`.
+///
+/// # Panics
+/// If the lengths differ.
+pub fn xor(bytes: &mut [u8], reference: &[u8]) {
+    assert_eq!(bytes.len(), reference.len());
+    for (byte, other) in bytes.iter_mut().zip(reference) {
+        *byte ^= other;
+    }
+}

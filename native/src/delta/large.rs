@@ -4,14 +4,12 @@
 
 use std::ops::Range;
 
-use zstn_core::TensorRef;
 use zstn_core::container::model_delta::{
     BaseHeader, DeltaPacker, Kind, RecordInfo, announce, record_head, shortened,
 };
 use zstn_core::container::safetensors::Tensor;
-use zstn_core::digest;
 use zstn_core::frame::{Edition, delta, difference};
-use zstn_core::transform::xor;
+use zstn_core::{TensorRef, digest, transform};
 
 use crate::pack::{Data, FilePacker};
 use crate::source::{Local, Source};
@@ -185,7 +183,7 @@ impl Pair<'_> {
             let end = at + current.len() as u64;
             let mut piece = self.base.read(at..end)?.into_owned();
             at = end;
-            xor::apply(&mut piece, current);
+            transform::xor(&mut piece, current);
             difference.write(&piece)
         })?;
         let head = delta::head(|sink| self.base.feed(reference.clone(), sink))?;

@@ -24,7 +24,12 @@ use crate::frame::Edition;
 use crate::{Error, Result, Rule};
 
 #[cfg(feature = "deltas")]
+mod opener;
+#[cfg(feature = "deltas")]
 pub(super) mod rows;
+
+#[cfg(feature = "deltas")]
+pub(super) use opener::FormatOpener;
 
 /// How a tensor depends on the base's tensor of the same name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,9 +50,6 @@ impl BaseUse {
         }
     }
 }
-
-#[cfg(feature = "deltas")]
-pub(super) use super::delta_opener::FormatOpener;
 
 /// The part of a delta's catalog that other formats do not have.
 #[derive(Debug, Clone, Serialize, Deserialize)]

@@ -5,11 +5,10 @@ use alloc::format;
 use alloc::vec::Vec;
 use core::ops::{Deref, Range};
 
-use super::announcement::is_announced;
+use super::Prefix;
 use super::base::{Base, BaseHeader};
-use super::prefix::Prefix;
 use super::record::{self, Kind, Record};
-use super::trailer::{Contents, ShortDigest, Trailer, short_digest};
+use super::trailer::{Contents, ShortDigest, Trailer, is_announced, lost_trailer};
 use crate::bytes::{self, index, part};
 use crate::container::safetensors::Header;
 use crate::engine::Engine;
@@ -311,14 +310,6 @@ impl RestoredCheck {
     }
 }
 
-/// Creates the error for a file that announces a trailer but has none.
-pub fn lost_trailer() -> Error {
-    Error::malformed(
-        Rule::DeltaSeal,
-        "the delta was packed with a trailer, and has none: it is cut off, get it again",
-    )
-}
-
 /// A delta whose whole file is in memory.
 #[derive(Debug)]
 pub struct ModelDelta<'a> {
@@ -443,32 +434,4 @@ pub fn decode_payload<'b, E: Engine>(
         )),
     };
     decoded.map_err(|error| error.within(record.payload.start).tensor(&record.name))
-}
-
-impl Contents {
-    /// Fails if `header` is not the header that was packed.
-    pub fn check_header(&self, header: &[u8]) -> Result<()> {
-        if short_digest([header]) == self.header {
-            return Ok(());
-        }
-        Err(Error::malformed(
-            Rule::DeltaHeader,
-            "the header is not the one that was packed: the delta is damaged",
-        ))
-    }
-}
-
-impl super::RecordInfo {
-    /// Fails if `tensor` does not have the bytes that were packed.
-    pub fn check_tensor(&self, name: &str, tensor: &[u8]) -> Result<()> {
-        if short_digest([tensor]) == self.digest {
-            return Ok(());
-        }
-        Err(Error::malformed(
-            Rule::DeltaTensor,
-            "the restored tensor is not the one that was packed: the delta is damaged, or the \
-             base is another one",
-        )
-        .tensor(name))
-    }
 }

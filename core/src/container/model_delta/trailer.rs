@@ -1,5 +1,9 @@
 //! The trailer, which adds digests and an index to z4ai's format
 //! (docs/formats/zstn-delta.md). z4ai ignores bytes after the last record.
+//!
+//! A bit in the flags byte that most payloads have announces the trailer (5);
+//! z4ai and older readers ignore it. A delta that has lost its whole trailer is
+//! then not mistaken for one that never had a trailer.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -218,4 +222,71 @@ fn write_records(records: &[RecordInfo]) -> Vec<u8> {
         out.extend_from_slice(&record.digest);
     }
     out
+}
+
+/// The bit of the announcement. Bit 0 of a frame's flags marks the NumPy fields
+/// as valid.
+const TRAILER_FOLLOWS: u8 = 0x80;
+
+/// Returns the offset of the flags byte that z4ai ignores, or `None` for a
+/// payload without one.
+fn flags_offset(kind: Kind, payload: &[u8]) -> Option<usize> {
+    match (kind, payload.get(..4)?) {
+        (Kind::Delta, b"Z4DL") | (Kind::Full, b"Z4AI") => Some(5),
+        (Kind::Full, b"ZSP1" | b"ZPL1") => Some(6),
+        _ => None,
+    }
+}
+
+/// Sets the announcement of the trailer in the payload of a record, or in the
+/// first bytes of it.
+pub fn announce(kind: Kind, payload: &mut [u8]) {
+    let offset = flags_offset(kind, payload);
+    if let Some(flags) = offset.and_then(|offset| payload.get_mut(offset)) {
+        *flags |= TRAILER_FOLLOWS;
+    }
+}
+
+/// Returns whether the payload of a record announces a trailer.
+#[must_use]
+pub fn is_announced(kind: Kind, payload: &[u8]) -> bool {
+    let offset = flags_offset(kind, payload);
+    let flags = offset.and_then(|offset| payload.get(offset));
+    flags.is_some_and(|flags| flags & TRAILER_FOLLOWS != 0)
+}
+
+/// Creates the error for a file that announces a trailer but has none.
+pub fn lost_trailer() -> Error {
+    Error::malformed(
+        Rule::DeltaSeal,
+        "the delta was packed with a trailer, and has none: it is cut off, get it again",
+    )
+}
+
+impl Contents {
+    /// Fails if `header` is not the header that was packed.
+    pub fn check_header(&self, header: &[u8]) -> Result<()> {
+        if short_digest([header]) == self.header {
+            return Ok(());
+        }
+        Err(Error::malformed(
+            Rule::DeltaHeader,
+            "the header is not the one that was packed: the delta is damaged",
+        ))
+    }
+}
+
+impl RecordInfo {
+    /// Fails if `tensor` does not have the bytes that were packed.
+    pub fn check_tensor(&self, name: &str, tensor: &[u8]) -> Result<()> {
+        if short_digest([tensor]) == self.digest {
+            return Ok(());
+        }
+        Err(Error::malformed(
+            Rule::DeltaTensor,
+            "the restored tensor is not the one that was packed: the delta is damaged, or the \
+             base is another one",
+        )
+        .tensor(name))
+    }
 }

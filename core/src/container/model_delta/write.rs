@@ -4,11 +4,9 @@
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::announcement::announce;
 use super::base::{Base, BaseHeader};
-use super::prefix;
 use super::record::{Head, Kind};
-use super::trailer::{Contents, RecordInfo, Trailer, short_digest};
+use super::trailer::{Contents, RecordInfo, Trailer, announce, short_digest};
 use super::version;
 use crate::bytes::{index, part};
 use crate::container::VERSION_OFFSET_BYTES;
@@ -122,7 +120,13 @@ impl DeltaPacker {
             .map_err(|_| Error::invalid_input("a delta has at most 2^32 tensors"))?;
         let data_len = self.data.end - self.data.start;
         let json = &self.json;
-        Ok(prefix::write(edition, json, data_len, base_digest, count))
+        Ok(super::write_prefix(
+            edition,
+            json,
+            data_len,
+            base_digest,
+            count,
+        ))
     }
 
     /// Returns the bytes after the records. `records` contains the entries of

@@ -10,21 +10,19 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::Range;
 
+use serde_json::Value;
+
 use crate::bytes::{Cursor, index};
 use crate::dtype::Dtype;
 use crate::limits::HEADER_LEN_BYTES;
 use crate::{Error, Result, Rule, sort};
-
-mod head;
-mod json;
-mod lenient;
-mod shards;
-
 use json::WrittenDtype;
 
-pub use head::{head, head_of};
-pub use lenient::{LenientTensor, parse as parse_lenient};
-pub use shards::{SHARD_INDEX_SUFFIX, ShardIndex};
+mod json;
+mod shard_index;
+
+pub use json::{head, head_of};
+pub use shard_index::{SHARD_INDEX_SUFFIX, ShardIndex};
 
 /// The number of bytes before the header, which contain its length.
 pub const PREFIX_BYTES: u64 = 8;
@@ -231,4 +229,50 @@ fn check_len(tensor: &Tensor, elements: Option<u64>) -> Result<()> {
         ));
     }
     Ok(())
+}
+
+/// A tensor whose span lies inside the data. Nothing else about it has been
+/// checked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LenientTensor {
+    /// The name, unique within the header.
+    pub name: String,
+    /// The dtype as spelled in the header; `U8` if it is missing, `None` if it
+    /// is not a string.
+    pub dtype: Option<String>,
+    /// The range of the tensor in the data buffer.
+    pub span: Range<u64>,
+}
+
+/// Parses the tensors of the header `json`. Of a repeated name, the last entry
+/// is used.
+pub fn parse_lenient(json: &[u8], data_len_bytes: u64) -> Result<Vec<LenientTensor>> {
+    let entries: BTreeMap<String, Value> = serde_json::from_slice(json).map_err(|error| {
+        Error::malformed(
+            Rule::SafetensorsJson,
+            format!("the header is not an object of tensors: {error}"),
+        )
+    })?;
+    entries
+        .into_iter()
+        .filter(|(name, _)| name != "__metadata__")
+        .map(|(name, entry)| {
+            let offset = |i: usize| entry.get("data_offsets")?.get(i)?.as_u64();
+            let span = match (offset(0), offset(1)) {
+                (Some(start), Some(end)) if start <= end && end <= data_len_bytes => start..end,
+                _ => {
+                    return Err(Error::malformed(
+                        Rule::SafetensorsOffsets,
+                        "the data offsets do not lie inside the data",
+                    )
+                    .tensor(&name));
+                }
+            };
+            let dtype = match entry.get("dtype") {
+                None => Some("U8".into()),
+                Some(dtype) => dtype.as_str().map(String::from),
+            };
+            Ok(LenientTensor { name, dtype, span })
+        })
+        .collect()
 }

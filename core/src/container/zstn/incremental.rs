@@ -20,9 +20,8 @@ use super::{
     ContainerBuilder, ContainerOptions, Content, MAGIC, Record, Start, StoredFrame, single_frame,
 };
 use crate::bytes::{index, part};
-use crate::container::VERSION_OFFSET_BYTES;
-use crate::container::file_head::FileHead;
 use crate::container::safetensors::{self, PREFIX_BYTES, Tensor};
+use crate::container::{FileHead, VERSION_OFFSET_BYTES};
 use crate::digest::{self, Digest};
 use crate::engine::PackEngine;
 use crate::frame::{Edition, select};

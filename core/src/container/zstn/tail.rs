@@ -1,12 +1,15 @@
-//! The index and the integrity section, which follow the frames of a file.
+//! The end of the file: the index and the integrity section, which follow the
+//! frames, and the footer in the last 20 bytes (docs/formats/z4ai-containers.md
+//! 2.2).
 
 use alloc::borrow::Cow;
+use alloc::format;
 use core::ops::Range;
 
 use super::index::unexplained;
 use super::integrity::{Integrity, Section};
-use super::{Index, Prefix};
-use crate::bytes::part;
+use super::{Index, MAGIC, Prefix};
+use crate::bytes::{Cursor, part};
 use crate::{Error, Result, Rule};
 
 /// A checked index and, if the file has one, its integrity section.
@@ -98,5 +101,55 @@ impl Tail {
         let index = super::Footer::parse(&footer, prefix.end(), len_bytes)?.index;
         let bytes = fetch(index.start..footer_start)?;
         Ok(Self::parse(prefix, prefix_bytes, &index, &bytes)?)
+    }
+}
+
+/// The length of the footer in bytes.
+pub const FOOTER_BYTES: u64 = 20;
+
+/// The footer, which contains the location of the index.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Footer {
+    /// The range of the index in the file.
+    pub index: Range<u64>,
+}
+
+impl Footer {
+    /// Parses the footer `bytes` of a file of `file_len_bytes`. `frames_start`
+    /// is the smallest possible offset of a frame.
+    pub fn parse(bytes: &[u8], frames_start: u64, file_len_bytes: u64) -> Result<Self> {
+        let footer_start = file_len_bytes - FOOTER_BYTES;
+        let mut cursor = Cursor::new(bytes);
+        let offset = cursor.u64("index offset")?;
+        let len = cursor.u64("index length")?;
+        if cursor.take(4, "trailer")? != MAGIC {
+            return Err(Error::malformed(
+                Rule::ZstnFooter,
+                "the file does not end with the ZSTN trailer; it looks cut off or has bytes \
+                 appended",
+            )
+            .at(file_len_bytes - 4));
+        }
+        match offset.checked_add(len) {
+            Some(end) if offset >= frames_start && end <= footer_start => {
+                Ok(Self { index: offset..end })
+            }
+            _ => Err(Error::malformed(
+                Rule::ZstnIndexPlace,
+                format!("the footer places the index at {offset} with {len} bytes"),
+            )
+            .at(footer_start)),
+        }
+    }
+
+    /// Encodes the footer: offset and length of the index as little-endian `u64`, then the
+    /// magic.
+    #[must_use]
+    pub fn to_bytes(&self) -> [u8; 20] {
+        let mut out = [0; 20];
+        out[..8].copy_from_slice(&self.index.start.to_le_bytes());
+        out[8..16].copy_from_slice(&(self.index.end - self.index.start).to_le_bytes());
+        out[16..].copy_from_slice(&MAGIC);
+        out
     }
 }

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use super::Effort;
 use crate::engine::{PackEngine, ZstdCoding};
 use crate::entropy::histogram::{self, count, entropy_bits};
-use crate::entropy::rans::cost::{CHUNK_BYTES, order1_bytes, rans_bytes};
+use crate::entropy::rans::{CHUNK_BYTES, order1_bytes, rans_bytes};
 use crate::entropy::zstd::cost::huffman_bytes;
 
 /// Codes count as short if the Huffman size is below this fraction of the plane, a

@@ -31,7 +31,7 @@ pub fn smallest<E: PackEngine>(engine: &E, tensor: &[u8], ranking: &Ranking) -> 
     let EncodeOptions {
         effort, families, ..
     } = ranking.options;
-    if effort != Effort::Max || !families.contains(Family::Auto) {
+    if effort != Effort::Max || !families.contains(Family::Zara) {
         return None;
     }
     let frames = ranking.close(tensor.len()).map(|recipe| {

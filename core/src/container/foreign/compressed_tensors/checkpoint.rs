@@ -9,10 +9,9 @@ use alloc::vec::Vec;
 use super::config::Config;
 use super::format::Format;
 use super::module::{Table, masked, quantised, sparse};
-use super::part::WeightPart;
-use super::stored::Stored;
+use super::stored::{Stored, WeightPart};
 use super::weight::Weight;
-use crate::container::part_name::{QUANTISED, SPARSE};
+use crate::container::foreign::{QUANTISED, SPARSE};
 use crate::dtype::Dtype;
 use crate::{Error, Result, Rule};
 

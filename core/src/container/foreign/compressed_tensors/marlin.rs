@@ -1,16 +1,14 @@
 //! marlin-24: 2:4 sparse integers in the order of one GPU kernel
 //! (docs/formats/compressed-tensors.md 9).
 
-use alloc::format;
-use alloc::vec;
 use alloc::vec::Vec;
+use alloc::{format, vec};
 
-use super::bitstring::Layout;
+use super::bit_packing::Layout;
 use super::dequantise::round_f16;
 use super::geometry::Geometry;
-use super::part::{Role, Views};
 use super::scheme::{Number, Scheme, Strategy};
-use super::stored::Stored;
+use super::stored::{Role, Stored, Views};
 use crate::bytes::{buffer, index};
 use crate::{Error, Result, Rule};
 

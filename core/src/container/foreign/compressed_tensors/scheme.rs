@@ -1,12 +1,15 @@
-//! The quantisation arguments of a weight (docs/formats/compressed-tensors.md
-//! 5.2).
+//! The groups of modules in `config.json`, and the quantisation arguments of
+//! the weights in each (docs/formats/compressed-tensors.md 5.2).
 
 use alloc::format;
 use alloc::string::String;
+use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::config;
+use super::target::Targets;
 use crate::{Error, Result, Rule};
 
 /// The meaning of a stored code before it is scaled.
@@ -179,6 +182,59 @@ fn block(structure: &Value) -> Option<(u64, u64)> {
         _ => return None,
     };
     (rows > 0 && columns > 0).then_some((rows, columns))
+}
+
+/// A group of modules that share a quantisation scheme.
+#[derive(Debug, Clone)]
+pub struct Group {
+    pub targets: Targets,
+    pub format: Option<String>,
+    /// The scheme of the weights. An invalid scheme is an error only for the
+    /// modules of this group.
+    pub weights: Result<Option<Scheme>>,
+}
+
+/// Parses the group called `name`.
+pub fn read_group(name: &str, group: &Value) -> Result<Group> {
+    let texts = |list: &Value| -> Result<Vec<String>> {
+        Vec::deserialize(list).map_err(|error| {
+            config::refuse(format!(
+                "the targets of group `{name}` are not a list of strings: {error}"
+            ))
+        })
+    };
+    match group {
+        // A preset, which lists only its targets.
+        Value::Array(_) => Ok(Group {
+            targets: Targets::new(texts(group)?)?,
+            format: None,
+            weights: Scheme::preset(name)
+                .map(Some)
+                .ok_or_else(|| Error::unsupported(format!("the preset `{name}` is unknown"))),
+        }),
+        Value::Object(fields) => Ok(Group {
+            targets: Targets::new(match fields.get("targets") {
+                None | Some(Value::Null) => Vec::new(),
+                Some(list) => texts(list)?,
+            })?,
+            format: match fields.get("format") {
+                None | Some(Value::Null) => None,
+                Some(Value::String(format)) => Some(format.clone()),
+                Some(_) => {
+                    return Err(config::refuse(format!(
+                        "the format of group `{name}` is not a string"
+                    )));
+                }
+            },
+            weights: match fields.get("weights") {
+                None | Some(Value::Null) => Ok(None),
+                Some(arguments) => Scheme::read(arguments).map(Some),
+            },
+        }),
+        _ => Err(config::refuse(format!(
+            "group `{name}` is neither an object nor a list"
+        ))),
+    }
 }
 
 #[cfg(test)]

@@ -2,17 +2,15 @@
 //! (docs/formats/compressed-tensors.md 3 and 4).
 
 use alloc::collections::BTreeSet;
-use alloc::format;
 use alloc::string::{String, ToString};
-use alloc::vec;
 use alloc::vec::Vec;
+use alloc::{format, vec};
 
 use serde_json::json;
 
+use super::bitmask::{SparsityMask, row_offsets};
 use super::format::Format;
-use super::part::View;
-use super::sparsity_mask::{SparsityMask, row_offsets};
-use super::stored::Stored;
+use super::stored::{Stored, View};
 use crate::bytes::index;
 use crate::dtype::Dtype;
 use crate::tensor::element_count;

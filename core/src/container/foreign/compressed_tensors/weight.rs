@@ -6,19 +6,16 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use super::bit_packing;
-use super::bitmask;
-use super::bitstring::Layout;
-use super::codes::{Codes, byte_values, offset_integers};
-use super::dequantise::dequantise;
+use super::bit_packing::Layout;
+use super::dequantise::{
+    Codes, SmallFloat, byte_values, dequantise, offset_integers, packed_zero_points,
+    plain_zero_points, power_of_two,
+};
 use super::format::Format;
-use super::geometry::Geometry;
-use super::grid::Grid;
-use super::marlin;
-use super::part::{Role, View, Views, WeightPart};
+use super::geometry::{Geometry, Grid};
 use super::scheme::{Scheme, Strategy};
-use super::small_float::{SmallFloat, power_of_two};
-use super::zero_point;
+use super::stored::{Role, View, Views, WeightPart};
+use super::{bit_packing, bitmask, marlin};
 use crate::bytes::index;
 use crate::dtype::Dtype;
 use crate::tensor::element_count;
@@ -177,7 +174,7 @@ impl Weight {
         let grid = grid(scheme, geometry, views)?;
         let zeros = views
             .get(Role::ZeroPoint)
-            .map(|zeros| zero_point::plain(zeros, scale.stored))
+            .map(|zeros| plain_zero_points(zeros, scale.stored))
             .transpose()?;
         let unmasked;
         let (bytes, dtype) = match self.mask {
@@ -212,8 +209,8 @@ impl Weight {
             packed_zeros.map(|zeros| zeros.stored),
         )?;
         let zeros = match (packed_zeros, zeros) {
-            (Some(zeros), _) => Some(zero_point::packed(zeros, geometry, &grid, layout, bits)?),
-            (None, Some(zeros)) => Some(zero_point::plain(zeros, scale.stored)?),
+            (Some(zeros), _) => Some(packed_zero_points(zeros, geometry, &grid, layout, bits)?),
+            (None, Some(zeros)) => Some(plain_zero_points(zeros, scale.stored)?),
             (None, None) => None,
         };
         let codes = Codes::new(codes.bytes, rows(geometry), layout, offset_integers(bits));

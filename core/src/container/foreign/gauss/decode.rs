@@ -4,13 +4,12 @@ use alloc::borrow::Cow;
 use alloc::format;
 use alloc::vec::Vec;
 
+use super::element;
 use super::index::{Coding, Shard, Tensor, unearned_elements};
-use super::{dtypes, value};
-use crate::bytes;
 use crate::dtype::Dtype;
 use crate::engine::Engine;
 use crate::entropy::ans::{Categorical, Decoder, Gaussian};
-use crate::{Error, Result};
+use crate::{Error, Result, bytes};
 
 /// The number of elements decoded between two checks for the end of the
 /// streams. After that end all elements are equal, so a forged element count
@@ -108,10 +107,10 @@ fn decode_elements(dtype: Dtype, shard: &Shard, stored: &[u8]) -> Result<Vec<u8>
     // These are the roundings of gauss.md 3. Integers are truncated, and `as`
     // saturates.
     #[allow(clippy::cast_possible_truncation)]
-    match dtypes::id(dtype) {
+    match element::id(dtype) {
         Some(0) => each(shard, stored, |v| (v as f32).to_le_bytes()),
-        Some(1) => each(shard, stored, |v| value::f16(v).to_le_bytes()),
-        Some(2) => each(shard, stored, |v| value::bf16(v).to_le_bytes()),
+        Some(1) => each(shard, stored, |v| element::f16(v).to_le_bytes()),
+        Some(2) => each(shard, stored, |v| element::bf16(v).to_le_bytes()),
         Some(3) => each(shard, stored, f64::to_le_bytes),
         Some(4) => each(shard, stored, |v| (v as i8).to_le_bytes()),
         Some(5) => each(shard, stored, |v| (v as i16).to_le_bytes()),

@@ -3,12 +3,10 @@
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
-use super::encode_shard::{self, EncodedShard};
-use super::moments::Moments;
-use super::options::Options;
-use super::plan::{EncodePlan, Route};
+use super::encode_shard::{self, EncodedShard, Moments};
+use super::plan::{EncodePlan, Options, Route};
+use super::record::{Entry, Writer};
 use super::report::{RawReason, Report, TensorReport};
-use super::writer::{Entry, Writer};
 use crate::dtype::Dtype;
 use crate::engine::Engine;
 use crate::{Error, Result};

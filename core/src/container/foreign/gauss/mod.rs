@@ -13,28 +13,20 @@
 //! with [`encode`], or one at a time with [`encode_tensor`] and [`Writer`].
 
 mod decode;
-mod dtypes;
+mod element;
 mod encode;
 mod encode_shard;
-mod error_bound;
 mod index;
-mod moments;
-mod options;
-mod outliers;
 mod plan;
 mod record;
 mod report;
-mod value;
-mod writer;
 
 pub use decode::{decode, decode_shard};
 pub use encode::{Encoded, Source, encode, encode_tensor};
-pub use error_bound::{Errors, errors};
 pub use index::{Coding, Index, Parsed, Shard, Tensor};
-pub use options::{Components, Options, OtherDtypes};
-pub use plan::shard_count;
-pub use report::{RawReason, Report, ShardReport, TensorReport};
-pub use writer::Writer;
+pub use plan::{Components, Options, OtherDtypes, shard_count};
+pub use record::Writer;
+pub use report::{Errors, RawReason, Report, ShardReport, TensorReport, errors};
 
 pub(crate) use super::GAUSS_MAGIC as MAGIC;
 

@@ -16,11 +16,9 @@
 mod cbor;
 mod checksum;
 mod element;
-mod field;
 mod footer;
 mod manifest;
 mod part;
-mod seekable;
 mod sparse;
 mod tensor;
 mod v0;
@@ -30,9 +28,8 @@ mod writer;
 
 pub use checksum::{Checksum, Covers, Digest, DigestKind};
 pub use element::Element;
-pub use field::Field;
 pub use footer::{FOOTER_BYTES, Footer, Version};
-pub use manifest::Manifest;
+pub use manifest::{Field, Manifest};
 pub use part::{ByteOrder, Coding, Part};
 pub use tensor::{Layout, Tensor};
 pub use writer::{Entry, Storage, Writer, can_write, write};

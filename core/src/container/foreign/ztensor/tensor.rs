@@ -10,16 +10,15 @@ use core::ops::Range;
 use serde::{Deserialize, Serialize};
 
 use super::element::Element;
-use super::field::Field;
 use super::footer::Version;
+use super::manifest::Field;
 use super::part::{ByteOrder, Coding, Part};
 use super::sparse;
-use crate::bytes;
 use crate::dtype::Dtype;
 use crate::engine::Engine;
 use crate::limits::DIMENSIONS;
 use crate::tensor::element_count;
-use crate::{Error, Result, Rule};
+use crate::{Error, Result, Rule, bytes};
 
 /// The layout of a tensor, which determines its parts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

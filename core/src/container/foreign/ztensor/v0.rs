@@ -1,16 +1,14 @@
 //! The metadata of version 0.1 (docs/formats/ztensor.md 3 to 6).
 
-use alloc::format;
 use alloc::string::ToString;
-use alloc::vec;
 use alloc::vec::Vec;
+use alloc::{format, vec};
 
 use super::cbor::Item;
 use super::checksum::{Checksum, Covers, Digest};
 use super::element::Element;
-use super::field::Field;
 use super::footer::{Footer, Version};
-use super::manifest::{Manifest, required};
+use super::manifest::{Field, Manifest, required};
 use super::part::{ByteOrder, Coding, Part};
 use super::tensor::{Layout, Tensor};
 use crate::{Error, Result, Rule};

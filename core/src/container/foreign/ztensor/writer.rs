@@ -11,8 +11,8 @@ use minicbor::Encoder;
 
 use super::checksum::{Digest, DigestKind};
 use super::element::long_name;
-use super::field::Field;
 use super::footer;
+use super::manifest::Field;
 use super::part::{ByteOrder, swapped};
 use super::tensor::Layout;
 use crate::dtype::Dtype;

@@ -9,12 +9,11 @@ use serde::{Deserialize, Serialize};
 
 use sha2::{Digest as _, Sha256};
 
-use super::Section;
-use super::section::FileDigest;
 use super::statistics::{Record, StoredStatistics};
+use super::{FileDigest, Section};
 use crate::checksum::{agrees, checksum};
 use crate::container::zstn::index::unexplained;
-use crate::container::zstn::original_sha256::hex;
+use crate::container::zstn::options::hex;
 use crate::container::zstn::{Content, Index, Prefix};
 use crate::digest::{self, Digest};
 use crate::dtype::Dtype;

@@ -6,9 +6,9 @@ use alloc::format;
 use alloc::vec::Vec;
 use core::ops::Range;
 
+use super::block_table::{Block, bad};
 use super::plan::check_lens;
-use super::table::{Block, bad};
-use super::{BlockTable, FramePlan, table_bytes};
+use super::{BlockTable, FramePlan, block_table};
 use crate::bytes::{self, Cursor, index, part};
 use crate::engine::Engine;
 use crate::frame::lattice::{self, Head, SideFrames};
@@ -56,7 +56,7 @@ impl LatticeTable {
     /// `tensor_len_bytes`. Offsets in errors are relative to the start of
     /// `bytes`.
     pub fn parse(bytes: &[u8], frame_len_bytes: u64, tensor_len_bytes: u64) -> Result<Self> {
-        let mut cursor = Cursor::new(table_bytes::fields(bytes)?);
+        let mut cursor = Cursor::new(block_table::fields(bytes)?);
         let head_len = cursor.u16("length of the head")?;
         let head_bytes = cursor.take(head_len.into(), "head")?.to_vec();
         let (head, lens) = head_and_lens(&head_bytes).map_err(|error| error.within(2))?;
@@ -108,7 +108,7 @@ impl LatticeTable {
         out.extend_from_slice(&self.head_bytes);
         out.extend_from_slice(&self.side.checksum.to_le_bytes());
         out.extend_from_slice(&self.symbols.to_bytes());
-        table_bytes::seal(out)
+        block_table::seal(out)
     }
 
     /// Compares the blocks of `frame` with this table. The frame must have the

@@ -4,7 +4,7 @@
 use alloc::format;
 use alloc::vec::Vec;
 
-use super::capacity::Allowance;
+use super::state::Allowance;
 use super::{check_counts, len_u32, part_lens, split, split_mut, take_chunks, write_lens};
 use crate::bytes::{self, Cursor};
 use crate::engine::{Engine, PackEngine, ZstdCoding};

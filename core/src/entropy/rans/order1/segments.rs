@@ -6,8 +6,7 @@ use alloc::format;
 use alloc::vec::Vec;
 use core::iter;
 
-use super::super::capacity::{Allowance, Supply};
-use super::super::state::{self, Emitted, Input, LOWER, WINDOW_SYMBOLS, Window};
+use super::super::state::{self, Allowance, Emitted, Input, LOWER, Supply, WINDOW_SYMBOLS, Window};
 use super::super::table::Lookup;
 use super::super::{len_u32, part_lens};
 use super::model::{Codes, Contexts};

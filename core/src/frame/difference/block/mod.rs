@@ -2,21 +2,20 @@
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
-mod raw_bits;
 #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
 mod simd128;
 
 use alloc::vec::Vec;
 
-pub(super) use raw_bits::Joins;
+pub(super) use super::token::Joins;
 
 use super::Directory;
 use super::context::{BY_MANTISSA, SAME};
 use super::element::{Float, Word};
+use super::token::RawBits;
 use crate::Result;
 use crate::bytes::index;
 use crate::entropy::interleaved::{Decoder, StreamPart, decode_together};
-use raw_bits::RawBits;
 
 /// Number of elements of a block that each decoding step processes at a time. It
 /// is small enough for the intermediate data of a few blocks to stay in the
