@@ -5,7 +5,7 @@ use js_sys::Uint8Array;
 use serde::Serialize;
 use wasm_bindgen::prelude::*;
 use zstn_core::Error;
-use zstn_core::container::model_delta::{DeltaOptions, IncrementalDeltaPacker, Kind};
+use zstn_core::container::model_delta::{DeltaOptions, IncrementalDeltaPacker, RecordKind};
 use zstn_core::container::zstn::{
     ContainerOptions, IncrementalPacker, OriginalSha256, parse_sha256,
 };
@@ -216,9 +216,9 @@ impl DeltaPacking {
                 byte_length: tensor.len_bytes,
                 stored_length: tensor.stored_len_bytes,
                 base: match tensor.kind {
-                    Kind::Full => None,
-                    Kind::Delta | Kind::Difference => Some("difference"),
-                    Kind::Copy => Some("copy"),
+                    RecordKind::Full => None,
+                    RecordKind::Delta | RecordKind::Difference => Some("difference"),
+                    RecordKind::Copy => Some("copy"),
                 },
             };
             serde_wasm_bindgen::to_value(&row).map_err(|_| {

@@ -8,7 +8,7 @@ use blake2::digest::consts::U16;
 use blake2::{Blake2b, Digest};
 
 use super::select::{self, EncodeOptions};
-use super::{Edition, Stored};
+use super::{ContainedFrame, Edition};
 use crate::bytes::{self, Cursor};
 use crate::engine::{Engine, PackEngine};
 use crate::{Error, Result, Rule, TensorRef, transform};
@@ -55,9 +55,9 @@ impl<'a> Delta<'a> {
         self.frame().map(|_| ())
     }
 
-    fn frame(&self) -> Result<Stored<'a>> {
+    fn frame(&self) -> Result<ContainedFrame<'a>> {
         // Bytes after the frame are allowed (3.1).
-        Stored::parse(self.inner, self.reference_len_bytes, Edition::Plain)
+        ContainedFrame::parse(self.inner, self.reference_len_bytes, Edition::Plain)
             .map_err(|error| error.within(HEAD_BYTES))
     }
 

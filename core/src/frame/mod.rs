@@ -74,9 +74,9 @@ pub fn decompress<E: Engine>(engine: &E, bytes: &[u8], limit_bytes: u64) -> Resu
 /// Bytes after the end of the frame are allowed
 /// (docs/formats/z4ai-containers.md 2.6).
 #[derive(Debug, Clone)]
-pub struct Stored<'a>(Frame<'a>);
+pub struct ContainedFrame<'a>(Frame<'a>);
 
-impl<'a> Stored<'a> {
+impl<'a> ContainedFrame<'a> {
     /// Parses the frame and checks everything that can be checked without
     /// decoding. Afterwards it is safe to allocate an output of `len_bytes`
     /// bytes.
@@ -112,7 +112,7 @@ impl<'a> Stored<'a> {
     }
 
     /// Decodes into `out`, which must be as long as the `len_bytes` given to
-    /// [`Stored::parse`].
+    /// [`ContainedFrame::parse`].
     pub fn decode<E: Engine>(&self, engine: &E, out: &mut [u8]) -> Result<()> {
         self.0.decode(engine, out)
     }

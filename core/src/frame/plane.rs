@@ -237,9 +237,9 @@ impl Method {
 
 /// A payload that holds the plane uncompressed.
 #[derive(Debug, Clone)]
-struct Stored<'a>(&'a [u8]);
+struct StoredPlane<'a>(&'a [u8]);
 
-impl<'a> Stored<'a> {
+impl<'a> StoredPlane<'a> {
     fn parse(payload: &'a [u8], len_bytes: u64) -> Result<Self> {
         if payload.len() as u64 == len_bytes {
             return Ok(Self(payload));
@@ -275,7 +275,7 @@ impl<'a> ZstdFrame<'a> {
 
 methods! {
     /// Uncompressed.
-    Store = 0, "store", Stored<'a>;
+    Store = 0, "store", StoredPlane<'a>;
     /// One zstd frame.
     Zstd = 1, "zstd", ZstdFrame<'a>;
     /// Independent zstd blocks.

@@ -147,7 +147,7 @@ pub fn encode<E: PackEngine>(
     engine: &E,
     tensor: &[u8],
     width: u8,
-    transform: turbo::Transform,
+    transform: turbo::TurboTransform,
     codings: &[ZstdCoding],
 ) -> Vec<u8> {
     encode_streams(engine, tensor, width, transform, [codings, codings])
@@ -163,7 +163,7 @@ pub fn encode_streams<E: PackEngine>(
     engine: &E,
     tensor: &[u8],
     width: u8,
-    transform: turbo::Transform,
+    transform: turbo::TurboTransform,
     [bitmap_codings, value_codings]: [&[ZstdCoding]; 2],
 ) -> Vec<u8> {
     let item_bytes = usize::from(width);

@@ -18,7 +18,7 @@ const VERSION: u8 = 1;
 
 /// The way the buffer is split into streams (11.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Transform {
+pub enum ZaraTransform {
     /// A single stream, which is the buffer itself. The number is the element
     /// size in bytes, which decoding ignores.
     Raw(u8),
@@ -30,7 +30,7 @@ pub enum Transform {
     BitPack(FloatFormat),
 }
 
-impl Transform {
+impl ZaraTransform {
     fn read(id: u8, width: u8, format: &str) -> Result<Self> {
         let float = || {
             FloatFormat::by_name(format.as_bytes()).ok_or_else(|| {
@@ -68,7 +68,7 @@ impl Transform {
 /// A parsed frame whose fields are consistent.
 #[derive(Debug, Clone)]
 pub struct Frame<'a> {
-    transform: Transform,
+    transform: ZaraTransform,
     streams: Vec<Stream<'a>>,
     info: FrameInfo<'a>,
 }
@@ -87,7 +87,7 @@ impl<'a> FrameFamily<'a> for Frame<'a> {
         let width = cursor.u8("element width")?;
         let count = cursor.u8("stream count")?;
         let format = float_format(&mut cursor)?;
-        let transform = Transform::read(transform_id, width, format)?;
+        let transform = ZaraTransform::read(transform_id, width, format)?;
         let elements = cursor.u64("element count")?;
         let dtype = dtype(&mut cursor)?;
         let extras = Extras::after_dtype(&mut cursor, flags, dtype)?;
@@ -122,16 +122,16 @@ impl<'a> FrameFamily<'a> for Frame<'a> {
 
     fn join<E: Engine>(&self, _: &E, streams: Self::Streams, body: &mut [u8]) -> Result<()> {
         match self.transform {
-            Transform::Raw(_) | Transform::BytePlane(_) => {
+            ZaraTransform::Raw(_) | ZaraTransform::BytePlane(_) => {
                 let views: Vec<&[u8]> = streams.iter().map(AsRef::as_ref).collect();
                 byteplane::join(&views, body);
                 Ok(())
             }
-            Transform::BitField(format) => format.join(
+            ZaraTransform::BitField(format) => format.join(
                 &format.fields([&streams[0], &streams[1], &streams[2]]),
                 body,
             ),
-            Transform::BitPack(format) => {
+            ZaraTransform::BitPack(format) => {
                 let n = body.len() / format.item_bytes;
                 let mantissas = bitpack::unpack(format, &streams[2], n)?;
                 format.join(&format.fields([&streams[0], &streams[1], &mantissas]), body)
@@ -143,14 +143,14 @@ impl<'a> FrameFamily<'a> for Frame<'a> {
 impl Frame<'_> {
     /// Returns the transform that split the buffer into streams.
     #[must_use]
-    pub fn transform(&self) -> Transform {
+    pub fn transform(&self) -> ZaraTransform {
         self.transform
     }
 }
 
 /// Returns the number of items that the streams hold together and the size of
 /// an item in bytes. For a raw stream the items are bytes.
-fn items(transform: Transform, lens: &[u64], elements: u64) -> Result<(u64, u64)> {
+fn items(transform: ZaraTransform, lens: &[u64], elements: u64) -> Result<(u64, u64)> {
     let unfit = || {
         Error::malformed(
             Rule::FramePlaneLength,
@@ -159,14 +159,14 @@ fn items(transform: Transform, lens: &[u64], elements: u64) -> Result<(u64, u64)
     };
     let first = lens[0];
     match transform {
-        Transform::Raw(_) => Ok((first, 1)),
-        Transform::BytePlane(width) => match lens.iter().all(|&len| len == first) {
+        ZaraTransform::Raw(_) => Ok((first, 1)),
+        ZaraTransform::BytePlane(width) => match lens.iter().all(|&len| len == first) {
             true => Ok((first, width.into())),
             false => Err(unfit()),
         },
-        Transform::BitField(format) | Transform::BitPack(format) => {
+        ZaraTransform::BitField(format) | ZaraTransform::BitPack(format) => {
             let mantissas = match transform {
-                Transform::BitPack(_) => bitpack::packed_len(format, elements),
+                ZaraTransform::BitPack(_) => bitpack::packed_len(format, elements),
                 _ => elements.checked_mul(format.mantissa_bytes() as u64),
             };
             let fits = lens[..2] == [elements.div_ceil(8), elements] && mantissas == Some(lens[2]);
@@ -285,7 +285,7 @@ impl StreamCodec {
 pub fn encode<E: PackEngine>(
     engine: &E,
     tensor: &[u8],
-    transform: Transform,
+    transform: ZaraTransform,
     codecs: &[StreamCodec],
 ) -> Vec<u8> {
     encode_by(engine, tensor, transform, |_| codecs.to_vec())
@@ -296,14 +296,18 @@ pub fn encode<E: PackEngine>(
 pub fn encode_by<E: PackEngine>(
     engine: &E,
     tensor: &[u8],
-    transform: Transform,
+    transform: ZaraTransform,
     codecs: impl Fn(&[u8]) -> Vec<StreamCodec> + Sync + Send,
 ) -> Vec<u8> {
     let (id, width, item_bytes, format) = match transform {
-        Transform::Raw(width) => (0, width, 1, None),
-        Transform::BytePlane(width) => (1, width, width.into(), None),
-        Transform::BitField(format) => (2, low(format.item_bytes), format.item_bytes, Some(format)),
-        Transform::BitPack(format) => (3, low(format.item_bytes), format.item_bytes, Some(format)),
+        ZaraTransform::Raw(width) => (0, width, 1, None),
+        ZaraTransform::BytePlane(width) => (1, width, width.into(), None),
+        ZaraTransform::BitField(format) => {
+            (2, low(format.item_bytes), format.item_bytes, Some(format))
+        }
+        ZaraTransform::BitPack(format) => {
+            (3, low(format.item_bytes), format.item_bytes, Some(format))
+        }
     };
     let count = tensor.len() / item_bytes;
     let (body, tail) = tensor.split_at(count * item_bytes);
@@ -343,23 +347,25 @@ pub fn encode_by<E: PackEngine>(
     out
 }
 
-fn extract(body: &[u8], transform: Transform, number: usize) -> Cow<'_, [u8]> {
+fn extract(body: &[u8], transform: ZaraTransform, number: usize) -> Cow<'_, [u8]> {
     let field = |format: FloatFormat| {
         let mut out = vec![0; format.plane_lens(body.len() / format.item_bytes)[number]];
         format.split(body, number, 0, &mut out);
         out
     };
     match transform {
-        Transform::Raw(_) => Cow::Borrowed(body),
-        Transform::BytePlane(width) => {
+        ZaraTransform::Raw(_) => Cow::Borrowed(body),
+        ZaraTransform::BytePlane(width) => {
             let mut out = vec![0; body.len() / usize::from(width)];
             byteplane::split(body, width.into(), number, 0, &mut out);
             Cow::Owned(out)
         }
-        Transform::BitPack(format) if number == 2 => {
+        ZaraTransform::BitPack(format) if number == 2 => {
             Cow::Owned(bitpack::pack(format, &field(format)))
         }
-        Transform::BitField(format) | Transform::BitPack(format) => Cow::Owned(field(format)),
+        ZaraTransform::BitField(format) | ZaraTransform::BitPack(format) => {
+            Cow::Owned(field(format))
+        }
     }
 }
 

@@ -241,12 +241,12 @@ fn scale(found: &[(u64, u64)]) -> Option<u64> {
 
 /// The number of differences of each length in each context, over a whole
 /// checkpoint.
-pub struct Tables {
+pub struct ContextTables {
     counts: Vec<[u64; LENGTHS]>,
     totals: [u64; CONTEXTS],
 }
 
-impl Tables {
+impl ContextTables {
     pub fn count<'a>(tensors: impl Iterator<Item = &'a Differences>) -> Self {
         let mut counts = vec![[0; LENGTHS]; CONTEXTS];
         let mut totals = [0; CONTEXTS];

@@ -14,7 +14,7 @@ mod estimate;
 mod file;
 mod frame_size;
 
-pub use estimate::Estimate;
+pub use estimate::SizeEstimate;
 
 /// The largest file that is read as a sketch, in bytes. A sketch takes less
 /// than 1 KB per tensor, and a safetensors header can describe at most about a
@@ -24,7 +24,7 @@ pub const MAX_FILE_BYTES: u64 = 1 << 30;
 /// A tensor in a sketch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Tensor {
+pub struct SketchedTensor {
     /// The name, unique within the sketch.
     pub name: String,
     /// The element type.
@@ -37,7 +37,7 @@ pub struct Tensor {
     samples: Vec<u8>,
 }
 
-impl Tensor {
+impl SketchedTensor {
     /// Creates the entry of a tensor. `samples` contains the tensor's bytes in
     /// the ranges that [`runs`] returns, concatenated.
     ///
@@ -86,7 +86,7 @@ impl Tensor {
 pub struct Sketch {
     original_len_bytes: u64,
     base: Option<ShortDigest>,
-    tensors: Vec<Tensor>,
+    tensors: Vec<SketchedTensor>,
 }
 
 impl Sketch {
@@ -99,7 +99,7 @@ impl Sketch {
     pub fn new(
         original_len_bytes: u64,
         base: Option<ShortDigest>,
-        mut tensors: Vec<Tensor>,
+        mut tensors: Vec<SketchedTensor>,
     ) -> Result<Self> {
         tensors.sort_by(|a, b| a.name.cmp(&b.name));
         if let Some(pair) = tensors.windows(2).find(|pair| pair[0].name == pair[1].name) {
@@ -129,13 +129,13 @@ impl Sketch {
 
     /// Returns the tensors, sorted by name.
     #[must_use]
-    pub fn tensors(&self) -> &[Tensor] {
+    pub fn tensors(&self) -> &[SketchedTensor] {
         &self.tensors
     }
 
     /// Returns the tensor called `name`, if there is one.
     #[must_use]
-    pub fn find(&self, name: &str) -> Option<&Tensor> {
+    pub fn find(&self, name: &str) -> Option<&SketchedTensor> {
         let found = self.tensors.binary_search_by(|t| t.name.as_str().cmp(name));
         found.ok().map(|number| &self.tensors[number])
     }

@@ -75,7 +75,7 @@ impl Statistics {
         feed: &(impl Fn(Range<u64>, &mut dyn FnMut(&[u8])) -> Result<(), F> + Sync),
     ) -> Result<Option<Self>, F> {
         let element_bytes = dtype.len_bytes().filter(|_| has_figures(dtype));
-        let (Some(element_bytes), Some(grid)) = (element_bytes, Grid::new(shape)) else {
+        let (Some(element_bytes), Some(grid)) = (element_bytes, BandGrid::new(shape)) else {
             return Ok(None);
         };
         let element_bytes = element_bytes as u64;
@@ -109,7 +109,7 @@ impl Statistics {
         }
     }
 
-    fn from_moments(bands: &[Moments], dtype: Dtype, grid: &Grid) -> Self {
+    fn from_moments(bands: &[Moments], dtype: Dtype, grid: &BandGrid) -> Self {
         Self {
             summary: Moments::merge(bands).figures(dtype),
             rows_per_band: grid.rows_per_band(),
@@ -136,13 +136,13 @@ const MIN_ELEMENTS: u64 = 1 << 16;
 /// The rows of a tensor and their division into bands. A row is a run of
 /// elements along the last dimension; a vector or a scalar is a single row.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Grid {
+pub struct BandGrid {
     rows: u64,
     columns: u64,
     rows_per_band: u64,
 }
 
-impl Grid {
+impl BandGrid {
     /// Divides a tensor of this shape into bands; `None` if it has no elements,
     /// or more than 64 bits can count.
     #[must_use]
@@ -198,7 +198,7 @@ mod tests {
     use super::*;
 
     fn bands(shape: &[u64]) -> (u64, u64) {
-        let grid = Grid::new(shape).expect("elements");
+        let grid = BandGrid::new(shape).expect("elements");
         (grid.rows_per_band(), grid.bands())
     }
 
@@ -218,7 +218,7 @@ mod tests {
 
     #[test]
     fn bands_cover_every_element_once() {
-        let grid = Grid::new(&[1000, 300]).expect("elements");
+        let grid = BandGrid::new(&[1000, 300]).expect("elements");
         let ends: Vec<_> = (0..grid.bands()).map(|band| grid.elements(band)).collect();
         assert_eq!(
             ends,
@@ -235,7 +235,7 @@ mod tests {
             &[u64::MAX, 2],
             &[u64::MAX, 2, 0],
         ] {
-            assert_eq!(Grid::new(shape), None, "{shape:?}");
+            assert_eq!(BandGrid::new(shape), None, "{shape:?}");
         }
     }
 }

@@ -14,8 +14,8 @@ use crate::catalog::FileCatalog;
 use crate::catalog::fetched_ranges::FetchedRanges;
 use crate::catalog::format::Opener;
 use crate::container::model_delta::{
-    Contents, Head, Prefix, Record, TRAILER_END_BYTES, Trailer, fields_len_bytes, max_head_bytes,
-    not_a_trailer, usual_bytes,
+    DeltaPrefix, DeltaRecord, RecordHead, TRAILER_END_BYTES, Trailer, TrailerContents,
+    fields_len_bytes, max_head_bytes, not_a_trailer, usual_bytes,
 };
 use crate::container::safetensors::Header;
 use crate::engine::Engine;
@@ -87,7 +87,7 @@ impl Opener for FormatOpener {
             TrailerFields::At(fields) => match fetched.part(fields.clone()) {
                 None => return Ok(()),
                 Some(bytes) => {
-                    let edition = Prefix::parse(fetched.head(), fetched.len_bytes())?.edition;
+                    let edition = DeltaPrefix::parse(fetched.head(), fetched.len_bytes())?.edition;
                     let trailer = Trailer::from_fields(&bytes, edition);
                     let trailer = trailer.map_err(|error| error.within(fields.start))?;
                     self.trailer = Some(trailer);
@@ -95,7 +95,7 @@ impl Opener for FormatOpener {
                 }
             },
         }
-        let prefix = Prefix::parse(fetched.head(), fetched.len_bytes())?;
+        let prefix = DeltaPrefix::parse(fetched.head(), fetched.len_bytes())?;
         if self.contents().is_none() {
             let header = self.header(fetched, &prefix)?;
             let wants_rest = fetched.len_bytes() <= DELTA_WHOLE_BYTES;
@@ -107,7 +107,7 @@ impl Opener for FormatOpener {
     }
 
     fn finish<E: Engine>(self, fetched: &FetchedRanges, _: &E) -> Result<FileCatalog> {
-        let prefix = Prefix::parse(fetched.head(), fetched.len_bytes())?;
+        let prefix = DeltaPrefix::parse(fetched.head(), fetched.len_bytes())?;
         let (header, records) = match (&self.walk, self.contents()) {
             (None, Some(contents)) => {
                 contents.check_header(&fetched.have(prefix.header.clone()))?;
@@ -150,17 +150,17 @@ impl FormatOpener {
         }
     }
 
-    fn contents(&self) -> Option<&Contents> {
+    fn contents(&self) -> Option<&TrailerContents> {
         self.trailer.as_ref()?.contents.as_ref()
     }
 
-    fn header(&self, fetched: &FetchedRanges, prefix: &Prefix) -> Result<Header> {
+    fn header(&self, fetched: &FetchedRanges, prefix: &DeltaPrefix) -> Result<Header> {
         Header::parse(&fetched.have(prefix.header.clone()), prefix.data_len_bytes)
     }
 }
 
 fn prefix_len_bytes(fetched: &FetchedRanges) -> Result<u64> {
-    let len = Prefix::len_bytes(fetched.head(), fetched.len_bytes())?;
+    let len = DeltaPrefix::len_bytes(fetched.head(), fetched.len_bytes())?;
     if len > HEADER_LEN_BYTES {
         return Err(Error::malformed(
             Rule::SafetensorsHeaderCap,
@@ -191,7 +191,12 @@ fn trailer_fields(fetched: &FetchedRanges, prefix_len: u64) -> Result<TrailerFie
 
 /// Computes the records from their lengths in the trailer: they lie in data
 /// order and without gaps.
-fn records(prefix: &Prefix, header: &Header, contents: &Contents, end: u64) -> Result<Vec<Record>> {
+fn records(
+    prefix: &DeltaPrefix,
+    header: &Header,
+    contents: &TrailerContents,
+    end: u64,
+) -> Result<Vec<DeltaRecord>> {
     let count = header.tensors.len();
     if contents.records.len() != count || u64::from(prefix.record_count) != count as u64 {
         return Err(Error::malformed(
@@ -217,7 +222,7 @@ fn records(prefix: &Prefix, header: &Header, contents: &Contents, end: u64) -> R
                 )
                 .tensor(&tensor.name)
             })?;
-        records.push(Record {
+        records.push(DeltaRecord {
             name: tensor.name.clone(),
             span: tensor.span.clone(),
             kind: info.kind,
@@ -247,13 +252,13 @@ struct Walk {
     edition: Edition,
     position: u64,
     found: usize,
-    records: Vec<Option<Record>>,
+    records: Vec<Option<DeltaRecord>>,
 }
 
 impl Walk {
     /// Starts a walk through the records after `prefix`. With `wants_rest`, the
     /// rest of the file is fetched at once; otherwise, window by window.
-    fn new(prefix: &Prefix, header: Header, wants_rest: bool) -> Result<Self> {
+    fn new(prefix: &DeltaPrefix, header: Header, wants_rest: bool) -> Result<Self> {
         let count = header.tensors.len();
         if u64::from(prefix.record_count) != count as u64 {
             return Err(Error::malformed(
@@ -317,7 +322,7 @@ impl Walk {
 
     fn step(&mut self, bytes: &[u8], file_len_bytes: u64) -> Result<()> {
         let mut cursor = Cursor::new(bytes);
-        let head = Head::read(&mut cursor, self.found as u64, self.edition)
+        let head = RecordHead::read(&mut cursor, self.found as u64, self.edition)
             .map_err(|error| error.within(self.position))?;
         let start = self.position + cursor.position() as u64;
         let end = start
@@ -342,7 +347,7 @@ impl Walk {
             )
             .tensor(&head.name));
         };
-        self.records[number] = Some(Record {
+        self.records[number] = Some(DeltaRecord {
             name: head.name,
             span: head.span,
             kind: head.kind,
@@ -355,7 +360,7 @@ impl Walk {
 
     /// Returns the header, the records in the order of its tensors, and the
     /// offset at which the last record ends.
-    fn finish(self) -> Result<(Header, Vec<Record>, u64)> {
+    fn finish(self) -> Result<(Header, Vec<DeltaRecord>, u64)> {
         if !self.is_done() {
             return Err(Error::invalid_input(
                 "not all requested ranges were supplied",

@@ -25,14 +25,15 @@ mod trailer;
 mod write;
 
 pub use base::{Base, BaseHeader, DataDigest, check_tensor, table_digest};
-pub use incremental::{DeltaOptions, IncrementalDeltaPacker, Needs, PackedTensor};
+pub use incremental::{DeltaOptions, IncrementalDeltaPacker, Needs, PackedRecord};
 pub use read::{DeltaTable, ModelDelta, Reference, RestoredCheck, decode_payload};
-pub use record::{Head, Kind, Record, max_head_bytes};
+pub use record::{DeltaRecord, RecordHead, RecordKind, max_head_bytes};
 pub use trailer::{
-    Contents, RecordInfo, ShortDigest, TRAILER_END_BYTES, Trailer, announce, fields_len_bytes,
-    is_announced, lost_trailer, not_a_trailer, short_digest, shortened, usual_bytes,
+    RecordInfo, ShortDigest, TRAILER_END_BYTES, Trailer, TrailerContents, announce,
+    fields_len_bytes, is_announced, lost_trailer, not_a_trailer, short_digest, shortened,
+    usual_bytes,
 };
-pub use write::{Coded, DeltaPacker, code, pack, record_head};
+pub use write::{CodedRecord, DeltaPacker, code, pack, record_head};
 
 /// The first bytes of the file.
 pub const MAGIC: [u8; 4] = *b"Z4DM";
@@ -53,7 +54,7 @@ const AFTER_HEADER_BYTES: u64 = 20;
 
 /// The fields before the records.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Prefix {
+pub struct DeltaPrefix {
     /// The edition, which determines the kinds of records allowed.
     pub edition: Edition,
     /// The range of the target's header in the file.
@@ -66,7 +67,7 @@ pub struct Prefix {
     pub record_count: u32,
 }
 
-impl Prefix {
+impl DeltaPrefix {
     /// Returns the length of the prefix, given the first bytes of a file of
     /// `file_len_bytes`.
     pub fn len_bytes(head: &[u8], file_len_bytes: u64) -> Result<u64> {
@@ -90,7 +91,7 @@ impl Prefix {
     }
 
     /// Parses the prefix from the first bytes of a file, at least
-    /// [`Prefix::len_bytes`] of them.
+    /// [`DeltaPrefix::len_bytes`] of them.
     pub fn parse(head: &[u8], file_len_bytes: u64) -> Result<Self> {
         let end = Self::len_bytes(head, file_len_bytes)?;
         let header = HEADER_START..end - AFTER_HEADER_BYTES;

@@ -12,7 +12,7 @@ use serde::de::{
     Deserialize, Deserializer, EnumAccess, Error as _, MapAccess, SeqAccess, VariantAccess, Visitor,
 };
 
-use super::{PREFIX_BYTES, Tensor, check_tensor};
+use super::{PREFIX_BYTES, TensorInfo, check_tensor};
 use crate::dtype::Dtype;
 use crate::limits::{DIMENSIONS, HEADER_LEN_BYTES};
 use crate::{Error, Result, Rule, sort};
@@ -262,13 +262,16 @@ impl<'de> Visitor<'de> for Any {
 /// # Errors Tensors that the format cannot store, because their elements do not
 /// fill whole bytes or because they are called `__metadata__`, and a header
 /// over the cap.
-pub fn head(metadata: &BTreeMap<String, String>, tensors: &[Tensor]) -> Result<Vec<u8>> {
+pub fn head(metadata: &BTreeMap<String, String>, tensors: &[TensorInfo]) -> Result<Vec<u8>> {
     head_of((!metadata.is_empty()).then_some(metadata), tensors)
 }
 
 /// Returns the first bytes of a file like [`head`]. With `Some`, even empty
 /// metadata become an entry of the header, as the official package writes it.
-pub fn head_of(metadata: Option<&BTreeMap<String, String>>, tensors: &[Tensor]) -> Result<Vec<u8>> {
+pub fn head_of(
+    metadata: Option<&BTreeMap<String, String>>,
+    tensors: &[TensorInfo],
+) -> Result<Vec<u8>> {
     let mut head = Vec::from([0; 8]);
     head.push(b'{');
     let mut separator = "";
@@ -337,8 +340,8 @@ mod tests {
     use crate::container::safetensors::Header;
     use crate::dtype::Dtype;
 
-    fn tensor(name: &str, dtype: Dtype, shape: &[u64], span: core::ops::Range<u64>) -> Tensor {
-        Tensor {
+    fn tensor(name: &str, dtype: Dtype, shape: &[u64], span: core::ops::Range<u64>) -> TensorInfo {
+        TensorInfo {
             name: name.into(),
             dtype,
             shape: shape.into(),

@@ -30,13 +30,13 @@ mod options;
 pub mod rows;
 mod tail;
 
-pub use builder::{ContainerBuilder, ContainerEnd, Start, StoredFrame, single_frame};
+pub use builder::{ContainerBuilder, ContainerEnd, ContainerStart, StoredFrame, single_frame};
 pub use in_memory::{pack, pack_into, single_frame_range, unpack, unpack_into};
 pub use incremental::{IncrementalPacker, PackedTensor};
-pub use index::{Content, Index, Record};
+pub use index::{ContainerIndex, IndexRecord, RecordContent};
 pub use integrity::CheckedFrame;
 pub use options::{CodedTensor, ContainerOptions, OriginalSha256, parse_sha256};
-pub use tail::{FOOTER_BYTES, Footer, Tail};
+pub use tail::{ContainerFooter, ContainerTail, FOOTER_BYTES};
 
 /// The first and the last bytes of the file.
 pub const MAGIC: [u8; 4] = *b"ZSTN";
@@ -54,7 +54,7 @@ pub(crate) const PREFIX_FIXED_BYTES: u64 = 22;
 
 /// The layout of the tensor data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Layout {
+pub enum ContainerLayout {
     /// Each distinct tensor has a frame, and an index lists them.
     Indexed,
     /// The whole data buffer is a single frame; single tensors cannot be read.
@@ -63,11 +63,11 @@ pub enum Layout {
 
 /// The fields before the frames, without the text of the header.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Prefix {
+pub struct ContainerPrefix {
     /// The edition, which determines the frame families allowed.
     pub edition: Edition,
     /// The layout of the tensor data.
-    pub layout: Layout,
+    pub layout: ContainerLayout,
     /// The range of the safetensors header in the file.
     pub header: Range<u64>,
     /// The length of the original data buffer in bytes.
@@ -77,7 +77,7 @@ pub struct Prefix {
     pub has_integrity: bool,
 }
 
-impl Prefix {
+impl ContainerPrefix {
     /// Returns the length of the prefix including the header, given at least
     /// the first 14 bytes of a file of `file_len_bytes`.
     pub fn len_bytes(head: &[u8], file_len_bytes: u64) -> Result<u64> {
@@ -85,8 +85,8 @@ impl Prefix {
             layout, header_len, ..
         } = read_start(&mut Cursor::new(head))?;
         let after = match layout {
-            Layout::Indexed => FOOTER_BYTES + 4,
-            Layout::SingleFrame => 8,
+            ContainerLayout::Indexed => FOOTER_BYTES + 4,
+            ContainerLayout::SingleFrame => 8,
         };
         match file_len_bytes.checked_sub(PREFIX_FIXED_BYTES + after) {
             Some(available) if header_len <= available => Ok(PREFIX_FIXED_BYTES + header_len),
@@ -101,7 +101,7 @@ impl Prefix {
         }
     }
 
-    /// Parses the prefix from the first [`Prefix::len_bytes`] bytes.
+    /// Parses the prefix from the first [`ContainerPrefix::len_bytes`] bytes.
     pub fn parse(head: &[u8], file_len_bytes: u64) -> Result<Self> {
         Self::len_bytes(head, file_len_bytes)?;
         let mut cursor = Cursor::new(head);
@@ -139,7 +139,7 @@ impl Prefix {
 /// The fields before the header.
 struct PrefixStart {
     edition: Edition,
-    layout: Layout,
+    layout: ContainerLayout,
     flag: u8,
     header_len: u64,
 }
@@ -149,8 +149,8 @@ fn read_start(cursor: &mut Cursor) -> Result<PrefixStart> {
     let edition = Edition::read(cursor, VERSIONS, Rule::ZstnVersion, "ZSTN file")?;
     let flag = cursor.u8("layout flag")?;
     let layout = match flag {
-        0 => Layout::SingleFrame,
-        _ => Layout::Indexed,
+        0 => ContainerLayout::SingleFrame,
+        _ => ContainerLayout::Indexed,
     };
     Ok(PrefixStart {
         edition,
@@ -189,7 +189,7 @@ pub enum Announced {
 #[must_use]
 pub fn prefix_bytes(
     edition: Edition,
-    layout: Layout,
+    layout: ContainerLayout,
     announced: Announced,
     header: &[u8],
     data_len_bytes: u64,
@@ -202,7 +202,7 @@ pub fn prefix_bytes(
         Announced::Integrity => HAS_INTEGRITY,
         Announced::HeaderCopy => HAS_INTEGRITY | HAS_HEADER_COPY,
     };
-    out.push(u8::from(layout == Layout::Indexed) | announced);
+    out.push(u8::from(layout == ContainerLayout::Indexed) | announced);
     out.extend_from_slice(&(header.len() as u64).to_le_bytes());
     out.extend_from_slice(header);
     out.extend_from_slice(&data_len_bytes.to_le_bytes());

@@ -8,20 +8,20 @@ use core::ops::Range;
 
 use super::index::unexplained;
 use super::integrity::{Integrity, Section};
-use super::{Index, MAGIC, Prefix};
+use super::{ContainerIndex, ContainerPrefix, MAGIC};
 use crate::bytes::{Cursor, part};
 use crate::{Error, Result, Rule};
 
 /// A checked index and, if the file has one, its integrity section.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Tail {
+pub struct ContainerTail {
     /// The index.
-    pub index: Index,
+    pub index: ContainerIndex,
     /// The integrity section. Files written by z4ai have none.
     pub integrity: Option<Integrity>,
 }
 
-impl Tail {
+impl ContainerTail {
     /// Parses `bytes`, the bytes between `index.start` and the footer. `index`
     /// is the range of the index, and `prefix_bytes` contains the file before
     /// its frames. Offsets in errors are relative to the start of the file.
@@ -31,7 +31,7 @@ impl Tail {
     /// table, index, integrity section or footer, and a file that lacks the
     /// section that its prefix announces.
     pub fn parse(
-        prefix: &Prefix,
+        prefix: &ContainerPrefix,
         prefix_bytes: &[u8],
         index: &Range<u64>,
         bytes: &[u8],
@@ -41,7 +41,7 @@ impl Tail {
         let index_bytes = part(bytes, 0..index_len);
         let index_start = index.start;
         let parse_index = || {
-            Index::parse(
+            ContainerIndex::parse(
                 index_bytes,
                 prefix.end()..index_start,
                 prefix.data_len_bytes,
@@ -77,28 +77,28 @@ impl Tail {
         Ok(Self { index, integrity })
     }
 
-    /// Parses the index and the section like [`Tail::parse`], from the whole
+    /// Parses the index and the section like [`ContainerTail::parse`], from the whole
     /// file.
-    pub fn of_file(prefix: &Prefix, file: &[u8]) -> Result<Self> {
+    pub fn of_file(prefix: &ContainerPrefix, file: &[u8]) -> Result<Self> {
         let mut fetch = |range| Ok::<_, Error>(Cow::Borrowed(part(file, range)));
         let prefix_bytes = part(file, 0..prefix.end());
         Self::read(prefix, prefix_bytes, file.len() as u64, &mut fetch)
     }
 
-    /// Parses the index and the section like [`Tail::parse`], from a file of
+    /// Parses the index and the section like [`ContainerTail::parse`], from a file of
     /// `len_bytes`. `fetch` returns the bytes of a range.
     ///
     /// # Errors
     /// The errors of `fetch`, and the rule that the file breaks.
     pub fn read<'f, E: From<Error>>(
-        prefix: &Prefix,
+        prefix: &ContainerPrefix,
         prefix_bytes: &[u8],
         len_bytes: u64,
         fetch: &mut dyn FnMut(Range<u64>) -> Result<Cow<'f, [u8]>, E>,
     ) -> Result<Self, E> {
         let footer_start = len_bytes - super::FOOTER_BYTES;
         let footer = fetch(footer_start..len_bytes)?;
-        let index = super::Footer::parse(&footer, prefix.end(), len_bytes)?.index;
+        let index = super::ContainerFooter::parse(&footer, prefix.end(), len_bytes)?.index;
         let bytes = fetch(index.start..footer_start)?;
         Ok(Self::parse(prefix, prefix_bytes, &index, &bytes)?)
     }
@@ -109,12 +109,12 @@ pub const FOOTER_BYTES: u64 = 20;
 
 /// The footer, which contains the location of the index.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Footer {
+pub struct ContainerFooter {
     /// The range of the index in the file.
     pub index: Range<u64>,
 }
 
-impl Footer {
+impl ContainerFooter {
     /// Parses the footer `bytes` of a file of `file_len_bytes`. `frames_start`
     /// is the smallest possible offset of a frame.
     pub fn parse(bytes: &[u8], frames_start: u64, file_len_bytes: u64) -> Result<Self> {

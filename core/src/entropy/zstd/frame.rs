@@ -14,7 +14,7 @@ use crate::{Error, Result, Rule};
 const MAGIC: u32 = 0xFD2F_B528;
 
 /// The fields of a frame header that affect decoding.
-pub struct Header {
+pub struct FrameHeader {
     /// The decoded length of the frame in bytes, if declared.
     pub content_bytes: Option<u64>,
     /// The maximum decoded length of a block in bytes.
@@ -25,7 +25,7 @@ pub struct Header {
 
 /// Reads a frame header and checks that every engine can decode the frame: it
 /// must not use a dictionary, and its window must be at most 2^27 bytes.
-pub fn read_header(cursor: &mut Cursor) -> Result<Header> {
+pub fn read_header(cursor: &mut Cursor) -> Result<FrameHeader> {
     let bad = |detail: &'static str| Error::malformed(Rule::ZstdFrame, detail);
     if cursor.u32("zstd magic")? != MAGIC {
         return Err(bad("a zstd frame is expected here, but its magic is missing").at(0));
@@ -67,7 +67,7 @@ pub fn read_header(cursor: &mut Cursor) -> Result<Header> {
         ));
     }
     let window = window_bytes.or(content_bytes).unwrap_or(0);
-    Ok(Header {
+    Ok(FrameHeader {
         content_bytes,
         block_cap_bytes: window.min(ZSTD_BLOCK_BYTES),
         has_checksum: descriptor & 0x04 != 0,
@@ -76,16 +76,16 @@ pub fn read_header(cursor: &mut Cursor) -> Result<Header> {
 
 /// One block of a frame (RFC 8878, 3.1.1.2).
 #[derive(Debug, Clone, Copy)]
-pub struct Block<'a> {
+pub struct ZstdBlock<'a> {
     /// True if this is the last block of the frame.
     pub is_last: bool,
     /// The content of the block.
-    pub content: Content<'a>,
+    pub content: BlockContent<'a>,
 }
 
 /// The content of a block.
 #[derive(Debug, Clone, Copy)]
-pub enum Content<'a> {
+pub enum BlockContent<'a> {
     /// Uncompressed bytes.
     Raw(&'a [u8]),
     /// One byte and the number of its repetitions.
@@ -94,7 +94,7 @@ pub enum Content<'a> {
     Compressed(&'a [u8]),
 }
 
-impl<'a> Block<'a> {
+impl<'a> ZstdBlock<'a> {
     pub(super) fn read(cursor: &mut Cursor<'a>, cap_bytes: u64) -> Result<Self> {
         let at = cursor.position() as u64;
         let header = cursor.u24("zstd block header")?;
@@ -107,9 +107,9 @@ impl<'a> Block<'a> {
             .at(at));
         }
         let content = match header >> 1 & 3 {
-            0 => Content::Raw(cursor.take(size, "zstd block")?),
-            1 => Content::Run(cursor.u8("zstd block")?, size),
-            2 => Content::Compressed(cursor.take(size, "zstd block")?),
+            0 => BlockContent::Raw(cursor.take(size, "zstd block")?),
+            1 => BlockContent::Run(cursor.u8("zstd block")?, size),
+            2 => BlockContent::Compressed(cursor.take(size, "zstd block")?),
             _ => {
                 return Err(Error::malformed(
                     Rule::ZstdFrame,
@@ -128,7 +128,7 @@ impl<'a> Block<'a> {
 /// Reads the blocks of a frame and the checksum after them, for engines that
 /// decode blocks themselves.
 #[derive(Debug, Clone)]
-pub struct Blocks<'a> {
+pub struct ZstdBlocks<'a> {
     cursor: Cursor<'a>,
     has_checksum: bool,
     /// The maximum decoded length of a block, in bytes.
@@ -137,7 +137,7 @@ pub struct Blocks<'a> {
     pub content_bytes: Option<u64>,
 }
 
-impl<'a> Blocks<'a> {
+impl<'a> ZstdBlocks<'a> {
     /// Parses the header of `frame`.
     pub fn of(frame: &'a [u8]) -> Result<Self> {
         let mut cursor = Cursor::new(frame);
@@ -151,8 +151,8 @@ impl<'a> Blocks<'a> {
     }
 
     /// Returns the next block. The caller must stop after the last one.
-    pub fn read(&mut self) -> Result<Block<'a>> {
-        Block::read(&mut self.cursor, self.cap_bytes)
+    pub fn read(&mut self) -> Result<ZstdBlock<'a>> {
+        ZstdBlock::read(&mut self.cursor, self.cap_bytes)
     }
 
     /// Returns the checksum after the last block, if there is one.
@@ -243,13 +243,13 @@ pub fn content_bytes(payload: &[u8]) -> Result<Option<u64>> {
 fn walk_blocks(cursor: &mut Cursor, cap_bytes: u64) -> Result<u64> {
     let mut capacity = 0u64;
     loop {
-        let block = Block::read(cursor, cap_bytes)?;
+        let block = ZstdBlock::read(cursor, cap_bytes)?;
         // This cannot overflow, because each block takes at least three bytes
         // of input.
         capacity += match block.content {
-            Content::Raw(bytes) => bytes.len() as u64,
-            Content::Run(_, len_bytes) => len_bytes,
-            Content::Compressed(_) => cap_bytes,
+            BlockContent::Raw(bytes) => bytes.len() as u64,
+            BlockContent::Run(_, len_bytes) => len_bytes,
+            BlockContent::Compressed(_) => cap_bytes,
         };
         if block.is_last {
             return Ok(capacity);

@@ -9,7 +9,7 @@ use super::decode::Fault;
 /// A state of the decoder: its value, and the range of possible next states,
 /// which starts at `base` and has `1 << bits` states.
 #[derive(Debug, Clone, Copy)]
-pub struct State {
+pub struct FseState {
     pub value: u8,
     pub bits: u32,
     pub base: usize,
@@ -22,7 +22,7 @@ pub const RARE: i16 = -1;
 /// Returns the decoding table of `1 << log` states. `shares` contains the
 /// number of states of each value, or [`RARE`] for a value with one state that
 /// is followed by a full read of `log` bits.
-pub fn states(shares: &[i16], log: u32) -> Vec<State> {
+pub fn states(shares: &[i16], log: u32) -> Vec<FseState> {
     let size = 1usize << log;
     let step = (size >> 1) + (size >> 3) + 3;
     let mut values = alloc::vec![0u8; size];
@@ -54,7 +54,7 @@ pub fn states(shares: &[i16], log: u32) -> Vec<State> {
             let number = seen[usize::from(value)];
             seen[usize::from(value)] += 1;
             let bits = log - number.ilog2();
-            State {
+            FseState {
                 value,
                 bits,
                 base: (number << bits) - size,

@@ -36,7 +36,7 @@ pub(super) type Means = Box<[i32; 64]>;
 
 /// The coding of the elements of a context.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Coding {
+pub(super) struct ContextCoding {
     /// Index of the table.
     pub table: u8,
     /// Number of low bits of a value that are stored as raw bits.
@@ -63,7 +63,7 @@ impl Block {
 
 /// A parsed head whose fields are consistent.
 #[derive(Debug, Clone)]
-pub(super) struct Head<'a> {
+pub(super) struct DifferenceHead<'a> {
     pub element: FloatType,
     /// Number of rANS states.
     pub states: usize,
@@ -81,7 +81,7 @@ pub(super) struct Head<'a> {
     pub means: Option<Means>,
     pub low_rank: Option<LowRank>,
     /// The codings of consecutive contexts, starting with `first_context`.
-    pub codings: Vec<Coding>,
+    pub codings: Vec<ContextCoding>,
     pub tables: Vec<Frequencies>,
     pub blocks: Vec<Block>,
     pub len_bytes: u64,
@@ -97,7 +97,7 @@ pub fn head_len_bytes(prefix: &[u8]) -> Result<u64> {
     Ok(cursor.u32("length of the head")?.into())
 }
 
-impl<'a> Head<'a> {
+impl<'a> DifferenceHead<'a> {
     /// Parses the head at the start of `bytes`. Other data may follow it.
     pub fn parse(bytes: &'a [u8]) -> Result<Self> {
         let mut all = Cursor::new(bytes);
@@ -238,7 +238,7 @@ impl<'a> Head<'a> {
 
     /// Returns the coding of `context`. A context outside the range of the head
     /// has the coding of the nearest one inside.
-    pub fn coding(&self, context: usize) -> Coding {
+    pub fn coding(&self, context: usize) -> ContextCoding {
         let number = context.saturating_sub(self.first_context.into());
         self.codings[number.min(self.codings.len() - 1)]
     }
@@ -256,7 +256,7 @@ fn read_means(cursor: &mut Cursor) -> Result<Means> {
     Ok(means)
 }
 
-fn read_codings(cursor: &mut Cursor, count: usize, tables: u8) -> Result<Vec<Coding>> {
+fn read_codings(cursor: &mut Cursor, count: usize, tables: u8) -> Result<Vec<ContextCoding>> {
     let at = cursor.position() as u64;
     let len_bytes = (9 * count as u64).div_ceil(8);
     let mut bits = BitReader::new(cursor.take(len_bytes, "contexts")?);
@@ -270,7 +270,7 @@ fn read_codings(cursor: &mut Cursor, count: usize, tables: u8) -> Result<Vec<Cod
             );
             return Err(Error::malformed(Rule::DifferenceContexts, detail).at(at));
         }
-        codings.push(Coding { table, shift });
+        codings.push(ContextCoding { table, shift });
     }
     bits.finish(Rule::DifferenceContexts, "the contexts")
         .map_err(|error| error.within(at))?;
@@ -313,7 +313,7 @@ pub(super) struct HeadFields<'a> {
     pub codes: &'a [u8],
     pub means: Option<&'a [i32; 64]>,
     pub low_rank: Option<&'a LowRank>,
-    pub codings: &'a [Coding],
+    pub codings: &'a [ContextCoding],
     pub tables: &'a [Frequencies],
 }
 

@@ -4,7 +4,7 @@
 use alloc::format;
 use alloc::vec::Vec;
 
-use super::{Geometry, Grid, Head};
+use super::{Grid, GroupLayout, LatticeHead};
 use crate::bytes::index;
 use crate::engine::Engine;
 use crate::float::{FloatType, from_bf16, from_f16, to_bf16, to_f16};
@@ -23,7 +23,7 @@ impl Groups {
     /// Combines the exceptions with the decoded content of the inner frames of
     /// scales and offsets.
     pub(super) fn new(
-        head: &Head,
+        head: &LatticeHead,
         scales: &[u8],
         offsets: Vec<u8>,
         exceptions: Exceptions,
@@ -66,7 +66,7 @@ impl Exceptions {
     /// the matrix. Calls `decode` for their elements only if `len_bytes`, the
     /// length to which these decode, agrees with the bitmap.
     pub(super) fn new(
-        head: &Head,
+        head: &LatticeHead,
         bitmap: &[u8],
         len_bytes: u64,
         decode: impl FnOnce() -> Result<Vec<u8>>,
@@ -108,11 +108,11 @@ impl Exceptions {
     /// Copies the exceptions to `out`, which holds the elements from index
     /// `first` on. The time that this takes grows with the length of `out`, not
     /// with the size of the groups.
-    pub(super) fn fill(&self, head: &Head, first: u64, out: &mut [u8]) {
+    pub(super) fn fill(&self, head: &LatticeHead, first: u64, out: &mut [u8]) {
         if self.groups.is_empty() {
             return;
         }
-        let Geometry {
+        let GroupLayout {
             columns,
             group_rows,
             group_columns,
@@ -160,7 +160,7 @@ impl Groups {
     pub fn fill<E: Engine>(
         &self,
         engine: &E,
-        head: &Head,
+        head: &LatticeHead,
         first: u64,
         symbols: &[u8],
         out: &mut [u8],
@@ -177,7 +177,13 @@ impl Groups {
             .collect()
     }
 
-    fn fill_piece(&self, head: &Head, first: u64, symbols: &[u8], out: &mut [u8]) -> Result<()> {
+    fn fill_piece(
+        &self,
+        head: &LatticeHead,
+        first: u64,
+        symbols: &[u8],
+        out: &mut [u8],
+    ) -> Result<()> {
         if !head.grid.holds(symbols) {
             let detail = "a symbol does not decode to a finite value";
             return Err(Error::malformed(Rule::LatticeSymbol, detail));
@@ -198,7 +204,7 @@ impl Groups {
     #[inline(always)]
     fn multiply<const N: usize>(
         &self,
-        head: &Head,
+        head: &LatticeHead,
         first: u64,
         symbols: &[u8],
         out: &mut [u8],
@@ -261,13 +267,13 @@ impl Groups {
     #[inline(always)]
     fn each<S, O, F: Fn(&S, f32) -> O>(
         &self,
-        head: &Head,
+        head: &LatticeHead,
         first: u64,
         mut symbols: &[S],
         mut out: &mut [O],
         of: impl Fn(usize) -> F,
     ) {
-        let Geometry {
+        let GroupLayout {
             columns,
             group_rows,
             group_columns,

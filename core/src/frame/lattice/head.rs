@@ -13,7 +13,7 @@ use crate::{Error, Result, Rule};
 
 /// The fields of a frame that precede the lengths of the inner frames.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Head {
+pub struct LatticeHead {
     /// Dtype of the elements.
     pub elements: FloatType,
     /// Dtype of the scales.
@@ -21,7 +21,7 @@ pub struct Head {
     /// The mapping from symbols to values.
     pub grid: Grid,
     /// The matrix and its groups.
-    pub geometry: Geometry,
+    pub geometry: GroupLayout,
     /// True if some groups are stored unchanged.
     pub has_exceptions: bool,
 }
@@ -30,7 +30,7 @@ pub struct Head {
 const OFFSETS: u8 = 1;
 const EXCEPTIONS: u8 = 2;
 
-impl Head {
+impl LatticeHead {
     /// Returns the number of inner frames.
     #[must_use]
     pub fn frames(&self) -> usize {
@@ -95,7 +95,7 @@ impl Head {
         let flags = u8::from(has_offsets) * OFFSETS + u8::from(self.has_exceptions) * EXCEPTIONS;
         out.extend_from_slice(MAGIC);
         out.extend_from_slice(&[VERSION, self.elements as u8, grid, flags]);
-        let Geometry {
+        let GroupLayout {
             rows,
             columns,
             group_rows,
@@ -118,15 +118,15 @@ fn float(cursor: &mut Cursor, what: &str) -> Result<FloatType> {
     float.ok_or_else(|| bad(format!("{what} {id} does not exist")).at(at))
 }
 
-fn geometry(cursor: &mut Cursor) -> Result<Geometry> {
+fn geometry(cursor: &mut Cursor) -> Result<GroupLayout> {
     let at = cursor.position() as u64;
-    let geometry = Geometry {
+    let geometry = GroupLayout {
         rows: cursor.u32("rows")?,
         columns: cursor.u32("columns")?,
         group_rows: cursor.u32("rows of a group")?,
         group_columns: cursor.u32("columns of a group")?,
     };
-    let Geometry {
+    let GroupLayout {
         rows,
         columns,
         group_rows,
@@ -158,7 +158,7 @@ fn bad(detail: String) -> Error {
 /// A matrix in row-major order and the size of its groups. The last groups of a
 /// row and of a column are smaller if the matrix ends inside them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Geometry {
+pub struct GroupLayout {
     /// Number of rows of the matrix.
     pub rows: u32,
     /// Number of columns of the matrix.
@@ -169,7 +169,7 @@ pub struct Geometry {
     pub group_columns: u32,
 }
 
-impl Geometry {
+impl GroupLayout {
     /// Returns the number of elements of the matrix.
     #[must_use]
     pub fn elements(&self) -> u64 {

@@ -22,7 +22,7 @@ mod head;
 pub use decode::Groups;
 pub use encode::encode;
 pub use grid::Grid;
-pub use head::{Geometry, Head};
+pub use head::{GroupLayout, LatticeHead};
 
 pub(super) const MAGIC: &[u8] = b"ZXQ1";
 const VERSION: u8 = 1;
@@ -30,7 +30,7 @@ const VERSION: u8 = 1;
 /// A parsed frame whose fields are consistent.
 #[derive(Debug, Clone)]
 pub struct Frame<'a> {
-    head: Head,
+    head: LatticeHead,
     // An inner frame never belongs to this family itself.
     symbols: Box<frame::Frame<'a>>,
     side: Box<SideFrames<'a>>,
@@ -54,7 +54,7 @@ impl<'a> FrameFamily<'a> for Frame<'a> {
 
     fn parse(bytes: &'a [u8]) -> Result<Self> {
         let mut cursor = Cursor::new(bytes);
-        let head = Head::parse(&mut cursor)?;
+        let head = LatticeHead::parse(&mut cursor)?;
         let mut lens = head.lens(&mut cursor)?.into_iter();
         let elements = head.geometry.elements();
         let symbols_at = cursor.position();
@@ -95,7 +95,7 @@ impl<'a> FrameFamily<'a> for Frame<'a> {
 impl<'a> Frame<'a> {
     /// Returns the fields of the head.
     #[must_use]
-    pub fn head(&self) -> &Head {
+    pub fn head(&self) -> &LatticeHead {
         &self.head
     }
 
@@ -118,7 +118,7 @@ impl<'a> SideFrames<'a> {
     /// `lens`. Offsets in errors count from the start of the cursor's bytes.
     pub fn parse(
         cursor: &mut Cursor<'a>,
-        head: &Head,
+        head: &LatticeHead,
         lens: impl IntoIterator<Item = u64>,
     ) -> Result<Self> {
         let mut lens = lens.into_iter();
@@ -144,7 +144,7 @@ impl<'a> SideFrames<'a> {
     }
 
     /// Decodes all side frames.
-    pub fn decode<E: Engine>(&self, engine: &E, head: &Head) -> Result<Groups> {
+    pub fn decode<E: Engine>(&self, engine: &E, head: &LatticeHead) -> Result<Groups> {
         let scales = self.scales.decompress(engine)?;
         let offsets = self.offsets.as_ref().map(|frame| frame.decompress(engine));
         let exceptions = match &self.exceptions {

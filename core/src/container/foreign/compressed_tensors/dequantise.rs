@@ -11,9 +11,9 @@ use alloc::vec::{self, Vec};
 
 use half::{bf16, f16};
 
-use super::bit_packing::Layout;
-use super::geometry::{Geometry, Grid};
-use super::stored::{Stored, View};
+use super::bit_packing::CodeLayout;
+use super::geometry::{ScaleGrid, WeightShape};
+use super::stored::{TensorSpec, View};
 use crate::bytes::{buffer, index};
 use crate::dtype::Dtype;
 use crate::tensor::element_count;
@@ -62,9 +62,9 @@ pub fn round_f16(value: f32) -> [u8; 2] {
 /// scale of 16 bits, so each result is rounded only once, to `dtype`.
 pub fn dequantise(
     dtype: Dtype,
-    geometry: &Geometry,
+    geometry: &WeightShape,
     codes: &Codes<'_>,
-    grid: &Grid,
+    grid: &ScaleGrid,
     scales: &[f32],
     zeros: Option<&[f32]>,
 ) -> Result<Vec<u8>> {
@@ -83,7 +83,7 @@ pub fn dequantise(
 
 /// Returns the length of the dense weight in bytes. It saturates at lengths for
 /// which no memory is large enough.
-pub fn dense_len_bytes(dtype: Dtype, geometry: &Geometry) -> u64 {
+pub fn dense_len_bytes(dtype: Dtype, geometry: &WeightShape) -> u64 {
     geometry.elements.saturating_mul(dtype.bits() / 8)
 }
 
@@ -91,7 +91,7 @@ fn fill<S: Real>(
     dense: &mut [u8],
     columns: usize,
     codes: &Codes<'_>,
-    grid: &Grid,
+    grid: &ScaleGrid,
     scales: &[f32],
     zeros: Option<&[f32]>,
 ) {
@@ -119,14 +119,14 @@ fn fill<S: Real>(
 pub struct Codes<'a> {
     bytes: &'a [u8],
     row_len_bytes: usize,
-    layout: Layout,
+    layout: CodeLayout,
     /// The value of each code.
     values: Vec<f32>,
 }
 
 impl<'a> Codes<'a> {
     /// Divides `bytes` into `rows` rows of equal length.
-    pub fn new(bytes: &'a [u8], rows: usize, layout: Layout, values: Vec<f32>) -> Self {
+    pub fn new(bytes: &'a [u8], rows: usize, layout: CodeLayout, values: Vec<f32>) -> Self {
         Self {
             bytes,
             row_len_bytes: bytes.len() / rows.max(1),
@@ -223,7 +223,7 @@ pub fn power_of_two(e: u32) -> f32 {
 }
 
 /// Returns zero points of one byte each, in the order of the scales.
-pub fn plain_zero_points(view: View<'_>, scale: &Stored) -> Result<Vec<f32>> {
+pub fn plain_zero_points(view: View<'_>, scale: &TensorSpec) -> Result<Vec<f32>> {
     if view.stored.shape != scale.shape {
         return Err(Error::malformed(
             Rule::CompressedTensorsShape,
@@ -245,9 +245,9 @@ pub fn plain_zero_points(view: View<'_>, scale: &Stored) -> Result<Vec<f32>> {
 /// the bit string of one column of entries.
 pub fn packed_zero_points(
     view: View<'_>,
-    geometry: &Geometry,
-    grid: &Grid,
-    layout: Layout,
+    geometry: &WeightShape,
+    grid: &ScaleGrid,
+    layout: CodeLayout,
     bits: u8,
 ) -> Result<Vec<f32>> {
     let words = layout.words(grid.entry_rows);

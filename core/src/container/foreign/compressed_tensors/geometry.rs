@@ -7,14 +7,14 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::scheme::Strategy;
-use super::stored::{Stored, View};
+use super::stored::{TensorSpec, View};
 use crate::bytes::index;
 use crate::tensor::element_count;
 use crate::{Error, Result, Rule};
 
 /// The shape of a dense weight, interpreted as a sequence of matrices.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Geometry {
+pub struct WeightShape {
     shape: Vec<u64>,
     /// The number of elements of the weight.
     pub elements: u64,
@@ -28,7 +28,7 @@ fn refuse(detail: String) -> Error {
     Error::malformed(Rule::CompressedTensorsShape, detail)
 }
 
-impl Geometry {
+impl WeightShape {
     pub fn new(shape: Vec<u64>) -> Result<Self> {
         let elements = element_count(&shape).ok_or_else(|| {
             refuse(format!(
@@ -55,7 +55,7 @@ impl Geometry {
 
     /// Checks that a stored tensor has the dimensions of the weight, with
     /// `last` as the last two.
-    pub fn expect(&self, stored: &Stored, last: [u64; 2]) -> Result<()> {
+    pub fn expect(&self, stored: &TensorSpec, last: [u64; 2]) -> Result<()> {
         let fits = matches!(stored.shape.as_slice(), [leading @ .., a, b]
             if leading == self.leading() && [*a, *b] == last);
         if fits {
@@ -95,7 +95,7 @@ pub fn stored_shape(view: View<'_>, rank: usize) -> Result<Vec<u64>> {
 /// The assignment of entries (scales or zero points) to the elements of a
 /// weight.
 #[derive(Debug, Clone)]
-pub struct Grid {
+pub struct ScaleGrid {
     /// True if all elements share one entry.
     single: bool,
     /// The number of rows of a matrix.
@@ -112,10 +112,10 @@ pub struct Grid {
     columns: Option<Vec<usize>>,
 }
 
-impl Grid {
+impl ScaleGrid {
     /// Creates the grid and checks that the shape of the scales fits the shape
     /// of the weight.
-    pub fn new(strategy: Strategy, geometry: &Geometry, scale: &Stored) -> Result<Self> {
+    pub fn new(strategy: Strategy, geometry: &WeightShape, scale: &TensorSpec) -> Result<Self> {
         let (rows, columns) = (geometry.rows, geometry.columns);
         let (rows_per_entry, columns_per_entry) = match strategy {
             Strategy::Tensor => return Self::single(geometry, scale),
@@ -150,7 +150,7 @@ impl Grid {
         Ok(grid)
     }
 
-    fn single(geometry: &Geometry, scale: &Stored) -> Result<Self> {
+    fn single(geometry: &WeightShape, scale: &TensorSpec) -> Result<Self> {
         if !matches!(scale.shape.as_slice(), [] | [1]) {
             return Err(Error::malformed(
                 Rule::CompressedTensorsShape,

@@ -22,10 +22,10 @@ mod stored;
 mod target;
 mod weight;
 
-pub use checkpoint::{Checkpoint, Entry};
+pub use checkpoint::{Checkpoint, CheckpointEntry};
 pub use config::Config;
 pub use format::Format;
-pub use scheme::{Number, Scheme, Strategy};
+pub use scheme::{CodeType, Scheme, Strategy};
 pub use sparse_writer::{SparseWriter, StoredBytes};
-pub use stored::{Role, Stored, WeightPart};
-pub use weight::{Dense, Weight};
+pub use stored::{Role, TensorSpec, WeightPart};
+pub use weight::{DenseTensor, Weight};

@@ -14,7 +14,7 @@ use crate::{Error, Result, Rule};
 
 /// The meaning of a stored code before it is scaled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Number {
+pub enum CodeType {
     /// A signed integer.
     Int,
     /// A float of the scheme's number of bits.
@@ -51,7 +51,7 @@ pub struct Scheme {
     /// The number of bits of a code.
     pub num_bits: u8,
     /// The type of the codes.
-    pub number: Number,
+    pub number: CodeType,
     /// True if the scheme has no zero points.
     pub symmetric: bool,
     /// The elements that share a scale.
@@ -86,8 +86,8 @@ impl Scheme {
         let fields = Fields::deserialize(arguments)
             .map_err(|error| refuse(format!("the arguments for weights are invalid: {error}")))?;
         let number = match fields.number.as_deref() {
-            None | Some("int") => Number::Int,
-            Some("float") => Number::Float,
+            None | Some("int") => CodeType::Int,
+            Some("float") => CodeType::Float,
             Some(other) => return Err(refuse(format!("`{other}` is not a number type"))),
         };
         let num_bits = fields.num_bits.unwrap_or(8);
@@ -121,16 +121,16 @@ impl Scheme {
     pub(super) fn preset(name: &str) -> Option<Self> {
         let group = Strategy::Group { size: 128 };
         let (num_bits, number, symmetric, strategy) = match name.to_ascii_uppercase().as_str() {
-            "W4A16" => (4, Number::Int, true, group),
-            "W4A16_ASYM" => (4, Number::Int, false, group),
-            "W8A16" => (8, Number::Int, true, group),
-            "INT8" | "W8A8" => (8, Number::Int, true, Strategy::Channel),
-            "FP8" => (8, Number::Float, true, Strategy::Tensor),
-            "FP8_DYNAMIC" => (8, Number::Float, true, Strategy::Channel),
-            "NVFP4" | "NVFP4A16" => (4, Number::Float, true, Strategy::TensorGroup),
-            "MXFP4" | "MXFP4A16" => (4, Number::Float, true, Strategy::Group { size: 32 }),
-            "MXFP6" | "MXFP6A16" => (6, Number::Float, true, Strategy::Group { size: 32 }),
-            "MXFP8" | "MXFP8A16" => (8, Number::Float, true, Strategy::Group { size: 32 }),
+            "W4A16" => (4, CodeType::Int, true, group),
+            "W4A16_ASYM" => (4, CodeType::Int, false, group),
+            "W8A16" => (8, CodeType::Int, true, group),
+            "INT8" | "W8A8" => (8, CodeType::Int, true, Strategy::Channel),
+            "FP8" => (8, CodeType::Float, true, Strategy::Tensor),
+            "FP8_DYNAMIC" => (8, CodeType::Float, true, Strategy::Channel),
+            "NVFP4" | "NVFP4A16" => (4, CodeType::Float, true, Strategy::TensorGroup),
+            "MXFP4" | "MXFP4A16" => (4, CodeType::Float, true, Strategy::Group { size: 32 }),
+            "MXFP6" | "MXFP6A16" => (6, CodeType::Float, true, Strategy::Group { size: 32 }),
+            "MXFP8" | "MXFP8A16" => (8, CodeType::Float, true, Strategy::Group { size: 32 }),
             _ => return None,
         };
         Some(Self {

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 use crate::bytes::Cursor;
-use crate::container::safetensors::Tensor;
+use crate::container::safetensors::TensorInfo;
 use crate::dtype::Dtype;
 use crate::tensor::element_count;
 use crate::{Error, Result, Rule};
@@ -15,7 +15,7 @@ use crate::{Error, Result, Rule};
 /// The name, dtype and shape of a tensor, without its location: the tensors of
 /// a model may be spread over several files.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Stored {
+pub struct TensorSpec {
     /// The name in the safetensors header.
     pub name: String,
     /// The element type.
@@ -24,7 +24,7 @@ pub struct Stored {
     pub shape: Vec<u64>,
 }
 
-impl Stored {
+impl TensorSpec {
     /// Returns the length of the tensor in bytes; an error if it exceeds 64
     /// bits or the elements do not fill whole bytes.
     pub fn len_bytes(&self) -> Result<u64> {
@@ -48,8 +48,8 @@ fn len_bits(dtype: Dtype, shape: &[u64]) -> Option<u64> {
     element_count(shape)?.checked_mul(dtype.bits())
 }
 
-impl From<&Tensor> for Stored {
-    fn from(tensor: &Tensor) -> Self {
+impl From<&TensorInfo> for TensorSpec {
+    fn from(tensor: &TensorInfo) -> Self {
         Self {
             name: tensor.name.clone(),
             dtype: tensor.dtype,
@@ -92,7 +92,7 @@ pub struct WeightPart {
     /// The role of the tensor.
     pub role: Role,
     /// The name, dtype and shape of the tensor.
-    pub stored: Stored,
+    pub stored: TensorSpec,
 }
 
 /// The parts of a weight with their bytes.
@@ -105,7 +105,7 @@ pub struct Views<'a> {
 /// A part of a weight with its bytes.
 #[derive(Clone, Copy)]
 pub struct View<'a> {
-    pub stored: &'a Stored,
+    pub stored: &'a TensorSpec,
     pub bytes: &'a [u8],
 }
 
@@ -145,7 +145,7 @@ impl<'a> Views<'a> {
 }
 
 impl<'a> View<'a> {
-    pub fn new(stored: &'a Stored, bytes: &'a [u8]) -> Result<Self> {
+    pub fn new(stored: &'a TensorSpec, bytes: &'a [u8]) -> Result<Self> {
         let expected = stored.len_bytes()?;
         if bytes.len() as u64 != expected {
             return Err(Error::invalid_input(format!(

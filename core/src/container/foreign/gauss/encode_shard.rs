@@ -9,7 +9,7 @@
 use alloc::vec::{self, Vec};
 
 use super::element::{self, round_even};
-use super::plan::Options;
+use super::plan::GaussOptions;
 use super::report::{RawReason, ShardReport};
 use crate::dtype::Dtype;
 use crate::entropy::ans::{Categorical, Encoder, Gaussian, MAX_RESIDUAL};
@@ -49,7 +49,7 @@ pub fn encode(
     dtype: Dtype,
     bytes: &[u8],
     scale: u32,
-    options: &Options,
+    options: &GaussOptions,
 ) -> Result<EncodedShard, RawReason> {
     let values = element::to_f64(dtype, bytes);
     // The comparison is false for NaN. Squares of single-precision numbers are
@@ -219,7 +219,7 @@ fn rounded(dtype: Dtype, value: f64) -> f64 {
 }
 
 /// Returns the number of steps per unit (docs/formats/gauss.md 5).
-pub fn scale(dtype: Dtype, options: &Options) -> u32 {
+pub fn scale(dtype: Dtype, options: &GaussOptions) -> u32 {
     let usual = match dtype {
         Dtype::Bf16 => super::BF16_SCALE,
         _ => super::SCALE,

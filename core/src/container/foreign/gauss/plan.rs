@@ -6,7 +6,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::element;
-use super::encode::Source;
+use super::encode::SourceTensor;
 use super::record::{fits, len_u32};
 use super::report::RawReason;
 use crate::dtype::Dtype;
@@ -15,7 +15,7 @@ use crate::{Error, Result, bytes};
 /// The options of the encoder. The defaults are the same as in gauss-compress
 /// 0.1.0.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Options {
+pub struct GaussOptions {
     /// The number of Gaussians in a mixture.
     pub components: Components,
     /// The largest number of iterations of a fit.
@@ -62,7 +62,7 @@ pub enum OtherDtypes {
     AsSigned,
 }
 
-impl Default for Options {
+impl Default for GaussOptions {
     fn default() -> Self {
         Self {
             components: Components::Exactly(16),
@@ -79,7 +79,7 @@ impl Default for Options {
     }
 }
 
-impl Options {
+impl GaussOptions {
     /// Fails for options with which no valid file can be written.
     pub fn check(&self) -> Result<()> {
         if let Components::Exactly(count) = self.components
@@ -136,14 +136,19 @@ pub enum Route {
 ///
 /// # Errors
 /// A tensor that no Gauss file can store.
-pub fn shard_count(name: &str, dtype: Dtype, shape: &[u64], options: &Options) -> Result<usize> {
+pub fn shard_count(
+    name: &str,
+    dtype: Dtype,
+    shape: &[u64],
+    options: &GaussOptions,
+) -> Result<usize> {
     let plan = EncodePlan::new(name, dtype, shape, options);
     Ok(plan.map_err(|error| error.tensor(name))?.shard_count())
 }
 
 impl EncodePlan {
     /// Returns the plan for a tensor, and checks the length of its bytes.
-    pub fn of(source: &Source, options: &Options) -> Result<Self> {
+    pub fn of(source: &SourceTensor, options: &GaussOptions) -> Result<Self> {
         let plan = Self::new(source.name, source.dtype, source.shape, options)?;
         if plan.element_count * element::width(plan.dtype) != source.bytes.len() as u64 {
             return Err(Error::invalid_input(format!(
@@ -156,7 +161,7 @@ impl EncodePlan {
         Ok(plan)
     }
 
-    fn new(name: &str, dtype: Dtype, shape: &[u64], options: &Options) -> Result<Self> {
+    fn new(name: &str, dtype: Dtype, shape: &[u64], options: &GaussOptions) -> Result<Self> {
         let stored = stored_dtype(dtype, options)?;
         let element_count = crate::tensor::element_count(shape).filter(|count| {
             let len = count.checked_mul(element::width(stored));
@@ -204,7 +209,7 @@ impl EncodePlan {
     }
 }
 
-fn stored_dtype(dtype: Dtype, options: &Options) -> Result<Dtype> {
+fn stored_dtype(dtype: Dtype, options: &GaussOptions) -> Result<Dtype> {
     if element::id(dtype).is_some() {
         return Ok(dtype);
     }
@@ -220,7 +225,12 @@ fn stored_dtype(dtype: Dtype, options: &Options) -> Result<Dtype> {
     }
 }
 
-fn shards(dtype: Dtype, shape: &[u64], element_count: u64, options: &Options) -> Result<Route> {
+fn shards(
+    dtype: Dtype,
+    shape: &[u64],
+    element_count: u64,
+    options: &GaussOptions,
+) -> Result<Route> {
     let (rows, shard_rows) = match shape {
         [rows, _, ..] if element_count > options.shard_threshold => {
             (*rows, u64::from(options.shard_rows).min(*rows))

@@ -6,9 +6,9 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::encode::{Encoded, Source};
+use super::encode::{GaussTensor, SourceTensor};
 use super::encode_shard::EncodedShard;
-use super::index::{Coding, Shard, Tensor};
+use super::index::{IndexedTensor, Shard, TensorCoding};
 use super::{MAGIC, SCALE, element};
 use crate::bytes::Cursor;
 use crate::dtype::Dtype;
@@ -106,16 +106,16 @@ fn check_shape(shape: &[u64], dtype: Dtype) -> Result<u64> {
 
 /// Parses the record of a coded tensor. Its data begin at offset `end` of all
 /// data, which is advanced past them.
-pub fn coded(cursor: &mut Cursor, version: Version, end: &mut u64) -> Result<Tensor> {
+pub fn coded(cursor: &mut Cursor, version: Version, end: &mut u64) -> Result<IndexedTensor> {
     let (name, shape) = name_and_shape(cursor)?;
     let start = *end;
     match body(cursor, version, &shape, end) {
-        Ok((dtype, shards)) => Ok(Tensor {
+        Ok((dtype, shards)) => Ok(IndexedTensor {
             name,
             dtype,
             shape,
             stored: start..*end,
-            coding: Coding::Mixture(shards),
+            coding: TensorCoding::Mixture(shards),
         }),
         Err(error) => Err(error.tensor(&name)),
     }
@@ -245,7 +245,7 @@ fn check_mixture(mixture: &Mixture) -> Result<(), &'static str> {
 }
 
 /// Parses the record of a raw tensor.
-pub fn raw(cursor: &mut Cursor, end: &mut u64) -> Result<Tensor> {
+pub fn raw(cursor: &mut Cursor, end: &mut u64) -> Result<IndexedTensor> {
     let (name, shape) = name_and_shape(cursor)?;
     let mut rest = || {
         let dtype = dtype(cursor)?;
@@ -264,29 +264,29 @@ pub fn raw(cursor: &mut Cursor, end: &mut u64) -> Result<Tensor> {
     let (dtype, len) = rest().map_err(|error: Error| error.tensor(&name))?;
     let start = *end;
     *end = end.saturating_add(len);
-    Ok(Tensor {
+    Ok(IndexedTensor {
         name,
         dtype,
         shape,
         stored: start..*end,
-        coding: Coding::Raw,
+        coding: TensorCoding::Raw,
     })
 }
 
 /// A record of the index.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
+pub struct WrittenTensor {
     is_raw: bool,
     record: Vec<u8>,
 }
 
 /// A file being written. The index comes first in the file but is known last,
 /// so a caller that encodes tensors one at a time has to buffer their data. The
-/// file consists of the bytes that [`Writer::finish`] returns, the data of the
+/// file consists of the bytes that [`GaussWriter::finish`] returns, the data of the
 /// coded tensors, and the bytes of the raw tensors, each in the order of the
-/// calls to [`Writer::add`].
+/// calls to [`GaussWriter::add`].
 #[derive(Debug, Clone, Default)]
-pub struct Writer {
+pub struct GaussWriter {
     names: BTreeSet<String>,
     coded: Index,
     raw: Index,
@@ -298,7 +298,7 @@ struct Index {
     records: Vec<u8>,
 }
 
-impl Writer {
+impl GaussWriter {
     /// Creates a file without tensors.
     #[must_use]
     pub fn new() -> Self {
@@ -306,7 +306,7 @@ impl Writer {
     }
 
     /// Adds a tensor, whose name must be new.
-    pub fn add(&mut self, encoded: &Encoded) -> Result<()> {
+    pub fn add(&mut self, encoded: &GaussTensor) -> Result<()> {
         let name = &encoded.report.name;
         if !self.names.insert(name.clone()) {
             return Err(Error::invalid_input("the name occurs twice").tensor(name));
@@ -350,8 +350,8 @@ pub fn fits(name: &str, shape: &[u64]) -> Result<()> {
     Ok(())
 }
 
-impl Entry {
-    fn new(source: &Source, dtype: Dtype, is_raw: bool) -> Result<Self> {
+impl WrittenTensor {
+    fn new(source: &SourceTensor, dtype: Dtype, is_raw: bool) -> Result<Self> {
         fits(source.name, source.shape)?;
         let mut record = len_u16(source.name.len()).to_le_bytes().to_vec();
         record.extend_from_slice(source.name.as_bytes());
@@ -363,14 +363,18 @@ impl Entry {
         Ok(Self { is_raw, record })
     }
 
-    pub(super) fn raw(source: &Source, dtype: Dtype) -> Result<Self> {
+    pub(super) fn raw(source: &SourceTensor, dtype: Dtype) -> Result<Self> {
         let mut entry = Self::new(source, dtype, true)?;
         let len = len_u32(source.bytes.len() as u64).map_err(|e| e.tensor(source.name))?;
         entry.record.extend_from_slice(&len.to_le_bytes());
         Ok(entry)
     }
 
-    pub(super) fn coded(source: &Source, shard_rows: u32, shards: &[EncodedShard]) -> Result<Self> {
+    pub(super) fn coded(
+        source: &SourceTensor,
+        shard_rows: u32,
+        shards: &[EncodedShard],
+    ) -> Result<Self> {
         let mut entry = Self::new(source, source.dtype, false)?;
         let record = &mut entry.record;
         record.extend_from_slice(&len_u16(shards.len()).to_le_bytes());

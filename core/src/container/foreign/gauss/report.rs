@@ -6,7 +6,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::element::{each, to_f64};
-use super::index::Tensor;
+use super::index::IndexedTensor;
 use crate::bytes::part;
 use crate::dtype::Dtype;
 use crate::float::power_of_two;
@@ -128,7 +128,7 @@ pub struct Errors {
 /// # Errors
 /// [`InvalidInput`](crate::ErrorKind::InvalidInput) if the bytes do not have
 /// the tensor's length, or for a raw tensor, which must equal its original.
-pub fn errors(tensor: &Tensor, original: &[u8], restored: &[u8]) -> Result<Errors> {
+pub fn errors(tensor: &IndexedTensor, original: &[u8], restored: &[u8]) -> Result<Errors> {
     let len = tensor.len_bytes();
     if [original, restored].iter().any(|b| b.len() as u64 != len) || tensor.shards().is_empty() {
         return Err(

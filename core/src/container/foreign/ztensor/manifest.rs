@@ -10,8 +10,8 @@ use minicbor::{Decoder, Encoder};
 use serde::{Deserialize, Serialize};
 
 use super::cbor::{Item, Style};
-use super::footer::{Footer, Version};
-use super::tensor::Tensor;
+use super::footer::{ZTensorFooter, ZTensorVersion};
+use super::tensor::ManifestTensor;
 use super::{v0, v1, v2};
 use crate::{Error, Result, Rule};
 
@@ -19,9 +19,9 @@ use crate::{Error, Result, Rule};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Manifest {
     /// The version of the format.
-    pub version: Version,
+    pub version: ZTensorVersion,
     /// The tensors, in the order of the file.
-    pub tensors: Vec<Tensor>,
+    pub tensors: Vec<ManifestTensor>,
     /// The attributes of the whole file; version 0.1 has none.
     pub attributes: Vec<Field>,
 }
@@ -29,28 +29,28 @@ pub struct Manifest {
 impl Manifest {
     /// Parses the manifest from `bytes`, which are the range `footer.manifest`
     /// of the file. Offsets in errors are relative to the start of the file.
-    pub fn parse(bytes: &[u8], footer: &Footer) -> Result<Self> {
+    pub fn parse(bytes: &[u8], footer: &ZTensorFooter) -> Result<Self> {
         footer.check_hash(bytes)?;
         let manifest = Self {
             version: footer.version,
             tensors: Vec::new(),
             attributes: Vec::new(),
         };
-        if bytes.is_empty() && footer.version == Version::V0_1 {
+        if bytes.is_empty() && footer.version == ZTensorVersion::V0_1 {
             // The released readers of 0.1 take this for a file without tensors.
             return Ok(manifest);
         }
-        let is_v2 = footer.version == Version::V2;
+        let is_v2 = footer.version == ZTensorVersion::V2;
         let style = Style {
             depth: if is_v2 { 32 } else { 100 },
             is_deterministic: is_v2,
         };
         let root = Item::check(bytes, footer.manifest.start, style)?;
         let manifest = match footer.version {
-            Version::V0_1 => v0::parse(root, footer, manifest),
-            Version::V1_0 => v1::parse_1_0(root, footer, manifest),
-            Version::V1_1 => v1::parse_1_1(root, footer, manifest),
-            Version::V2 => v2::parse(root, footer, manifest),
+            ZTensorVersion::V0_1 => v0::parse(root, footer, manifest),
+            ZTensorVersion::V1_0 => v1::parse_1_0(root, footer, manifest),
+            ZTensorVersion::V1_1 => v1::parse_1_1(root, footer, manifest),
+            ZTensorVersion::V2 => v2::parse(root, footer, manifest),
         }?;
         check_names(&manifest.tensors)?;
         Ok(manifest)
@@ -59,7 +59,7 @@ impl Manifest {
 
 /// Fails if two tensors have the same name, because released readers disagree
 /// about which one is meant.
-fn check_names(tensors: &[Tensor]) -> Result<()> {
+fn check_names(tensors: &[ManifestTensor]) -> Result<()> {
     let mut names = BTreeSet::new();
     match tensors.iter().find(|tensor| !names.insert(&tensor.name)) {
         None => Ok(()),
@@ -89,8 +89,8 @@ pub(super) fn attributes(item: Item) -> Result<Vec<Field>> {
 pub(super) fn named<'a>(
     map: Item<'a>,
     what: &'a str,
-    mut parse: impl FnMut(&'a str, Item<'a>) -> Result<Tensor>,
-) -> Result<Vec<Tensor>> {
+    mut parse: impl FnMut(&'a str, Item<'a>) -> Result<ManifestTensor>,
+) -> Result<Vec<ManifestTensor>> {
     map.map(what)?
         .map(|entry| {
             let (name, item) = entry?;

@@ -27,7 +27,7 @@ pub enum ByteOrder {
 
 /// The encoding of a part's elements in its stored bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Coding {
+pub enum PartCoding {
     /// Uncompressed, in this byte order.
     Raw(ByteOrder),
     /// One zstd frame: versions 0.1 and 1.
@@ -47,7 +47,7 @@ pub struct Part {
     /// shard.
     pub stored: Range<u64>,
     /// The encoding of the stored bytes.
-    pub coding: Coding,
+    pub coding: PartCoding,
     /// The length of the decoded part in bytes, if the file states it.
     pub decoded_len_bytes: Option<u64>,
     /// The expected checksum, if the file has one.
@@ -69,9 +69,9 @@ impl Part {
     pub fn expected_len_bytes(&self, stored: &[u8]) -> Result<Option<u64>> {
         match (self.decoded_len_bytes, self.coding) {
             (Some(len), _) => Ok(Some(len)),
-            (None, Coding::Raw(_)) => Ok(Some(stored.len() as u64)),
-            (None, Coding::Zstd) => zstd::content_bytes(stored),
-            (None, Coding::SeekableZstd) => Ok(None),
+            (None, PartCoding::Raw(_)) => Ok(Some(stored.len() as u64)),
+            (None, PartCoding::Zstd) => zstd::content_bytes(stored),
+            (None, PartCoding::SeekableZstd) => Ok(None),
         }
     }
 
@@ -103,7 +103,7 @@ impl Part {
             return Err(wrong_length(promised, len_bytes));
         }
         let decoded = match self.coding {
-            Coding::Raw(order) => {
+            PartCoding::Raw(order) => {
                 if stored.len() as u64 != len_bytes {
                     return Err(wrong_length(stored.len() as u64, len_bytes));
                 }
@@ -112,13 +112,13 @@ impl Part {
                     _ => Cow::Borrowed(stored),
                 }
             }
-            Coding::Zstd => {
+            PartCoding::Zstd => {
                 zstd::check(stored, len_bytes)?;
                 let mut out = bytes::buffer(len_bytes)?;
                 zstd::decode(engine, stored, &mut out)?;
                 out.into()
             }
-            Coding::SeekableZstd => decode(engine, stored, len_bytes)?.into(),
+            PartCoding::SeekableZstd => decode(engine, stored, len_bytes)?.into(),
         };
         if let Some(checksum) = &self.checksum {
             checksum.check(Covers::Decoded, &decoded)?;

@@ -13,7 +13,7 @@ use core::mem;
 use core::ops::Range;
 
 use super::base::{BaseHeader, refuse_packed};
-use super::record::Kind;
+use super::record::RecordKind;
 use super::trailer::RecordInfo;
 use super::version;
 use super::write::DeltaPacker;
@@ -65,7 +65,7 @@ struct Done {
 /// The result of packing one tensor against a base.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct PackedTensor<'a> {
+pub struct PackedRecord<'a> {
     /// The name of the tensor.
     pub name: &'a str,
     /// The length of the tensor in bytes.
@@ -74,7 +74,7 @@ pub struct PackedTensor<'a> {
     /// base's tensor.
     pub stored_len_bytes: u64,
     /// How the tensor is stored.
-    pub kind: Kind,
+    pub kind: RecordKind,
 }
 
 impl IncrementalDeltaPacker {
@@ -184,16 +184,16 @@ impl IncrementalDeltaPacker {
 
     /// Returns all tensors in data order. Empty until the delta is complete.
     #[must_use]
-    pub fn packed(&self) -> Vec<PackedTensor<'_>> {
+    pub fn packed(&self) -> Vec<PackedRecord<'_>> {
         let Stage::Done(done) = &self.stage else {
             return Vec::new();
         };
         let all = done.target.tensors().iter().zip(&done.infos);
-        all.map(|(tensor, info)| PackedTensor {
+        all.map(|(tensor, info)| PackedRecord {
             name: &tensor.name,
             len_bytes: tensor.span.end - tensor.span.start,
             stored_len_bytes: match info.kind {
-                Kind::Copy => 0,
+                RecordKind::Copy => 0,
                 kind => kind.head_bytes(tensor.name.len() as u64) + info.payload_len_bytes,
             },
             kind: info.kind,

@@ -10,10 +10,10 @@ use core::ops::Range;
 use super::Integrity;
 use crate::container::safetensors::Header;
 use crate::container::zstn::rows::FrameTable;
-use crate::container::zstn::{Index, Prefix, Tail};
+use crate::container::zstn::{ContainerIndex, ContainerPrefix, ContainerTail};
 use crate::dtype::Dtype;
 use crate::engine::Engine;
-use crate::frame::{Edition, Stored};
+use crate::frame::{ContainedFrame, Edition};
 use crate::statistics::{Figures, Statistics};
 use crate::{Error, Result, Rule, TensorRef};
 
@@ -25,7 +25,7 @@ use crate::{Error, Result, Rule, TensorRef};
 #[derive(Debug, Clone)]
 pub struct CheckedFrame<'a> {
     bytes: &'a [u8],
-    stored: Stored<'a>,
+    stored: ContainedFrame<'a>,
     expected: Option<(&'a Integrity, usize)>,
 }
 
@@ -41,7 +41,7 @@ impl<'a> CheckedFrame<'a> {
     ) -> Result<Self> {
         let damaged =
             |(integrity, number): (&Integrity, _)| integrity.check_stored(number, bytes).err();
-        let stored = Stored::parse(bytes, len_bytes, edition)
+        let stored = ContainedFrame::parse(bytes, len_bytes, edition)
             // A wrong checksum is a better explanation than the error that
             // follows from it.
             .map_err(|error| expected.and_then(damaged).unwrap_or(error))?;
@@ -74,7 +74,7 @@ impl<'a> CheckedFrame<'a> {
 #[derive(Debug, Default)]
 pub struct StatisticsCheck<'t> {
     expected: Vec<Expected>,
-    index: Option<&'t Index>,
+    index: Option<&'t ContainerIndex>,
 }
 
 /// The statistics of a tensor. It is kept small, since a file may have a
@@ -101,8 +101,8 @@ impl<'t> StatisticsCheck<'t> {
     /// match their checksum, and the errors of `read`.
     pub fn new<'a, E: From<Error>>(
         header: &[u8],
-        prefix: &Prefix,
-        tail: &'t Tail,
+        prefix: &ContainerPrefix,
+        tail: &'t ContainerTail,
         mut read: impl FnMut(Range<u64>) -> Result<Cow<'a, [u8]>, E>,
     ) -> Result<Self, E> {
         let integrity = tail.integrity.as_ref();

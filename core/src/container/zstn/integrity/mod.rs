@@ -54,7 +54,7 @@ pub(super) struct FileDigest {
 
 /// The checksums of the bytes that are read when the file is opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Head {
+pub(super) struct HeadChecksums {
     pub prefix: u64,
     pub index: u64,
 }
@@ -63,7 +63,7 @@ pub(super) struct Head {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Section {
     pub file: Option<FileDigest>,
-    pub head: Option<Head>,
+    pub head: Option<HeadChecksums>,
     /// The checksum of every frame.
     pub frames: Option<Vec<u64>>,
     /// The digest of the tensor of every frame.
@@ -239,10 +239,10 @@ fn read_file(value: Value, is_claimed: bool) -> Result<FileDigest> {
     })
 }
 
-fn read_head(value: Value) -> Result<Head> {
+fn read_head(value: Value) -> Result<HeadChecksums> {
     let bytes: [u8; 16] = value.array()?;
     let mut cursor = Cursor::new(&bytes);
-    Ok(Head {
+    Ok(HeadChecksums {
         prefix: cursor.u64("checksum of the header")?,
         index: cursor.u64("checksum of the index")?,
     })
@@ -267,7 +267,7 @@ mod tests {
                 sha256: [3; 32],
                 is_claimed: false,
             }),
-            head: Some(Head {
+            head: Some(HeadChecksums {
                 prefix: 1,
                 index: u64::MAX,
             }),

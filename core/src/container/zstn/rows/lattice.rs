@@ -11,14 +11,14 @@ use super::plan::check_lens;
 use super::{BlockTable, FramePlan, block_table};
 use crate::bytes::{self, Cursor, index, part};
 use crate::engine::Engine;
-use crate::frame::lattice::{self, Head, SideFrames};
+use crate::frame::lattice::{self, LatticeHead, SideFrames};
 use crate::frame::{Family, FrameFamily as _};
 use crate::{Error, Result};
 
 /// The locations of the blocks of a `ZXQ1` frame.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LatticeTable {
-    head: Head,
+    head: LatticeHead,
     /// The bytes of the frame before the first inner frame.
     head_bytes: Vec<u8>,
     /// The range in the frame of the symbols, which consist of blocks.
@@ -129,7 +129,7 @@ impl LatticeTable {
 
     /// Returns the head of the frame.
     #[must_use]
-    pub fn head(&self) -> &Head {
+    pub fn head(&self) -> &LatticeHead {
         &self.head
     }
 
@@ -179,9 +179,9 @@ impl LatticeTable {
 
 /// Parses the bytes before the first inner frame, and checks that nothing
 /// follows them.
-fn head_and_lens(bytes: &[u8]) -> Result<(Head, Vec<u64>)> {
+fn head_and_lens(bytes: &[u8]) -> Result<(LatticeHead, Vec<u64>)> {
     let mut cursor = Cursor::new(bytes);
-    let head = Head::parse(&mut cursor)?;
+    let head = LatticeHead::parse(&mut cursor)?;
     let lens = head.lens(&mut cursor)?;
     match cursor.remaining() {
         0 => Ok((head, lens)),
@@ -193,7 +193,7 @@ fn head_and_lens(bytes: &[u8]) -> Result<(Head, Vec<u64>)> {
 /// and how to decode them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LatticePlan {
-    head: Head,
+    head: LatticeHead,
     side_lens: Vec<u64>,
     side: Block,
     /// The number of the first planned element.

@@ -14,7 +14,7 @@ use crate::{Error, Result, Rule};
 mod model;
 mod segments;
 
-use model::{Counts, Model};
+use model::{Counts, Order1Model};
 use segments::Chunk;
 
 /// Number of bits of a probability of order 1.
@@ -117,7 +117,7 @@ impl<'a> Order1<'a> {
         }
         let mut raw = bytes::buffer(self.model_bytes)?;
         zstd::decode(engine, self.model, &mut raw)?;
-        let model = Model::parse(&raw)?;
+        let model = Order1Model::parse(&raw)?;
         self.check_capacity(out.len() as u64, model.most())?;
         let contexts = model.contexts();
         let parts = split_mut(out, self.chunks.len());

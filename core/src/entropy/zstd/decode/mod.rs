@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 
 use twox_hash::XxHash64;
 
-use super::frame::{Blocks, Content};
+use super::frame::{BlockContent, ZstdBlocks};
 use crate::Error;
 use crate::bytes::index;
 use literals::Literals;
@@ -43,10 +43,10 @@ impl From<Error> for Fault {
 /// Returns whether any block of `frame` has sequences, which are matches to
 /// copy. It reads only the headers of sections.
 fn has_sequences(frame: &[u8]) -> Result<bool, Fault> {
-    let mut blocks = Blocks::of(frame)?;
+    let mut blocks = ZstdBlocks::of(frame)?;
     loop {
         let block = blocks.read()?;
-        if let Content::Compressed(body) = block.content
+        if let BlockContent::Compressed(body) = block.content
             && let Ok((_, sequences)) = Literals::read(body)
             && sequences::count(sequences).is_ok_and(|(count, _)| count > 0)
         {
@@ -61,9 +61,9 @@ fn has_sequences(frame: &[u8]) -> Result<bool, Fault> {
 /// Returns whether the first block of `frame` consists of literals in a flat
 /// code, which can be decoded with shifts, faster than with any table.
 fn is_flat(frame: &[u8]) -> bool {
-    let first = Blocks::of(frame).and_then(|mut blocks| blocks.read());
+    let first = ZstdBlocks::of(frame).and_then(|mut blocks| blocks.read());
     match first.map(|block| block.content) {
-        Ok(Content::Compressed(body)) => match Literals::read(body) {
+        Ok(BlockContent::Compressed(body)) => match Literals::read(body) {
             Ok((literals, sequences)) => literals.are_flat() && sequences::count(sequences).is_ok(),
             Err(_) => false,
         },
@@ -86,7 +86,7 @@ pub fn decode_flat(frame: &[u8], out: &mut [u8]) -> Option<Result<(), String>> {
 }
 
 fn decode(frame: &[u8], out: &mut [u8]) -> Result<(), Fault> {
-    let mut blocks = Blocks::of(frame)?;
+    let mut blocks = ZstdBlocks::of(frame)?;
     if blocks
         .content_bytes
         .is_some_and(|len| len != out.len() as u64)
@@ -101,9 +101,9 @@ fn decode(frame: &[u8], out: &mut [u8]) -> Result<(), Fault> {
     loop {
         let block = blocks.read()?;
         match block.content {
-            Content::Raw(bytes) => filled.claim(bytes.len())?.copy_from_slice(bytes),
-            Content::Run(byte, len) => filled.claim(index(len))?.fill(byte),
-            Content::Compressed(body) => {
+            BlockContent::Raw(bytes) => filled.claim(bytes.len())?.copy_from_slice(bytes),
+            BlockContent::Run(byte, len) => filled.claim(index(len))?.fill(byte),
+            BlockContent::Compressed(body) => {
                 let (literals, section) = Literals::read(body)?;
                 if literals.len() > most {
                     return Err(Fault("a block has too many literals"));

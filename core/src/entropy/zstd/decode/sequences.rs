@@ -209,7 +209,7 @@ impl Number {
     fn table(&self, shares: &[i16], log: u32) -> Table {
         let states = fse::states(shares, log).into_iter().map(|state| {
             let Span { base, more } = self.spans[usize::from(state.value)];
-            State {
+            NumberState {
                 base,
                 more,
                 bits: state.bits,
@@ -227,7 +227,7 @@ const CODE: Fault = Fault("a code of a sequence does not exist");
 
 /// The decoding table of one of the numbers.
 pub struct Table {
-    states: Vec<State>,
+    states: Vec<NumberState>,
     /// Binary logarithm of the number of states.
     pub log: u32,
 }
@@ -235,7 +235,7 @@ pub struct Table {
 impl Table {
     /// Returns a table that always decodes to the code of this span.
     fn of_one(Span { base, more }: Span) -> Self {
-        let state = State {
+        let state = NumberState {
             base,
             more,
             bits: 0,
@@ -248,7 +248,7 @@ impl Table {
     }
 
     #[inline]
-    pub fn state(&self, number: usize) -> State {
+    pub fn state(&self, number: usize) -> NumberState {
         self.states[number]
     }
 }
@@ -256,7 +256,7 @@ impl Table {
 /// A state of a table. Its number is `base` plus the next `more` bits, and the
 /// next state is `next` plus the following `bits` bits.
 #[derive(Clone, Copy)]
-pub struct State {
+pub struct NumberState {
     pub base: usize,
     pub more: u32,
     pub bits: u32,

@@ -4,7 +4,7 @@
 use alloc::vec::Vec;
 
 use crate::entropy::bits::BitWriter;
-use crate::entropy::zstd::fse::{self, State};
+use crate::entropy::zstd::fse::{self, FseState};
 
 /// Maximum number of weights that can be written with four bits each.
 const MAX_DIRECT: usize = 128;
@@ -128,7 +128,7 @@ fn write_shares(shares: &[usize; VALUES], log: u32, out: &mut Vec<u8>) {
 
 /// Encodes with two alternating states, from the last weight to the first
 /// (4.2.1.2).
-fn encode(weights: &[u8], states: &[State], log: u32, out: &mut Vec<u8>) {
+fn encode(weights: &[u8], states: &[FseState], log: u32, out: &mut Vec<u8>) {
     // Each value's states divide all possible next states among them.
     let mut leading = [[0u8; 1 << TABLE_LOGS[1]]; VALUES];
     let mut first = [None; VALUES];

@@ -15,7 +15,7 @@ use crate::entropy::interleaved::{
 };
 use crate::frame::difference::context::{BY_MANTISSA, CONTEXTS, ContextMap};
 use crate::frame::difference::element::{Float, Word as _};
-use crate::frame::difference::head::{Coding, Means};
+use crate::frame::difference::head::{ContextCoding, Means};
 use crate::frame::difference::token::{MAX_SHIFT, SYMBOLS, extra_bits, symbol};
 
 /// Every pair of clusters is considered for merging once there are at most this
@@ -27,10 +27,10 @@ const STATES_SHARE: u64 = 500;
 
 /// The coding of all contexts.
 #[derive(Debug)]
-pub(super) struct Model {
+pub(super) struct ContextModel {
     pub first_context: u8,
     /// The codings of consecutive contexts, starting with `first_context`.
-    pub codings: Vec<Coding>,
+    pub codings: Vec<ContextCoding>,
     pub tables: Vec<Frequencies>,
     /// The cost of the frame, in units of `2^-FRACTION_BITS` bits, without the
     /// codes of groups and the fixed fields.
@@ -75,7 +75,7 @@ fn table_len_cost(counts: &[u32; SYMBOLS]) -> u64 {
     (16 + bits.sum::<u64>()) << FRACTION_BITS
 }
 
-impl Model {
+impl ContextModel {
     /// Chooses shifts and tables for these counts.
     pub fn new(counts: &Counts) -> Self {
         let mut raw_bits = 0;
@@ -91,7 +91,7 @@ impl Model {
         merge_closest(&mut clusters);
         let first = shifts.first().map_or(0, |(context, _)| *context);
         let last = shifts.last().map_or(0, |(context, _)| *context);
-        let mut codings = vec![Coding::default(); last - first + 1];
+        let mut codings = vec![ContextCoding::default(); last - first + 1];
         for (context, shift) in shifts {
             codings[context - first].shift = shift;
         }

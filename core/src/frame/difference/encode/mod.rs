@@ -25,7 +25,7 @@ use crate::frame::difference::element::Word;
 use crate::frame::difference::head::Block;
 use crate::frame::difference::token::{extra_bits, symbol};
 use crate::frame::select::EncodeOptions;
-use context_model::{Counts, Model};
+use context_model::{ContextModel, Counts};
 use groups::Groups;
 
 mod context_model;
@@ -155,7 +155,7 @@ struct Coding {
     /// The side stream of the groups' codes.
     codes: Vec<u8>,
     means: Option<Means>,
-    model: Model,
+    model: ContextModel,
 }
 
 /// Writes the folded values of the differences between elements. If `means` is
@@ -195,7 +195,7 @@ fn choose<E: PackEngine>(engine: &E, tensors: Tensors, row_elements: usize) -> C
         let counts = for_float!(tensors.element, F => {
             Counts::new::<F, E>(engine, tensors, &groups, means.as_ref())
         });
-        let model = Model::new(&counts);
+        let model = ContextModel::new(&counts);
         let codes = encode_side_stream(&groups.codes);
         let means_bytes = means.as_ref().map_or(0, |means| size_of_val(&**means));
         let stored_bytes = (codes.len() + means_bytes) as u64;

@@ -26,7 +26,7 @@ pub use fit::fit;
 /// A low-rank prediction whose factors have been parsed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LowRank {
-    head: Head,
+    head: LowRankHead,
     dtype: Dtype,
     factors: Factors,
 }
@@ -41,7 +41,7 @@ impl LowRank {
     /// (13.1).
     pub fn parse(cursor: &mut Cursor, dtype: Dtype, elements: u64) -> Result<Self> {
         let at = cursor.position() as u64;
-        let head = Head::parse(cursor)?;
+        let head = LowRankHead::parse(cursor)?;
         head.check(dtype, elements).map_err(|error| error.at(at))?;
         let at = cursor.position() as u64;
         let packed = cursor.take(head.factors_len_bytes(), "low-rank factors")?;
@@ -67,7 +67,7 @@ impl LowRank {
 
     /// Returns the fields that precede the factors.
     #[must_use]
-    pub fn head(&self) -> &Head {
+    pub fn head(&self) -> &LowRankHead {
         &self.head
     }
 
@@ -98,7 +98,7 @@ const EXACT_SHIFTS: RangeInclusive<i32> = -970..=1022;
 
 /// Rank, shape and scale of the product, and the width of its factors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Head {
+pub struct LowRankHead {
     /// The inner dimension of the product, at least 1.
     pub rank: u16,
     /// Number of bits of a factor, 2 to 24.
@@ -112,7 +112,7 @@ pub struct Head {
     pub columns: u32,
 }
 
-impl Head {
+impl LowRankHead {
     /// Length of these fields in bytes.
     pub const LEN_BYTES: u64 = 15;
 
@@ -255,7 +255,7 @@ enum Factors {
 
 impl Factors {
     /// Stores the factors of a product described by `head`.
-    pub fn new(values: Vec<i32>, head: &Head) -> Self {
+    pub fn new(values: Vec<i32>, head: &LowRankHead) -> Self {
         if head.is_single() {
             let narrow = |value| i16::try_from(value).expect("a factor of at most 13 bits");
             Self::Narrow(values.into_iter().map(narrow).collect())
@@ -266,7 +266,7 @@ impl Factors {
 
     /// Unpacks the factors of a product described by `head`, which must fill
     /// `packed`.
-    pub fn unpack(packed: &[u8], head: &Head) -> Result<Self> {
+    pub fn unpack(packed: &[u8], head: &LowRankHead) -> Result<Self> {
         let mut reader = BitReader::new(packed);
         let mut next = || -> Result<i32> {
             let value = reader.take(head.bits.into(), "a low-rank factor")?;

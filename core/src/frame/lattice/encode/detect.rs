@@ -6,7 +6,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::super::Geometry;
+use super::super::GroupLayout;
 use super::candidate_grid::CandidateGrid;
 use super::group::{Fitter, Scales};
 use super::{Matrix, Rounded};
@@ -17,7 +17,7 @@ use crate::sort;
 
 /// A grid and a division into groups that the samples are consistent with.
 pub struct Found {
-    pub geometry: Geometry,
+    pub geometry: GroupLayout,
     pub candidate: CandidateGrid,
     /// The grid magnitudes of the largest elements of the sampled groups, the
     /// most frequent first.
@@ -129,10 +129,10 @@ fn candidates(float: FloatType) -> Vec<CandidateGrid> {
 }
 
 /// Returns the group layouts to try, roughly in descending order of group size.
-fn layouts(views: &[(u32, u32)], along_rows: bool) -> Vec<Geometry> {
-    let mut layouts: Vec<Geometry> = Vec::new();
+fn layouts(views: &[(u32, u32)], along_rows: bool) -> Vec<GroupLayout> {
+    let mut layouts: Vec<GroupLayout> = Vec::new();
     let mut add = |(rows, columns): (u32, u32), group_rows: u32, group_columns: u32| {
-        let geometry = Geometry {
+        let geometry = GroupLayout {
             rows,
             columns,
             group_rows: group_rows.min(rows),
@@ -231,7 +231,11 @@ fn may_be(runs: &[Vec<Rounded>], candidate: &CandidateGrid, along_rows: bool) ->
 
 /// Returns the expected number of bits per element if the tensor lies on this
 /// grid in these groups, or `None` if it does not.
-fn measure(matrix: Matrix, geometry: Geometry, candidate: &CandidateGrid) -> Option<(f64, Found)> {
+fn measure(
+    matrix: Matrix,
+    geometry: GroupLayout,
+    candidate: &CandidateGrid,
+) -> Option<(f64, Found)> {
     let groups = geometry.groups();
     let group_elements = u64::from(geometry.group_rows) * u64::from(geometry.group_columns);
     let samples = (ELEMENTS / group_elements).max(GROUPS).min(groups);

@@ -3,7 +3,7 @@
 use alloc::vec::{self, Vec};
 use core::ops::Range;
 
-use super::Geometry;
+use super::GroupLayout;
 use crate::TensorRef;
 use crate::bytes::index;
 use crate::engine::PackEngine;
@@ -72,7 +72,7 @@ struct Coded {
 /// Encodes all groups. Returns `None` if more than half of them do not fit the
 /// grid.
 fn code<E: PackEngine>(engine: &E, bytes: &[u8], float: FloatType, found: &Found) -> Option<Coded> {
-    let Geometry {
+    let GroupLayout {
         rows,
         columns,
         group_rows,

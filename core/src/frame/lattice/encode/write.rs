@@ -3,7 +3,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::super::{Geometry, Grid, Head};
+use super::super::{Grid, GroupLayout, LatticeHead};
 use super::candidate_grid::CandidateGrid;
 use super::detect::Found;
 use super::{Coded, Matrix};
@@ -32,7 +32,7 @@ pub fn frame<E: PackEngine>(
     let (scales, scale_bytes) = scales(&coded.scales);
     let exceptions = exceptions(bytes, float, geometry, &coded.exceptions);
     let (grid, symbols, offsets) = grid(&found.candidate, geometry, coded);
-    let head = Head {
+    let head = LatticeHead {
         elements: float,
         scales,
         grid,
@@ -95,7 +95,7 @@ fn scales(scales: &[f32]) -> (FloatType, Vec<u8>) {
 fn exceptions(
     bytes: &[u8],
     float: FloatType,
-    geometry: Geometry,
+    geometry: GroupLayout,
     groups: &[u64],
 ) -> Option<(Vec<u8>, Vec<u8>)> {
     if groups.is_empty() {
@@ -122,7 +122,7 @@ fn exceptions(
 /// if the grid has them.
 fn grid(
     candidate: &CandidateGrid,
-    geometry: Geometry,
+    geometry: GroupLayout,
     coded: Coded,
 ) -> (Grid, Vec<u8>, Option<Vec<u8>>) {
     let symbols = coded.symbols;
@@ -145,7 +145,7 @@ fn grid(
 /// The fraction of the symbols' entropy that offsets must save.
 const OFFSETS_MIN_GAIN: f64 = 0.002;
 
-fn integers(geometry: Geometry, mut symbols: Vec<u8>) -> (Grid, Vec<u8>, Option<Vec<u8>>) {
+fn integers(geometry: GroupLayout, mut symbols: Vec<u8>) -> (Grid, Vec<u8>, Option<Vec<u8>>) {
     let integers = symbols.iter().filter(|&&symbol| symbol != NEGATIVE_ZERO);
     let magnitudes = integers.map(|symbol| symbol.cast_signed().unsigned_abs());
     let largest = magnitudes.max().unwrap_or_default().max(1);
@@ -169,7 +169,7 @@ fn integers(geometry: Geometry, mut symbols: Vec<u8>) -> (Grid, Vec<u8>, Option<
 /// group's smallest integer or 0, whichever is less. Returns the last symbol of
 /// an integer, the offsets and the shifted symbols, or `None` if this does not
 /// take fewer distinct symbols.
-fn shifted(geometry: Geometry, symbols: &[u8], largest: u8) -> Option<(u8, Vec<u8>, Vec<u8>)> {
+fn shifted(geometry: GroupLayout, symbols: &[u8], largest: u8) -> Option<(u8, Vec<u8>, Vec<u8>)> {
     let columns = u64::from(geometry.columns);
     let of = |group: u64| {
         let (rows, columns_of) = geometry.group(group);

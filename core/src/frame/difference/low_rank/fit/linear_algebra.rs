@@ -5,7 +5,7 @@
 
 use alloc::vec::{self, Vec};
 
-use super::Block;
+use super::SampledBlock;
 use crate::engine::Engine;
 
 /// Number of accumulators of a dot product, which is the number of terms added at
@@ -267,7 +267,7 @@ const USUAL_RANKS: [usize; 14] = [1, 2, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128
 /// for each of its columns.
 pub fn factors<E: Engine>(
     engine: &E,
-    block: &Block,
+    block: &SampledBlock,
     width: usize,
     max_rank: usize,
 ) -> Option<[Matrix; 2]> {

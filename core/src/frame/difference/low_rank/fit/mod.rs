@@ -15,7 +15,7 @@
 
 use alloc::vec::Vec;
 
-use super::{Factors, Head, LowRank};
+use super::{Factors, LowRank, LowRankHead};
 use crate::dtype::Dtype;
 use crate::engine::{Engine, PackEngine};
 use crate::float::power_of_two;
@@ -71,7 +71,7 @@ pub fn fit<E: PackEngine>(engine: &E, current: TensorRef, reference: &[u8]) -> O
     let elements = elements.scaled(&spread(elements.rows, 32), &spread(elements.columns, 64))?;
     let width = screen::screen(&elements, max_rank)?;
 
-    let block = Block::new(engine, &elements);
+    let block = SampledBlock::new(engine, &elements);
     let mut factors = linear_algebra::factors(engine, &block, width, max_rank)?;
     refine::refine(engine, &block, &mut factors);
     let factors = quantise::spread_out(engine, factors);
@@ -90,7 +90,7 @@ pub fn fit<E: PackEngine>(engine: &E, current: TensorRef, reference: &[u8]) -> O
     let right = right.transposed();
     let right = right.values.iter().map(|&value| scale.integer(1, value));
     let half = i16::try_from(scale.shift / 2).ok()?;
-    let head = Head {
+    let head = LowRankHead {
         rank: u16::try_from(factors[0].columns).ok()?,
         bits: scale.bits,
         shifts: [half, i16::try_from(scale.shift - i32::from(half)).ok()?],
@@ -110,7 +110,7 @@ const MAX_LINES: usize = 1024;
 
 /// The changes of the elements at the intersections of sampled rows and
 /// columns.
-struct Block {
+struct SampledBlock {
     pub rows: Vec<usize>,
     pub columns: Vec<usize>,
     pub by_rows: Vec<Vec<Change>>,
@@ -119,7 +119,7 @@ struct Block {
     pub unit: f64,
 }
 
-impl Block {
+impl SampledBlock {
     pub fn new<E: Engine>(engine: &E, elements: &Elements) -> Self {
         let rows = spread(elements.rows, MAX_LINES);
         let columns = spread(elements.columns, MAX_LINES);

@@ -4,12 +4,12 @@
 use alloc::vec::{self, Vec};
 
 use super::linear_algebra::{Matrix, Random, add_scaled, orthonormalise_rows};
-use super::{Block, Elements, spread};
+use super::{Elements, SampledBlock, spread};
 use crate::dtype::Dtype;
 use crate::engine::Engine;
 use crate::entropy::histogram::entropy_bits;
 use crate::float::power_of_two;
-use crate::frame::difference::low_rank::Head;
+use crate::frame::difference::low_rank::LowRankHead;
 use crate::frame::difference::low_rank::predict::{bf16_bits, f32_bits};
 
 /// The fraction of the available range that the product of the largest factors
@@ -85,7 +85,7 @@ fn exponent(value: f64) -> Option<i32> {
 /// differences alone.
 pub fn choose(
     elements: &Elements,
-    block: &Block,
+    block: &SampledBlock,
     left: &Matrix,
     factors: &[Matrix; 2],
 ) -> Option<Scale> {
@@ -95,7 +95,7 @@ pub fn choose(
     let count = rank as f64 * (elements.rows as f64 + elements.columns as f64);
     let mut best = (sample.bits(core::iter::repeat(0.0)) * WORTH, None);
     let mut worse = 0;
-    for bits in Head::BITS {
+    for bits in LowRankHead::BITS {
         let exact = (rank as u64) << (2 * (bits - 1)) <= 1 << 53;
         let Some(scale) = Scale::new(bits, largest, elements).filter(|_| exact) else {
             continue;
@@ -165,7 +165,7 @@ pub struct Sample {
 }
 
 impl Sample {
-    pub fn new(elements: &Elements, block: &Block) -> Self {
+    pub fn new(elements: &Elements, block: &SampledBlock) -> Self {
         let rows = spread(block.rows.len(), ROWS);
         let mut bits = Vec::with_capacity(rows.len() * block.columns.len());
         for row in &rows {

@@ -4,7 +4,7 @@
 use alloc::vec::{self, Vec};
 
 use super::linear_algebra::{Matrix, by_chunks, dot, eigen};
-use super::{Block, Change, Elements};
+use super::{Change, Elements, SampledBlock};
 use crate::engine::Engine;
 
 /// Number of rounds of least squares, and of corrections of elements that are
@@ -15,7 +15,7 @@ const CORRECTION_ROUNDS: usize = 4;
 const LATE_CORRECTIONS: usize = 2;
 
 /// Improves the factors of a block.
-pub fn refine<E: Engine>(engine: &E, block: &Block, factors: &mut [Matrix; 2]) {
+pub fn refine<E: Engine>(engine: &E, block: &SampledBlock, factors: &mut [Matrix; 2]) {
     for round in 0..FIT_ROUNDS + CORRECTION_ROUNDS {
         let [left, right] = factors;
         let fit = round < FIT_ROUNDS;
@@ -63,7 +63,7 @@ fn improved<E: Engine>(
 pub fn all_rows<E: Engine>(
     engine: &E,
     elements: &Elements,
-    block: &Block,
+    block: &SampledBlock,
     factors: &[Matrix; 2],
 ) -> Matrix {
     let crossing = Crossing::new(&factors[1], block.unit);
@@ -83,7 +83,7 @@ pub fn all_rows<E: Engine>(
 pub fn all_columns<E: Engine>(
     engine: &E,
     elements: &Elements,
-    block: &Block,
+    block: &SampledBlock,
     left: &Matrix,
     right: &Matrix,
 ) -> Matrix {
