@@ -115,7 +115,7 @@ impl RangePlan {
             Way::Delta { base: span, part } => {
                 let base = base.unwrap_or_default();
                 if base.len() as u64 != span.end - span.start {
-                    return Err(crate::Error::invalid_input(
+                    return Err(Error::invalid_input(
                         "these are not the planned bytes of the base",
                     ));
                 }

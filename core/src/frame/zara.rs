@@ -3,7 +3,8 @@
 
 use alloc::borrow::Cow;
 use alloc::format;
-use alloc::vec::{self, Vec};
+use alloc::vec;
+use alloc::vec::Vec;
 
 use crate::bytes::{self, Cursor};
 use crate::engine::{Engine, PackEngine, ZstdCoding};

@@ -6,7 +6,8 @@
 //! Entropies are in fixed point. They decide which base a checkpoint is packed
 //! against, so they are integers, which are the same on every machine.
 
-use alloc::vec::{self, Vec};
+use alloc::vec;
+use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::element_bytes;

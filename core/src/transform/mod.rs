@@ -2,8 +2,6 @@
 //! (docs/formats/z4ai-frames.md 3.2 to 3.4, 9.1, 10 and 11.2). They do not
 //! depend on how planes are coded. Only `gmm` is not reversible.
 
-use by_width;
-
 pub mod bitfield;
 pub mod bitpack;
 pub mod byteplane;
@@ -27,6 +25,7 @@ macro_rules! by_width {
         }
     };
 }
+use by_width;
 
 /// Replaces `bytes` by its XOR with `reference`.
 ///

@@ -10,7 +10,8 @@
 
 use alloc::boxed::Box;
 use alloc::format;
-use alloc::vec::{self, Vec};
+use alloc::vec;
+use alloc::vec::Vec;
 
 use super::by_width;
 use crate::{Error, Result, Rule};

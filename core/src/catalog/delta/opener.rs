@@ -6,7 +6,8 @@
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
-use alloc::vec::{self, Vec};
+use alloc::vec;
+use alloc::vec::Vec;
 use core::ops::Range;
 
 use crate::bytes::Cursor;

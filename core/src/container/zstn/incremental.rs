@@ -45,7 +45,7 @@ pub struct IncrementalPacker {
 
 #[derive(Debug)]
 enum Stage {
-    ContainerStart,
+    Start,
     Header,
     Tensors(Box<Tensors>),
     /// The data of a file that breaks the safetensors rules.

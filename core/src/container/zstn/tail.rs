@@ -96,9 +96,9 @@ impl ContainerTail {
         len_bytes: u64,
         fetch: &mut dyn FnMut(Range<u64>) -> Result<Cow<'f, [u8]>, E>,
     ) -> Result<Self, E> {
-        let footer_start = len_bytes - super::FOOTER_BYTES;
+        let footer_start = len_bytes - FOOTER_BYTES;
         let footer = fetch(footer_start..len_bytes)?;
-        let index = super::ContainerFooter::parse(&footer, prefix.end(), len_bytes)?.index;
+        let index = ContainerFooter::parse(&footer, prefix.end(), len_bytes)?.index;
         let bytes = fetch(index.start..footer_start)?;
         Ok(Self::parse(prefix, prefix_bytes, &index, &bytes)?)
     }

@@ -2,7 +2,8 @@
 //! component that a value belongs to, and the distance of the value from the
 //! component's mean, in quantisation steps.
 
-use alloc::vec::{self, Vec};
+use alloc::vec;
+use alloc::vec::Vec;
 use core::f64::consts::SQRT_2;
 
 use super::{BITS, Interval, TOTAL};

@@ -253,7 +253,8 @@ pub fn decode_together(tables: &DecodeTables, streams: &mut [StreamPart]) {
 
 #[cfg(test)]
 mod tests {
-    use alloc::vec::{self, Vec};
+    use alloc::vec;
+    use alloc::vec::Vec;
 
     use proptest::prelude::*;
 

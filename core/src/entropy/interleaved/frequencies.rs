@@ -5,7 +5,8 @@
 //! are exact integers that are the same on every platform.
 
 use alloc::format;
-use alloc::vec::{self, Vec};
+use alloc::vec;
+use alloc::vec::Vec;
 
 use super::{SLOT_BITS, SLOTS};
 use crate::entropy::bits::{BitReader, BitWriter};

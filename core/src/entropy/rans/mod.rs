@@ -11,7 +11,8 @@
 //! is bounded whatever the tables contain.
 
 use alloc::format;
-use alloc::vec::{self, Vec};
+use alloc::vec;
+use alloc::vec::Vec;
 
 use crate::bytes::Cursor;
 use crate::entropy::histogram::{self, entropy_bits};

@@ -2,7 +2,8 @@
 //! its value, and the number of symbols that a stream can therefore hold.
 
 use alloc::format;
-use alloc::vec::{self, Vec};
+use alloc::vec;
+use alloc::vec::Vec;
 
 use super::table::{Code, Lookup};
 use crate::bytes::Cursor;

@@ -3,7 +3,8 @@
 //! produces. A new codec is a variant here that names a method of
 //! [`crate::frame::plane::Method`].
 
-use alloc::vec::{self, Vec};
+use alloc::vec;
+use alloc::vec::Vec;
 
 use super::Transform;
 use crate::engine::{PackEngine, ZstdCoding};

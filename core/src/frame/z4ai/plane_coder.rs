@@ -4,7 +4,8 @@
 //! every core and a packer that is short of memory can write the blocks of a plane
 //! as they are finished. The resulting bytes are the same either way.
 
-use alloc::vec::{self, Vec};
+use alloc::vec;
+use alloc::vec::Vec;
 use core::ops::{Deref, Range};
 
 use super::codec::{BlockCodecs, Codec};

@@ -3,7 +3,8 @@
 //! The line is divided into short cells. In most of them, one component is the
 //! most likely one for every value, so assigning a value is a table lookup.
 
-use alloc::vec::{self, Vec};
+use alloc::vec;
+use alloc::vec::Vec;
 
 use super::Mixture;
 use crate::transform::gmm;
@@ -258,8 +259,8 @@ fn sole(scorers: &[(u8, Scorer)], ends: (f64, f64)) -> u16 {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{assign_one_by_one, *};
-    use crate::transform::gmm::{self, assign};
+    use super::*;
+    use crate::transform::gmm::fit;
 
     proptest! {
         #[test]

@@ -5,7 +5,8 @@
 //! Every sum has a fixed order, and logarithms are computed in pure Rust, so
 //! the same values give the same mixture on every machine (10.2).
 
-use alloc::vec::{self, Vec};
+use alloc::vec;
+use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 

@@ -4,7 +4,8 @@
 
 use alloc::format;
 use alloc::string::String;
-use alloc::vec::{self, Vec};
+use alloc::vec;
+use alloc::vec::Vec;
 
 use super::format::Format;
 use super::geometry::stored_shape;

@@ -19,7 +19,7 @@ use crate::{Error, Result, Rule};
 #[derive(Debug, Clone)]
 pub enum CheckpointEntry {
     /// The tensor is stored uncompressed.
-    TensorSpec(TensorSpec),
+    Stored(TensorSpec),
     /// The tensor is a weight to decode from its parts.
     Weight(Weight),
     /// The weight cannot be read. Its existing parts are listed as stored

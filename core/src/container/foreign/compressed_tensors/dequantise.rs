@@ -7,7 +7,8 @@
 //! decode a code.
 
 use alloc::format;
-use alloc::vec::{self, Vec};
+use alloc::vec;
+use alloc::vec::Vec;
 
 use half::{bf16, f16};
 

@@ -6,7 +6,8 @@
 //! (docs/formats/gauss.md 12). This one assigns them to the component with the
 //! nearest mean, and adds components if necessary.
 
-use alloc::vec::{self, Vec};
+use alloc::vec;
+use alloc::vec::Vec;
 
 use super::element::{self, round_even};
 use super::plan::GaussOptions;
@@ -145,7 +146,7 @@ fn assign(fit: Fit, values: &[f64], placed: &[f64], scale: u32) -> Option<Assign
 /// expensive to code in both.
 fn assign_on_grid(mut fit: Fit, values: &[f64], scale: u32) -> Option<Assigned> {
     let steps = f64::from(scale);
-    let nearest = |value: &f64| element::round_even(value * steps) / steps;
+    let nearest = |value: &f64| round_even(value * steps) / steps;
     for mean in &mut fit.mixture.means {
         *mean = nearest(mean);
     }

@@ -44,7 +44,7 @@ const TAG_CLAIMED: Tag = *b"CLMD";
 
 /// The length and the digest of the original file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct FileDigest {
+pub(crate) struct FileDigest {
     pub len_bytes: u64,
     pub sha256: [u8; 32],
     /// True if the packer was given the SHA-256 and did not compare it with the
@@ -54,7 +54,7 @@ pub(super) struct FileDigest {
 
 /// The checksums of the bytes that are read when the file is opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct HeadChecksums {
+pub(crate) struct HeadChecksums {
     pub prefix: u64,
     pub index: u64,
 }

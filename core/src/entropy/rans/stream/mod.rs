@@ -99,9 +99,9 @@ fn decode_pairs(streams: &mut [Running]) {
 
         let (pairs, _) = streams.as_chunks_mut::<2>();
         match pairs {
-            [a, b] => call!(decode::<2>, [a, b]; else ()),
-            [a, b, c] => call!(decode::<3>, [a, b, c]; else ()),
-            [a, b, c, d] => call!(decode::<4>, [a, b, c, d]; else ()),
+            [a, b] => call!(avx2::decode::<2>, [a, b]; else ()),
+            [a, b, c] => call!(avx2::decode::<3>, [a, b, c]; else ()),
+            [a, b, c, d] => call!(avx2::decode::<4>, [a, b, c, d]; else ()),
             _ => {}
         }
     }
@@ -218,8 +218,8 @@ fn encode_vectors(streams: &mut [Encoding]) {
         use crate::entropy::rans::avx2;
 
         match streams {
-            [one] => call!(encode::<1>, [one]; else ()),
-            [one, two] => call!(encode::<2>, [one, two]; else ()),
+            [one] => call!(avx2::encode::<1>, [one]; else ()),
+            [one, two] => call!(avx2::encode::<2>, [one, two]; else ()),
             _ => {}
         }
     }

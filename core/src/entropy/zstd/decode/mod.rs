@@ -26,7 +26,7 @@ mod sequences;
 
 /// The reason why a frame does not decode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Fault(&'static str);
+pub struct Fault(pub(super) &'static str);
 
 impl From<Fault> for String {
     fn from(fault: Fault) -> Self {

@@ -6,7 +6,8 @@
 //! fill whole bytes and are packed with shifts.
 
 use alloc::boxed::Box;
-use alloc::vec::{self, Vec};
+use alloc::vec;
+use alloc::vec::Vec;
 
 use super::huffman::{Code, lens};
 

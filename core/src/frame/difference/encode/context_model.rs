@@ -3,7 +3,8 @@
 //! The values of each context are counted in classes that are fine enough to
 //! derive the symbol counts for any shift.
 
-use alloc::vec::{self, Vec};
+use alloc::vec;
+use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::groups::Groups;

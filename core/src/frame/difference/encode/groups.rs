@@ -2,14 +2,15 @@
 //! (docs/formats/zxd1.md 12).
 
 use alloc::boxed::Box;
-use alloc::vec::{self, Vec};
+use alloc::vec;
+use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::Tensors;
 use crate::engine::Engine;
 use crate::float::FloatType;
 use crate::frame::difference::context::{BY_MANTISSA, LAST_SCALE, SAME, UNIT};
-use crate::frame::difference::element::{F32, Float, Float as _, Word as _};
+use crate::frame::difference::element::{F32, Float, Word as _};
 use crate::frame::difference::head::Means;
 
 /// The smallest number of elements of a group that is worth a code of its own.

@@ -5,10 +5,11 @@
 //! doubles in a fixed order, so the bytes are the same on every platform and
 //! with any number of threads.
 
-use alloc::vec::{self, Vec};
+use alloc::vec;
+use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::element::{Float, Word as _, for_float};
+use super::element::{Float, Word, for_float};
 use super::head::{HeadFields, Means};
 use super::low_rank::{self, LowRank};
 use super::{Difference, short_digest};
@@ -21,7 +22,6 @@ use crate::entropy::interleaved::{
 use crate::float::FloatType;
 use crate::frame::difference::block::SHIFT_MASK;
 use crate::frame::difference::context::{BY_MANTISSA, ContextMap};
-use crate::frame::difference::element::Word;
 use crate::frame::difference::head::Block;
 use crate::frame::difference::token::{extra_bits, symbol};
 use crate::frame::select::EncodeOptions;

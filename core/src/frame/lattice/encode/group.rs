@@ -2,7 +2,8 @@
 //! scale to an interval; the scale is the number with the fewest significant
 //! bits inside all of them.
 
-use alloc::vec::{self, Vec};
+use alloc::vec;
+use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::candidate_grid::CandidateGrid;

@@ -1,6 +1,7 @@
 //! Encoder of a frame. It is used if a lattice is detected in a tensor.
 
-use alloc::vec::{self, Vec};
+use alloc::vec;
+use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::GroupLayout;

@@ -3,7 +3,8 @@
 //! randomised range finding. All results are computed by single operations in a
 //! fixed order.
 
-use alloc::vec::{self, Vec};
+use alloc::vec;
+use alloc::vec::Vec;
 
 use super::SampledBlock;
 use crate::engine::Engine;

@@ -79,7 +79,7 @@ pub fn fit<E: PackEngine>(engine: &E, current: TensorRef, reference: &[u8]) -> O
     let scale = quantise::choose(&elements, &block, &left, &factors)?;
 
     // The right factors compensate for the rounding of the left ones.
-    let mut known = linear_algebra::Matrix::zeros(0, left.columns);
+    let mut known = Matrix::zeros(0, left.columns);
     let rounded = scale.rounded(0, &left);
     for row in &block.rows {
         known.values.extend_from_slice(rounded.row(*row));

@@ -1,7 +1,8 @@
 //! Converts factors to integers, with the scale that makes coding the
 //! differences from the prediction cheapest.
 
-use alloc::vec::{self, Vec};
+use alloc::vec;
+use alloc::vec::Vec;
 
 use super::linear_algebra::{Matrix, Random, add_scaled, orthonormalise_rows};
 use super::{Elements, SampledBlock, spread};

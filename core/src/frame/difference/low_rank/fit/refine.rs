@@ -1,7 +1,8 @@
 //! Improves factors row by row and column by column: fits the factors of one
 //! row or column, given the factors of all lines that it crosses.
 
-use alloc::vec::{self, Vec};
+use alloc::vec;
+use alloc::vec::Vec;
 
 use super::linear_algebra::{Matrix, by_chunks, dot, eigen};
 use super::{Change, Elements, SampledBlock};
