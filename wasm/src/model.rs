@@ -11,12 +11,9 @@ use zstn_core::container::zstn::rows::PlaneSize;
 use zstn_core::model::{Model as Core, Tensor};
 
 use crate::Rows;
-use crate::decode::decoded;
+use crate::conversion::{to_js_error, to_u64, triples};
+use crate::decode::{ENGINE, decoded};
 use crate::description::Description;
-use crate::engine::ENGINE;
-use crate::error::to_js_error;
-use crate::number::to_u64;
-use crate::ranges::triples;
 
 /// An opened model: describes its tensors and decodes them.
 #[wasm_bindgen]

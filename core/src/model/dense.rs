@@ -6,11 +6,12 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::Tensor;
-use super::builder::TensorLocation;
+use super::{Tensor, TensorLocation};
 use crate::catalog::{FileCatalog, Refusals};
 pub use crate::container::foreign::compressed_tensors::Weight;
-use crate::container::foreign::compressed_tensors::{Checkpoint, Config, Entry, Role, Stored};
+use crate::container::foreign::compressed_tensors::{
+    Checkpoint, CheckpointEntry, Config, Role, TensorSpec,
+};
 use crate::{Error, ErrorKind, Result};
 
 /// The mapping from stored tensors to the weights of the model.
@@ -37,14 +38,14 @@ impl Dense {
         };
         let stored = locations.iter().map(|(name, &(file, number))| {
             let tensor = &files[file].tensors()[number];
-            Stored {
+            TensorSpec {
                 name: name.clone(),
                 dtype: tensor.dtype,
                 shape: tensor.shape.clone(),
             }
         });
         let checkpoint = Checkpoint::new(&config, stored)?;
-        let is_plain = |entry| matches!(entry, &Entry::Stored(_));
+        let is_plain = |entry| matches!(entry, &CheckpointEntry::Stored(_));
         let is_plain = checkpoint.entries().all(|(_, entry)| is_plain(entry));
         Ok((!is_plain).then(|| Self {
             is_rotated: config.is_rotated(),
@@ -61,7 +62,7 @@ impl Dense {
             .checkpoint
             .entries()
             .filter_map(|(_, entry)| match entry {
-                Entry::Weight(weight) => shape_part(weight),
+                CheckpointEntry::Weight(weight) => shape_part(weight),
                 _ => None,
             });
         weights.map(|part| locations[part]).collect()
@@ -80,12 +81,12 @@ impl Dense {
         let mut refused = Vec::new();
         for (name, entry) in self.checkpoint.entries() {
             let weight = match entry {
-                Entry::Stored(_) => {
+                CheckpointEntry::Stored(_) => {
                     tensors.push((locations[name], as_stored(locations[name])));
                     continue;
                 }
-                Entry::Refused(error) => Err(error.clone()),
-                Entry::Weight(weight) => tensor(weight, &as_stored, &shape, locations),
+                CheckpointEntry::Refused(error) => Err(error.clone()),
+                CheckpointEntry::Weight(weight) => tensor(weight, &as_stored, &shape, locations),
             };
             match weight {
                 Ok(located) => tensors.push(located),
@@ -115,7 +116,7 @@ fn tensor(
         None => weight.shape_from(&[])?,
         Some(part) => weight.shape_from(&shape(locations[part])?)?,
     };
-    let dense = Stored {
+    let dense = TensorSpec {
         name: weight.name().into(),
         dtype: weight.dtype(),
         shape,

@@ -7,8 +7,7 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use super::Tensor;
-use super::builder::TensorLocation;
+use super::{Tensor, TensorLocation};
 use crate::Result;
 use crate::catalog::{FileCatalog, Refusals};
 

@@ -10,14 +10,13 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use crate::catalog::{BaseUse, FileCatalog, Kind, Refused};
+use crate::catalog::{BaseUse, FileCatalog, Kind, Refused, copy};
 use crate::container::model_delta::ShortDigest;
 use crate::dtype::Dtype;
 use crate::engine::Engine;
 use crate::tensor::element_count;
 use crate::{Error, Result};
 
-mod buffer;
 mod builder;
 #[cfg(feature = "decode-task")]
 mod decode_task;
@@ -36,6 +35,10 @@ pub use decode_task::DecodeTask;
 pub use dense::Weight;
 pub use rows::Rows;
 pub use unpacked::{Piece, Unpacked};
+
+/// The location of a stored tensor: the number of its file, and its number in
+/// the catalog of that file.
+type TensorLocation = (usize, usize);
 
 /// A stored tensor from which a tensor of the model is decoded, by itself or
 /// together with others.
@@ -369,4 +372,32 @@ fn decode<'a, 'm, E: Engine>(
     let decoded = decoded.collect::<Result<Vec<_>>>()?;
     let parts: Vec<&[u8]> = decoded.iter().map(|part| &**part).collect();
     dense::decode(weight, shape, &parts).map(Cow::Owned)
+}
+
+impl Model {
+    /// Decodes tensor `number` into `out`, otherwise like [`Model::decode`]. A
+    /// tensor of a ZSTN file is decoded in place; other tensors are decoded and
+    /// then copied.
+    ///
+    /// # Errors
+    /// The errors of [`Model::decode`], and
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) if `out` does not have
+    /// the length of the tensor. The content of `out` is unspecified after an
+    /// error.
+    pub fn decode_into<E: Engine>(
+        &self,
+        engine: &E,
+        number: usize,
+        parts: &[&[u8]],
+        base: Option<&[u8]>,
+        out: &mut [u8],
+    ) -> Result<()> {
+        let tensor = self.tensor(number)?;
+        if let (None, [part], [stored]) = (&tensor.weight, &tensor.parts[..], parts) {
+            let file = &self.files[part.file];
+            return file.decode_into(engine, part.number, stored, base, out);
+        }
+        let decoded = self.decode(engine, number, parts, base)?;
+        copy(&tensor.name, &decoded, out)
+    }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use zstn_core::catalog::Kind;
-use zstn_core::container::foreign::ztensor::{FOOTER_BYTES, Field, Footer, Manifest};
+use zstn_core::container::foreign::ztensor::{FOOTER_BYTES, Field, Manifest, ZTensorFooter};
 
 use super::TargetKind;
 use super::conversion::Conversion;
@@ -29,7 +29,7 @@ fn custom_keys(conversion: &Conversion) -> Result<BTreeSet<String>> {
     let len_bytes = source.len_bytes();
     let head = source.read(0..len_bytes.min(8))?;
     let tail = source.read(len_bytes.saturating_sub(FOOTER_BYTES)..len_bytes)?;
-    let footer = Footer::parse(&head, &tail, len_bytes).map_err(&refuse)?;
+    let footer = ZTensorFooter::parse(&head, &tail, len_bytes).map_err(&refuse)?;
     let manifest = source.read(footer.manifest.clone())?;
     let manifest = Manifest::parse(&manifest, &footer).map_err(&refuse)?;
     let name = |field: &Field| field.name().to_owned();

@@ -4,14 +4,12 @@
 
 use std::ops::Range;
 
-use zstn_core::TensorRef;
 use zstn_core::container::model_delta::{
-    BaseHeader, DeltaPacker, Kind, RecordInfo, announce, record_head, shortened,
+    BaseHeader, DeltaPacker, RecordInfo, RecordKind, announce, record_head, shortened,
 };
-use zstn_core::container::safetensors::Tensor;
-use zstn_core::digest;
+use zstn_core::container::safetensors::TensorInfo;
 use zstn_core::frame::{Edition, delta, difference};
-use zstn_core::transform::xor;
+use zstn_core::{TensorRef, digest, transform};
 
 use crate::pack::{Data, FilePacker};
 use crate::source::{Local, Source};
@@ -40,7 +38,7 @@ pub struct Written {
 
 /// A payload in two parts: bytes in memory, then a frame in a file.
 struct Payload {
-    kind: Kind,
+    kind: RecordKind,
     edition: Edition,
     head: Vec<u8>,
     frame: Option<Local>,
@@ -48,7 +46,7 @@ struct Payload {
 
 impl Payload {
     /// Returns an empty payload of this kind.
-    fn of(kind: Kind) -> Self {
+    fn of(kind: RecordKind) -> Self {
         Self {
             kind,
             edition: kind.edition(),
@@ -76,7 +74,7 @@ impl Pair<'_> {
             None => false,
         };
         let payload = match is_same {
-            true => Payload::of(Kind::Copy),
+            true => Payload::of(RecordKind::Copy),
             false => self.payload(&place, reference.as_ref(), tensor)?,
         };
         let payload_len = payload.len_bytes();
@@ -117,13 +115,13 @@ impl Pair<'_> {
         &self,
         place: &Range<u64>,
         reference: Option<&Range<u64>>,
-        tensor: &Tensor,
+        tensor: &TensorInfo,
     ) -> Result<Payload> {
         let full = self.frame(self.target, place.start, tensor, self.options.extended)?;
         let mut smallest = Payload {
             edition: Edition::of_frame(&full.head(HEAD_BYTES)?),
             frame: Some(full),
-            ..Payload::of(Kind::Full)
+            ..Payload::of(RecordKind::Full)
         };
         let Some(reference) = reference else {
             return Ok(smallest);
@@ -133,7 +131,7 @@ impl Pair<'_> {
             smallest = Payload {
                 head,
                 frame: Some(frame),
-                ..Payload::of(Kind::Delta)
+                ..Payload::of(RecordKind::Delta)
             };
         }
         if !self.options.extended {
@@ -147,7 +145,7 @@ impl Pair<'_> {
         match difference::encode(self.engine, current, &base, options) {
             Some(head) if (head.len() as u64) < smallest.len_bytes() => Ok(Payload {
                 head,
-                ..Payload::of(Kind::Difference)
+                ..Payload::of(RecordKind::Difference)
             }),
             _ => Ok(smallest),
         }
@@ -155,14 +153,20 @@ impl Pair<'_> {
 
     /// Returns the frame of the bytes of `input` from `start` onwards that are as long
     /// as `tensor`.
-    fn frame(&self, input: &Local, start: u64, tensor: &Tensor, extended: bool) -> Result<Local> {
+    fn frame(
+        &self,
+        input: &Local,
+        start: u64,
+        tensor: &TensorInfo,
+        extended: bool,
+    ) -> Result<Local> {
         let options = PackOptions {
             progress: &(),
             extended,
             ..self.options.clone()
         };
         let packer = FilePacker::new(self.engine, Data::new(input, start), &options);
-        let alone = Tensor {
+        let alone = TensorInfo {
             span: 0..tensor.span.end - tensor.span.start,
             ..tensor.clone()
         };
@@ -175,7 +179,7 @@ impl Pair<'_> {
     /// Returns the head and the frame of the XOR delta.
     fn delta(
         &self,
-        tensor: &Tensor,
+        tensor: &TensorInfo,
         place: &Range<u64>,
         reference: &Range<u64>,
     ) -> Result<(Vec<u8>, Local)> {
@@ -185,7 +189,7 @@ impl Pair<'_> {
             let end = at + current.len() as u64;
             let mut piece = self.base.read(at..end)?.into_owned();
             at = end;
-            xor::apply(&mut piece, current);
+            transform::xor(&mut piece, current);
             difference.write(&piece)
         })?;
         let head = delta::head(|sink| self.base.feed(reference.clone(), sink))?;

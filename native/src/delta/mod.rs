@@ -10,8 +10,8 @@ use std::ops::Range;
 use zstn_core::bytes::index;
 use zstn_core::container::VERSION_OFFSET_BYTES;
 use zstn_core::container::model_delta::{
-    BaseHeader, Coded, DataDigest, DeltaPacker, DeltaTable, Kind, RecordInfo, RestoredCheck, code,
-    version,
+    BaseHeader, CodedRecord, DataDigest, DeltaPacker, DeltaTable, RecordInfo, RecordKind,
+    RestoredCheck, code, version,
 };
 use zstn_core::container::safetensors::{PREFIX_BYTES, header_len_bytes};
 use zstn_core::digest;
@@ -109,7 +109,7 @@ fn write_delta(
 
     let mut packed_bytes = prefix.len() as u64;
     let mut places: Vec<RecordInfo> = Vec::new();
-    let mut pending: Vec<Coded> = Vec::new();
+    let mut pending: Vec<CodedRecord> = Vec::new();
     // The version is part of the prefix, but depends on the records.
     let mut edition = Edition::Plain;
     let mut settle_version = |latest: Edition, len_bytes: u64, output: &mut Output| {
@@ -127,7 +127,7 @@ fn write_delta(
             options.progress.tensor(&tensor);
         }
     };
-    let code = |number: usize| -> Result<Coded> {
+    let code = |number: usize| -> Result<CodedRecord> {
         let tensor = &tensors[number];
         let bytes = target.read(packing.range(tensor))?;
         let reference = base_header.reference(tensor);
@@ -172,7 +172,7 @@ fn write_delta(
         );
         written?;
         settle_version(latest, packed_bytes, output)?;
-        pending = coded.into_iter().collect::<Result<Vec<Coded>>>()?;
+        pending = coded.into_iter().collect::<Result<Vec<CodedRecord>>>()?;
         places.extend(pending.iter().map(|coded| coded.info));
         packed_bytes += pending.iter().map(|c| c.record.len() as u64).sum::<u64>();
         if batch.large {
@@ -192,10 +192,10 @@ fn write_delta(
     settle_version(latest, packed_bytes, output)?;
     let count = |kind| places.iter().filter(|place| place.kind == kind).count();
     let (copied, differing) = (
-        count(Kind::Copy),
-        count(Kind::Delta) + count(Kind::Difference),
+        count(RecordKind::Copy),
+        count(RecordKind::Delta) + count(RecordKind::Difference),
     );
-    let whole = count(Kind::Full);
+    let whole = count(RecordKind::Full);
     let target_digest = digest::of_fed(|sink| target.feed(0..target.len_bytes(), sink))?;
     let trailer = packing.trailer(&base_header, places, target_digest);
     output.write_final(&trailer)?;
@@ -322,7 +322,7 @@ impl<'a> Checked<'a> {
         };
         // The cost includes the tensor of the base.
         let cost = |&number: &usize| match records[number].kind {
-            Kind::Full => records[number].len_bytes(),
+            RecordKind::Full => records[number].len_bytes(),
             _ => records[number].len_bytes().saturating_mul(2),
         };
         let is_tiled = self.table.overlapping().is_empty();

@@ -39,4 +39,4 @@ pub use bases::{Candidate, bases};
 pub use choice::{Choice, ChosenBase, MIN_SAVING_PERCENT, choose};
 pub use options::FamilyOptions;
 pub use sketching::{Digests, SavedSketch, SketchOptions, save_sketch, sketch};
-pub use zstn_core::sketch::{Estimate, Sketch};
+pub use zstn_core::sketch::{SizeEstimate, Sketch};

@@ -6,7 +6,7 @@ use std::ops::Range;
 use zstn_core::container::model_delta::ShortDigest;
 use zstn_core::digest;
 use zstn_core::model::{Model, Rows, StoredPart};
-use zstn_core::sketch::{Tensor, runs};
+use zstn_core::sketch::{SketchedTensor, runs};
 
 use crate::{Engine, Error, Reader, Result};
 
@@ -100,7 +100,7 @@ impl TensorPlan {
         reader: &Reader,
         read: &[Cow<'_, [u8]>],
         digests: bool,
-    ) -> Result<Tensor> {
+    ) -> Result<SketchedTensor> {
         let refuse = Error::place(reader.name());
         let tensor = &reader.tensors()[self.number];
         let runs = runs(tensor.dtype, tensor.len_bytes());
@@ -147,7 +147,7 @@ impl TensorPlan {
             Way::WithBase => of_whole(&reader.read(&tensor.name)?.bytes),
         };
         let (name, shape) = (tensor.name.clone(), tensor.shape.clone());
-        Tensor::new(name, tensor.dtype, shape, own_digest, samples).map_err(&refuse)
+        SketchedTensor::new(name, tensor.dtype, shape, own_digest, samples).map_err(&refuse)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::{iter, mem};
 
 use zstn_core::engine::Engine as _;
-use zstn_core::sketch::{Sketch, Tensor};
+use zstn_core::sketch::{Sketch, SketchedTensor};
 
 use super::plan::TensorPlan;
 use crate::source::{FileSource, HttpOptions, Input, Location, Source, read_parts};
@@ -216,7 +216,7 @@ fn read_batch(
     reader: &Reader,
     plans: Vec<TensorPlan>,
     digests: bool,
-) -> Result<Vec<Tensor>> {
+) -> Result<Vec<SketchedTensor>> {
     let model = reader.model();
     let wanted: Vec<Vec<_>> = plans.iter().map(|plan| plan.wanted(model)).collect();
     let ranges = wanted.iter().flatten();

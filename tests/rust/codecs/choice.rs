@@ -318,7 +318,7 @@ fn a_glance_at_quantised_and_sparse_weights_loses_next_to_nothing() {
         let width = if dtype == Dtype::Bf16 { 2 } else { 4 };
         let engine = &native();
         let palette = palette::encode(engine, &tensor, width, 256, &codings);
-        let cut = turbo::Transform::BytePlane;
+        let cut = turbo::TurboTransform::BytePlane;
         let sparse = sparse::encode(engine, &tensor, width, cut, &codings);
         let planes = tried_in_every_way(&tensor, dtype);
         let every = palette.map_or(planes, |frame| frame.len().min(planes));

@@ -87,7 +87,7 @@ fn rows_of_zeros_get_a_sparse_frame() {
     }
     let engine = Engine::new(1).unwrap();
     let codings = [ZstdCoding::Huffman, ZstdCoding::Search(3)];
-    let cut = turbo::Transform::BytePlane;
+    let cut = turbo::TurboTransform::BytePlane;
     let sparse = sparse::encode(&engine, &tensor, 2, cut, &codings).len();
     let len = coded(&tensor, Dtype::Bf16).len();
     assert!(len <= sparse, "{len}, {sparse} sparse");
@@ -105,7 +105,7 @@ fn a_few_zeros_are_enough_for_a_sparse_frame_to_be_considered() {
         }
     }
     let engine = Engine::new(1).unwrap();
-    let cut = turbo::Transform::BytePlane;
+    let cut = turbo::TurboTransform::BytePlane;
     let sparse = sparse::encode(&engine, &tensor, 2, cut, &[ZstdCoding::Huffman]).len();
     let len = coded(&tensor, Dtype::Bf16).len();
     assert!(len <= sparse, "{len}, {sparse} sparse");

@@ -2,7 +2,7 @@
 //! tensors: readers refuse the tensor by name, and packing accepts them like any
 //! others.
 
-use zstn_core::container::foreign::ztensor::{self, Entry};
+use zstn_core::container::foreign::ztensor::{self, SourceTensor};
 use zstn_core::container::model_delta::{self, Base, ModelDelta};
 use zstn_core::container::zstn::{pack, unpack};
 use zstn_core::dtype::Dtype;
@@ -20,7 +20,7 @@ fn formats(dimensions: usize) -> Vec<Vec<u8>> {
     let base = Base::parse(&file).expect("a base");
     let delta = model_delta::pack(&Pure, &target, &base, Effort::Fast).expect("a delta");
     let shape: Vec<u64> = [3].into_iter().chain([1; 1024]).take(dimensions).collect();
-    let entry = Entry::dense("deep", Dtype::U8, &shape);
+    let entry = SourceTensor::dense("deep", Dtype::U8, &shape);
     let ztensor = ztensor::write(&Pure, &[(entry, b"345")]).expect("a zTensor file");
     vec![file, packed, delta, ztensor]
 }

@@ -6,7 +6,7 @@ use zstn_core::bytes::part;
 use zstn_core::catalog::{Extension, FileCatalog, FileOpener};
 use zstn_core::container::model_delta;
 use zstn_core::container::model_delta::{
-    Base, DeltaOptions, DeltaPacker, IncrementalDeltaPacker, Kind, ModelDelta,
+    Base, DeltaOptions, DeltaPacker, IncrementalDeltaPacker, ModelDelta, RecordKind,
 };
 use zstn_core::container::zstn::{ContainerOptions, IncrementalPacker, pack, unpack};
 use zstn_core::engine::Engine;
@@ -199,8 +199,14 @@ fn a_delta_holds_differences_and_lattices_in_version_2() {
         let delta = ModelDelta::parse(file).expect("a delta");
         delta.records().iter().map(|r| r.kind).collect::<Vec<_>>()
     };
-    assert_eq!(kinds(&plain), [Kind::Copy, Kind::Delta, Kind::Full]);
-    assert_eq!(kinds(&file), [Kind::Copy, Kind::Difference, Kind::Full]);
+    assert_eq!(
+        kinds(&plain),
+        [RecordKind::Copy, RecordKind::Delta, RecordKind::Full]
+    );
+    assert_eq!(
+        kinds(&file),
+        [RecordKind::Copy, RecordKind::Difference, RecordKind::Full]
+    );
     let tuned = fine_tuned().1;
     assert!(restored(&file, &base).expect("restores") == tuned);
     let catalog = opened(&file).expect("opens");

@@ -8,7 +8,7 @@ use zstn_core::container::zstn::{ContainerOptions, pack_into, unpack};
 use zstn_core::dtype::Dtype;
 use zstn_core::frame::select::Effort;
 use zstn_core::pure::Pure;
-use zstn_core::statistics::{Figures, Grid, Statistics, has_figures};
+use zstn_core::statistics::{BandGrid, Figures, Statistics, has_figures};
 use zstn_core::{Rule, TensorRef};
 
 /// Returns a safetensors file with one tensor.
@@ -216,7 +216,7 @@ fn bands_are_those_of_their_rows_and_are_read_as_they_were_written() {
         let tensor = TensorRef::new(bytes, dtype, &shape);
         let statistics = Statistics::of(&Pure, tensor).expect("figures");
         assert_eq!((statistics.rows_per_band, statistics.bands.len()), (256, 3));
-        let grid = Grid::new(&shape).expect("elements");
+        let grid = BandGrid::new(&shape).expect("elements");
         for (number, band) in (0..).zip(&statistics.bands) {
             let elements = grid.elements(number);
             let bytes = elements.start * len as u64..elements.end * len as u64;

@@ -2,9 +2,9 @@
 
 use serde_json::{Map, json};
 use zstn_core::bytes::part;
-use zstn_core::container::foreign::compressed_tensors::Stored;
-use zstn_core::container::foreign::gauss::Source;
-use zstn_core::container::safetensors::{Header, PREFIX_BYTES, Tensor, header_len_bytes};
+use zstn_core::container::foreign::compressed_tensors::TensorSpec;
+use zstn_core::container::foreign::gauss::SourceTensor;
+use zstn_core::container::safetensors::{Header, PREFIX_BYTES, TensorInfo, header_len_bytes};
 
 /// A parsed safetensors file that borrows its bytes.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ impl<'a> Checkpoint<'a> {
     /// # Panics
     /// If the file has no such tensor.
     #[must_use]
-    pub fn tensor(&self, name: &str) -> (&Tensor, &'a [u8]) {
+    pub fn tensor(&self, name: &str) -> (&TensorInfo, &'a [u8]) {
         let tensor = self
             .header
             .tensors
@@ -45,10 +45,10 @@ impl<'a> Checkpoint<'a> {
 
     /// Returns all tensors in data order, as sources for an encoder.
     #[must_use]
-    pub fn sources(&self) -> Vec<Source<'_>> {
+    pub fn sources(&self) -> Vec<SourceTensor<'_>> {
         let tensors = self.header.tensors.iter();
         tensors
-            .map(|tensor| Source {
+            .map(|tensor| SourceTensor {
                 name: &tensor.name,
                 dtype: tensor.dtype,
                 shape: &tensor.shape,
@@ -60,7 +60,7 @@ impl<'a> Checkpoint<'a> {
 
 /// Builds a safetensors file that contains these tensors in this order.
 #[must_use]
-pub fn safetensors<'a>(tensors: impl IntoIterator<Item = (&'a Stored, &'a [u8])>) -> Vec<u8> {
+pub fn safetensors<'a>(tensors: impl IntoIterator<Item = (&'a TensorSpec, &'a [u8])>) -> Vec<u8> {
     let mut header = Map::new();
     let mut data = Vec::new();
     for (stored, bytes) in tensors {

@@ -2,7 +2,7 @@
 
 use zstn_core::Result;
 use zstn_core::bytes::part;
-use zstn_core::container::foreign::gauss::{Index, Parsed, Tensor, decode};
+use zstn_core::container::foreign::gauss::{GaussIndex, IndexedTensor, ParsedIndex, decode};
 use zstn_core::engine::Engine;
 
 /// The folder of the gauss vectors.
@@ -10,12 +10,12 @@ pub const FOLDER: &str = "gauss";
 
 /// Parses the index of a file, first with `have` bytes and then with the lengths that
 /// the parser requests. Returns the index and the number of reads.
-pub fn open(file: &[u8], mut have: usize) -> Result<(Index, usize)> {
+pub fn open(file: &[u8], mut have: usize) -> Result<(GaussIndex, usize)> {
     let mut reads = 1;
     loop {
-        match Index::parse(&file[..have], file.len() as u64)? {
-            Parsed::Complete(index) => return Ok((index, reads)),
-            Parsed::Needs(bytes) => {
+        match GaussIndex::parse(&file[..have], file.len() as u64)? {
+            ParsedIndex::Complete(index) => return Ok((index, reads)),
+            ParsedIndex::Needs(bytes) => {
                 let bytes = usize::try_from(bytes).expect("in memory");
                 assert!(bytes > have && bytes <= file.len(), "asks for {bytes}");
                 (have, reads) = (bytes, reads + 1);
@@ -25,7 +25,7 @@ pub fn open(file: &[u8], mut have: usize) -> Result<(Index, usize)> {
 }
 
 /// Decodes all tensors of a file.
-pub fn read_all(engine: &impl Engine, file: &[u8]) -> Result<Vec<(Tensor, Vec<u8>)>> {
+pub fn read_all(engine: &impl Engine, file: &[u8]) -> Result<Vec<(IndexedTensor, Vec<u8>)>> {
     let (index, _) = open(file, file.len())?;
     let mut all = Vec::new();
     for tensor in index.tensors {

@@ -3,7 +3,7 @@
 use zstn_core::Result;
 use zstn_core::bytes::part;
 use zstn_core::catalog::{FileCatalog, FileOpener};
-use zstn_core::container::foreign::ztensor::{FOOTER_BYTES, Footer, Manifest};
+use zstn_core::container::foreign::ztensor::{FOOTER_BYTES, Manifest, ZTensorFooter};
 use zstn_core::engine::Engine;
 use zstn_core::pure::Pure;
 
@@ -56,6 +56,6 @@ pub fn read_all(engine: &impl Engine, file: &[u8]) -> Result<Vec<Vec<u8>>> {
 pub fn manifest(file: &[u8]) -> Result<Manifest> {
     let len = file.len() as u64;
     let tail = part(file, len.saturating_sub(FOOTER_BYTES)..len);
-    let footer = Footer::parse(file, tail, len)?;
+    let footer = ZTensorFooter::parse(file, tail, len)?;
     Manifest::parse(part(file, footer.manifest.clone()), &footer)
 }

@@ -79,7 +79,7 @@ impl Format {
                 output.write(&tensor.bytes)?;
             }
             Self::Safetensors => {
-                let stored = safetensors::Tensor {
+                let stored = safetensors::TensorInfo {
                     name: tensor.name.clone(),
                     dtype: tensor.dtype,
                     shape: tensor.shape.clone(),
@@ -106,7 +106,7 @@ pub fn write_several(
         .map(|tensor| {
             let start = end;
             end += tensor.len_bytes;
-            safetensors::Tensor {
+            safetensors::TensorInfo {
                 name: tensor.name.clone(),
                 dtype: tensor.dtype,
                 shape: tensor.shape.clone(),

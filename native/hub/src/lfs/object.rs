@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 use zstn_core::catalog::{Kind, recognise};
-use zstn_core::container::zstn::{Prefix, parse_sha256};
+use zstn_core::container::zstn::{ContainerPrefix, parse_sha256};
 use zstn_core::limits::HEAD_LEN_BYTES;
 
 use super::fault::Fault;
@@ -273,8 +273,8 @@ fn form(input: &Local, len_bytes: u64) -> Result<StoredForm, Fault> {
         StoredForm::Packed => {
             let place = Error::place(input.name());
             let (head, len) = (input.head(HEAD_LEN_BYTES)?, input.len_bytes());
-            let prefix_len = Prefix::len_bytes(&head, len).map_err(&place)?;
-            let prefix = Prefix::parse(&input.head(prefix_len)?, len).map_err(&place)?;
+            let prefix_len = ContainerPrefix::len_bytes(&head, len).map_err(&place)?;
+            let prefix = ContainerPrefix::parse(&input.head(prefix_len)?, len).map_err(&place)?;
             prefix.original_len_bytes()
         }
         StoredForm::Plain => input.len_bytes(),

@@ -3,7 +3,7 @@
 use zstn_core::engine::ZstdCoding;
 use zstn_core::frame::zara::StreamCodec;
 use zstn_core::frame::{
-    Edition, Family, Frame, Stored, chunked, decompress, palette, sparse, turbo, zara,
+    ContainedFrame, Edition, Family, Frame, chunked, decompress, palette, sparse, turbo, zara,
 };
 use zstn_core::pure::Pure;
 use zstn_core::{ErrorKind, Rule};
@@ -18,7 +18,7 @@ fn small_frames() -> Vec<Vec<u8>> {
     let engine = native();
     let mut bytes = example().repeat(12);
     bytes.extend(Rng(9).bf16_weights(40));
-    let planes = turbo::Transform::BytePlane;
+    let planes = turbo::TurboTransform::BytePlane;
     let mut frames = vec![
         sparse::encode(&engine, &bytes, 2, planes, &CODINGS),
         sparse::encode(&engine, &[0; 33], 2, planes, &CODINGS),
@@ -99,13 +99,14 @@ fn containers_hold_the_families_of_their_edition_and_bytes_after_a_frame() {
         let len = Frame::parse(&frame).expect("good").decoded_len_bytes();
         let truth = decompress(&Pure, &frame, len).expect("good");
         frame.extend_from_slice(&bytes[..7]);
-        match Stored::parse(&frame, len, edition) {
+        match ContainedFrame::parse(&frame, len, edition) {
             Ok(stored) => {
                 assert!(edition.families().contains(family));
                 let mut out = vec![1; truth.len()];
                 stored.decode(&Pure, &mut out).expect("decodes");
                 assert!(out == truth, "{}", family.name());
-                let error = Stored::parse(&frame, len + 1, edition).expect_err("another length");
+                let error =
+                    ContainedFrame::parse(&frame, len + 1, edition).expect_err("another length");
                 assert_eq!(error.rule(), Some(Rule::ZstnDecodedLength));
             }
             Err(error) => {
@@ -127,7 +128,7 @@ fn a_brotli_bomb_stops_at_the_promised_length() {
     let mut frame = zara::encode(
         &engine,
         &zeros,
-        zara::Transform::Raw(1),
+        zara::ZaraTransform::Raw(1),
         &[StreamCodec::Brotli(5)],
     );
     assert!(frame.len() < 1000);

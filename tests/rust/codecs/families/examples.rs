@@ -32,7 +32,7 @@ fn worked_examples() {
         assert_eq!(decompress(&Pure, frame, 21).expect("decodes"), example());
     }
     let engine = native();
-    let planes = turbo::Transform::BytePlane;
+    let planes = turbo::TurboTransform::BytePlane;
     assert_eq!(
         sparse::encode(&engine, &example(), 2, planes, &CODINGS),
         sparse_frame

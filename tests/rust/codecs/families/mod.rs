@@ -29,8 +29,8 @@ fn float(name: &str) -> FloatFormat {
     FloatFormat::by_name(name.as_bytes()).expect("a float format")
 }
 
-fn bit_pack(name: &str) -> zara::Transform {
-    zara::Transform::BitPack(float(name))
+fn bit_pack(name: &str) -> zara::ZaraTransform {
+    zara::ZaraTransform::BitPack(float(name))
 }
 
 fn comes_back(engine: &zstn::Engine, frame: &[u8], bytes: &[u8]) {

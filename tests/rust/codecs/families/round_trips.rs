@@ -41,7 +41,7 @@ proptest! {
     #[test]
     fn sparse_frames(bytes in data(), log in 0u32..4, opaque: bool) {
         let engine = native();
-        let transform = if opaque { turbo::Transform::Opaque } else { turbo::Transform::BytePlane };
+        let transform = if opaque { turbo::TurboTransform::Opaque } else { turbo::TurboTransform::BytePlane };
         let frame = sparse::encode(&engine, &bytes, 1 << log, transform, &CODINGS);
         comes_back(&engine, &frame, &bytes);
     }
@@ -49,7 +49,7 @@ proptest! {
     #[test]
     fn turbo_frames(bytes in data(), width in 1u8..20, opaque: bool) {
         let engine = native();
-        let transform = if opaque { turbo::Transform::Opaque } else { turbo::Transform::BytePlane };
+        let transform = if opaque { turbo::TurboTransform::Opaque } else { turbo::TurboTransform::BytePlane };
         comes_back(&engine, &turbo::encode(&engine, &bytes, width, transform, &CODINGS), &bytes);
     }
 
@@ -75,9 +75,9 @@ proptest! {
         let name = ["bfloat16", "float16", "float32"][kind % 3];
         let transform = match kind {
             0..3 => bit_pack(name),
-            3..6 => zara::Transform::BitField(float(name)),
-            6 => zara::Transform::Raw(width),
-            _ => zara::Transform::BytePlane(width),
+            3..6 => zara::ZaraTransform::BitField(float(name)),
+            6 => zara::ZaraTransform::Raw(width),
+            _ => zara::ZaraTransform::BytePlane(width),
         };
         let codecs = [
             StreamCodec::Zstd(ZstdCoding::Search(1)),
@@ -105,9 +105,9 @@ fn nothing_and_less_than_an_element() {
     ];
     for bytes in [&[][..], &[7], &[0, 0, 1]] {
         for transform in [
-            zara::Transform::Raw(4),
-            zara::Transform::BytePlane(4),
-            zara::Transform::BitField(float("float32")),
+            zara::ZaraTransform::Raw(4),
+            zara::ZaraTransform::BytePlane(4),
+            zara::ZaraTransform::BitField(float("float32")),
             bit_pack("float32"),
         ] {
             comes_back(
@@ -116,7 +116,7 @@ fn nothing_and_less_than_an_element() {
                 bytes,
             );
         }
-        let planes = turbo::Transform::BytePlane;
+        let planes = turbo::TurboTransform::BytePlane;
         comes_back(
             &engine,
             &sparse::encode(&engine, bytes, 4, planes, &CODINGS),

@@ -7,7 +7,7 @@ mod sparse;
 
 use std::collections::BTreeSet;
 
-use zstn_core::container::foreign::compressed_tensors::Entry;
+use zstn_core::container::foreign::compressed_tensors::CheckpointEntry;
 use zstn_tests::cases::{read, text};
 use zstn_tests::compressed_model::{BAD, GOOD, Model, cases, safetensors};
 use zstn_tests::refusal::Refusal;
@@ -34,13 +34,13 @@ fn every_vector_decodes_to_the_truth_beside_it() {
         assert!(!model.weights().is_empty(), "{}", case.name);
         for (name, entry) in model.checkpoint().expect("a checkpoint").entries() {
             match entry {
-                Entry::Weight(weight) => {
+                CheckpointEntry::Weight(weight) => {
                     assert!(names.contains(name), "{}: {name}", case.name);
                     let format = case.format.as_deref().expect("a format");
                     let own = weight.format().name();
                     assert!(format.contains(own) || format == "mixed-precision", "{own}");
                 }
-                Entry::Stored(_) => {
+                CheckpointEntry::Stored(_) => {
                     // Stored entries are weights and the scales of activations.
                     assert!(
                         names.contains(name) || name.ends_with(".input_scale"),

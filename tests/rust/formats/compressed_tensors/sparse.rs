@@ -1,14 +1,16 @@
 //! The writers of the sparse formats.
 
 use proptest::prelude::*;
-use zstn_core::container::foreign::compressed_tensors::{Dense, Format, SparseWriter, Stored};
+use zstn_core::container::foreign::compressed_tensors::{
+    DenseTensor, Format, SparseWriter, TensorSpec,
+};
 use zstn_core::dtype::Dtype;
 use zstn_tests::cases::read;
 use zstn_tests::compressed_model::GOOD;
 use zstn_tests::compressed_model::{Model, cases, safetensors};
 
 /// Writes these tensors and the matching configuration.
-fn write(format: Format, dense: &[(Stored, Vec<u8>)]) -> (Model, usize) {
+fn write(format: Format, dense: &[(TensorSpec, Vec<u8>)]) -> (Model, usize) {
     let mut writer = SparseWriter::new(format).expect("a sparse format");
     let mut tensors = Vec::new();
     let mut sparse = 0;
@@ -60,7 +62,7 @@ fn the_bytes_are_those_of_the_package() {
 
 #[test]
 fn what_is_not_worth_it_stays_dense() {
-    let stored = |name: &str, dtype, shape: &[u64]| Stored {
+    let stored = |name: &str, dtype, shape: &[u64]| TensorSpec {
         name: name.into(),
         dtype,
         shape: shape.to_vec(),
@@ -130,7 +132,7 @@ fn what_is_not_worth_it_stays_dense() {
 
 #[test]
 fn the_configuration_says_what_was_written() {
-    let stored = Stored {
+    let stored = TensorSpec {
         name: "m.0.weight".into(),
         dtype: Dtype::I8,
         shape: vec![1, 4096],
@@ -147,7 +149,7 @@ fn the_configuration_says_what_was_written() {
 
 /// Generates a tensor of rank 1 to 3 with a share of zeros. Half of the patterns keep
 /// at most two of every four elements.
-fn tensors() -> impl Strategy<Value = (Stored, Vec<u8>)> {
+fn tensors() -> impl Strategy<Value = (TensorSpec, Vec<u8>)> {
     let dtypes = [
         Dtype::F32,
         Dtype::F16,
@@ -187,7 +189,7 @@ fn tensors() -> impl Strategy<Value = (Stored, Vec<u8>)> {
                 bytes.extend(element);
             }
             let name = "m.weight".into();
-            (Stored { name, dtype, shape }, bytes)
+            (TensorSpec { name, dtype, shape }, bytes)
         })
 }
 
@@ -198,7 +200,7 @@ proptest! {
     fn every_bit_comes_back((stored, bytes) in tensors(), fours: bool) {
         let format = if fours { Format::Sparse24Bitmask } else { Format::SparseBitmask };
         let (model, sparse) = write(format, &[(stored.clone(), bytes.clone())]);
-        let expected = Dense { dtype: stored.dtype, shape: stored.shape.clone(), bytes };
+        let expected = DenseTensor { dtype: stored.dtype, shape: stored.shape.clone(), bytes };
         prop_assert_eq!(model.read("m.weight").expect("a tensor"), expected);
         let len: usize = model.tensors.iter().map(|(_, bytes)| bytes.len()).sum();
         prop_assert!(sparse == 0 || (len as u64) < stored.len_bytes().expect("a length"));

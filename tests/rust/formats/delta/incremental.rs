@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use zstn_core::bytes::part;
 use zstn_core::container::model_delta::{
-    Base, DeltaOptions, IncrementalDeltaPacker, Kind, Needs, pack,
+    Base, DeltaOptions, IncrementalDeltaPacker, Needs, RecordKind, pack,
 };
 use zstn_core::frame::select::Effort;
 use zstn_core::pure::Pure;
@@ -124,11 +124,11 @@ fn a_base_in_the_same_order_is_read_once_where_the_prefix_may_come_last() {
         let packed = last.packing.packed();
         let kinds: Vec<_> = packed.iter().map(|t| t.kind).collect();
         let kind = |name: &str| match name {
-            "b" => Kind::Delta,
-            _ => Kind::Copy,
+            "b" => RecordKind::Delta,
+            _ => RecordKind::Copy,
         };
         let [one, two, three] = names.map(kind);
-        assert_eq!(kinds, [one, Kind::Full, two, three]);
+        assert_eq!(kinds, [one, RecordKind::Full, two, three]);
         let stored = packed.iter().map(|t| t.stored_len_bytes);
         assert!(stored.sum::<u64>() < last.delta.len() as u64);
     }

@@ -1,6 +1,6 @@
 //! Deltas written by this project, which have a trailer that other deltas lack.
 
-use zstn_core::container::model_delta::{Base, Kind, ModelDelta, pack};
+use zstn_core::container::model_delta::{Base, ModelDelta, RecordKind, pack};
 use zstn_core::frame::select::Effort;
 use zstn_core::pure::Pure;
 use zstn_tests::checkpoint;
@@ -36,8 +36,16 @@ fn a_fine_tune_shrinks_and_comes_back() {
     assert!(packed.len() < 12_000, "{} bytes", packed.len());
     let delta = ModelDelta::parse(&packed).unwrap();
     assert!(delta.has_trailer());
-    let kinds: Vec<Kind> = delta.records().iter().map(|record| record.kind).collect();
-    assert_eq!(kinds, [Kind::Delta, Kind::Copy, Kind::Full, Kind::Full]);
+    let kinds: Vec<RecordKind> = delta.records().iter().map(|record| record.kind).collect();
+    assert_eq!(
+        kinds,
+        [
+            RecordKind::Delta,
+            RecordKind::Copy,
+            RecordKind::Full,
+            RecordKind::Full
+        ]
+    );
     assert!(delta.unpack(&Pure, &parsed_base).unwrap() == target);
 
     // Swapping the names of two tensors leaves the bytes equal, so z4ai's digest does

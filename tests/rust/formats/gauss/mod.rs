@@ -7,7 +7,7 @@ mod write;
 use serde_json::Value;
 use zstn_core::ErrorKind;
 use zstn_core::bytes::part;
-use zstn_core::container::foreign::gauss::{Coding, decode_shard};
+use zstn_core::container::foreign::gauss::{TensorCoding, decode_shard};
 use zstn_core::engine::Engine;
 use zstn_core::pure::Pure;
 use zstn_tests::cases::{self, text};
@@ -87,7 +87,7 @@ fn the_index_is_what_the_manifest_says() {
             let tensor = found.expect(&name);
             assert_eq!(
                 truth["route"] == "raw",
-                tensor.coding == Coding::Raw,
+                tensor.coding == TensorCoding::Raw,
                 "{name}"
             );
             let shards = tensor.shards();

@@ -1,7 +1,7 @@
 //! Malformed weights in parts, in a module called `p`.
 
 use zstn_core::container::foreign::compressed_tensors::{
-    Checkpoint, Config, Entry, Format, SparseWriter, Stored,
+    Checkpoint, CheckpointEntry, Config, Format, SparseWriter, TensorSpec,
 };
 use zstn_core::container::safetensors::{Header, header_len_bytes};
 use zstn_core::dtype::Dtype;
@@ -13,10 +13,10 @@ use super::Case;
 /// A valid scheme.
 const SCHEME: &str = r#"{"num_bits": 4, "strategy": "group", "group_size": 2, "actorder": true}"#;
 
-type Tensors = Vec<(Stored, Vec<u8>)>;
+type Tensors = Vec<(TensorSpec, Vec<u8>)>;
 
-fn stored(name: &str, dtype: Dtype, shape: &[u64]) -> Stored {
-    Stored {
+fn stored(name: &str, dtype: Dtype, shape: &[u64]) -> TensorSpec {
+    TensorSpec {
         name: name.into(),
         dtype,
         shape: shape.to_vec(),
@@ -27,10 +27,10 @@ fn stored(name: &str, dtype: Dtype, shape: &[u64]) -> Stored {
 fn decode(config: &str, tensors: &Tensors, name: &str) -> Result<()> {
     let config = Config::parse(config.as_bytes())?;
     let checkpoint = Checkpoint::new(&config, tensors.iter().map(|(stored, _)| stored.clone()))?;
-    let Entry::Weight(weight) = checkpoint.find(name)? else {
+    let CheckpointEntry::Weight(weight) = checkpoint.find(name)? else {
         panic!("{name} is no weight in parts");
     };
-    let bytes = |stored: &Stored| {
+    let bytes = |stored: &TensorSpec| {
         let tensor = tensors.iter().find(|(other, _)| other == stored);
         tensor.expect("a stored tensor").1.as_slice()
     };
@@ -98,7 +98,7 @@ fn one_position_twice() -> Result<()> {
     let header = Header::parse(header, data.len() as u64)?;
     let tensors = header.tensors.iter().map(|tensor| {
         let bytes = zstn_core::bytes::part(data, tensor.span.clone());
-        (Stored::from(tensor), bytes.to_vec())
+        (TensorSpec::from(tensor), bytes.to_vec())
     });
     let mut tensors: Tensors = tensors.collect();
     bytes_of(&mut tensors, "m.proj.meta")[0] = 0;

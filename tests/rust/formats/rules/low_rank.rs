@@ -3,12 +3,12 @@
 use zstn_core::Rule;
 use zstn_core::bytes::Cursor;
 use zstn_core::dtype::Dtype;
-use zstn_core::frame::difference::low_rank::{Head, LowRank};
+use zstn_core::frame::difference::low_rank::{LowRank, LowRankHead};
 
 use super::Case;
 
 /// Rank 1 for three rows and two columns, with five factors of three bits.
-const VALID: Head = Head {
+const VALID: LowRankHead = LowRankHead {
     rank: 1,
     bits: 3,
     shifts: [4, 4],
@@ -17,7 +17,7 @@ const VALID: Head = Head {
 };
 
 pub fn cases() -> Vec<Case> {
-    let read = |head: Head, dtype, last| {
+    let read = |head: LowRankHead, dtype, last| {
         let mut bytes = Vec::new();
         head.write(&mut bytes);
         bytes.extend([0, last]);
@@ -27,12 +27,12 @@ pub fn cases() -> Vec<Case> {
     let fields = |head| read(head, Dtype::Bf16, 0);
     vec![
         (Rule::LowRankDtype, read(VALID, Dtype::F16, 0)),
-        (Rule::LowRankShape, fields(Head { rows: 4, ..VALID })),
-        (Rule::LowRankShape, fields(Head { rank: 3, ..VALID })),
-        (Rule::LowRankBits, fields(Head { bits: 25, ..VALID })),
+        (Rule::LowRankShape, fields(LowRankHead { rows: 4, ..VALID })),
+        (Rule::LowRankShape, fields(LowRankHead { rank: 3, ..VALID })),
+        (Rule::LowRankBits, fields(LowRankHead { bits: 25, ..VALID })),
         (
             Rule::LowRankShift,
-            fields(Head {
+            fields(LowRankHead {
                 shifts: [1000, 23],
                 ..VALID
             }),

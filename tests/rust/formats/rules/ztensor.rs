@@ -1,7 +1,7 @@
 //! Malformed zTensor files that the vectors of version 2 do not cover.
 
 use zstn_core::Rule;
-use zstn_core::container::foreign::ztensor::{Entry, Layout, Writer};
+use zstn_core::container::foreign::ztensor::{SourceTensor, TensorLayout, ZTensorWriter};
 use zstn_core::container::zstn::integrity::checksum;
 use zstn_core::dtype::Dtype;
 use zstn_core::engine::Engine;
@@ -79,9 +79,9 @@ fn file(name: &str, parts: &[(&str, Vec<u8>)], blob: &[u8]) -> Vec<u8> {
 /// Returns a version 0.1 file with a one-dimensional tensor whose format is sparse
 /// rows.
 fn rows_of_a_vector() -> Vec<u8> {
-    let (mut writer, magic) = Writer::new();
-    let entry = Entry {
-        layout: Layout::PackedCsr,
+    let (mut writer, magic) = ZTensorWriter::new();
+    let entry = SourceTensor {
+        layout: TensorLayout::PackedCsr,
         ..Entry::dense("t", Dtype::U8, &[8])
     };
     let mut file = magic.to_vec();

@@ -3,7 +3,8 @@
 use zstn_core::ErrorKind;
 use zstn_core::bytes::part;
 use zstn_core::container::foreign::ztensor::{
-    self, ByteOrder, Coding, Digest, DigestKind, Entry, Field, Layout, Storage, Writer,
+    self, ByteOrder, DigestKind, Field, PartCoding, PartDigest, PartStorage, SourceTensor,
+    TensorLayout, ZTensorWriter,
 };
 use zstn_core::dtype::Dtype;
 use zstn_core::engine::{PackEngine, ZstdCoding};
@@ -12,19 +13,19 @@ use zstn_tests::cases;
 use zstn_tests::ztensor::{manifest, native, open, read_all, vector};
 
 /// Returns the entry that a writer would produce for a tensor of version 0.1.
-fn entry(tensor: &ztensor::Tensor) -> Entry<'_> {
+fn entry(tensor: &ztensor::ManifestTensor) -> SourceTensor<'_> {
     let stored = &tensor.parts[0];
-    Entry {
+    SourceTensor {
         name: &tensor.name,
         dtype: tensor.element().dtype(),
         shape: &tensor.shape,
         layout: tensor.layout.clone(),
         storage: match stored.coding {
-            Coding::Raw(order) => Storage::Raw(order),
-            _ => Storage::Zstd(ZstdCoding::Search(3)),
+            PartCoding::Raw(order) => PartStorage::Raw(order),
+            _ => PartStorage::Zstd(ZstdCoding::Search(3)),
         },
         checksum: stored.checksum.as_ref().map(|checksum| {
-            assert!(matches!(checksum.digest, Digest::Crc32c(_)));
+            assert!(matches!(checksum.digest, PartDigest::Crc32c(_)));
             DigestKind::Crc32c
         }),
         fields: &tensor.fields,
@@ -39,12 +40,12 @@ fn files_of_the_old_packages_are_written_again_byte_for_byte() {
             continue;
         }
         let file = vector(&case.file);
-        let (mut writer, magic) = Writer::new();
+        let (mut writer, magic) = ZTensorWriter::new();
         let mut again = magic.to_vec();
         for tensor in &manifest(&file).expect("a vector").tensors {
             let (entry, blob) = (entry(tensor), &tensor.parts[0]);
             let stored = part(&file, blob.stored.clone());
-            if let Storage::Raw(_) = entry.storage {
+            if let PartStorage::Raw(_) = entry.storage {
                 let len_bytes = stored.len() as u64;
                 let elements = blob.decode(&Pure, stored, len_bytes).expect("plain");
                 let encoded = entry.encode(&Pure, &elements).expect("fits");
@@ -86,9 +87,9 @@ fn round_trip(engine: &impl PackEngine) {
     let note = [Field::from_text("note", "of the test")];
     let mut tensors = Vec::new();
     let storages = [
-        Storage::Raw(ByteOrder::Little),
-        Storage::Raw(ByteOrder::Big),
-        Storage::Zstd(ZstdCoding::Search(3)),
+        PartStorage::Raw(ByteOrder::Little),
+        PartStorage::Raw(ByteOrder::Big),
+        PartStorage::Zstd(ZstdCoding::Search(3)),
     ];
     let checksums = [None, Some(DigestKind::Crc32c), Some(DigestKind::Sha256)];
     let cases: Vec<_> = storages
@@ -110,7 +111,7 @@ fn round_trip(engine: &impl PackEngine) {
         .iter()
         .flat_map(|(_, case)| shapes.map(|shape| (case, shape)));
     for (name, ((storage, checksum), (shape, dtype, len))) in names.iter().zip(all) {
-        let entry = Entry {
+        let entry = SourceTensor {
             storage: *storage,
             checksum: *checksum,
             fields: &note,
@@ -143,18 +144,18 @@ fn what_is_written_is_read_again() {
 #[test]
 fn what_the_format_cannot_say_is_not_written() {
     let bytes = [0; 8];
-    let refused = |entries: &[(Entry, &[u8])]| {
+    let refused = |entries: &[(SourceTensor, &[u8])]| {
         let error = ztensor::write(&Pure, entries).expect_err("cannot be written");
         assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
     };
-    let entry = Entry::dense("a", Dtype::U8, &[8]);
+    let entry = SourceTensor::dense("a", Dtype::U8, &[8]);
     refused(&[(entry.clone(), &bytes[..]), (entry.clone(), &bytes[..])]);
     refused(&[(entry.clone(), &bytes[..7])]);
-    refused(&[(Entry::dense("a", Dtype::F8E4M3, &[8]), &bytes[..])]);
-    refused(&[(Entry::dense("a", Dtype::U8, &[u64::MAX, 2, 0]), &[])]);
-    let layout = Layout::Csr;
+    refused(&[(SourceTensor::dense("a", Dtype::F8E4M3, &[8]), &bytes[..])]);
+    refused(&[(SourceTensor::dense("a", Dtype::U8, &[u64::MAX, 2, 0]), &[])]);
+    let layout = TensorLayout::Csr;
     refused(&[(
-        Entry {
+        SourceTensor {
             layout,
             ..entry.clone()
         },
@@ -166,7 +167,7 @@ fn what_the_format_cannot_say_is_not_written() {
     ] {
         let fields = &fields[..];
         refused(&[(
-            Entry {
+            SourceTensor {
                 fields,
                 ..entry.clone()
             },
@@ -178,7 +179,7 @@ fn what_the_format_cannot_say_is_not_written() {
 
 #[test]
 fn truth_values_that_readers_would_change_are_not_written() {
-    let entry = Entry::dense("mask", Dtype::Bool, &[3]);
+    let entry = SourceTensor::dense("mask", Dtype::Bool, &[3]);
     let fine = ztensor::write(&Pure, &[(entry.clone(), &[0, 1, 1][..])]);
     let fine = read_all(&Pure, &fine.expect("writable")).expect("readable");
     assert_eq!(fine, [[0, 1, 1]]);
@@ -190,28 +191,28 @@ fn truth_values_that_readers_would_change_are_not_written() {
 #[test]
 fn rows_of_plain_tensors_are_fetched_alone() {
     let numbers: Vec<u8> = (0..4000u32).flat_map(u32::to_le_bytes).collect();
-    let dense = Entry::dense("w", Dtype::U32, &[100, 40]);
-    let big = Storage::Raw(ByteOrder::Big);
-    let zstd = Storage::Zstd(ZstdCoding::Search(3));
+    let dense = SourceTensor::dense("w", Dtype::U32, &[100, 40]);
+    let big = PartStorage::Raw(ByteOrder::Big);
+    let zstd = PartStorage::Zstd(ZstdCoding::Search(3));
     let checksum = Some(DigestKind::Crc32c);
     for (entry, is_alone) in [
         (dense.clone(), true),
         (
-            Entry {
+            SourceTensor {
                 storage: big,
                 ..dense.clone()
             },
             false,
         ),
         (
-            Entry {
+            SourceTensor {
                 storage: zstd,
                 ..dense.clone()
             },
             false,
         ),
         (
-            Entry {
+            SourceTensor {
                 checksum,
                 ..dense.clone()
             },

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use zstn::convert::{ConvertOptions, Detail, GaussPlan, GaussWatch, Target, convert};
 use zstn_core::Error;
-use zstn_core::container::foreign::gauss::{Options, OtherDtypes, RawReason, TensorReport, encode};
+use zstn_core::container::foreign::gauss::{
+    GaussOptions, OtherDtypes, RawReason, TensorReport, encode,
+};
 use zstn_core::dtype::Dtype;
 use zstn_tests::checkpoints::Checkpoint;
 
@@ -46,12 +48,12 @@ fn the_file_is_that_of_the_core_however_it_is_made() {
     let checkpoint = Checkpoint::parse(&file);
     for options in [
         gauss_options(),
-        Options {
+        GaussOptions {
             shard_threshold: 1000,
             shard_rows: 32,
             ..gauss_options()
         },
-        Options {
+        GaussOptions {
             layers: Some(vec![
                 "infinite".into(),
                 "large.weight".into(),
@@ -111,7 +113,7 @@ fn dtypes_without_a_name_keep_their_bytes_if_that_is_asked_for() {
         tensor("codes", Dtype::U16, &[7]),
     ];
     let folder = folder(&truth, &[]);
-    let options = Options {
+    let options = GaussOptions {
         other_dtypes: OtherDtypes::AsSigned,
         ..gauss_options()
     };

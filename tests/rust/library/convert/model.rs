@@ -10,7 +10,7 @@ use zstn::{ConvertOptions, ConvertReport, convert};
 use zstn::{Effort, Engine, Reader, Result, Tensor};
 use zstn_core::bytes::part;
 use zstn_core::container::foreign::compressed_tensors::Format;
-use zstn_core::container::foreign::gauss::{self, Components, Index, Parsed};
+use zstn_core::container::foreign::gauss::{self, Components, GaussIndex, ParsedIndex};
 use zstn_core::container::safetensors::ShardIndex;
 use zstn_core::dtype::Dtype;
 use zstn_core::pure::Pure;
@@ -140,11 +140,11 @@ pub fn target(output: &str) -> Target {
     }
 }
 
-pub fn gauss_options() -> gauss::Options {
-    gauss::Options {
+pub fn gauss_options() -> gauss::GaussOptions {
+    gauss::GaussOptions {
         components: Components::Exactly(4),
         raw_threshold: 100,
-        ..gauss::Options::default()
+        ..gauss::GaussOptions::default()
     }
 }
 
@@ -197,10 +197,10 @@ fn sharded(path: &Path) -> (Vec<Tensor>, BTreeMap<String, String>) {
     (tensors, metadata)
 }
 
-pub fn gauss_index(file: &[u8]) -> Index {
-    match Index::parse(file, file.len() as u64).expect("our own file") {
-        Parsed::Complete(index) => index,
-        Parsed::Needs(bytes) => panic!("a whole file needs {bytes} bytes"),
+pub fn gauss_index(file: &[u8]) -> GaussIndex {
+    match GaussIndex::parse(file, file.len() as u64).expect("our own file") {
+        ParsedIndex::Complete(index) => index,
+        ParsedIndex::Needs(bytes) => panic!("a whole file needs {bytes} bytes"),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Every element is within its error bound, or the tensor is stored raw.
 
 use proptest::prelude::*;
-use zstn_core::container::foreign::gauss::{Components, Options, RawReason};
+use zstn_core::container::foreign::gauss::{Components, GaussOptions, RawReason};
 use zstn_core::dtype::Dtype;
 use zstn_tests::rng::Rng;
 
@@ -49,7 +49,7 @@ proptest! {
         max_iterations in 0u32..12,
     ) {
         let bytes = bytes_of(dtype, values);
-        let options = Options {
+        let options = GaussOptions {
             components, scale, shard_rows, shard_threshold, max_iterations, ..small()
         };
         one(dtype, &shape, &bytes, &options);
@@ -61,7 +61,7 @@ fn tensors_that_cannot_keep_the_promise_stay_raw() {
     let normal =
         |rng: &mut Rng, deviation| (0..900).map(|_| rng.normal(deviation)).collect::<Vec<_>>();
     // The means stay at percentiles, so none of them moves to an outlier.
-    let options = Options {
+    let options = GaussOptions {
         max_iterations: 0,
         ..small()
     };
@@ -107,7 +107,7 @@ fn one_far_value_costs_little() {
     let mut values: Vec<f64> = (0..250_000).map(|_| rng.normal(0.05)).collect();
     let size = |values: &[f64]| {
         let bytes = bytes_of(Dtype::F32, values.iter().copied());
-        one(Dtype::F32, &[500, 500], &bytes, &Options::default())
+        one(Dtype::F32, &[500, 500], &bytes, &GaussOptions::default())
             .0
             .len()
     };

@@ -9,7 +9,7 @@ use half::{bf16, f16};
 use serde_json::Value;
 use zstn_core::bytes::part;
 use zstn_core::container::foreign::gauss::{
-    Components, Index, Options, Parsed, Report, Source, decode, encode,
+    Components, GaussIndex, GaussOptions, ParsedIndex, Report, SourceTensor, decode, encode,
 };
 use zstn_core::dtype::Dtype;
 use zstn_core::engine::Engine;
@@ -19,8 +19,8 @@ use zstn_tests::cases::text;
 
 fn write<E: Engine>(
     engine: &E,
-    sources: &[Source],
-    options: &Options,
+    sources: &[SourceTensor],
+    options: &GaussOptions,
 ) -> Result<(Vec<u8>, Report)> {
     let mut file = Vec::new();
     let report = encode(engine, sources, options, |bytes: &[u8]| {
@@ -31,10 +31,10 @@ fn write<E: Engine>(
     Ok((file, report))
 }
 
-fn index(file: &[u8]) -> Index {
-    match Index::parse(file, file.len() as u64).expect("our own file") {
-        Parsed::Complete(index) => index,
-        Parsed::Needs(bytes) => panic!("a whole file needs {bytes} bytes"),
+fn index(file: &[u8]) -> GaussIndex {
+    match GaussIndex::parse(file, file.len() as u64).expect("our own file") {
+        ParsedIndex::Complete(index) => index,
+        ParsedIndex::Needs(bytes) => panic!("a whole file needs {bytes} bytes"),
     }
 }
 
@@ -91,7 +91,7 @@ fn half_step(dtype: Dtype, value: f64) -> f64 {
 }
 
 /// Checks the error bound of every element, and the report.
-fn check(source: &Source, file: &[u8], report: &Report) {
+fn check(source: &SourceTensor, file: &[u8], report: &Report) {
     let own = report
         .tensors
         .iter()
@@ -120,11 +120,11 @@ fn check(source: &Source, file: &[u8], report: &Report) {
     assert!(own.rms_error <= own.max_error);
 }
 
-fn options_of(vector: &Value) -> Options {
+fn options_of(vector: &Value) -> GaussOptions {
     let number = |name: &str| vector["options"][name].as_u64();
     let small = |name: &str| number(name).map(|n| u32::try_from(n).expect("small"));
-    let usual = Options::default();
-    Options {
+    let usual = GaussOptions::default();
+    GaussOptions {
         components: small("K").map_or(usual.components, Components::Exactly),
         max_iterations: small("max_iter").unwrap_or(usual.max_iterations),
         shard_threshold: number("shard_threshold").unwrap_or(usual.shard_threshold),
@@ -154,15 +154,15 @@ fn bytes_of(dtype: Dtype, values: impl IntoIterator<Item = f64>) -> Vec<u8> {
     }
 }
 
-fn small() -> Options {
-    Options {
+fn small() -> GaussOptions {
+    GaussOptions {
         raw_threshold: 1,
         ..Options::default()
     }
 }
 
-fn one(dtype: Dtype, shape: &[u64], bytes: &[u8], options: &Options) -> (Vec<u8>, Report) {
-    let source = Source {
+fn one(dtype: Dtype, shape: &[u64], bytes: &[u8], options: &GaussOptions) -> (Vec<u8>, Report) {
+    let source = SourceTensor {
         name: "w",
         dtype,
         shape,
