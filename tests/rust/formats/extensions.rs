@@ -14,7 +14,7 @@ use zstn_core::frame::Edition;
 use zstn_core::frame::select::{Effort, EncodeOptions};
 use zstn_core::pure::Pure;
 use zstn_core::{Result, Rule};
-use zstn_tests::extended::{fine_tuned, one_lattice, quantised, usual};
+use zstn_tests::checkpoints::{fine_tuned, one_lattice, quantised, usual};
 
 /// Offset of the version in a file.
 const VERSION: usize = 4;

@@ -8,6 +8,7 @@ use zstn_core::pure::Pure;
 use zstn_core::sketch::{Sketch, SketchedTensor, runs};
 use zstn_core::{Error, ErrorKind, Rule};
 use zstn_tests::rng::Rng;
+use zstn_tests::with_header;
 
 /// Returns a sketch entry for a tensor of random bytes.
 fn tensor(rng: &mut Rng, name: &str, dtype: Dtype, shape: &[u64], digest: bool) -> SketchedTensor {
@@ -98,9 +99,8 @@ fn golden_checkpoint() -> Vec<u8> {
         r#""none": {"dtype": "I64", "shape": [0, 3], "data_offsets": [204, 204]}}"#
     );
     let steps = (0..100_u16).flat_map(|step| (0x3c00 + step * 37).to_le_bytes());
-    let len = (header.len() as u64).to_le_bytes();
-    let head = len.into_iter().chain(header.bytes());
-    head.chain(steps).chain(1.5_f32.to_le_bytes()).collect()
+    let data: Vec<u8> = steps.chain(1.5_f32.to_le_bytes()).collect();
+    with_header(header, data)
 }
 
 #[test]

@@ -6,9 +6,8 @@ use zstn::{
     ConvertOptions, Engine, Error, Location, PackOptions, Reader, ReaderOptions, UnpackOptions,
     VerifyOptions, View,
 };
-use zstn_tests::hub::Hub;
 use zstn_tests::rng::Rng;
-use zstn_tests::round_server::{Request, RoundServer};
+use zstn_tests::round_server::{Hub, Request, RoundServer};
 use zstn_tests::{cases, checkpoint};
 
 const TOKEN: &str = "hf_a-secret-token";

@@ -3,14 +3,16 @@
 
 use std::collections::BTreeMap;
 
-use crate::cases::read;
 use serde::Deserialize;
+use tempfile::TempDir;
 use zstn_core::container::foreign::compressed_tensors::{
     Checkpoint, CheckpointEntry, Config, DenseTensor, Role, TensorSpec,
 };
 use zstn_core::container::safetensors::{Header, header_len_bytes};
 use zstn_core::dtype::Dtype;
 use zstn_core::{Error, Result};
+
+use crate::cases::{self, read};
 
 /// Names of the vector folders with well-formed and with malformed models.
 pub const GOOD: &str = "compressed-tensors";
@@ -20,6 +22,20 @@ pub const BAD: &str = "compressed-tensors-bad";
 pub struct Model {
     pub config: Vec<u8>,
     pub tensors: Vec<(TensorSpec, Vec<u8>)>,
+}
+
+/// Creates a folder that contains a vector as a model: `config.json` and
+/// `model.safetensors`.
+pub fn model_folder(folder: &str, name: &str) -> TempDir {
+    let model = tempfile::tempdir().expect("a folder");
+    for (from, to) in [
+        (".config.json", "config.json"),
+        (".safetensors", "model.safetensors"),
+    ] {
+        let from = cases::path(folder).join(format!("{name}{from}"));
+        std::fs::copy(from, model.path().join(to)).expect("copied");
+    }
+    model
 }
 
 /// Returns all tensors of a safetensors file with their bytes.
@@ -142,12 +158,10 @@ pub struct TensorCase {
 }
 
 pub fn cases(folder: &str) -> Vec<Case> {
-    #[derive(Deserialize)]
-    struct Manifest {
-        vectors: Vec<Case>,
-    }
-    let manifest: Manifest =
-        serde_json::from_slice(&read(folder, "manifest.json")).expect("a manifest");
-    assert!(!manifest.vectors.is_empty());
-    manifest.vectors
+    let vectors = cases::entries(folder, "vectors").into_iter();
+    let cases: Vec<Case> = vectors
+        .map(|case| serde_json::from_value(case).expect("a case"))
+        .collect();
+    assert!(!cases.is_empty());
+    cases
 }

@@ -11,7 +11,7 @@ use zstn_core::container::foreign::ztensor::{SourceTensor, write};
 use zstn_core::dtype::Dtype;
 use zstn_core::pure::Pure;
 
-use super::model::{COMMON, file, folder, gauss_options, listing, model, run, target, tensor};
+use super::{COMMON, file, folder, gauss_options, listing, model, run, target, tensor};
 
 const OUTPUTS: [&str; 7] = [
     "no.safetensors",

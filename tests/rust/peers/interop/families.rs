@@ -8,7 +8,7 @@ use zstn_core::frame::{chunked, palette, sparse, turbo};
 use zstn_core::transform::FloatFormat;
 
 use crate::content::{self, Buffer, Element, Pattern};
-use crate::encoding::{Call, Case, Encoding, engine};
+use crate::{Call, Case, Encoding, engine};
 
 const CODINGS: [&[ZstdCoding]; 4] = [
     &[],
