@@ -253,7 +253,7 @@ pub fn convert<'py>(
                 is_zstd: true,
                 checksum: None,
             },
-            TargetKind::Gauss => Target::Gauss(gauss::Options::default()),
+            TargetKind::Gauss => Target::Gauss(gauss::GaussOptions::default()),
             TargetKind::CompressedTensors => Target::CompressedTensors {
                 format: compressed_tensors::Format::SparseBitmask,
             },

@@ -158,7 +158,7 @@ pub fn model_delta_unpack<'py>(
 enum Only {
     Sparse,
     Palette,
-    Turbo(turbo::Transform),
+    Turbo(turbo::TurboTransform),
     Chunked(u32),
 }
 
@@ -176,8 +176,8 @@ pub fn compress_as<'py>(
     let only = match (family, width) {
         ("sparse", 1 | 2 | 4 | 8) => Only::Sparse,
         ("palette", 2 | 4 | 8) => Only::Palette,
-        ("turbo", 1) => Only::Turbo(turbo::Transform::Opaque),
-        ("turbo", 2..) => Only::Turbo(turbo::Transform::BytePlane),
+        ("turbo", 1) => Only::Turbo(turbo::TurboTransform::Opaque),
+        ("turbo", 2..) => Only::Turbo(turbo::TurboTransform::BytePlane),
         ("chunked", 1..) => Only::Chunked(chunk_bytes.max(1)),
         _ => {
             return Err(PyValueError::new_err(format!(
@@ -194,8 +194,8 @@ pub fn compress_as<'py>(
         Ok(match only {
             Only::Sparse => {
                 let planes = match width {
-                    1 => turbo::Transform::Opaque,
-                    _ => turbo::Transform::BytePlane,
+                    1 => turbo::TurboTransform::Opaque,
+                    _ => turbo::TurboTransform::BytePlane,
                 };
                 Some(sparse::encode(engine, data, width, planes, codings))
             }
@@ -224,15 +224,15 @@ pub fn compress_auto<'py>(
         _ => (19, Some(11)),
     };
     let format = format.and_then(|name| FloatFormat::by_name(name.as_bytes()));
-    let mut transforms = vec![zara::Transform::BytePlane(width.max(1))];
+    let mut transforms = vec![zara::ZaraTransform::BytePlane(width.max(1))];
     let mut codecs = vec![
         StreamCodec::Zstd(ZstdCoding::Search(level)),
         StreamCodec::Zstd(ZstdCoding::Long(level)),
     ];
     if let Some(quality) = brotli {
-        transforms.push(zara::Transform::Raw(width));
-        transforms.extend(format.map(zara::Transform::BitField));
-        transforms.extend(format.map(zara::Transform::BitPack));
+        transforms.push(zara::ZaraTransform::Raw(width));
+        transforms.extend(format.map(zara::ZaraTransform::BitField));
+        transforms.extend(format.map(zara::ZaraTransform::BitPack));
         codecs.push(StreamCodec::Rans);
         codecs.push(StreamCodec::BrotliBlocks {
             quality,

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use zstn::zstn_core::container::safetensors::{self, Tensor};
+use zstn::zstn_core::container::safetensors::{self, TensorInfo};
 use zstn::zstn_core::dtype::Dtype;
 use zstn::{Input, Output, PackOptions, Progress as _, Result, Sink, Source};
 
@@ -38,7 +38,7 @@ struct File {
 
 enum Part {
     Head(Vec<u8>),
-    Tensor(Memory),
+    TensorInfo(Memory),
 }
 
 impl Part {
@@ -67,12 +67,12 @@ impl File {
         // The order of the official writer, which keeps tensors aligned.
         given.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
         let mut end = 0;
-        let entries: Vec<Tensor> = given
+        let entries: Vec<TensorInfo> = given
             .iter()
             .map(|(name, dtype, shape, memory)| {
                 let start = end;
                 end += memory.as_slice().len() as u64;
-                Tensor {
+                TensorInfo {
                     name: name.clone(),
                     dtype: *dtype,
                     shape: shape.clone(),
