@@ -38,7 +38,7 @@ struct File {
 
 enum Part {
     Head(Vec<u8>),
-    TensorInfo(Memory),
+    Tensor(Memory),
 }
 
 impl Part {

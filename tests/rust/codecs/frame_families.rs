@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use zstn_core::engine::{Engine, ZstdCoding};
 use zstn_core::frame::zara::{self, StreamCodec};
 use zstn_core::frame::{
-    Edition, Family, Frame, Stored, chunked, decompress, palette, sparse, turbo,
+    ContainedFrame, Edition, Family, Frame, chunked, decompress, palette, sparse, turbo,
 };
 use zstn_core::pure::Pure;
 use zstn_core::transform::FloatFormat;

@@ -172,7 +172,7 @@ fn round_trip(engine: &impl PackEngine) {
             storage: *storage,
             checksum: *checksum,
             fields: &note,
-            ..Entry::dense(name, dtype, shape)
+            ..SourceTensor::dense(name, dtype, shape)
         };
         tensors.push((entry, &numbers[..len]));
     }

@@ -44,7 +44,7 @@ fn forged(shape: &[u64], layout: TensorLayout, blob: &[u8]) -> Vec<u8> {
     let (mut writer, magic) = ZTensorWriter::new();
     let entry = SourceTensor {
         layout,
-        ..Entry::dense("t", Dtype::U8, shape)
+        ..SourceTensor::dense("t", Dtype::U8, shape)
     };
     let mut file = magic.to_vec();
     file.extend_from_slice(writer.add(&entry, blob).expect("nothing is checked here"));

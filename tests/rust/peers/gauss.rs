@@ -39,7 +39,7 @@ fn encode(checkpoint: &[u8], components: u32) -> Result<(Vec<u8>, f64), Box<dyn 
     let checkpoint = Checkpoint::parse(checkpoint);
     let options = GaussOptions {
         components: Components::Exactly(components),
-        ..Options::default()
+        ..GaussOptions::default()
     };
     let started = Instant::now();
     let mut file = Vec::new();

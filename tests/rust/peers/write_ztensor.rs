@@ -34,7 +34,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                 storage,
                 checksum: (!is_plain).then_some(DigestKind::Crc32c),
                 fields: if is_plain { &[] } else { &fields },
-                ..Entry::dense(&tensor.name, tensor.dtype, &tensor.shape)
+                ..SourceTensor::dense(&tensor.name, tensor.dtype, &tensor.shape)
             };
             (entry, &tensor.bytes[..])
         })

@@ -11,7 +11,7 @@ use serde_json::json;
 use zstn::{Error, Reader};
 use zstn_core::catalog::Kind;
 use zstn_core::container::foreign::compressed_tensors::{
-    Dense, Entry, Format, SparseWriter, Stored,
+    CheckpointEntry, DenseTensor, Format, SparseWriter, TensorSpec,
 };
 use zstn_core::dtype::Dtype;
 use zstn_tests::cases::{Refusal, read, text};

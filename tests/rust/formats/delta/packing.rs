@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use zstn::{PackOptions, Progress, Storage, UnpackOptions, VerifyOptions};
 use zstn_core::bytes::part;
 use zstn_core::container::model_delta::{
-    Base, DeltaOptions, IncrementalDeltaPacker, Kind, ModelDelta, Needs, pack,
+    Base, DeltaOptions, IncrementalDeltaPacker, ModelDelta, Needs, RecordKind, pack,
 };
 use zstn_core::dtype::Dtype;
 use zstn_core::frame::delta;

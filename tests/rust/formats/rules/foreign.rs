@@ -1,7 +1,7 @@
 //! Malformed files of the formats of other projects.
 
 use zstn_core::container::foreign::compressed_tensors::{
-    self, Checkpoint, Config, Format, SparseWriter, Stored,
+    Checkpoint, CheckpointEntry, Config, Format, SparseWriter, TensorSpec,
 };
 use zstn_core::container::foreign::ztensor::{SourceTensor, TensorLayout, ZTensorWriter};
 use zstn_core::container::safetensors::{Header, header_len_bytes};
@@ -87,7 +87,7 @@ fn rows_of_a_vector() -> Vec<u8> {
     let (mut writer, magic) = ZTensorWriter::new();
     let entry = SourceTensor {
         layout: TensorLayout::PackedCsr,
-        ..Entry::dense("t", Dtype::U8, &[8])
+        ..SourceTensor::dense("t", Dtype::U8, &[8])
     };
     let mut file = magic.to_vec();
     let blob = [0; 16];
@@ -170,7 +170,7 @@ fn stored(name: &str, dtype: Dtype, shape: &[u64]) -> TensorSpec {
 fn decode(config: &str, tensors: &Tensors, name: &str) -> Result<()> {
     let config = Config::parse(config.as_bytes())?;
     let checkpoint = Checkpoint::new(&config, tensors.iter().map(|(stored, _)| stored.clone()))?;
-    let compressed_tensors::Entry::Weight(weight) = checkpoint.find(name)? else {
+    let CheckpointEntry::Weight(weight) = checkpoint.find(name)? else {
         panic!("{name} is no weight in parts");
     };
     let bytes = |stored: &TensorSpec| {

@@ -257,7 +257,7 @@ fn pages_stay_pages_of_the_gateway() {
     let other = packed(&plain);
     let more: [(&str, &[u8]); 2] = [("both.safetensors", &plain), ("both.zstn", &other)];
     for page_len in 1..=4 {
-        let options = GaussOptions {
+        let options = Options {
             page_len,
             ..Options::default()
         };

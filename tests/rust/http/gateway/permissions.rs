@@ -13,7 +13,7 @@ fn private() -> Site {
         (TOKEN.to_owned(), Role::Write),
         (OTHER.to_owned(), Role::Read),
     ];
-    let options = GaussOptions {
+    let options = Options {
         tokens,
         ..Options::default()
     };

@@ -18,7 +18,7 @@ fn with_tokens() -> Site {
         ("hf_reader".to_owned(), Role::Write),
         ("hf_other".to_owned(), Role::Read),
     ];
-    let options = GaussOptions {
+    let options = Options {
         tokens,
         ..Options::default()
     };

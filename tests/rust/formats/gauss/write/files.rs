@@ -74,7 +74,7 @@ fn fewer_components_are_smaller() {
     let size = |components| {
         let options = GaussOptions {
             components,
-            ..Options::default()
+            ..GaussOptions::default()
         };
         one(Dtype::F32, &[200, 200], &bytes, &options).0.len()
     };
@@ -201,7 +201,7 @@ fn sizes_and_errors_per_tensor_are_those_of_the_file() {
         shard_threshold: 1500,
         shard_rows: 32,
         raw_threshold: 64,
-        ..Options::default()
+        ..GaussOptions::default()
     };
     let (file, report) = write(&Pure, &checkpoint.sources(), &options).expect("written");
     let index = index(&file);

@@ -8,7 +8,8 @@ use proptest::prelude::*;
 use serde_json::Value;
 use zstn_core::bytes::part;
 use zstn_core::container::foreign::gauss::{
-    Components, Index, Options, Parsed, RawReason, Report, Source, decode, encode,
+    Components, GaussIndex, GaussOptions, ParsedIndex, RawReason, Report, SourceTensor, decode,
+    encode,
 };
 use zstn_core::dtype::Dtype;
 use zstn_core::engine::Engine;
@@ -158,7 +159,7 @@ fn bytes_of(dtype: Dtype, values: impl IntoIterator<Item = f64>) -> Vec<u8> {
 fn small() -> GaussOptions {
     GaussOptions {
         raw_threshold: 1,
-        ..Options::default()
+        ..GaussOptions::default()
     }
 }
 
