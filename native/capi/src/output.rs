@@ -1,4 +1,4 @@
-//! Output arguments of the functions for whole checkpoints.
+//! Output arguments: paths, addresses, and callbacks that receive bytes.
 
 use std::ffi::{c_char, c_void};
 use std::io::{self, Write};
@@ -6,9 +6,8 @@ use std::io::{self, Write};
 use zstn::Sink;
 
 use crate::input;
-use crate::pointer;
+use crate::pointer::{self, Structure};
 use crate::status::Failure;
-use crate::structure::{self, Structure};
 
 /// An output that callbacks receive in order. Bytes once written are never revised.
 /// After an error, the bytes received so far are an incomplete file; discard them. The
@@ -81,14 +80,14 @@ pub unsafe fn required(
     overwrite: bool,
 ) -> Result<Sink<'static>, Failure> {
     // SAFETY: this function requires that `output` is NULL or valid.
-    let given = unsafe { structure::read(output, "the output") }?;
+    let given = unsafe { pointer::structure(output, "the output") }?;
     let given = given.ok_or_else(|| Failure::usage("the output is NULL"))?;
     // SAFETY: `output` is valid, so its strings and its writer are NULL or valid.
     let (path, url, writer) = unsafe {
         (
             input::path(given.path)?,
             pointer::optional_text(given.url, "url")?,
-            structure::read(given.writer, "zstn_writer")?,
+            pointer::structure(given.writer, "zstn_writer")?,
         )
     };
     let sink = match (path, url, writer) {
