@@ -1,5 +1,7 @@
-//! Plans for many files, the entries of finished files, and the work on one file. Rows
-//! and entries are passed as JSON texts, as they appear in the files.
+//! Work for model hubs, called by the Python package `zstn-hub` and by `zstn.hf`: plans
+//! for many files, the choice of bases among them, the work on one file, and the entries
+//! of finished files. Rows and entries are passed as JSON texts, as they appear in the
+//! files.
 
 use std::path::PathBuf;
 
@@ -7,6 +9,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use zstn::Location;
+use zstn::family::{Candidate, Digests, Sketch, SketchOptions};
 use zstn::source::HttpOptions;
 use zstn::zstn_core::frame::select::EncodeOptions;
 use zstn::zstn_core::sketch::MAX_FILE_BYTES;
@@ -15,7 +18,7 @@ use zstn_hub::manifest::{Class, Done, Failed, ListedResult, Row, key_against};
 use zstn_hub::proof::StoredFile;
 use zstn_hub::work::{Origin, RowOutcome, RowWork, WorkerOptions};
 
-use crate::checkpoint::{Common, effort};
+use crate::arguments::{Common, effort};
 use crate::engine::{self, Threads};
 use crate::error::to_python;
 use crate::interrupt::{run, run_short};
@@ -103,6 +106,38 @@ pub fn copy_sha256(py: Python<'_>, location: &str, path: PathBuf) -> PyResult<(u
 pub fn list_objects(py: Python<'_>, url: String) -> PyResult<Vec<(String, u64, Option<String>)>> {
     run(py, &Watch::none(), move |_| {
         zstn_hub::work::list_objects(&url)
+    })
+}
+
+/// Returns the sketch of a file, made from samples of it.
+#[pyfunction]
+pub fn sample_sketch<'py>(py: Python<'py>, location: &str) -> PyResult<Bound<'py, PyBytes>> {
+    let location = self::location(location);
+    let bytes = run(py, &Watch::none(), move |_| {
+        let engine = engine::shared()?;
+        let options = SketchOptions::default().digests(Digests::Stored);
+        let sketch = zstn::family::sketch(&engine, &location, &options)?;
+        Ok(sketch.to_bytes(&engine))
+    })?;
+    Ok(PyBytes::new(py, &bytes))
+}
+
+/// Chooses a base among the other sketched files for each file. `fixed` files get none.
+#[pyfunction]
+pub fn choose_bases(
+    py: Python<'_>,
+    sketches: Vec<Vec<u8>>,
+    fixed: Vec<bool>,
+    extended: bool,
+) -> PyResult<Vec<Option<usize>>> {
+    run(py, &Watch::none(), move |_| {
+        let engine = engine::shared()?;
+        let mut candidates = Vec::with_capacity(sketches.len());
+        for (file, is_fixed) in sketches.iter().zip(fixed) {
+            let sketch = Sketch::parse(&engine, file)?;
+            candidates.push(Candidate::new(sketch, is_fixed));
+        }
+        Ok(zstn::family::bases(&engine, &candidates, extended))
     })
 }
 
