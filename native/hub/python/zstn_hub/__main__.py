@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from zstn import ZstnError
-from zstn._sizes import size
+from zstn._options import size_argument
 
 from .job import _verbs
 from .simulation import command as simulation
@@ -71,7 +71,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
                      help="share of the plan: i of n, from 0, like 3/16")  # fmt: skip
     run.add_argument("--processes", type=_count, metavar="N",
                      help="files at a time, for --executor local [default: one per processor]")  # fmt: skip
-    run.add_argument("--memory", type=size, metavar="SIZE", help="memory for all of them, like 16G, "
+    run.add_argument("--memory", type=size_argument, metavar="SIZE", help="memory for all of them, like 16G, "
                      "for --executor local [default: 80 %% of the machine's]")  # fmt: skip
     run.add_argument("-T", "--threads", type=_count, default=1, metavar="N",
                      help="threads for each file [default: 1]")  # fmt: skip
