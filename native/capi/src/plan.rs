@@ -10,10 +10,9 @@ use zstn::zstn_core::bytes::index;
 use zstn::zstn_core::model::{Rows, StoredPart, Tensor};
 
 use crate::engine::{self, zstn_engine};
-use crate::handle::{self, Out};
 use crate::model::{Opened, zstn_model};
 use crate::opening::{store, zstn_range};
-use crate::pointer;
+use crate::pointer::{self, Out};
 use crate::status::{self, Failure, ZSTN_ERROR_NEEDS_BASE, ZSTN_OK, zstn_error, zstn_status};
 
 /// Passed as `row_end`: all rows up to the last. A plan for rows 0 to `ZSTN_ALL_ROWS`
@@ -286,5 +285,5 @@ pub unsafe extern "C" fn zstn_plan_decode(
 pub unsafe extern "C" fn zstn_plan_free(plan: *mut zstn_plan) {
     // SAFETY: the header requires that `plan` is NULL or a live handle that is not used
     // again.
-    unsafe { handle::free(plan) }
+    unsafe { pointer::free(plan) }
 }

@@ -13,10 +13,9 @@ use zstn::zstn_core::frame::{chunked, palette, sparse, turbo};
 use zstn::zstn_core::transform::FloatFormat;
 use zstn::{Effort, Engine, PackOptions, Result, Sink, UnpackOptions};
 
-use crate::checkpoint;
+use crate::arguments::{self, Argument};
 use crate::engine::{self, Threads};
 use crate::error::{to_python, zstn_error};
-use crate::input::Argument;
 use crate::interrupt::run;
 use crate::object::Memory;
 use crate::progress::Watch;
@@ -57,7 +56,7 @@ pub fn compress<'py>(
     threads: Threads,
 ) -> PyResult<Bound<'py, PyBytes>> {
     let (data, dtype) = (Memory::new(data)?, self::dtype(py, dtype)?);
-    let effort = checkpoint::effort(effort)?;
+    let effort = arguments::effort(effort)?;
     let families = match families {
         "standalone" => Families::STANDALONE,
         "container" => Families::CONTAINER,
@@ -98,7 +97,7 @@ pub fn compress_delta<'py>(
     threads: Threads,
 ) -> PyResult<Bound<'py, PyBytes>> {
     let (current, reference) = (Memory::new(current)?, Memory::new(reference)?);
-    let (dtype, effort) = (self::dtype(py, dtype)?, checkpoint::effort(effort)?);
+    let (dtype, effort) = (self::dtype(py, dtype)?, arguments::effort(effort)?);
     let borrows = current.may_change() || reference.may_change();
     bytes(py, threads, borrows, move |engine| {
         let (current, reference) = (current.as_slice(), reference.as_slice());
@@ -131,7 +130,7 @@ pub fn model_delta_pack<'py>(
     threads: Threads,
 ) -> PyResult<Bound<'py, PyBytes>> {
     let (target, base) = (Memory::new(target)?, Memory::new(base)?);
-    let effort = checkpoint::effort(effort)?;
+    let effort = arguments::effort(effort)?;
     let borrows = target.may_change() || base.may_change();
     bytes(py, threads, borrows, move |engine| {
         zstn::model_delta::compress(engine, target.as_slice(), base.as_slice(), effort)
@@ -218,7 +217,7 @@ pub fn compress_auto<'py>(
     effort: &str,
     threads: Threads,
 ) -> PyResult<Bound<'py, PyBytes>> {
-    let (level, brotli) = match checkpoint::effort(effort)? {
+    let (level, brotli) = match arguments::effort(effort)? {
         Effort::Fast => (3, None),
         Effort::Balanced => (12, Some(9)),
         _ => (19, Some(11)),
@@ -291,7 +290,7 @@ pub fn pack_bytes<'py>(
 ) -> PyResult<Bound<'py, PyBytes>> {
     let argument = Argument::new(data, None)?;
     let (input, borrows) = (argument.input, argument.borrows);
-    let effort = checkpoint::effort(effort)?;
+    let effort = arguments::effort(effort)?;
     bytes(py, threads, borrows, move |engine| {
         let options = PackOptions::default().effort(effort);
         let mut packed = Vec::new();

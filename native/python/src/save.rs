@@ -10,10 +10,9 @@ use zstn::zstn_core::container::safetensors::{self, TensorInfo};
 use zstn::zstn_core::dtype::Dtype;
 use zstn::{Input, Output, PackOptions, Progress as _, Result, Sink, Source};
 
-use crate::checkpoint;
+use crate::arguments::{self, Destination, buffered};
 use crate::engine::{self, Threads};
 use crate::error::{to_python, zstn_error};
-use crate::input::{Destination, buffered};
 use crate::interrupt::run;
 use crate::object::Memory;
 use crate::progress::{Lease, Watch};
@@ -161,7 +160,7 @@ pub fn save<'py>(
     threads: Threads,
 ) -> PyResult<Bound<'py, PyBytes>> {
     let mut file = File::new(py, tensors, metadata.as_ref())?;
-    let Some(effort) = effort.map(checkpoint::effort).transpose()? else {
+    let Some(effort) = effort.map(arguments::effort).transpose()? else {
         let len = zstn::zstn_core::bytes::index(file.len_bytes);
         return PyBytes::new_with(py, len, |mut out| {
             for slice in file.slices() {
@@ -200,7 +199,7 @@ pub fn save_file(
     threads: Threads,
 ) -> PyResult<()> {
     let mut file = File::new(py, tensors, metadata.as_ref())?;
-    let effort = effort.map(checkpoint::effort).transpose()?;
+    let effort = effort.map(arguments::effort).transpose()?;
     let destination = Destination::new(filename)?;
     let mut watch = Watch::none().making_output();
     match destination.is_file() && effort.is_none() {

@@ -1,6 +1,6 @@
 //! The work on one row of a plan: its file is read, packed, verified by restoring it,
 //! and stored, and the result is recorded. `zstn worker` and the job of the Python
-//! package (`python -m zstn.hub`) share this code, so either can continue where the
+//! package (`python -m zstn_hub`) share this code, so either can continue where the
 //! other was stopped.
 
 mod failure;
