@@ -8,12 +8,12 @@ use std::time::Duration;
 use sha2::{Digest, Sha256};
 use tokio::sync::OnceCell;
 
+use super::answer_cache::{AnswerCache, CacheKeys, EntryCache};
 use super::blocks::{Blocks, CachedSource};
 use super::metrics::Metrics;
 use super::recent::Recent;
 use super::request::Revision;
-use super::trusted::{Entries, Secret, Trusted};
-use super::turns::Turns;
+use super::task_limit::TaskLimit;
 use super::upstream::{Entry, Permissions, Refusal, Upstream};
 use crate::manifest::hex;
 use zstn::internals::unpacked_index_of;
@@ -67,12 +67,12 @@ pub(super) struct PackedFiles {
     pub(super) decoded: Arc<DecodedTensors>,
     metrics: Arc<Metrics>,
     next_id: AtomicU64,
-    secret: Arc<Secret>,
-    entries: Arc<Entries>,
+    keys: Arc<CacheKeys>,
+    entries: Arc<EntryCache>,
     /// Proofs that a client may read the bytes of a file.
-    proofs: Trusted<()>,
+    proofs: AnswerCache<()>,
     /// Limits how many files are opened or hashed concurrently.
-    openings: Turns,
+    openings: TaskLimit,
     kept: Arc<Kept>,
 }
 
@@ -95,7 +95,7 @@ struct Kept {
     /// Opened files whose source is [`PackedFiles::unreadable`].
     open: Recent<Arc<str>, Arc<Packed>>,
     indexes: Recent<Arc<str>, Arc<Vec<u8>>>,
-    known: Trusted<Restored>,
+    known: AnswerCache<Restored>,
 }
 
 impl Kept {
@@ -110,7 +110,7 @@ impl Kept {
     }
 }
 
-fn key(identity: &str) -> super::trusted::Key {
+fn key(identity: &str) -> super::answer_cache::Key {
     *blake3::hash(identity.as_bytes()).as_bytes()
 }
 
@@ -131,7 +131,7 @@ impl PackedFiles {
         upstream: &Arc<Upstream>,
         engine: Engine,
         budget: Budget,
-        (secret, entries): (&Arc<Secret>, &Arc<Entries>),
+        (keys, entries): (&Arc<CacheKeys>, &Arc<EntryCache>),
         trust: Duration,
         metrics: &Arc<Metrics>,
     ) -> Self {
@@ -146,15 +146,15 @@ impl PackedFiles {
             decoded: Arc::new(decoded),
             metrics: Arc::clone(metrics),
             next_id: AtomicU64::new(0),
-            secret: Arc::clone(secret),
+            keys: Arc::clone(keys),
             entries: Arc::clone(entries),
-            proofs: Trusted::new(trust),
-            openings: Turns::new(MAX_OPENINGS, MAX_OPENINGS / 2),
+            proofs: AnswerCache::new(trust),
+            openings: TaskLimit::new(MAX_OPENINGS, MAX_OPENINGS / 2),
             kept: Arc::new(Kept {
                 blocks: Arc::new(Blocks::new(budget.upstream_cache_bytes, metrics)),
                 open: Recent::new(MAX_RECENT_BYTES),
                 indexes: Recent::new(MAX_RECENT_BYTES),
-                known: Trusted::new(Duration::MAX),
+                known: AnswerCache::new(Duration::MAX),
             }),
         }
     }
@@ -214,9 +214,7 @@ impl PackedFiles {
             permissions,
             ..
         } = *file;
-        let key = self
-            .secret
-            .key(revision, path, permissions, &entry.identity);
+        let key = self.keys.key(revision, path, permissions, &entry.identity);
         let cell = self.proofs.cell(key);
         let proved =
             cell.get_or_try_init(|| self.upstream.prove(revision, path, entry, permissions));
@@ -341,7 +339,7 @@ impl PackedFiles {
         match entry.identity == file.entry.identity {
             true => Ok(entry),
             false => Err(Refusal::from(Error::Changed {
-                name: format!("{}/{}", file.revision.repository.prefix(), file.path),
+                name: format!("{}/{}", file.revision.repository, file.path),
                 detail: ": it was listed with other contents".into(),
             })),
         }
@@ -376,7 +374,7 @@ impl PackedFiles {
         identity: &Arc<str>,
         opener: impl Fn() -> zstn::Result<Box<dyn Source>> + Send + Sync + 'static,
     ) -> Box<dyn Source> {
-        let name = format!("{}/{}", file.revision.repository.prefix(), file.path);
+        let name = format!("{}/{}", file.revision.repository, file.path);
         Box::new(CachedSource::new(
             &self.kept.blocks,
             name,

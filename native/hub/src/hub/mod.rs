@@ -8,7 +8,6 @@
 mod client;
 mod commit;
 mod refusal;
-mod repository;
 mod revision;
 mod upload;
 
@@ -16,7 +15,7 @@ pub use client::Hub;
 pub use commit::{Addition, NewCommit};
 pub(crate) use refusal::is_not_found;
 pub use refusal::{Permission, Refusal};
-pub use repository::{RepoKind, Repository};
 #[cfg(feature = "worker")]
 pub(crate) use revision::is_commit;
 pub use revision::{CommitInfo, ListedFile};
+pub use zstn::internals::{RepoKind, Repository};
