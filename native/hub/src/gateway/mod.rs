@@ -19,7 +19,7 @@ use zstn_serve::listening::Listening;
 use zstn_serve::{CACHE_BYTES, Handle, Limits, MAX_TENSOR_BYTES, Served};
 
 mod answer_cache;
-mod blocks;
+mod block_cache;
 mod files;
 mod invariants;
 mod json_array;
@@ -27,7 +27,6 @@ mod listing;
 mod metrics;
 mod packed_files;
 mod path_rules;
-mod recent;
 mod request;
 mod site;
 mod task_limit;

@@ -6,12 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use sha2::{Digest, Sha256};
-use tokio::sync::OnceCell;
 
 use super::answer_cache::{AnswerCache, CacheKeys, EntryCache};
-use super::blocks::{Blocks, CachedSource};
+use super::block_cache::{Blocks, BoundedCache, CachedSource, bounded_cache};
 use super::metrics::Metrics;
-use super::recent::Recent;
 use super::request::Revision;
 use super::task_limit::TaskLimit;
 use super::upstream::{Entry, Permissions, Refusal, Upstream};
@@ -37,6 +35,10 @@ const MAX_INDEX_BYTES: u64 = 16 << 20;
 /// Memory in bytes for the parsed headers of recently used files, and the same again
 /// for the texts of shard indexes.
 const MAX_RECENT_BYTES: u64 = 256 << 20;
+
+/// The memory that is counted for a short header or index, in bytes. It limits the
+/// number of recently used files to 64.
+const MIN_RECENT_BYTES: u64 = MAX_RECENT_BYTES / 64;
 
 /// A restored file of up to this many bytes is decoded when it is opened, and its tag
 /// is its SHA-256. The SHA-256 of a longer file is computed when a client reads it
@@ -93,8 +95,8 @@ pub(super) struct Budget {
 struct Kept {
     blocks: Arc<Blocks>,
     /// Opened files whose source is [`PackedFiles::unreadable`].
-    open: Recent<Arc<str>, Arc<Packed>>,
-    indexes: Recent<Arc<str>, Arc<Vec<u8>>>,
+    open: BoundedCache<Arc<str>, Arc<Packed>>,
+    indexes: BoundedCache<Arc<str>, Arc<Vec<u8>>>,
     known: AnswerCache<Restored>,
 }
 
@@ -104,10 +106,16 @@ impl Kept {
     /// again.
     fn forget(&self, identity: &Arc<str>) {
         self.blocks.forget(identity);
-        self.open.forget(identity);
-        self.indexes.forget(identity);
+        self.open.remove(identity);
+        self.indexes.remove(identity);
         self.known.forget(&key(identity));
     }
+}
+
+/// Returns the estimated memory for the parsed header of a packed file, in bytes.
+fn header_bytes(packed: &Arc<Packed>) -> u64 {
+    let len_bytes = packed.layout().head().len() as u64;
+    len_bytes.saturating_mul(INDEX_FACTOR).max(MIN_RECENT_BYTES)
 }
 
 fn key(identity: &str) -> super::answer_cache::Key {
@@ -152,8 +160,10 @@ impl PackedFiles {
             openings: TaskLimit::new(MAX_OPENINGS, MAX_OPENINGS / 2),
             kept: Arc::new(Kept {
                 blocks: Arc::new(Blocks::new(budget.upstream_cache_bytes, metrics)),
-                open: Recent::new(MAX_RECENT_BYTES),
-                indexes: Recent::new(MAX_RECENT_BYTES),
+                open: bounded_cache(MAX_RECENT_BYTES, MIN_RECENT_BYTES, header_bytes),
+                indexes: bounded_cache(MAX_RECENT_BYTES, MIN_RECENT_BYTES, |index| {
+                    (index.len() as u64).max(MIN_RECENT_BYTES)
+                }),
                 known: AnswerCache::new(Duration::MAX),
             }),
         }
@@ -229,8 +239,7 @@ impl PackedFiles {
 
     async fn opened(&self, file: &Named<'_>) -> Result<Arc<Packed>, Refusal> {
         let identity: Arc<str> = file.entry.identity.as_str().into();
-        let cell = self.kept.open.cell(&identity);
-        let opened = cell.get_or_try_init(|| async {
+        let open = async {
             let entry = self.pinned(file).await?;
             let file = &Named {
                 entry: &entry,
@@ -245,12 +254,8 @@ impl PackedFiles {
                 Ok(Arc::new(packed.with_source(nothing, Arc::new(|| ()))))
             });
             opened.await.inspect_err(|_| self.kept.forget(&identity))
-        });
-        let opened = opened.await?;
-        let weight = opened.layout().head().len() as u64;
-        self.kept
-            .open
-            .weigh(&identity, weight.saturating_mul(INDEX_FACTOR));
+        };
+        let opened = self.kept.open.get_or_insert_async(&identity, open).await?;
         let (source, kept) = (self.source(file, &identity), Arc::clone(&self.kept));
         let on_failure = Arc::new(move || kept.forget(&identity));
         Ok(Arc::new(opened.with_source(source, on_failure)))
@@ -292,10 +297,8 @@ impl PackedFiles {
     /// Returns the index of safetensors files that an index of packed files restores.
     pub(super) async fn index(&self, file: &Named<'_>) -> Result<Arc<Vec<u8>>, Refusal> {
         let identity: Arc<str> = file.entry.identity.as_str().into();
-        let cell = self.kept.indexes.cell(&identity);
-        let read = tokio::try_join!(self.prove(file), self.read_index(file, &identity, &cell));
+        let read = tokio::try_join!(self.prove(file), self.read_index(file, &identity));
         let ((), text) = read.inspect_err(|_| self.distrust(file))?;
-        self.kept.indexes.weigh(&identity, text.len() as u64);
         Ok(text)
     }
 
@@ -303,9 +306,8 @@ impl PackedFiles {
         &self,
         file: &Named<'_>,
         identity: &Arc<str>,
-        cell: &OnceCell<Arc<Vec<u8>>>,
     ) -> Result<Arc<Vec<u8>>, Refusal> {
-        let made = cell.get_or_try_init(|| async {
+        let read = async {
             let entry = self.pinned(file).await?;
             let file = &Named {
                 entry: &entry,
@@ -321,8 +323,8 @@ impl PackedFiles {
                 Ok(Arc::new(unpacked_index_of(&path, text)?))
             });
             made.await.inspect_err(|_| self.kept.forget(identity))
-        });
-        made.await.cloned()
+        };
+        self.kept.indexes.get_or_insert_async(identity, read).await
     }
 
     /// Returns the entry of the file in a specific commit. A list of a branch may be

@@ -13,6 +13,7 @@ mod upload;
 
 pub use client::Hub;
 pub use commit::{Addition, NewCommit};
+#[cfg(feature = "worker")]
 pub(crate) use refusal::is_not_found;
 pub use refusal::{Permission, Refusal};
 #[cfg(feature = "worker")]

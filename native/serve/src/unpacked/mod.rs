@@ -13,6 +13,7 @@ use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::response::Response;
 use headers::ContentType;
+use quick_cache::sync::Cache;
 use zstn_core::ErrorKind;
 use zstn_core::bytes::part;
 use zstn_core::model::{Piece, Unpacked};
@@ -36,13 +37,13 @@ const MOST_OPEN: usize = 64;
 pub(super) struct UnpackedFiles {
     engine: Engine,
     decoded: Arc<DecodedTensors>,
-    open: Mutex<HashMap<PathBuf, Open>>,
-    uses: AtomicU64,
+    open: Cache<PathBuf, Open>,
+    next_id: AtomicU64,
 }
 
 /// An open packed file, and the version of the file on disk when it was opened.
+#[derive(Clone)]
 struct Open {
-    last_use: u64,
     version: Version,
     packed: Arc<Packed>,
 }
@@ -52,8 +53,8 @@ impl UnpackedFiles {
         Self {
             engine,
             decoded: Arc::new(decoded),
-            open: Mutex::default(),
-            uses: AtomicU64::new(0),
+            open: Cache::new(MOST_OPEN),
+            next_id: AtomicU64::new(0),
         }
     }
 
@@ -82,31 +83,22 @@ impl UnpackedFiles {
     fn open(&self, path: &Path) -> Result<(Arc<Packed>, Version)> {
         let now = fs::metadata(path).map_err(Error::file("look at", path))?;
         let now = Version::of(&now);
-        let use_number = self.uses.fetch_add(1, Ordering::Relaxed);
-        let lock = || self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(open) = lock().get_mut(path)
+        if let Some(open) = self.open.get(path)
             && open.version == now
         {
-            open.last_use = use_number;
-            return Ok((Arc::clone(&open.packed), now));
+            return Ok((open.packed, now));
         }
         // Error messages show clients the name of the file, not its path.
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let source = FileSource::open(path)?.with_name(name);
         let version = Version::of_source(&source);
-        let packed = Arc::new(Packed::open(&self.engine, source, use_number)?);
-        let mut open = lock();
-        if open.len() >= MOST_OPEN {
-            let oldest = open.iter().min_by_key(|(_, open)| open.last_use);
-            let oldest = oldest.map(|(path, _)| path.clone());
-            oldest.and_then(|oldest| open.remove(&oldest));
-        }
-        let opened = Open {
-            last_use: use_number,
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let packed = Arc::new(Packed::open(&self.engine, source, id)?);
+        let open = Open {
             version,
             packed: Arc::clone(&packed),
         };
-        open.insert(path.into(), opened);
+        self.open.insert(path.into(), open);
         Ok((packed, version))
     }
 }
