@@ -80,7 +80,8 @@ pub mod internals {
     pub use crate::progress::Unpublished;
     pub use crate::shards::{Shards, packed_index_of, unpacked_index, unpacked_index_of};
     pub use crate::source::{
-        PLAIN, Transport, is_server, is_store, offline, put_watched, regular, store,
+        PLAIN, RepoKind, Repository, Transport, is_server, is_store, offline, put_watched, regular,
+        store,
     };
     pub use crate::unpack::unpack_file;
 }

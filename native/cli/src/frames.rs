@@ -15,7 +15,7 @@ use zstn_core::frame::delta::{self, Delta};
 use super::arguments::{self, Destination, Overwrite, Report, Threads};
 use super::network::Network;
 use super::pack::Effort;
-use super::verbose::Direction;
+use super::progress::Direction;
 use super::{print, progress, say, size};
 
 #[derive(Args)]

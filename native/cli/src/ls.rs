@@ -14,7 +14,7 @@ use super::arguments::{self, Model as Opening, Report};
 use super::network::Network;
 use super::pack::count;
 use super::selection::Selection;
-use super::stdout::Stdout;
+use super::terminal::Stdout;
 use super::{Outcome, checkpoints, each, print, say, size, table, tree};
 
 #[derive(Args)]

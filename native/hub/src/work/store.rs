@@ -3,10 +3,10 @@
 use std::fs::File;
 use std::io::{self, Read};
 
+use super::packer::Packed;
 use super::{Failure, stream_sha256};
 use crate::manifest::Results;
 use crate::proof::{StoredFile, check_restores};
-use crate::work::packer::Packed;
 use zstn::internals::Unpublished;
 use zstn::source::HttpOptions;
 use zstn::{Engine, Error, Location, Output, Progress, Result};

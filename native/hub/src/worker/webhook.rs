@@ -1,4 +1,5 @@
-//! Answers to HTTP requests: notifications, health checks and metrics.
+//! The HTTP side of a worker: notifications of a hub (webhook payloads of version 3),
+//! their secret, health checks and metrics.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,11 +10,12 @@ use axum::http::{HeaderValue, Method, Request, StatusCode, header};
 use axum::response::Response;
 use hyper::body::Incoming;
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 
 use super::metrics::Metrics;
 use super::queue::{Queue, Queued};
-use super::secret::Secret;
-use super::{Event, Job, JobEvent, Stage, payload};
+use super::{Event, Job, JobEvent, Stage};
+use crate::hub::{RepoKind, Repository, is_commit};
 use zstn_serve::access::Access;
 use zstn_serve::{Note, Served};
 
@@ -26,7 +28,7 @@ const BODY_TIME: Duration = Duration::from_secs(30);
 
 pub(super) struct Site {
     pub(super) queue: Arc<Queue>,
-    pub(super) secret: Option<Secret>,
+    pub(super) secret: Option<WebhookSecret>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) log: Arc<dyn Fn(Event) + Send + Sync>,
 }
@@ -96,7 +98,7 @@ impl Site {
             let sentence = "the body is too long for a notification, or was cut off";
             refused(StatusCode::PAYLOAD_TOO_LARGE, sentence)
         })?;
-        let jobs = payload::jobs(&body).map_err(|why| refused(StatusCode::BAD_REQUEST, &why))?;
+        let jobs = jobs_of(&body).map_err(|why| refused(StatusCode::BAD_REQUEST, &why))?;
         let mut answers = Vec::new();
         for job in jobs {
             answers.push(self.add(job).await?);
@@ -157,4 +159,124 @@ impl Site {
 
 fn refused(status: StatusCode, sentence: &str) -> Answer {
     (status, json!({ "error": sentence }))
+}
+
+/// The supported version of payloads.
+const VERSION: u64 = 3;
+
+/// Returns the jobs of a notification: one for every branch with a new commit. Tags,
+/// pull requests, discussions, deleted branches and deleted repositories give no jobs.
+///
+/// # Errors
+/// A message for a body that is not a supported notification.
+fn jobs_of(body: &[u8]) -> Result<Vec<Job>, String> {
+    let payload: Value =
+        serde_json::from_slice(body).map_err(|error| format!("the body is not JSON: {error}"))?;
+    if payload["webhook"]["version"] != VERSION {
+        return Err(format!(
+            "the payload is not of version {VERSION}, the only one that is supported"
+        ));
+    }
+    let repo = &payload["repo"];
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let kind = text(&repo["type"]).and_then(|kind| RepoKind::of_singular(&kind));
+    let name = text(&repo["name"]).unwrap_or_default();
+    let scope = text(&payload["event"]["scope"]).unwrap_or_default();
+    let kind = kind.ok_or("repo.type is none of model, dataset, space and kernel")?;
+    let repository = Repository::new(kind, &name).map_err(|error| error.to_string())?;
+    let is_content = scope == "repo" || scope == "repo.content";
+    if !is_content || payload["event"]["action"] == "delete" {
+        return Ok(Vec::new());
+    }
+    let refs = payload["updatedRefs"].as_array();
+    let jobs = refs.into_iter().flatten().filter_map(|updated| {
+        let branch = updated["ref"].as_str()?.strip_prefix("refs/heads/")?;
+        let commit = updated["newSha"].as_str().filter(|sha| is_commit(sha))?;
+        let before = updated["oldSha"].as_str().filter(|sha| is_commit(sha));
+        let mut job = Job::new(&repository, branch, commit);
+        job.before = before.map(str::to_owned);
+        Some(job)
+    });
+    Ok(jobs.collect())
+}
+
+/// A secret that is compared in constant time.
+pub(super) struct WebhookSecret(Vec<u8>);
+
+impl WebhookSecret {
+    pub(super) fn new(secret: &str) -> Self {
+        Self(digest(secret.as_bytes()))
+    }
+
+    /// Returns whether `given` is the secret. All bytes of the two digests are
+    /// compared, so the time reveals neither the secret's length nor the first
+    /// difference.
+    pub(super) fn is(&self, given: &[u8]) -> bool {
+        let given = digest(given);
+        let pairs = self.0.iter().zip(&given);
+        let difference = pairs.fold(0, |sum, (ours, theirs)| sum | (ours ^ theirs));
+        std::hint::black_box(difference) == 0
+    }
+}
+
+fn digest(bytes: &[u8]) -> Vec<u8> {
+    Sha256::digest(bytes).to_vec()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn payload() -> Value {
+        let (old, new) = ("0".repeat(40), "1".repeat(40));
+        json!({
+            "event": { "action": "update", "scope": "repo.content" },
+            "repo": { "type": "model", "name": "o/n", "headSha": new },
+            "updatedRefs": [
+                { "ref": "refs/heads/main", "oldSha": old, "newSha": new },
+                { "ref": "refs/heads/gone", "oldSha": old, "newSha": null },
+                { "ref": "refs/tags/v1", "oldSha": null, "newSha": new },
+                { "ref": "refs/pr/1", "oldSha": null, "newSha": new },
+                { "ref": "refs/heads/bad", "oldSha": null, "newSha": "../../x" },
+            ],
+            "webhook": { "id": "1", "version": 3 },
+        })
+    }
+
+    #[test]
+    fn branches_with_new_commits_are_jobs() {
+        let found = jobs_of(payload().to_string().as_bytes()).unwrap();
+        assert_eq!(found.len(), 1);
+        assert_eq!((&*found[0].repo, &*found[0].branch), ("o/n", "main"));
+        assert_eq!(found[0].before.as_deref(), Some(&*"0".repeat(40)));
+        for (pointer, value) in [
+            ("/event/scope", json!("discussion")),
+            ("/event/action", json!("delete")),
+            ("/updatedRefs", json!(null)),
+        ] {
+            let mut other = payload();
+            *other.pointer_mut(pointer).unwrap() = value;
+            assert_eq!(
+                jobs_of(other.to_string().as_bytes()),
+                Ok(Vec::new()),
+                "{pointer}"
+            );
+        }
+    }
+
+    #[test]
+    fn other_bodies_are_refused() {
+        assert!(jobs_of(b"{").is_err());
+        assert!(jobs_of(b"[]").is_err());
+        for (pointer, value) in [
+            ("/webhook/version", json!(2)),
+            ("/repo/type", json!("bucket")),
+            ("/repo/name", json!("../etc")),
+            ("/repo/name", json!(3)),
+        ] {
+            let mut other = payload();
+            *other.pointer_mut(pointer).unwrap() = value;
+            assert!(jobs_of(other.to_string().as_bytes()).is_err(), "{pointer}");
+        }
+    }
 }

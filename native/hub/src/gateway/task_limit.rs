@@ -11,23 +11,23 @@ use super::upstream::Refusal;
 use zstn_serve::group;
 
 /// A limit for one type of task.
-pub(super) struct Turns(Arc<State>);
+pub(super) struct TaskLimit(Arc<State>);
 
 struct State {
     all: Arc<Semaphore>,
     of_an_address: usize,
-    /// The limits of addresses that have turns or wait for one.
+    /// The limits of addresses that have permits or wait for one.
     by_address: Mutex<HashMap<IpAddr, Arc<Semaphore>>>,
 }
 
-/// The right to run one task, which ends when the turn is dropped.
-pub(super) struct Turn {
+/// The permit to run one task, which ends when this is dropped.
+pub(super) struct Permit {
     _all: OwnedSemaphorePermit,
     _own: OwnedSemaphorePermit,
     _share: Share,
 }
 
-impl Turns {
+impl TaskLimit {
     /// Allows `all` concurrent tasks, and at most `of_an_address` of them for one
     /// address.
     pub(super) fn new(all: usize, of_an_address: usize) -> Self {
@@ -38,15 +38,15 @@ impl Turns {
         }))
     }
 
-    /// Waits for a turn.
-    pub(super) async fn take(&self, client: IpAddr) -> Result<Turn, Refusal> {
+    /// Waits for a permit.
+    pub(super) async fn take(&self, client: IpAddr) -> Result<Permit, Refusal> {
         let share = self.share(client);
         // The limit of the address comes first: a client that exceeds it must not
-        // occupy a turn that another client could use.
-        let own = Arc::clone(&share.turns).acquire_owned().await;
+        // occupy a permit that another client could use.
+        let own = Arc::clone(&share.semaphore).acquire_owned().await;
         let all = Arc::clone(&self.0.all).acquire_owned().await;
         match (own, all) {
-            (Ok(own), Ok(all)) => Ok(Turn {
+            (Ok(own), Ok(all)) => Ok(Permit {
                 _all: all,
                 _own: own,
                 _share: share,
@@ -55,17 +55,17 @@ impl Turns {
         }
     }
 
-    /// Runs `task` on a blocking thread when its turn comes. The runtime has more
-    /// blocking threads than turns, so a slow upstream leaves threads for other work.
-    /// The turn lasts until the task ends, even if the client has gone.
+    /// Runs `task` on a blocking thread once it has a permit. The runtime has more
+    /// blocking threads than permits, so a slow upstream leaves threads for other work.
+    /// The permit lasts until the task ends, even if the client has gone.
     pub(super) async fn run<T: Send + 'static>(
         &self,
         client: IpAddr,
         task: impl FnOnce() -> zstn::Result<T> + Send + 'static,
     ) -> Result<T, Refusal> {
-        let turn = self.take(client).await?;
+        let permit = self.take(client).await?;
         let task = move || {
-            let _turn = turn;
+            let _permit = permit;
             task()
         };
         let result = tokio::task::spawn_blocking(task).await;
@@ -75,13 +75,13 @@ impl Turns {
     fn share(&self, client: IpAddr) -> Share {
         let client = group(client);
         let mut by_address = self.0.by_address();
-        let turns = by_address
+        let semaphore = by_address
             .entry(client)
             .or_insert_with(|| Arc::new(Semaphore::new(self.0.of_an_address)));
         Share {
             all: Arc::clone(&self.0),
             client,
-            turns: Arc::clone(turns),
+            semaphore: Arc::clone(semaphore),
         }
     }
 }
@@ -103,18 +103,18 @@ fn failed() -> Refusal {
 struct Share {
     all: Arc<State>,
     client: IpAddr,
-    turns: Arc<Semaphore>,
+    semaphore: Arc<Semaphore>,
 }
 
 impl Drop for Share {
     fn drop(&mut self) {
         let mut by_address = self.all.by_address();
         // The share releases its semaphore while the map is locked, so that the last
-        // share sees that only the map refers to it. A turn drops its permits before
-        // its share.
-        self.turns = Arc::new(Semaphore::new(0));
-        let turns = by_address.get(&self.client);
-        if turns.is_some_and(|turns| Arc::strong_count(turns) == 1) {
+        // share sees that only the map refers to it. A permit drops the permits of the
+        // semaphores before its share.
+        self.semaphore = Arc::new(Semaphore::new(0));
+        let semaphore = by_address.get(&self.client);
+        if semaphore.is_some_and(|semaphore| Arc::strong_count(semaphore) == 1) {
             by_address.remove(&self.client);
         }
     }
@@ -134,32 +134,32 @@ mod tests {
             .build()
             .unwrap();
         runtime.block_on(async {
-            let turns = Arc::new(Turns::new(4, 3));
+            let limit = Arc::new(TaskLimit::new(4, 3));
             let [slow, other] = [1, 2].map(|last| IpAddr::from([10, 0, 0, last]));
             let (gate, closed) = mpsc::channel::<()>();
             let closed = Arc::new(Mutex::new(closed));
             let waiting: Vec<_> = (0..10)
                 .map(|_| {
-                    let (turns, closed) = (Arc::clone(&turns), Arc::clone(&closed));
+                    let (limit, closed) = (Arc::clone(&limit), Arc::clone(&closed));
                     tokio::spawn(async move {
                         let task = move || {
                             // `recv` fails when the gate is dropped.
                             let _ = closed.lock().unwrap().recv();
                             Ok(())
                         };
-                        turns.run(slow, task).await.is_ok()
+                        limit.run(slow, task).await.is_ok()
                     })
                 })
                 .collect();
-            while turns.0.all.available_permits() > 1 {
+            while limit.0.all.available_permits() > 1 {
                 tokio::task::yield_now().await;
             }
-            assert_eq!(turns.run(other, || Ok(7)).await.ok(), Some(7));
+            assert_eq!(limit.run(other, || Ok(7)).await.ok(), Some(7));
             drop(gate);
             for task in waiting {
                 assert!(task.await.unwrap());
             }
-            assert!(turns.0.by_address().is_empty());
+            assert!(limit.0.by_address().is_empty());
         });
     }
 }

@@ -22,7 +22,7 @@ pub(super) type Key = [u8; 32];
 /// Answers by question. Every answer is trusted for the same time, and only for the
 /// permissions with which it was obtained. Concurrent requests with the same question
 /// share one answer.
-pub(super) struct Trusted<V> {
+pub(super) struct AnswerCache<V> {
     trust: Duration,
     state: Mutex<State<V>>,
 }
@@ -38,7 +38,7 @@ struct Kept<V> {
     answer: Arc<OnceCell<V>>,
 }
 
-impl<V> Trusted<V> {
+impl<V> AnswerCache<V> {
     /// Creates a cache that trusts answers for `trust`.
     pub(super) fn new(trust: Duration) -> Self {
         Self {
@@ -85,9 +85,9 @@ impl<V> Trusted<V> {
 }
 
 /// A secret for computing keys that clients can neither predict nor make collide.
-pub(super) struct Secret([u8; 32]);
+pub(super) struct CacheKeys([u8; 32]);
 
-impl Secret {
+impl CacheKeys {
     /// Takes a random secret from the operating system.
     ///
     /// # Errors
@@ -106,7 +106,7 @@ impl Secret {
         more: &str,
     ) -> Key {
         let mut hasher = blake3::Hasher::new_keyed(&self.0);
-        let prefix = revision.repository.prefix();
+        let prefix = revision.repository.to_string();
         let value = permissions.value();
         for part in [
             prefix.as_bytes(),
@@ -124,18 +124,18 @@ impl Secret {
 }
 
 /// The files that exist for each client, as the upstream has reported them.
-pub(super) struct Entries {
-    secret: Arc<Secret>,
+pub(super) struct EntryCache {
+    keys: Arc<CacheKeys>,
     /// `None` if the file does not exist. The text of the upstream's refusal is not
     /// cached.
-    answers: Trusted<Option<Entry>>,
+    answers: AnswerCache<Option<Entry>>,
 }
 
-impl Entries {
-    pub(super) fn new(secret: &Arc<Secret>, trust: Duration) -> Self {
+impl EntryCache {
+    pub(super) fn new(keys: &Arc<CacheKeys>, trust: Duration) -> Self {
         Self {
-            secret: Arc::clone(secret),
-            answers: Trusted::new(trust),
+            keys: Arc::clone(keys),
+            answers: AnswerCache::new(trust),
         }
     }
 
@@ -169,7 +169,7 @@ impl Entries {
     }
 
     fn key(&self, revision: &Revision, path: &str, permissions: &Permissions) -> Key {
-        self.secret.key(revision, path, permissions, "entry")
+        self.keys.key(revision, path, permissions, "entry")
     }
 }
 
@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn answers_are_dropped_by_time_and_by_number() {
-        let trusted = Trusted::<()>::new(Duration::from_secs(3600));
+        let trusted = AnswerCache::<()>::new(Duration::from_secs(3600));
         let key = |number: usize| {
             let mut key = [0; 32];
             key[..8].copy_from_slice(&number.to_le_bytes());
@@ -193,7 +193,7 @@ mod tests {
         assert!(!state.kept.contains_key(&key(9)) && state.kept.contains_key(&key(10)));
         drop(state);
 
-        let untrusted = Trusted::<()>::new(Duration::ZERO);
+        let untrusted = AnswerCache::<()>::new(Duration::ZERO);
         for number in 0..100 {
             let cell = untrusted.cell(key(number % 2));
             assert!(cell.get().is_none());

@@ -1,6 +1,14 @@
-//! Examples at the end of the help of every verb.
+//! The examples at the end of the help of every verb, `zstn man` and `zstn completions`.
 
-use clap::Command;
+use std::path::PathBuf;
+
+use clap::{Args, Command};
+use clap_complete::Shell;
+use clap_mangen::Man;
+use zstn::{Error, Output, Result};
+
+use super::command;
+use super::terminal::Stdout;
 
 /// A verb and its examples, each with a comment that describes it.
 type Examples = (&'static str, &'static [(&'static str, &'static str)]);
@@ -234,6 +242,65 @@ fn text(examples: &[(&str, &str)]) -> String {
         comment => format!("\n  {line}   # {comment}"),
     });
     format!("Examples:{}", lines.collect::<String>())
+}
+
+/// The options of `zstn man`.
+#[derive(Args)]
+pub struct ManOptions {
+    /// Write a page for zstn and one for every verb to this folder, such as
+    /// /usr/local/share/man/man1
+    #[arg(short, long, value_name = "FOLDER")]
+    output: Option<PathBuf>,
+}
+
+pub fn man(options: &ManOptions) -> Result<()> {
+    let mut all = command();
+    all.build();
+    let Some(folder) = &options.output else {
+        let mut out = Stdout::new();
+        out.bytes(&page(&all)?)?;
+        return out.finish();
+    };
+    std::fs::create_dir_all(folder)
+        .map_err(|error| Error::io(format!("make the folder {}", folder.display()), error))?;
+    write_pages(&all, folder)
+}
+
+/// Writes the pages of a command and of its subcommands. Existing pages are
+/// overwritten, as by any installer.
+fn write_pages(command: &Command, folder: &std::path::Path) -> Result<()> {
+    let name = command.get_display_name().unwrap_or(command.get_name());
+    let mut output = Output::create(&folder.join(format!("{name}.1")))?;
+    output.write(&page(command)?)?;
+    output.finish()?;
+    let verbs = command.get_subcommands();
+    verbs
+        .filter(|verb| verb.get_name() != "help")
+        .try_for_each(|verb| write_pages(verb, folder))
+}
+
+fn page(command: &Command) -> Result<Vec<u8>> {
+    let mut page = Vec::new();
+    Man::new(command.clone())
+        .render(&mut page)
+        .map_err(|error| Error::io("write the manual page", error))?;
+    Ok(page)
+}
+
+/// The options of `zstn completions`.
+#[derive(Args)]
+pub struct CompletionsOptions {
+    /// Shell to write the script for
+    #[arg(value_enum)]
+    shell: Shell,
+}
+
+pub fn completions(options: &CompletionsOptions) -> Result<()> {
+    let mut script = Vec::new();
+    clap_complete::generate(options.shell, &mut command(), "zstn", &mut script);
+    let mut out = Stdout::new();
+    out.bytes(&script)?;
+    out.finish()
 }
 
 #[cfg(test)]

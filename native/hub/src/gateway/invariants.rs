@@ -6,11 +6,10 @@ use headers::{ContentType, HeaderMapExt};
 use serde_json::Value;
 
 use super::json_array::JsonArray;
-use super::path_rules::check_name;
-use super::paths::paths;
-use super::request::Asked;
+use super::path_rules::{check_name, paths};
+use super::request::{Asked, info};
 use zstn_serve::access::Access;
-use zstn_serve::answer::{About, begin};
+use zstn_serve::file::{About, begin};
 
 /// File lengths with which ranges are checked.
 const LENGTHS: [u64; 4] = [0, 1, 1000, u64::MAX];
@@ -70,7 +69,7 @@ fn check_path(parts: &Parts) {
         Asked::Info {
             repository,
             revision,
-        } => repository.info(revision.as_deref()),
+        } => info(repository, revision.as_deref()),
         Asked::Health | Asked::Metrics | Asked::Other => {
             let sent = reqwest::Url::parse(&format!("http://hub{}", parts.uri.path()));
             let count = |path: &str| path.split('/').count();

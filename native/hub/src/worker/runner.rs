@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use super::additions::{Additions, Revision};
 use super::metrics::Metrics;
-use super::plan::is_packing;
 use super::queue::{Claim, Queue};
+use super::selection::is_packing;
 use super::{Event, Job, JobEvent, Stage, Stop, TRAILER, TRAILER_KEY};
 use crate::hub::{Hub, ListedFile, NewCommit, Refusal, Repository, is_not_found};
 use crate::manifest::Class;
