@@ -67,6 +67,7 @@ mod safetensors_view;
 mod shards;
 pub mod source;
 mod suggest;
+mod tensor;
 mod unpack;
 mod verbs;
 mod verify;
@@ -96,7 +97,7 @@ pub use output::{Output, Sink, on_warning, remove_unfinished};
 pub use output::remove_unfinished_of;
 pub use pack::PackOptions;
 pub use progress::{Phase, Progress};
-pub use reader::{Reader, ReaderOptions, RowsPlan, Tensor, View};
+pub use reader::{Reader, ReaderOptions, RowsPlan, View};
 pub use report::{
     FolderReport, PackReport, PackedFile, Storage, UnpackReport, UnpackedFile, Uploaded,
     VerifiedFile, VerifyReport,
@@ -106,7 +107,8 @@ pub use safetensors_view::SafetensorsView;
 pub use safetensors_view::UnpackedRanges;
 pub use shards::checkpoints_below;
 pub use source::{Input, Location, Source};
+pub use tensor::{CastError, Element, Tensor};
 pub use verbs::{UnpackOptions, VerifyOptions, pack, unpack, verify};
 pub use zstn_core::dtype::Dtype;
 pub use zstn_core::frame::select::Effort;
-pub use zstn_core::model::Verify;
+pub use zstn_core::model::{Tensor as TensorInfo, Verify};

@@ -5,12 +5,11 @@ use std::iter;
 use std::sync::Arc;
 
 use zstn_core::ErrorKind;
-use zstn_core::dtype::Dtype;
 use zstn_core::model::{self, Model};
 
 use crate::delta::check_chain;
 use crate::source::{Input, Source};
-use crate::{Engine, Error, Result, suggest};
+use crate::{Engine, Error, Result, Tensor, suggest};
 
 mod batch;
 mod decode;
@@ -21,19 +20,6 @@ mod statistics;
 
 pub use options::ReaderOptions;
 pub use rows::RowsPlan;
-
-/// A tensor in memory.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Tensor {
-    /// The name under which the model lists the tensor.
-    pub name: String,
-    /// Element type.
-    pub dtype: Dtype,
-    /// Shape, outermost dimension first; empty for a scalar.
-    pub shape: Vec<u64>,
-    /// The elements, little-endian and row-major.
-    pub bytes: Vec<u8>,
-}
 
 /// How weights that are stored in several tensors are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
