@@ -49,13 +49,9 @@ impl Fault {
         };
         let error = match self {
             Self::Missing => {
-                return Error::Http {
-                    url: location.to_string(),
-                    detail: "the object is not there; push it from a clone that has it (git lfs \
-                             push --all REMOTE)"
-                        .into(),
-                    status: Some(404),
-                };
+                let detail = "the object is not there; push it from a clone that has it (git lfs \
+                              push --all REMOTE)";
+                return Error::http(&location.to_string(), detail, Some(404));
             }
             Self::Length(reason) => {
                 return Error::Differs {

@@ -73,7 +73,7 @@ impl Store<'_> {
                 packed.done.packed_sha256 = sha256;
                 Ok(())
             }
-            Err(error) if error.may_pass() => Err(error),
+            Err(error) if error.is_external() => Err(error),
             Err(_) => {
                 self.create(packed, location, true)?;
                 self.compare(packed, location)
