@@ -51,6 +51,7 @@ impl zstn_plan {
         if tensor.base.is_some() {
             return Err(Failure {
                 status: ZSTN_ERROR_NEEDS_BASE,
+                is_retryable: false,
                 message: format!(
                     "tensor `{name}`: it is stored as a delta; read it by a zstn_reader that was \
                      opened with the base"
