@@ -39,6 +39,11 @@
 // writes to the terminal.
 #![deny(clippy::print_stderr, clippy::print_stdout)]
 
+// The examples of this page are tested.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/rust.md")]
+mod page {}
+
 /// The formats, with the types and errors that this crate's API uses, for programs that
 /// work below the level of files.
 pub use zstn_core;

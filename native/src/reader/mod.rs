@@ -44,6 +44,28 @@ pub enum View {
 ///
 /// A clone is another handle to the same open files. Several threads may read from one
 /// reader, or from its clones, at the same time.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("model.safetensors");
+/// # let header = br#"{"w":{"dtype":"I16","shape":[2,2],"data_offsets":[0,8]}}"#;
+/// # let len = (header.len() as u64).to_le_bytes();
+/// # std::fs::write(&path, [&len[..], header, &[1, 0, 2, 0, 3, 0, 4, 0]].concat())?;
+/// use zstn::Reader;
+///
+/// let reader = Reader::open(&path)?;
+/// for tensor in reader.tensors() {
+///     println!("{} {} {:?}", tensor.name, tensor.dtype, tensor.shape);
+/// }
+/// let tensor = reader.read("w")?;
+/// assert_eq!(tensor.to_vec::<i16>()?, [1, 2, 3, 4]);
+/// let rows = reader.read_rows("w", 1..2)?;
+/// assert_eq!(rows.shape, [1, 2]);
+/// assert_eq!(rows.to_vec::<i16>()?, [3, 4]);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Reader {
     files: Arc<Files>,
