@@ -116,4 +116,4 @@ pub use tensor::{CastError, Element, Tensor};
 pub use verbs::{UnpackOptions, VerifyOptions, pack, unpack, verify};
 pub use zstn_core::dtype::Dtype;
 pub use zstn_core::frame::select::Effort;
-pub use zstn_core::model::{Tensor as TensorInfo, Verify};
+pub use zstn_core::model::{TensorInfo, Verify};

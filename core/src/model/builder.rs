@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::dense::Dense;
-use super::{Model, StoredPart, Tensor, Verify};
+use super::{Model, StoredPart, TensorInfo, Verify};
 use crate::bytes;
 use crate::catalog::{FileCatalog, Refusals, Refused};
 use crate::container::part_name::may_be_part;
@@ -158,7 +158,7 @@ impl ModelBuilder {
         let are_aliased = stored.any(|tensor| tensor.alias_of.is_some());
         let locations = tensors.iter().map(|(location, _)| *location);
         let first_numbers = sort::map(locations.zip(0..).filter(|_| are_aliased));
-        let tensors: Vec<Tensor> = tensors
+        let tensors: Vec<TensorInfo> = tensors
             .into_iter()
             .map(|((file, number), mut tensor)| {
                 let target = self.files[file].tensors()[number].alias_of;
@@ -209,9 +209,9 @@ impl ModelBuilder {
         }
     }
 
-    fn as_stored(&self, location: TensorLocation) -> Tensor {
+    fn as_stored(&self, location: TensorLocation) -> TensorInfo {
         let tensor = &self.files[location.0].tensors()[location.1];
-        Tensor {
+        TensorInfo {
             name: tensor.name.clone(),
             dtype: tensor.dtype,
             shape: tensor.shape.clone(),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use zstn::Engine;
 use zstn::zstn_core::bytes::index;
-use zstn::zstn_core::model::{Rows, StoredPart, Tensor};
+use zstn::zstn_core::model::{Rows, StoredPart, TensorInfo};
 
 use crate::engine::{self, zstn_engine};
 use crate::handle::{self, Out};
@@ -82,7 +82,7 @@ impl zstn_plan {
         Ok(plan)
     }
 
-    fn tensor(&self) -> Result<&Tensor, Failure> {
+    fn tensor(&self) -> Result<&TensorInfo, Failure> {
         Ok(self.opened.model().tensor(self.number)?)
     }
 

@@ -73,8 +73,8 @@ impl TensorInfo {
     }
 }
 
-impl From<&model::Tensor> for TensorInfo {
-    fn from(tensor: &model::Tensor) -> Self {
+impl From<&model::TensorInfo> for TensorInfo {
+    fn from(tensor: &model::TensorInfo) -> Self {
         Self {
             name: tensor.name.clone(),
             dtype: tensor.dtype.name(),

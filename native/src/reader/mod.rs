@@ -200,7 +200,7 @@ impl Reader {
     /// Returns the name, dtype, shape and stored parts of every tensor, in the order of
     /// [`Reader::names`].
     #[must_use]
-    pub fn tensors(&self) -> &[model::Tensor] {
+    pub fn tensors(&self) -> &[model::TensorInfo] {
         self.model.tensors()
     }
 
@@ -211,7 +211,7 @@ impl Reader {
     }
 
     /// Returns the entry of the tensor called `name` in the model's index.
-    pub fn find(&self, name: &str) -> Result<&model::Tensor> {
+    pub fn find(&self, name: &str) -> Result<&model::TensorInfo> {
         Ok(&self.model.tensors()[self.number(name)?])
     }
 
@@ -241,7 +241,7 @@ impl Reader {
     }
 
     /// Reads the bytes of the tensor called `name` into `out`, whose length must be
-    /// exactly the [`model::Tensor::len_bytes`] of [`Reader::find`]. Plain tensors and
+    /// exactly the [`model::TensorInfo::len_bytes`] of [`Reader::find`]. Plain tensors and
     /// the tensors of ZSTN files are read or decoded in place; others are copied.
     ///
     /// # Errors

@@ -14,9 +14,9 @@ use super::client::{Client, MAX_REDIRECTS};
 use super::reason;
 use super::retry::{Failure, Progress, retrying};
 use super::secrets::Origin;
+use crate::error::is_retryable_status;
 use crate::source::file::read_at;
 use crate::source::scheme::Scheme;
-use crate::error::is_retryable_status;
 use crate::{Error, Location, Result};
 
 /// The minimum length, in bytes, of a body that is sent only after the server has
@@ -96,9 +96,7 @@ pub(crate) fn check_absent(url: &str, options: &HttpOptions) -> Result<()> {
 fn ask(client: &Client, progress: &mut Progress<'_>) -> Result<(), Failure> {
     let mut answer = client.request(&Method::HEAD, &[], progress)?;
     match answer.status {
-        status if status.is_success() => {
-            Err(Error::exists(Location::url(client.shown())).into())
-        },
+        status if status.is_success() => Err(Error::exists(Location::url(client.shown())).into()),
         status if is_retryable_status(status.as_u16()) => Err(client.refused(&mut answer)),
         _ => Ok(()),
     }
