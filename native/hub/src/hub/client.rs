@@ -97,9 +97,9 @@ impl Hub {
         let endpoint = endpoint.trim_end_matches('/');
         let token = token.map(str::trim).filter(|token| !token.is_empty());
         // Checks the address and the token.
-        let http = HttpOptions::default().with_hub(endpoint, token)?;
+        let http = HttpOptions::default().hub(endpoint, token)?;
         if let Some(token) = token {
-            http.with_token(endpoint, token)?;
+            http.token(endpoint, token)?;
         }
         offline::check("the hub")?;
         let target = target::parse(endpoint).map_err(Error::Usage)?;
@@ -124,7 +124,7 @@ impl Hub {
     /// # Errors
     /// Never for a hub from [`Hub::new`], which has checked the address.
     pub fn http(&self) -> Result<HttpOptions> {
-        HttpOptions::default().with_hub(&self.given, self.token.as_deref())
+        HttpOptions::default().hub(&self.given, self.token.as_deref())
     }
 
     /// Sends a request with the token to the hub and parses the answer. Transient

@@ -45,7 +45,7 @@ pub(super) fn request(action: &Action, http: &HttpOptions) -> Result<(Location, 
         if FRAMING.contains(&&*name.to_ascii_lowercase()) {
             continue;
         }
-        http = http.with_header(&action.href, name, value)?;
+        http = http.header(&action.href, name, value)?;
     }
     Ok((Location::url(&action.href), http))
 }
