@@ -23,6 +23,7 @@ pub use rows::RowsPlan;
 
 /// How weights that are stored in several tensors are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum View {
     /// Weights in the formats of compressed-tensors are read dense, if a `config.json`
     /// next to the files states how they are stored.
