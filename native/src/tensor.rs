@@ -131,7 +131,7 @@ impl Tensor {
     /// Copies elements one by one, from any address and into any byte order.
     fn copy<T: Element>(&self, bytes: &[u8]) -> Result<Vec<T>, CastError> {
         let elements = bytes.chunks_exact(size_of::<T>());
-        let read = |bytes| Some(T::try_read_from_bytes(bytes).ok()?.from_le());
+        let read = |bytes| Some(T::try_read_from_bytes(bytes).ok()?.to_native());
         let elements: Option<_> = elements.map(read).collect();
         elements.ok_or_else(|| self.invalid::<T>())
     }
@@ -250,13 +250,13 @@ mod sealed {
 
         /// Converts an element whose bytes were copied from little-endian memory.
         #[must_use]
-        fn from_le(self) -> Self;
+        fn to_native(self) -> Self;
     }
 }
 
 /// Implements [`Element`]; the closure converts an element from little-endian memory.
 macro_rules! elements {
-    ($($type:ty, $name:literal: $($dtype:ident)+, $from_le:expr;)*) => {$(
+    ($($type:ty, $name:literal: $($dtype:ident)+, $to_native:expr;)*) => {$(
         impl Element for $type {
             const DTYPES: &'static [Dtype] = &[$(Dtype::$dtype),+];
         }
@@ -264,9 +264,9 @@ macro_rules! elements {
         impl sealed::Element for $type {
             const NAME: &'static str = $name;
 
-            fn from_le(self) -> Self {
-                let from_le: fn(Self) -> Self = $from_le;
-                from_le(self)
+            fn to_native(self) -> Self {
+                let to_native: fn(Self) -> Self = $to_native;
+                to_native(self)
             }
         }
     )*};
@@ -286,7 +286,7 @@ elements! {
     bf16, "bf16": Bf16, |x| Self::from_bits(u16::from_le(x.to_bits()));
     f32, "f32": F32, |x| Self::from_bits(u32::from_le(x.to_bits()));
     f64, "f64": F64, |x| Self::from_bits(u64::from_le(x.to_bits()));
-    [f32; 2], "[f32; 2]": C64, |x| x.map(<f32 as sealed::Element>::from_le);
+    [f32; 2], "[f32; 2]": C64, |x| x.map(<f32 as sealed::Element>::to_native);
 }
 
 /// The reason why the bytes of a tensor cannot be read as elements of a Rust type.
