@@ -28,7 +28,6 @@ use zstn_core::dtype::Dtype;
 /// # }
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Tensor {
     /// The name under which the model lists the tensor.
     pub name: String,

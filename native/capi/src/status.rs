@@ -235,8 +235,8 @@ mod tests {
     fn failures_of_the_network_are_retryable() {
         let url = "https://example.org/x";
         for (failure, expected) in [
-            (zstn::Error::unanswered(url, "reset"), 1),
-            (zstn::Error::http(url, "missing", Some(404)), 0),
+            (Error::unanswered(url, "reset"), 1),
+            (Error::http(url, "missing", Some(404)), 0),
         ] {
             let mut error = zstn_error {
                 code: 0,
