@@ -15,12 +15,12 @@ use super::oid::Oid;
 use super::scratch::Scratch;
 use super::stored_form::{ENVELOPE, HEAD_BYTES, StoredForm};
 use crate::proof::{hex, restored};
-use zstn::internals::regular;
 use zstn::internals::unpack_file;
+use zstn::internals::{Output, regular};
 use zstn::source::{HttpOptions, Local, Source};
 use zstn::{
-    Engine, Error, Location, Output, PackOptions, Progress, Result, Sink, UnpackOptions,
-    VerifyOptions, pack, verify,
+    Engine, Error, Location, PackOptions, Progress, Result, Sink, UnpackOptions, VerifyOptions,
+    pack, verify,
 };
 
 /// Number of leading bytes that identify a safetensors file.

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 
 use super::meter::Stage;
 use super::oid::Oid;
-use zstn::internals::{is_store, store};
+use zstn::internals::{Output, is_store, store};
 use zstn::source::HttpOptions;
-use zstn::{Error, Location, Output, Result};
+use zstn::{Error, Location, Result};
 
 /// A folder, local or in an object store, with one file per object: `aa/bb/ID`, where
 /// `aabb` are the first digits of the ID.

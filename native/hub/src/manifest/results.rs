@@ -10,9 +10,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::{Done, Failed, Row};
-use zstn::internals::store;
+use zstn::internals::{Output, store};
 use zstn::source::HttpOptions;
-use zstn::{Error, Location, Output, Result};
+use zstn::{Error, Location, Result};
 
 /// Maximum length of an entry, in bytes.
 const MAX_ENTRY_BYTES: u64 = 1 << 20;

@@ -7,9 +7,9 @@ use super::{Failure, stream_sha256};
 use crate::manifest::Results;
 use crate::proof::{StoredFile, check_restores};
 use crate::work::packer::Packed;
-use zstn::internals::Unpublished;
+use zstn::internals::{Output, Unpublished};
 use zstn::source::HttpOptions;
-use zstn::{Engine, Error, Location, Output, Progress, Result};
+use zstn::{Engine, Error, Location, Progress, Result};
 
 /// A folder of results with the options for accessing it.
 pub(super) struct Store<'a> {
