@@ -79,7 +79,7 @@ impl Listed {
 }
 
 /// Describes a tensor that was read from a model, with the name of its storage format.
-pub(crate) fn read<'a>(reader: &Reader, tensor: &'a model::Tensor) -> FinishedTensor<'a> {
+pub(crate) fn read<'a>(reader: &Reader, tensor: &'a model::TensorInfo) -> FinishedTensor<'a> {
     let model = reader.model();
     let storage = match tensor.alias_of {
         Some(target) => alias(&model.tensors()[target].name),

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::dense::Dense;
-use super::{Model, StoredPart, Tensor, TensorLocation, Verify};
+use super::{Model, StoredPart, TensorInfo, TensorLocation, Verify};
 use crate::catalog::{FileCatalog, Refusals, Refused};
 use crate::container::foreign::may_be_part;
 use crate::container::safetensors::ShardIndex;
@@ -153,7 +153,7 @@ impl ModelBuilder {
         let are_aliased = stored.any(|tensor| tensor.alias_of.is_some());
         let locations = tensors.iter().map(|(location, _)| *location);
         let first_numbers = sort::map(locations.zip(0..).filter(|_| are_aliased));
-        let tensors: Vec<Tensor> = tensors
+        let tensors: Vec<TensorInfo> = tensors
             .into_iter()
             .map(|((file, number), mut tensor)| {
                 let target = self.files[file].tensors()[number].alias_of;
@@ -204,9 +204,9 @@ impl ModelBuilder {
         }
     }
 
-    fn as_stored(&self, location: TensorLocation) -> Tensor {
+    fn as_stored(&self, location: TensorLocation) -> TensorInfo {
         let tensor = &self.files[location.0].tensors()[location.1];
-        Tensor {
+        TensorInfo {
             name: tensor.name.clone(),
             dtype: tensor.dtype,
             shape: tensor.shape.clone(),

@@ -6,7 +6,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::{Tensor, TensorLocation};
+use super::{TensorInfo, TensorLocation};
 use crate::catalog::{FileCatalog, Refusals};
 pub use crate::container::foreign::compressed_tensors::Weight;
 use crate::container::foreign::compressed_tensors::{
@@ -22,7 +22,7 @@ pub struct Dense {
 }
 
 /// A tensor of the model, with the location of its first part.
-pub type Located = (TensorLocation, Tensor);
+pub type Located = (TensorLocation, TensorInfo);
 
 impl Dense {
     /// Parses the text of `config.json` and matches it with the stored tensors.
@@ -73,7 +73,7 @@ impl Dense {
     /// [`Dense::shape_locations`].
     pub fn tensors(
         &self,
-        as_stored: impl Fn(TensorLocation) -> Tensor,
+        as_stored: impl Fn(TensorLocation) -> TensorInfo,
         shape: impl Fn(TensorLocation) -> Result<Vec<u8>>,
         locations: &BTreeMap<String, TensorLocation>,
     ) -> Result<(Vec<Located>, Refusals)> {
@@ -108,7 +108,7 @@ impl Dense {
 
 fn tensor(
     weight: &Weight,
-    as_stored: impl Fn(TensorLocation) -> Tensor,
+    as_stored: impl Fn(TensorLocation) -> TensorInfo,
     shape: impl Fn(TensorLocation) -> Result<Vec<u8>>,
     locations: &BTreeMap<String, TensorLocation>,
 ) -> Result<Located> {
@@ -128,7 +128,7 @@ fn tensor(
         .map(|part| locations[&part.stored.name]);
     let parts: Vec<TensorLocation> = parts.collect();
     let first = parts.iter().min().copied().unwrap_or_default();
-    let tensor = Tensor {
+    let tensor = TensorInfo {
         name: dense.name,
         dtype: dense.dtype,
         shape: dense.shape,

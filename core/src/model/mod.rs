@@ -64,14 +64,14 @@ impl StoredPart {
 /// One tensor of a model.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-pub struct Tensor {
+pub struct TensorInfo {
     /// The name, unique within the model.
     pub name: String,
     /// The element type.
     pub dtype: Dtype,
     /// The shape, outermost dimension first. Empty for a scalar.
     pub shape: Vec<u64>,
-    /// The parts to fetch: one, or several for a [`Tensor::weight`].
+    /// The parts to fetch: one, or several for a [`TensorInfo::weight`].
     pub parts: Vec<StoredPart>,
     /// How the tensor depends on the base's tensor of the same name, if it
     /// does.
@@ -85,7 +85,7 @@ pub struct Tensor {
     weight: Option<Box<Weight>>,
 }
 
-impl Tensor {
+impl TensorInfo {
     /// Returns the length in bytes of the decoded tensor, which is
     /// little-endian and row-major.
     #[must_use]
@@ -134,7 +134,7 @@ impl Tensor {
 #[derive(Debug, Clone)]
 pub struct Model {
     files: Vec<FileCatalog>,
-    tensors: Vec<Tensor>,
+    tensors: Vec<TensorInfo>,
     by_name: BTreeMap<String, usize>,
     /// The weights that cannot be read, with the reasons.
     refused: Refused,
@@ -175,7 +175,7 @@ impl Model {
     pub fn original_len_bytes(&self) -> u64 {
         let add = u64::saturating_add;
         match self.is_dense {
-            true => self.tensors.iter().map(Tensor::len_bytes).fold(0, add),
+            true => self.tensors.iter().map(TensorInfo::len_bytes).fold(0, add),
             false => {
                 let lens = self.files.iter().map(FileCatalog::original_len_bytes);
                 lens.fold(0, add)
@@ -194,7 +194,7 @@ impl Model {
     /// Returns all tensors, file by file, and within a file in the order of its
     /// index.
     #[must_use]
-    pub fn tensors(&self) -> &[Tensor] {
+    pub fn tensors(&self) -> &[TensorInfo] {
         &self.tensors
     }
 
@@ -304,7 +304,7 @@ impl Model {
     /// # Errors
     /// [`InvalidInput`](crate::ErrorKind::InvalidInput) if the number is out of
     /// bounds.
-    pub fn tensor(&self, number: usize) -> Result<&Tensor> {
+    pub fn tensor(&self, number: usize) -> Result<&TensorInfo> {
         let tensor = self.tensors.get(number);
         tensor.ok_or_else(|| Error::no_such("tensor", number, self.tensors.len()))
     }
@@ -331,7 +331,7 @@ impl Model {
     }
 
     /// Decodes tensor `number` from the bytes of its parts, in the order of
-    /// [`Tensor::parts`]. If the tensor has a [`Tensor::base`], `base` contains
+    /// [`TensorInfo::parts`]. If the tensor has a [`TensorInfo::base`], `base` contains
     /// the bytes of the base's tensor of the same name.
     pub fn decode<'a, E: Engine>(
         &self,

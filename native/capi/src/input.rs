@@ -263,5 +263,5 @@ pub unsafe fn http(token: *const c_char, url: Option<&str>) -> Result<HttpOption
     let origin = url.and_then(|url| Location::url(url).origin());
     let origin = origin
         .ok_or_else(|| Failure::usage("a token was given, and the input is not read over HTTP"))?;
-    Ok(options.with_token(&origin, token)?)
+    Ok(options.token(&origin, token)?)
 }

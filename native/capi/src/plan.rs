@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use zstn::Engine;
 use zstn::zstn_core::bytes::index;
-use zstn::zstn_core::model::{Rows, StoredPart, Tensor};
+use zstn::zstn_core::model::{Rows, StoredPart, TensorInfo};
 
 use crate::engine::{self, zstn_engine};
 use crate::model::{Opened, zstn_model};
@@ -50,6 +50,7 @@ impl zstn_plan {
         if tensor.base.is_some() {
             return Err(Failure {
                 status: ZSTN_ERROR_NEEDS_BASE,
+                is_retryable: false,
                 message: format!(
                     "tensor `{name}`: it is stored as a delta; read it by a zstn_reader that was \
                      opened with the base"
@@ -80,7 +81,7 @@ impl zstn_plan {
         Ok(plan)
     }
 
-    fn tensor(&self) -> Result<&Tensor, Failure> {
+    fn tensor(&self) -> Result<&TensorInfo, Failure> {
         Ok(self.opened.model().tensor(self.number)?)
     }
 

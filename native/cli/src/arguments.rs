@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use clap::builder::{OsStringValueParser, TypedValueParser};
+use zstn::internals::Output;
 use zstn::source::HttpOptions;
-use zstn::{Engine, Location, Output, Reader, Result, Sink, View};
+use zstn::{Engine, Location, Reader, Result, Sink, View};
 
 use super::bases::Bases;
 use super::network::FullDownload;

@@ -5,8 +5,9 @@ use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use zstn::internals::Output;
 use zstn::source::{HttpOptions, Local, Source};
-use zstn::{Engine, Error, Location, Output, Result};
+use zstn::{Engine, Error, Location, Result};
 use zstn_core::TensorRef;
 use zstn_core::dtype::Dtype;
 use zstn_core::frame;

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, Command};
 use clap_complete::Shell;
 use clap_mangen::Man;
-use zstn::{Error, Output, Result};
+use zstn::internals::Output;
+use zstn::{Error, Result};
 
 use super::command;
 use super::terminal::Stdout;

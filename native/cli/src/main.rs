@@ -255,7 +255,7 @@ fn each<I: ExactSizeIterator>(
 /// subfolders, such as the models of a diffusion pipeline.
 fn checkpoints(inputs: &[Location]) -> Vec<Location> {
     let all = inputs.iter().map(|input| {
-        let below = zstn::checkpoints_below(input);
+        let below = zstn::internals::checkpoints_below(input);
         match below.is_empty() {
             true => vec![input.clone()],
             false => below,

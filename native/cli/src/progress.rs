@@ -113,7 +113,7 @@ struct Requests;
 
 /// Returns options that log every request.
 pub fn say_requests(http: HttpOptions) -> HttpOptions {
-    http.with_observer(Arc::new(Requests))
+    http.observer(Arc::new(Requests))
 }
 
 impl HttpObserver for Requests {

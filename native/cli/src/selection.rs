@@ -7,7 +7,7 @@ use std::str::FromStr;
 use clap::{Args, ValueEnum};
 use zstn::{Error, Reader, Result, RowsPlan};
 use zstn_core::dtype::Dtype;
-use zstn_core::model::{Model, Tensor};
+use zstn_core::model::{Model, TensorInfo};
 
 use super::pattern::Pattern;
 use super::size;
@@ -60,7 +60,7 @@ impl Selection {
             matching(reader, pattern)?;
         }
         let tensors = model.tensors();
-        let is_chosen = |tensor: &Tensor| {
+        let is_chosen = |tensor: &TensorInfo| {
             let is_named = self
                 .names
                 .iter()
@@ -82,8 +82,8 @@ impl Selection {
 }
 
 impl Order {
-    fn compare(self, a: &Tensor, b: &Tensor) -> Ordering {
-        let stored = |tensor: &Tensor| match tensor.alias_of {
+    fn compare(self, a: &TensorInfo, b: &TensorInfo) -> Ordering {
+        let stored = |tensor: &TensorInfo| match tensor.alias_of {
             Some(_) => 0,
             None => tensor.stored_len_bytes(),
         };

@@ -228,7 +228,7 @@ impl Http {
             options.max_full_download_bytes = bytes;
         }
         if self.is_logged {
-            options = options.with_observer(Arc::new(Logger));
+            options = options.observer(Arc::new(Logger));
         }
         if self.token.is_none() && self.headers.is_empty() {
             return Ok(options);
@@ -240,10 +240,10 @@ impl Http {
             ));
         };
         if let Some(token) = &self.token {
-            options = options.with_token(&origin, token)?;
+            options = options.token(&origin, token)?;
         }
         for (name, value) in &self.headers {
-            options = options.with_header(&origin, name, value)?;
+            options = options.header(&origin, name, value)?;
         }
         Ok(options)
     }

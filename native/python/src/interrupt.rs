@@ -133,7 +133,7 @@ fn end<T: Send>(
             }
         }
     }
-    zstn::remove_unfinished_of(worker.thread().id());
+    zstn::internals::remove_unfinished_of(worker.thread().id());
 }
 
 /// Waits for a request of the work. `detach` requires values that threads may share,

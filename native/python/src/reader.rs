@@ -206,8 +206,8 @@ impl Reader {
     /// Names of all tensors, in the order of their data.
     fn offset_keys(&self, py: Python<'_>) -> PyResult<Vec<String>> {
         let reader = self.get(py)?;
-        let mut tensors: Vec<&model::Tensor> = reader.tensors().iter().collect();
-        let start = |tensor: &model::Tensor| {
+        let mut tensors: Vec<&model::TensorInfo> = reader.tensors().iter().collect();
+        let start = |tensor: &model::TensorInfo| {
             let part = tensor.parts.first();
             part.map(|part| (part.file, part.stored.start, tensor.alias_of.is_some()))
         };

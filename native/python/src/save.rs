@@ -6,9 +6,10 @@ use std::ops::Range;
 
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
+use zstn::internals::Output;
 use zstn::zstn_core::container::safetensors::{self, TensorInfo};
 use zstn::zstn_core::dtype::Dtype;
-use zstn::{Input, Output, PackOptions, Progress as _, Result, Sink, Source};
+use zstn::{Input, PackOptions, Progress as _, Result, Sink, Source};
 
 use crate::arguments::{self, Destination, buffered};
 use crate::engine::{self, Threads};

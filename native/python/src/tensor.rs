@@ -80,8 +80,8 @@ impl TensorInfo {
     }
 }
 
-impl From<&model::Tensor> for TensorInfo {
-    fn from(tensor: &model::Tensor) -> Self {
+impl From<&model::TensorInfo> for TensorInfo {
+    fn from(tensor: &model::TensorInfo) -> Self {
         Self {
             name: tensor.name.clone(),
             dtype: tensor.dtype.name(),
@@ -103,7 +103,7 @@ pub struct Slice {
 
 impl Slice {
     /// Checks `picks`, which must contain one entry for each dimension of `tensor`.
-    pub fn new(tensor: &model::Tensor, mut picks: Vec<Pick>) -> PyResult<Self> {
+    pub fn new(tensor: &model::TensorInfo, mut picks: Vec<Pick>) -> PyResult<Self> {
         let mut shape = tensor.shape.clone();
         if picks.len() != shape.len() {
             return Err(PyIndexError::new_err(
@@ -172,7 +172,7 @@ impl Slice {
 /// Converts a slice of elements shorter than a byte to a slice of bytes: the last
 /// dimension is then counted in bytes. Returns the element length of 1 byte.
 fn bytes_of_packed(
-    tensor: &model::Tensor,
+    tensor: &model::TensorInfo,
     shape: &mut [u64],
     picks: &mut [Pick],
 ) -> PyResult<usize> {

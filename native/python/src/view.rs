@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use zstn::UnpackedRanges;
+use zstn::internals::UnpackedRanges;
 
 use crate::buffer::{Aligned, Buffer};
 use crate::error::to_python;

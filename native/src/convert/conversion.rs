@@ -43,7 +43,7 @@ impl<'a> Conversion<'a> {
         }
     }
 
-    pub fn tensors(&self) -> &'a [model::Tensor] {
+    pub fn tensors(&self) -> &'a [model::TensorInfo] {
         self.reader.tensors()
     }
 
@@ -53,7 +53,7 @@ impl<'a> Conversion<'a> {
 
     /// Returns the total length of all tensors in bytes.
     pub fn tensor_bytes(&self) -> u64 {
-        let lens = self.tensors().iter().map(model::Tensor::len_bytes);
+        let lens = self.tensors().iter().map(model::TensorInfo::len_bytes);
         lens.fold(0, u64::saturating_add)
     }
 

@@ -15,6 +15,7 @@ use crate::{Error, Output, Result};
 
 /// The work of a conversion, as far as names, dtypes and shapes determine it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct GaussPlan {
     /// The number of tensors to code. Some may be stored raw in the end, if coding does
     /// not make them smaller.

@@ -166,7 +166,7 @@ impl Work<'_> {
             }
             match self.sketch_of(&member, digests, &mut choice) {
                 Ok(sketch) => candidates.push(Candidate { member, sketch }),
-                Err(error) if !member.is_local && error.may_pass() => return Err(error),
+                Err(error) if !member.is_local && error.is_external() => return Err(error),
                 Err(error) => choice.left_out.push((member.name, error.to_string())),
             }
         }
@@ -220,7 +220,7 @@ impl Work<'_> {
                     });
                     return Ok(());
                 }
-                Err(error) if !candidate.member.is_local && error.may_pass() => {
+                Err(error) if !candidate.member.is_local && error.is_external() => {
                     return Err(error);
                 }
                 Err(error) => {

@@ -15,6 +15,7 @@ const BATCH_BYTES: u64 = 32 << 20;
 /// Selects the tensors that are read in full in order to digest them. Digests that are
 /// stored in the files cost nothing and are always used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Digests {
     /// No tensors: only samples are read.
     Stored,

@@ -4,7 +4,7 @@ use super::receiver::{Put, Receiver};
 use crate::source::{HttpOptions, check_absent, is_server};
 #[cfg(feature = "store")]
 use crate::source::{is_store, store};
-use crate::{Error, Result};
+use crate::{Error, Location, Result};
 
 /// Begins the file at `url`. If a file exists there that may not be replaced, either
 /// this call or the completion of the file fails.
@@ -35,7 +35,7 @@ pub(super) fn check(url: &str, replace: bool, http: &HttpOptions) -> Result<()> 
     #[cfg(feature = "store")]
     if is_store(url) {
         return match !replace && store::exists(url, http)? {
-            true => Err(Error::exists(url)),
+            true => Err(Error::exists(Location::url(url))),
             false => Ok(()),
         };
     }

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use zstn_core::catalog::{FileCatalog, FileOpener, Kind};
 use zstn_core::checksum::ARE_IGNORED;
 use zstn_core::container::safetensors::ShardIndex;
-use zstn_core::model::{Model, ModelBuilder, Tensor};
+use zstn_core::model::{Model, ModelBuilder, TensorInfo};
 use zstn_core::pure::Pure;
 use zstn_core::{Error, Result};
 
@@ -86,7 +86,7 @@ pub fn model_of(
 
 /// Returns the stored bytes of a tensor's parts, in order.
 #[must_use]
-pub fn parts<'a>(tensor: &Tensor, files: &[&'a [u8]]) -> Vec<&'a [u8]> {
+pub fn parts<'a>(tensor: &TensorInfo, files: &[&'a [u8]]) -> Vec<&'a [u8]> {
     let parts = tensor.parts.iter();
     parts
         .map(|stored| part(files[stored.file], stored.stored.clone()))

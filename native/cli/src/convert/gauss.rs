@@ -128,6 +128,7 @@ impl GaussWatch for Lines {
             sharded,
             shards,
             raw,
+            ..
         } = *self.plan.get_or_init(|| plan);
         self.say(&format!(
             "{coded} tensors to code ({sharded} sharded), {raw} raw, {shards} tasks on {} threads",

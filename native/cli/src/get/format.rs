@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use zstn::{Error, Output, Result, Tensor};
+use zstn::internals::Output;
+use zstn::{Error, Result, Tensor};
 use zstn_core::container::safetensors;
 use zstn_core::dtype::Dtype;
 

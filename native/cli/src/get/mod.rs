@@ -4,8 +4,9 @@ use std::collections::HashSet;
 use std::io::IsTerminal;
 
 use clap::Args;
+use zstn::internals::Output;
 use zstn::source::HttpOptions;
-use zstn::{Error, Location, Output, Reader, Result, RowsPlan, Source, Tensor};
+use zstn::{Error, Location, Reader, Result, RowsPlan, Source, Tensor};
 
 use super::arguments::{self, Destination, Model, Overwrite, Report, Threads};
 use super::elements::Stats;

@@ -336,7 +336,7 @@ fn request_of(action: &Action, http: &HttpOptions) -> Result<(Location, HttpOpti
         if FRAMING.contains(&&*name.to_ascii_lowercase()) {
             continue;
         }
-        http = http.with_header(&action.href, name, value)?;
+        http = http.header(&action.href, name, value)?;
     }
     Ok((Location::url(&action.href), http))
 }

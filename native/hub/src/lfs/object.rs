@@ -14,11 +14,11 @@ use super::git_repository::Scratch;
 use super::messages::Stage;
 use super::store::{ENVELOPE, HEAD_BYTES, Oid, StoredFormat};
 use crate::proof::{hex, restored};
-use zstn::internals::{regular, unpack_file};
+use zstn::internals::{Output, regular, unpack_file};
 use zstn::source::{HttpOptions, Local, Source};
 use zstn::{
-    Engine, Error, Location, Output, PackOptions, Progress, Result, Sink, UnpackOptions,
-    VerifyOptions, pack, verify,
+    Engine, Error, Location, PackOptions, Progress, Result, Sink, UnpackOptions, VerifyOptions,
+    pack, verify,
 };
 
 /// Number of leading bytes that identify a safetensors file.
@@ -350,13 +350,9 @@ impl Fault {
         };
         let error = match self {
             Self::Missing => {
-                return Error::Http {
-                    url: location.to_string(),
-                    detail: "the object is not there; push it from a clone that has it (git lfs \
-                             push --all REMOTE)"
-                        .into(),
-                    status: Some(404),
-                };
+                let detail = "the object is not there; push it from a clone that has it (git lfs \
+                              push --all REMOTE)";
+                return Error::http(&location.to_string(), detail, Some(404));
             }
             Self::Length(reason) => {
                 return Error::Differs {

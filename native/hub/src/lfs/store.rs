@@ -12,9 +12,9 @@ use zstn_core::container::zstn as packed;
 
 use super::messages::Stage;
 use crate::proof::hex;
-use zstn::internals::{is_store, regular, store};
+use zstn::internals::{Output, is_store, regular, store};
 use zstn::source::HttpOptions;
-use zstn::{Error, Location, Output, Result};
+use zstn::{Error, Location, Result};
 
 /// A folder, local or in an object store, with one file per object: `aa/bb/ID`, where
 /// `aabb` are the first digits of the ID.

@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 
 use super::Row;
 use super::row::is_digest;
-use zstn::internals::store;
+use zstn::internals::{Output, store};
 use zstn::source::HttpOptions;
-use zstn::{Error, Location, Output, Result};
+use zstn::{Error, Location, Result};
 
 /// Maximum length of an entry, in bytes.
 const MAX_ENTRY_BYTES: u64 = 1 << 20;

@@ -41,7 +41,8 @@ const ANSWERS: [zstn_status; 7] = [
 fn call(function: impl FnOnce(*mut zstn_error) -> zstn_status) -> Outcome<()> {
     const UNTOUCHED: zstn_error = zstn_error {
         code: 77,
-        message: [1; 1020],
+        is_retryable: 77,
+        message: [1; 1016],
     };
     let mut error = UNTOUCHED;
     let status = function(&raw mut error);

@@ -165,7 +165,7 @@ impl Attempt<'_> {
 
     /// Reads from the server. A read that does not end is an error.
     fn read(&self, url: &str, limit: Duration) -> Result<Vec<u8>> {
-        let options = options(limit).with_token(url, TOKEN)?;
+        let options = options(limit).token(url, TOKEN)?;
         let (send, receive) = mpsc::channel();
         let (url, read) = (url.to_owned(), self.surface.read);
         thread::spawn(move || send.send(read(&url, &options)));

@@ -451,7 +451,7 @@ impl Hub {
             let value = value.to_str().map_err(|_| {
                 Error::Usage("the header Authorization has characters that it must not have".into())
             })?;
-            http = http.with_header(&self.endpoint, "Authorization", value)?;
+            http = http.header(&self.endpoint, "Authorization", value)?;
         }
         let url = format!("{}/{}", self.endpoint, revision.file(path));
         Ok(Box::new(Remote::open(&url, HEAD_LEN_BYTES, &http)?))
