@@ -37,7 +37,7 @@ pub fn write(
         .map(|tensor| SourceTensor {
             storage,
             checksum,
-            ..Entry::dense(&tensor.name, tensor.dtype, &tensor.shape)
+            ..SourceTensor::dense(&tensor.name, tensor.dtype, &tensor.shape)
         })
         .collect();
     conversion.progress.begin(conversion.tensor_bytes());
