@@ -1,4 +1,5 @@
-//! Builds frames field by field, straight from docs/formats.
+//! Builds `ZXD1` and `ZXQ1` frames field by field, straight from docs/formats. Readers
+//! must accept more combinations of fields than the encoder writes.
 
 #![allow(missing_docs)] // the fields are named as in the format description
 
@@ -7,7 +8,7 @@ use zstn_core::container::zstn::integrity::checksum;
 use zstn_core::entropy::bits::BitWriter;
 use zstn_core::entropy::interleaved::{EncodeTables, Frequencies, encode, encode_side_stream};
 
-/// The fields of a frame that a writer can choose freely.
+/// The fields of a `ZXD1` frame that a writer can choose freely (docs/formats/zxd1.md).
 #[derive(Debug, Clone)]
 pub struct DifferenceFrame {
     /// Dtype code: 0 for bfloat16, 1 for float16, 2 for float32.
@@ -335,7 +336,7 @@ pub fn seal_block(frame: &mut [u8]) {
     seal(frame);
 }
 
-/// The fields of a frame, which need not be consistent.
+/// The fields of a `ZXQ1` frame, which need not be consistent.
 #[derive(Debug, Clone, Default)]
 pub struct LatticeFields {
     /// Dtype of the elements, grid type, and flags.

@@ -230,7 +230,8 @@ fn answer(mut to: &TcpStream, page: Option<&Page>, range: Option<Range<usize>>) 
 /// Maximum length in bytes of the files that the hub itself serves.
 const SMALL_BYTES: usize = 1000;
 
-/// A running hub, which serves until the process ends.
+/// A model hub that serves repositories with commits, and redirects to a second server
+/// for large files. It serves until the process ends.
 #[derive(Debug)]
 pub struct Hub {
     /// The server of the hub itself.

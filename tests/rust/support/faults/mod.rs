@@ -27,7 +27,8 @@ pub struct Run {
     pub problem: Option<String>,
 }
 
-/// Writes the runs of a suite to `target/faults/NAME.json`.
+/// Writes the runs of a suite to `target/faults/NAME.json`, which `cargo xtask faults`
+/// prints as a table.
 ///
 /// # Panics
 /// If they cannot be written.
