@@ -55,31 +55,43 @@ impl Toolchain {
     /// Returns `cargo build` for `target` with exactly `flags`. Each set of flags needs
     /// its own folder `into`; otherwise every change of flags would rebuild everything.
     pub fn build(self, into: &str, target: &Target, flags: &str) -> Result<Command> {
-        let (mut rustc, mut command) = match self {
-            Self::Active => (cargo::rustc(), cargo("build")),
+        let mut command = match self {
+            Self::Active => cargo("build"),
             Self::Packaged => {
                 let mut command = cargo_at(Path::new(PACKAGED_CARGO), into);
+                command.env("RUSTC", PACKAGED_RUSTC);
+                // Under `cargo run`, the last variable contains the other toolchain's
+                // libraries.
                 command
-                    .env("RUSTC", PACKAGED_RUSTC)
-                    .env("RUSTC_BOOTSTRAP", "1");
-                // Under `cargo run`, this contains the other toolchain's libraries.
-                command.env_remove("LD_LIBRARY_PATH").arg("build");
-                (Command::new(PACKAGED_RUSTC), command)
+                    .env("RUSTC_BOOTSTRAP", "1")
+                    .env_remove("LD_LIBRARY_PATH");
+                command.arg("build");
+                command
             }
-            Self::Nightly => (
-                rustup_run(NIGHTLY, "rustc"),
-                rustup_run(NIGHTLY, "cargo build"),
-            ),
+            Self::Nightly => rustup_run(NIGHTLY, "cargo build"),
         };
         if !matches!(self, Self::Active) {
             command.arg(format!("-Zbuild-std={}", target.crates));
         }
         let mut flags: Vec<String> = flags.split_whitespace().map(str::to_owned).collect();
-        flags.extend(cargo::remapped(&mut rustc)?);
+        flags.extend(cargo::remapped(&mut self.rustc())?);
         cargo::set_flags(&mut command, &flags);
         command.env("CARGO_TARGET_DIR", paths::target(into));
         command.args(["--target", target.triple]);
         Ok(command)
+    }
+
+    fn rustc(self) -> Command {
+        match self {
+            Self::Active => cargo::rustc(),
+            Self::Packaged => Command::new(PACKAGED_RUSTC),
+            Self::Nightly => rustup_run(NIGHTLY, "rustc"),
+        }
+    }
+
+    /// Returns the version of the compiler.
+    pub fn version(self) -> Result<String> {
+        ask(self.rustc().arg("--version"))
     }
 
     pub fn describe(self) -> &'static str {

@@ -89,7 +89,8 @@ impl Module {
                 "Cargo.lock",
                 "xtask/src/wasm.rs",
             ];
-            let stamp = format!("{profile}-{}", self.feature);
+            let version = report::file_name(&toolchain.version()?);
+            let stamp = format!("{profile}-{}-{version}", self.feature);
             stamp::unless_fresh(step, &stamp, &inputs.map(path), &self.files(), |step| {
                 // To cargo, all modules are the same `cdylib`, and it would mistake the
                 // one with other features for the one to build. The first file is a hard
