@@ -107,7 +107,7 @@ pub struct Demo {
     pub built: bool,
 }
 
-#[derive(clap::Args, Default)]
+#[derive(clap::Args)]
 #[command(after_help = suites::help())]
 pub struct Test {
     /// Run every suite, and whole tables of faults; takes about 35 minutes

@@ -1,7 +1,5 @@
 //! The C library: its header, its symbols, and its installation.
 
-use std::env::consts::OS;
-
 use crate::args::Capi;
 use crate::capi_tests;
 use crate::debian::{self, VALGRIND};
@@ -14,21 +12,21 @@ pub const CRATE: &str = "native/capi";
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 const MAJOR: &str = env!("CARGO_PKG_VERSION_MAJOR");
 
+/// Extension of shared libraries, the command that lists symbols, and the variable that
+/// the loader reads.
+const SYSTEM: (&str, &str, &str) = match cfg!(target_os = "macos") {
+    true => ("dylib", "nm -gUj", "DYLD_LIBRARY_PATH"),
+    false => ("so", "nm -D --defined-only", "LD_LIBRARY_PATH"),
+};
+
 /// Runs the verb `capi`, which builds and installs the library, or runs its tests.
 pub fn run(options: &Capi) -> Result<()> {
     if options.test {
         return suite();
     }
-    step("header of the C library", |step| {
-        header(step, options.write)
-    })?;
-    let built = step("C library", |step| {
-        build(
-            step,
-            if options.dev { "dev" } else { "release" },
-            options.write,
-        )
-    })?;
+    header(options.write)?;
+    let profile = if options.dev { "dev" } else { "release" };
+    let built = step("C library", |step| build(step, profile, options.write))?;
     step("installation of the C library", |step| {
         let default = || target("capi");
         let prefix = std::path::absolute(options.prefix.clone().unwrap_or_else(default))?;
@@ -42,7 +40,7 @@ pub fn run(options: &Capi) -> Result<()> {
 pub fn suite() -> Result<()> {
     let tools = tools()?;
     let installed = ready()?;
-    check("header of the C library", |step| header(step, false));
+    report::keep(header(false));
     step("tests of the C library", |step| {
         capi_tests::run(step, &tools, &installed)
     })
@@ -60,14 +58,12 @@ pub fn tools() -> Result<Tools> {
     step("tools for the C library", |step| {
         debian::require(step, debian::C, "the C library is tested with them")
     })?;
-    let is_all = Tier::of_process() == Tier::All;
-    Ok(Tools {
-        valgrind: if is_all { VALGRIND.ready()? } else { None },
-        go: match is_all {
-            true => Some(python::GO.ready()?),
-            false => None,
-        },
-    })
+    let (mut valgrind, mut go) = (None, None);
+    if Tier::of_process() == Tier::All {
+        valgrind = VALGRIND.ready()?;
+        go = Some(python::GO.ready()?);
+    }
+    Ok(Tools { valgrind, go })
 }
 
 /// Installs the library of the dev profile for the tests: in [`Tier::All`] built alone,
@@ -78,7 +74,7 @@ pub fn ready() -> Result<Installed> {
     cargo::programs()?;
     match Tier::of_process() {
         Tier::Default => SHARED.step("C library, installed", |_| {
-            let built = Built::in_folder("debug", None)?;
+            let built = Built::in_folder("debug", None);
             // A build of the whole workspace enables more features, with which a
             // dependency exports additional symbols.
             symbols(&built, |name| name.starts_with("zstn_"), false)?;
@@ -92,20 +88,23 @@ pub fn ready() -> Result<Installed> {
 
 /// Compares the committed header with one generated from its sources; with `write`,
 /// replaces it.
-fn header(step: &mut Step, write: bool) -> Result<()> {
-    let path = path(CRATE).join("include/zstn.h");
-    let mut generate = cargo("run --quiet --package zstn-capi-header");
-    let made = ask(&mut generate).context("the header cannot be generated")? + "\n";
-    let is_same = fs::read_to_string(&path).is_ok_and(|committed| committed == made);
-    step.note(if is_same { "unchanged" } else { "written" });
-    match is_same || write {
-        true if is_same => Ok(()),
-        true => Ok(fs::write(&path, made)?),
-        false => bail!(
-            "{} differs from its sources; run `cargo xtask capi --write` and commit it",
-            paths::show(&path)
-        ),
-    }
+fn header(write: bool) -> Result<()> {
+    step("header of the C library", |step| {
+        let path = path(CRATE).join("include/zstn.h");
+        let mut generate = cargo("run --quiet --package zstn-capi-header");
+        let made = ask(&mut generate).context("the header cannot be generated")? + "\n";
+        if fs::read_to_string(&path).is_ok_and(|committed| committed == made) {
+            step.note("unchanged");
+            return Ok(());
+        }
+        let shown = paths::show(&path);
+        ensure!(
+            write,
+            "{shown} differs; `cargo xtask capi --write` writes it"
+        );
+        step.note("written");
+        Ok(fs::write(path, made)?)
+    })
 }
 
 /// The built libraries.
@@ -119,19 +118,14 @@ struct Built {
 
 impl Built {
     /// Returns the libraries in a profile's folder.
-    fn in_folder(folder: &str, private: Option<String>) -> Result<Self> {
-        let ending = match OS {
-            "linux" => "so",
-            "macos" => "dylib",
-            _ => bail!("the C library is built on Linux and macOS only"),
-        };
-        let [shared, fixed] =
-            [ending, "a"].map(|ending| target(format!("{folder}/libzstn_capi.{ending}")));
-        Ok(Self {
+    fn in_folder(folder: &str, private: Option<String>) -> Self {
+        let library = |ending| target(format!("{folder}/libzstn_capi.{ending}"));
+        let (shared, fixed) = (library(SYSTEM.0), library("a"));
+        Self {
             shared,
             fixed,
             private,
-        })
+        }
     }
 }
 
@@ -141,14 +135,11 @@ fn build(step: &mut Step, profile: &str, write: bool) -> Result<Built> {
     let mut rustc = cargo("rustc --package zstn-capi --lib --profile");
     step.run(rustc.arg(profile).words("-- --print native-static-libs"))?;
     let output = step.output()?;
-    let lines = output.lines().rev();
-    let private = lines
-        .filter_map(|line| line.split_once("native-static-libs: "))
-        .next();
-    let (_, private) =
-        private.context("rustc did not list the libraries that the static library needs")?;
+    let private = output.rsplit_once("native-static-libs: ");
+    let (_, private) = private.context("rustc did not list the libraries it needs")?;
+    let private = private.lines().next().unwrap_or_default();
     let folder = if profile == "dev" { "debug" } else { profile };
-    let built = Built::in_folder(folder, Some(private.trim().to_owned()))?;
+    let built = Built::in_folder(folder, Some(private.trim().to_owned()));
     symbols(&built, |_| true, write)?;
     Ok(built)
 }
@@ -156,12 +147,7 @@ fn build(step: &mut Step, profile: &str, write: bool) -> Result<Built> {
 /// Compares the symbols that the shared library exports, limited to names that
 /// `is_ours` accepts, with the committed list.
 fn symbols(built: &Built, is_ours: impl Fn(&str) -> bool, write: bool) -> Result<()> {
-    let mut nm = cmd(if OS == "macos" {
-        "nm -gUj"
-    } else {
-        "nm -D --defined-only"
-    });
-    let listed = ask(nm.arg(&built.shared))?;
+    let listed = ask(cmd(SYSTEM.1).arg(&built.shared))?;
     let names = listed
         .lines()
         .filter_map(|line| line.split(' ').next_back());
@@ -202,8 +188,8 @@ impl Installed {
         }
         replace(&path(CRATE).join("include/zstn.h"), &include.join("zstn.h"))?;
         replace(&built.fixed, &lib.join("libzstn.a"))?;
-        let name = |version: &str| match OS {
-            "macos" => format!("libzstn{version}.dylib"),
+        let name = |version: &str| match SYSTEM.0 {
+            "dylib" => format!("libzstn{version}.dylib"),
             _ => format!("libzstn.so{version}"),
         };
         let [full, major] = [VERSION, MAJOR].map(|version| name(&format!(".{version}")));
@@ -218,10 +204,8 @@ impl Installed {
             .replace("@version@", VERSION)
             .replace("@private@", built.private.as_deref().unwrap_or_default());
         fs::write(pkgconfig.join("libzstn.pc"), text)?;
-        Ok(Self {
-            prefix,
-            is_static: built.private.is_some(),
-        })
+        let is_static = built.private.is_some();
+        Ok(Self { prefix, is_static })
     }
 
     /// Returns the folder of the libraries.
@@ -239,14 +223,10 @@ impl Installed {
 
     /// Makes pkg-config and the loader of programs find the library.
     pub fn set_environment<'a>(&self, command: &'a mut Command) -> &'a mut Command {
-        let loader = if OS == "macos" {
-            "DYLD_LIBRARY_PATH"
-        } else {
-            "LD_LIBRARY_PATH"
-        };
+        let folder = self.libraries();
         command
-            .env("PKG_CONFIG_PATH", self.libraries().join("pkgconfig"))
-            .env(loader, self.libraries())
+            .env("PKG_CONFIG_PATH", folder.join("pkgconfig"))
+            .env(SYSTEM.2, folder)
     }
 }
 

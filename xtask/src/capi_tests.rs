@@ -73,23 +73,17 @@ impl Tests<'_> {
         (name, compiler, is_static, options): (&str, &str, bool, &str),
         sources: &[PathBuf],
     ) -> Result<()> {
-        let mut libraries = self.installed.pkg_config(if is_static {
+        let line = if is_static {
             "--static --libs"
         } else {
             "--libs"
-        })?;
+        };
+        let mut libraries = self.installed.pkg_config(line)?;
         if is_static {
             // If both libraries were found, the linker would prefer the shared one.
-            let fixed = self
-                .installed
-                .libraries()
-                .join("libzstn.a")
-                .display()
-                .to_string();
-            libraries
-                .iter_mut()
-                .filter(|word| *word == "-lzstn")
-                .for_each(|word| word.clone_from(&fixed));
+            let fixed = self.installed.libraries().join("libzstn.a");
+            let words = libraries.iter_mut().filter(|word| *word == "-lzstn");
+            words.for_each(|word| *word = fixed.display().to_string());
         }
         let mut command = cmd(compiler);
         command
@@ -113,12 +107,7 @@ impl Tests<'_> {
             self.compile(step, variant, &sources)?;
             paths::empty(&self.model)?;
             let mut run = Command::new(self.programs.join(variant.0));
-            self.run(
-                step,
-                run.arg(&self.model)
-                    .arg(path("tests/vectors"))
-                    .arg("mutations"),
-            )?;
+            self.run(step, run.arg(&self.model).words("tests/vectors mutations"))?;
         }
         Ok(())
     }
@@ -130,32 +119,21 @@ impl Tests<'_> {
         // possibly lost, which is not an error here.
         run.words("--quiet --error-exitcode=9 --leak-check=full")
             .words("--show-leak-kinds=definite,indirect --errors-for-leak-kinds=definite,indirect")
-            .arg(format!(
-                "--suppressions={}",
-                path(CRATE).join("tests/valgrind.supp").display()
-            ))
-            .arg(self.programs.join("c-shared"));
+            .words("--suppressions=native/capi/tests/valgrind.supp");
         paths::empty(&self.model)?;
-        self.run(step, run.arg(&self.model).arg(path("tests/vectors")))
+        run.arg(self.programs.join("c-shared")).arg(&self.model);
+        self.run(step, run.arg("tests/vectors"))
     }
 
     fn examples(&self, step: &mut Step) -> Result<()> {
         for (folder, ending, compiler) in [("c", "c", C), ("cpp", "cpp", CPP)] {
             for source in sources(&format!("examples/{folder}"), ending)? {
-                let name = source
-                    .file_stem()
-                    .unwrap_or_default()
-                    .to_string_lossy()
-                    .into_owned();
-                self.compile(step, (&name, compiler, false, ""), &[source])?;
+                let name = source.file_stem().unwrap_or_default().to_string_lossy();
+                self.compile(step, (&name, compiler, false, ""), std::slice::from_ref(&source))?;
             }
         }
-        self.run(
-            step,
-            self.python("examples.py")
-                .arg(&self.programs)
-                .arg(&self.model),
-        )?;
+        let mut examples = self.python("examples.py");
+        self.run(step, examples.arg(&self.programs).arg(&self.model))?;
         let name = format!("libzstn{}", std::env::consts::DLL_SUFFIX);
         let library = self.installed.libraries().join(name);
         self.run(step, self.python("smoke.py").arg(library).arg(&self.model))
@@ -165,10 +143,8 @@ impl Tests<'_> {
     /// one core the first time.
     fn begin_go(&self, go: &Environment) -> Result<Background> {
         let mut build = Command::new(go.program("go"));
+        build.words("-C native/capi/examples/go build -o");
         build
-            .arg("-C")
-            .arg(path(CRATE).join("examples/go"))
-            .words("build -o")
             .arg(self.programs.join("unpacked"))
             .arg(".")
             .env("CGO_ENABLED", "1")
@@ -186,9 +162,7 @@ impl Tests<'_> {
     }
 
     fn python(&self, script: &str) -> Command {
-        let mut python = cmd("python3 -B");
-        python.arg(path(CRATE).join("tests").join(script));
-        python
+        cmd(&format!("python3 -B {CRATE}/tests/{script}"))
     }
 }
 

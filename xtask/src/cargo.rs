@@ -35,11 +35,8 @@ pub fn cargo_at(program: &Path, into: &str) -> Command {
 /// Prepares a command that runs cargo.
 pub fn set_environment(command: &mut Command, into: &str) {
     for (name, _) in env::vars_os() {
-        let text = name.to_string_lossy();
-        if INHERITED_PREFIXES
-            .iter()
-            .any(|prefix| text.starts_with(prefix))
-        {
+        let (text, mut prefixes) = (name.to_string_lossy(), INHERITED_PREFIXES.iter());
+        if prefixes.any(|prefix| text.starts_with(prefix)) {
             command.env_remove(name);
         }
     }
@@ -63,19 +60,17 @@ pub fn rustc_field(name: &str) -> Result<String> {
     let said = ask(rustc().arg("-vV"))?;
     let start = format!("{name}: ");
     let field = said.lines().find_map(|line| line.strip_prefix(&start));
-    Ok(field
-        .with_context(|| format!("rustc does not name its {name}"))?
-        .to_owned())
+    field
+        .map(str::to_owned)
+        .with_context(|| format!("rustc does not name its {name}"))
 }
 
 /// Returns cargo's home folder, which contains its downloads.
 pub fn home() -> Result<PathBuf> {
     let named = env::var_os("CARGO_HOME").filter(|home| !home.is_empty());
     let default = || Some(env::home_dir()?.join(".cargo"));
-    named
-        .map(PathBuf::from)
-        .or_else(default)
-        .context("cargo has no home folder")
+    let home = named.map(PathBuf::from).or_else(default);
+    home.context("cargo has no home folder")
 }
 
 /// Returns the arguments for `rustc` that remove this machine's paths from panic
@@ -141,14 +136,13 @@ pub fn programs() -> Result<()> {
         check("clippy", |step| {
             clippy().context("clippy is missing: `rustup component add clippy` installs it")?;
             build(step)?;
-            match step
-                .output()?
-                .lines()
-                .any(|line| line.starts_with("warning: "))
-            {
-                true => bail!("there are warnings"),
-                false => Ok(()),
-            }
+            let output = step.output()?;
+            let mut lines = output.lines();
+            ensure!(
+                !lines.any(|line| line.starts_with("warning: ")),
+                "there are warnings"
+            );
+            Ok(())
         });
         Ok(())
     })

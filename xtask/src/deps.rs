@@ -31,8 +31,7 @@ pub fn run(options: &Deps) -> Result<()> {
     licences()?;
     notices(options.write)?;
     if let Some(folder) = &options.sbom {
-        let host = cargo::rustc_field("host")?;
-        step("SBOMs", |step| sboms(step, folder, &host))?;
+        sboms(folder, &cargo::rustc_field("host")?)?;
     }
     Ok(())
 }
@@ -59,36 +58,29 @@ pub fn licences() -> Result<()> {
 
 /// Returns the installed cargo-deny; if there is none, builds it in two minutes.
 fn cargo_deny(step: &mut Step) -> Result<PathBuf> {
-    let folder = cache("cargo-deny");
+    let folder = cache(format!("cargo-deny-{CARGO_DENY}"));
     let built = folder.join(format!("bin/cargo-deny{}", std::env::consts::EXE_SUFFIX));
     if let Some(found) = process::find("cargo-deny") {
         return Ok(found);
     }
-    let version = ask(Command::new(&built).arg("--version")).unwrap_or_default();
-    if process::version(&version) == process::version(CARGO_DENY) {
-        return Ok(built);
-    }
-    let build = target("cargo-deny");
-    let installed = step.run_twice(|| {
-        // The program runs for a second, and optimising it would take longer.
-        let line = format!("install cargo-deny --version {CARGO_DENY} --locked --debug --force");
+    if !built.is_file() {
+        let build = target("cargo-deny");
+        let line = format!("install cargo-deny --version {CARGO_DENY} --locked --debug --root");
         let mut install = cargo(&line);
-        install
-            .arg("--root")
-            .arg(&folder)
-            .env("CARGO_TARGET_DIR", &build);
-        install.env("CARGO_PROFILE_DEV_DEBUG", "0");
-        install
-    });
-    installed.context("`cargo install cargo-deny` elsewhere and PATH work too")?;
-    // The build files are large and have no further use.
-    fs::remove_dir_all(build)?;
+        install.arg(&folder).env("CARGO_TARGET_DIR", &build);
+        // The program runs for a second, and optimising it would take longer.
+        let installed = step.run_twice(install.env("CARGO_PROFILE_DEV_DEBUG", "0"));
+        installed.context("`cargo install cargo-deny` elsewhere and PATH work too")?;
+        // The build files are large and have no further use.
+        fs::remove_dir_all(build)?;
+    }
     Ok(built)
 }
 
 /// Returns the names of the published crates.
 pub fn published_crates() -> Result<Vec<String>> {
-    Ok(Crates::read()?
+    let crates = Crates::read()?;
+    Ok(crates
         .published()
         .map(|package| package.name.clone())
         .collect())
@@ -101,22 +93,22 @@ fn shipped(step: &mut Step, write: bool) -> Result<()> {
     let mut counts = Vec::new();
     let mut folders: Vec<PathBuf> = Vec::new();
     for folder in ["", "native/python", "wasm"] {
-        let artifacts = ARTIFACTS
-            .iter()
-            .filter(|artifact| artifact.folder == folder);
         let mut all = Shipped::default();
-        for artifact in artifacts {
-            all.add(&crates, artifact, artifact.targets)?;
+        for artifact in &ARTIFACTS {
+            if artifact.folder == folder {
+                all.add(&crates, artifact, artifact.targets)?;
+            }
         }
         let text = notices::text(&all)?;
         let file = path(folder).join(NOTICES);
         if write {
             fs::write(&file, &text)?;
         }
+        let is_same = fs::read_to_string(&file).is_ok_and(|committed| committed == text);
+        let shown = paths::show(&file);
         ensure!(
-            fs::read_to_string(&file).is_ok_and(|committed| committed == text),
-            "{} is not what is shipped; `cargo xtask deps --write` writes it",
-            paths::show(&file)
+            is_same,
+            "{shown} is not what is shipped; `cargo xtask deps --write` writes it"
         );
         counts.push(all.packages.len().to_string());
         folders.push(path(folder));
@@ -125,11 +117,8 @@ fn shipped(step: &mut Step, write: bool) -> Result<()> {
     let licence = fs::read(path("LICENSE"))?;
     for folder in folders {
         let copy = folder.join("LICENSE");
-        ensure!(
-            fs::read(&copy).is_ok_and(|copy| copy == licence),
-            "{} is not a copy of LICENSE",
-            paths::show(&copy)
-        );
+        let is_same = fs::read(&copy).is_ok_and(|copy| copy == licence);
+        ensure!(is_same, "{} is not a copy of LICENSE", paths::show(&copy));
     }
     step.note(format!("{} packages", counts.join(", ")));
     Ok(())
@@ -137,20 +126,20 @@ fn shipped(step: &mut Step, write: bool) -> Result<()> {
 
 /// Writes an SBOM of each artifact to `folder`, for `target` or for the only target of
 /// the artifact.
-pub fn sboms(step: &mut Step, folder: &Path, target: &str) -> Result<()> {
-    fs::create_dir_all(folder)?;
-    let crates = Crates::read()?;
-    for artifact in &ARTIFACTS {
-        let targets = match artifact.targets {
-            [only] => [*only],
-            _ => [target],
-        };
-        let mut shipped = Shipped::default();
-        shipped.add(&crates, artifact, &targets)?;
-        fs::write(folder.join(artifact.sbom), shipped.sbom(&crates, artifact)?)?;
-    }
-    step.note(paths::show(folder));
-    Ok(())
+pub fn sboms(folder: &Path, target: &str) -> Result<()> {
+    step("SBOMs", |step| {
+        fs::create_dir_all(folder)?;
+        let crates = Crates::read()?;
+        for artifact in &ARTIFACTS {
+            let only = artifact.targets.len() == 1;
+            let targets = if only { artifact.targets } else { &[target] };
+            let mut shipped = Shipped::default();
+            shipped.add(&crates, artifact, targets)?;
+            fs::write(folder.join(artifact.sbom), shipped.sbom(&crates, artifact)?)?;
+        }
+        step.note(paths::show(folder));
+        Ok(())
+    })
 }
 
 /// Checks that every download has a digest and comes from the official registry of its
@@ -235,30 +224,24 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_crate_from_elsewhere_or_without_a_digest_is_refused() {
-        let block = |source: &str, rest: &str| {
-            format!("[[package]]\nname = \"a\"\nsource = \"{source}\"\n{rest}\n")
+    fn downloads_from_elsewhere_or_without_a_digest_are_refused() {
+        let lock = |source: &str, rest: &str| {
+            check_crates(&format!(
+                "[[package]]\nname = \"a\"\nsource = \"{source}\"\n{rest}\n"
+            ))
         };
         let digest = format!("checksum = \"{}\"", "0".repeat(64));
-        assert_eq!(check_crates(&block(CRATES_IO, &digest)).expect("fine"), 1);
-        assert!(check_crates(&block(CRATES_IO, "")).is_err());
-        assert!(check_crates(&block("git+https://example.org/a", &digest)).is_err());
-    }
+        assert_eq!(lock(CRATES_IO, &digest).expect("fine"), 1);
+        assert!(lock(CRATES_IO, "").is_err());
+        assert!(lock("git+https://example.org/a", &digest).is_err());
 
-    #[test]
-    fn a_package_from_elsewhere_or_without_a_digest_is_refused() {
-        let lock = |entry: Value| json!({ "packages": { "": {}, "node_modules/a": entry } });
-        let good = json!({ "version": "1.0.0", "integrity": "sha512-x" });
-        assert_eq!(check_packages(&lock(good)).expect("fine"), 1);
-        assert_eq!(
-            check_packages(&lock(json!({ "link": true }))).expect("fine"),
-            0
-        );
-        for bad in [
-            json!({ "integrity": "sha1-x" }),
-            json!({ "integrity": "sha512-x", "resolved": "git+ssh://example.org/a" }),
-        ] {
-            assert!(check_packages(&lock(bad.clone())).is_err(), "{bad}");
-        }
+        let lock = |entry: Value| {
+            check_packages(&json!({ "packages": { "": {}, "node_modules/a": entry } }))
+        };
+        assert_eq!(lock(json!({ "integrity": "sha512-x" })).expect("fine"), 1);
+        assert_eq!(lock(json!({ "link": true })).expect("fine"), 0);
+        assert!(lock(json!({ "integrity": "sha1-x" })).is_err());
+        let resolved = "git+ssh://example.org/a";
+        assert!(lock(json!({ "integrity": "sha512-x", "resolved": resolved })).is_err());
     }
 }

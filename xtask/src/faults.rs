@@ -4,7 +4,6 @@
 use serde_json::Value;
 
 use crate::prelude::*;
-use crate::report::run as run_step;
 use crate::wasm;
 
 /// The tables: title, file and list of the cases in `tests/faults`, and the suites that
@@ -37,9 +36,9 @@ pub fn run() -> Result<()> {
     paths::empty(&target("faults"))?;
     let mut native = cargo::test();
     native.words("--test http --test cli -- faults::");
-    let native = run_step("faults, native", &mut native);
+    let native = report::run("faults, native", &mut native);
     let files = "tests/js/node/faults.test.mjs tests/js/node/file-faults.test.mjs";
-    let npm = run_step("faults, npm", cmd("node --test").words(files));
+    let npm = report::run("faults, npm", cmd("node --test").words(files));
     for (title, file, list, suites) in TABLES {
         print(title, file, list, suites)?;
     }

@@ -5,7 +5,6 @@
 use crate::args::{Arguments, Interop};
 use crate::prelude::*;
 use crate::process::print;
-use crate::report::run;
 use crate::toolchain::{self, WEB};
 use crate::{node, python, suites, wasm};
 
@@ -13,13 +12,11 @@ use crate::{node, python, suites, wasm};
 /// `tests/peers`, which by default tries a few inputs; this verb sets their number.
 pub fn interop(options: &Interop) -> Result<()> {
     let mut unittest = suites::with_peers("-m unittest -v tests/peers/test_interop.py")?;
+    let only = options.only.as_deref().unwrap_or_default();
     unittest
         .env("ZSTN_INTEROP_CASES", options.cases.to_string())
         .env("ZSTN_INTEROP_SEED", options.seed.to_string())
-        .env(
-            "ZSTN_INTEROP_ONLY",
-            options.only.as_deref().unwrap_or_default(),
-        );
+        .env("ZSTN_INTEROP_ONLY", only);
     step("random inputs through z4ai", |step| {
         step.run(&mut unittest)?;
         let output = step.output()?;
@@ -33,10 +30,8 @@ pub fn interop(options: &Interop) -> Result<()> {
 pub fn sizes(options: &Arguments) -> Result<()> {
     python::peers()?;
     let environment = python::FIGURES.ready()?;
-    run(
-        "command line, release build",
-        &mut cargo("build --release --package zstn-cli"),
-    )?;
+    let mut build = cargo("build --release --package zstn-cli");
+    report::run("command line, release build", &mut build)?;
     let mut table = environment.python();
     table
         .arg(path("tests/peers/sizes.py"))
@@ -49,15 +44,13 @@ pub fn sizes(options: &Arguments) -> Result<()> {
 pub fn with_torch(name: &str, options: &Arguments) -> Result<()> {
     let environment = python::TORCH.ready()?;
     let mut build = cargo("build --release --package zstn-tests --example");
-    run("zstn's side, release build", build.arg(name))?;
+    report::run("zstn's side, release build", build.arg(name))?;
     let mut script = environment.python();
     script
         .arg(path(format!("tests/peers/torch_{name}.py")))
-        .args(&options.arguments)
-        .env(
-            format!("ZSTN_{}", name.to_uppercase()),
-            program(&format!("release/examples/{name}")),
-        );
+        .args(&options.arguments);
+    let variable = format!("ZSTN_{}", name.to_uppercase());
+    script.env(variable, program(&format!("release/examples/{name}")));
     // Both sides use one thread.
     for library in ["OMP", "OPENBLAS", "MKL"] {
         script.env(format!("{library}_NUM_THREADS"), "1");
@@ -86,7 +79,7 @@ pub fn decoders(model: Option<&Path>) -> Result<()> {
         })?;
     }
     let mut build = cargo("build --release --package zstn-bench --example decoders");
-    run("native decoders, release build", &mut build)?;
+    report::run("native decoders, release build", &mut build)?;
     let planes = target("decoders/planes");
     let mut native = Command::new(program("release/examples/decoders"));
     println!();

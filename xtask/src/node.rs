@@ -46,9 +46,8 @@ pub fn ready() -> Result<()> {
 /// Runs npm in `folder` with the lists of packages in `lists`, unless the installed
 /// packages are up to date with them.
 fn install(step: &mut Step, name: &str, lists: &Path, folder: &Path, line: &str) -> Result<()> {
-    let mut lists = ["package.json", "package-lock.json", ".npmrc"]
-        .map(|name| lists.join(name))
-        .to_vec();
+    let files = ["package.json", "package-lock.json", ".npmrc"].iter();
+    let mut lists: Vec<PathBuf> = files.map(|file| lists.join(file)).collect();
     lists.retain(|list| list.is_file());
     // npm writes this file last and does not change it afterwards.
     let installed = [folder.join("node_modules/.package-lock.json")];
@@ -56,11 +55,8 @@ fn install(step: &mut Step, name: &str, lists: &Path, folder: &Path, line: &str)
         for list in lists.iter().filter(|list| !list.starts_with(folder)) {
             paths::copy_into(folder, list)?;
         }
-        step.run_twice(|| {
-            let mut npm = npm(line);
-            npm.words("--no-audit --no-fund").current_dir(folder);
-            npm
-        })
+        let mut npm = npm(line);
+        step.run_twice(npm.words("--no-audit --no-fund").current_dir(folder))
     })
 }
 
@@ -90,12 +86,8 @@ pub fn consumers() -> Result<Option<PathBuf>> {
     check()?;
     SHARED.step("ONNX Runtime and TensorFlow.js", |step| {
         // The only install script downloads files for other processors than the CPU.
-        let folder = separately(
-            step,
-            "consumers",
-            "tests/js/consumers",
-            "ci --ignore-scripts",
-        );
+        let line = "ci --ignore-scripts";
+        let folder = separately(step, "consumers", "tests/js/consumers", line);
         if folder.is_err() {
             step.note("npm could not install them: their tests are left out");
         }
@@ -105,44 +97,38 @@ pub fn consumers() -> Result<Option<PathBuf>> {
 
 /// Installs azurite, the Azure server of the tests, and returns its program.
 pub fn azurite() -> Result<PathBuf> {
-    step("azurite", install_azurite)
-}
-
-fn install_azurite(step: &mut Step) -> Result<PathBuf> {
     let folder = cache(AZURITE);
     let program = folder.join("node_modules/azurite/dist/src/blob/main.js");
-    if !program.is_file() {
-        fs::create_dir_all(&folder)?;
-        // The folder is inside this repository, whose packages must not be installed
-        // here.
-        let line = format!("install --no-audit --no-fund --no-workspaces --prefix . {AZURITE}");
-        step.run_twice(|| {
-            let mut npm = npm(&line);
-            npm.current_dir(&folder);
-            npm
-        })?;
-    }
-    match program.is_file() {
-        true => Ok(program),
-        false => bail!(
-            "{AZURITE} has no {}; its version must have changed",
-            program.display()
-        ),
-    }
+    step("azurite", |step| {
+        if !program.is_file() {
+            fs::create_dir_all(&folder)?;
+            // The folder is inside this repository, whose packages must not be
+            // installed here.
+            let mut npm = npm("install --no-audit --no-fund --no-workspaces --prefix .");
+            step.run_twice(npm.arg(AZURITE).current_dir(&folder))?;
+        }
+        let shown = paths::show(&program);
+        ensure!(
+            program.is_file(),
+            "{shown} is missing; its version must have changed"
+        );
+        Ok(())
+    })?;
+    Ok(program)
 }
 
 /// Runs `npm run build` in one package, unless `output` is up to date with `inputs`.
-pub fn build(step: &mut Step, package: &str, inputs: &[&str], output: &str) -> Result<()> {
+pub fn build(title: &str, package: &str, inputs: &[&str], output: &str) -> Result<()> {
     // Compilers and type definitions are inputs, too.
     let inputs = inputs.iter().chain(&["package.json", "package-lock.json"]);
     let inputs: Vec<PathBuf> = inputs.map(path).collect();
-    let output = path(output);
-    let outputs = [output.clone()];
-    stamp::unless_fresh(step, &format!("npm-{package}"), &inputs, &outputs, |step| {
-        step.run(npm("run build --workspace").arg(package))?;
-        if paths::entries(&output)?.is_empty() {
-            bail!("the build of {package} left {} empty", paths::show(&output));
-        }
-        Ok(())
+    let outputs = [path(output)];
+    step(title, |step| {
+        stamp::unless_fresh(step, &format!("npm-{package}"), &inputs, &outputs, |step| {
+            step.run(npm("run build --workspace").arg(package))?;
+            let is_filled = !paths::entries(&outputs[0])?.is_empty();
+            ensure!(is_filled, "the build of {package} left {output} empty");
+            Ok(())
+        })
     })
 }

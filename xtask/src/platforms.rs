@@ -191,18 +191,13 @@ fn prepare_wine(step: &mut Step, compiler: &str) -> Result<()> {
     if !system.is_dir() {
         step.run(with_wine(&mut cmd("wineboot --init")))?;
     }
-    let sources = path("tests/platforms/wine");
     let library = system.join("bcryptprimitives.dll");
     if !library.exists() {
         let mut build = Command::new(compiler);
         build.arg("-shared").words(OPTIONS).arg(&library);
-        step.run(
-            build
-                .arg(sources.join("bcryptprimitives.c"))
-                .arg("-ladvapi32"),
-        )?;
+        step.run(build.words("tests/platforms/wine/bcryptprimitives.c -ladvapi32"))?;
     }
     let mut build = Command::new(compiler);
     build.words(OPTIONS).arg(system.join("git.exe"));
-    step.run(build.arg(sources.join("git.c")))
+    step.run(build.arg("tests/platforms/wine/git.c"))
 }

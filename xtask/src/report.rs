@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Error, Result, anyhow, bail};
+use anyhow::{Context, Error, Result, bail};
 use fs_err::{self as fs, File};
 
 use crate::paths;
@@ -21,7 +21,6 @@ const LINES_SHOWN_ON_FAILURE: usize = 150;
 const TITLE_WIDTH: usize = 44;
 
 /// The steps of this process, and their results.
-#[derive(Default)]
 struct Report {
     started: Option<Instant>,
     /// Titles of the running steps.
@@ -147,15 +146,13 @@ pub fn kept() -> Result<()> {
 pub fn table() {
     let report = report();
     println!("\n  {:<TITLE_WIDTH$} {:>8} {:>8}", "step", "wall", "cpu");
-    report
-        .ended
-        .iter()
-        .for_each(|ended| println!("{}", ended.line(true)));
-    let processor: Duration = report.ended.iter().map(|ended| ended.processor).sum();
-    let wall = report
-        .started
-        .map_or(0.0, |started| started.elapsed().as_secs_f64());
-    let processor = processor.as_secs_f64();
+    let (mut wall, mut processor) = (Duration::ZERO, Duration::ZERO);
+    for ended in &report.ended {
+        println!("{}", ended.line(true));
+        processor += ended.processor;
+        wall = report.started.map_or(wall, |started| started.elapsed());
+    }
+    let [wall, processor] = [wall, processor].map(|time| time.as_secs_f64());
     println!("  {:<TITLE_WIDTH$} {wall:>6.1} s {processor:>6.1} s", "all");
 }
 
@@ -165,9 +162,7 @@ pub fn summary() {
     let failed: Vec<_> = report.ended.iter().filter(|ended| !ended.passed).collect();
     if !failed.is_empty() {
         println!("\nFailed:");
-        failed
-            .iter()
-            .for_each(|ended| println!("  {}", ended.title));
+        failed.iter().for_each(|step| println!("  {}", step.title));
     }
     let passed = report.ended.len() - failed.len();
     println!("\n{passed} passed, {} failed", failed.len());
@@ -208,14 +203,12 @@ impl Step {
         Ok(())
     }
 
-    /// Runs the command that `make` returns, and runs it a second time if it fails.
-    /// Meant for downloads.
-    pub fn run_twice(&mut self, make: impl Fn() -> Command) -> Result<()> {
-        if self.run(&mut make()).is_ok() {
+    /// Runs a download, and runs it a second time if it fails.
+    pub fn run_twice(&mut self, command: &mut Command) -> Result<()> {
+        if self.run(command).is_ok() {
             return Ok(());
         }
-        self.run(&mut make())
-            .map_err(|error| anyhow!("{error}, also when tried again"))
+        self.run(command).context("the second attempt failed, too")
     }
 
     /// Adds the output of another command to the log.
@@ -259,24 +252,19 @@ impl Step {
             return;
         }
         println!();
-        let start = lines.len().saturating_sub(LINES_SHOWN_ON_FAILURE);
-        lines[start..]
-            .iter()
-            .for_each(|line| println!("    {line}"));
+        for line in &lines[lines.len().saturating_sub(LINES_SHOWN_ON_FAILURE)..] {
+            println!("    {line}");
+        }
         println!("\n    whole log: {}", paths::show(&self.log));
     }
 }
 
 /// Returns whether `line` is one of cargo's progress lines, which would hide errors.
 fn is_progress(line: &str) -> bool {
-    let verbs = [
-        "Compiling ",
-        "Checking ",
-        "Downloading ",
-        "Downloaded ",
-        "Updating ",
-    ];
-    verbs.iter().any(|verb| line.trim_start().starts_with(verb))
+    let word = line.split_whitespace().next().unwrap_or_default();
+    "Compiling Checking Downloading Downloaded Updating"
+        .split(' ')
+        .any(|verb| verb == word)
 }
 
 /// A command that runs in the background of other steps, and is stopped when this value
@@ -302,11 +290,8 @@ impl Background {
         }
         set_environment(command);
         let (out, err) = (file.try_clone()?, file.try_clone()?);
-        let command = command.stdin(Stdio::null());
-        let command = command
-            .stdout(out.into_parts().0)
-            .stderr(err.into_parts().0);
-        let child = command.spawn();
+        command.stdin(Stdio::null()).stdout(out.into_parts().0);
+        let child = command.stderr(err.into_parts().0).spawn();
         let child = child.with_context(|| format!("`{shown}` could not be started"))?;
         Ok(Self { child, shown, log })
     }
@@ -343,26 +328,17 @@ impl Background {
 /// Gives tests the paths of the programs of the dev build, and selects their tables
 /// (`tests/rust/support/tier.rs`, `tests/js/support/tier.mjs`).
 fn set_environment(command: &mut Command) {
-    let tests = match Tier::of_process() {
-        Tier::Default => None,
-        Tier::All => Some("all".into()),
-    };
     for (name, value) in [
-        ("ZSTN_TESTS", tests),
-        ("ZSTN_BIN", Some(paths::program("debug/zstn"))),
-        (
-            "ZSTN_FAULT_SERVER",
-            Some(paths::program("debug/fault-server")),
-        ),
-        ("ZSTN_STUB_HUB", Some(paths::program("debug/stub-hub"))),
+        ("ZSTN_TESTS", Tier::of_process().tests().into()),
+        ("ZSTN_BIN", paths::program("debug/zstn")),
+        ("ZSTN_FAULT_SERVER", paths::program("debug/fault-server")),
+        ("ZSTN_STUB_HUB", paths::program("debug/stub-hub")),
         // Prevents __pycache__ folders in the source tree.
-        ("PYTHONDONTWRITEBYTECODE", Some("1".into())),
+        ("PYTHONDONTWRITEBYTECODE", "1".into()),
     ] {
-        match value {
-            _ if command.get_envs().any(|(set, _)| set == name) => continue,
-            Some(value) => command.env(name, value),
-            None => command.env_remove(name),
-        };
+        if !command.get_envs().any(|(set, _)| set == name) {
+            command.env(name, value);
+        }
     }
 }
 

@@ -4,7 +4,6 @@
 use crate::args::{Reproducible, Wasm};
 use crate::prelude::*;
 use crate::release::{digest, npm_tarball, static_program};
-use crate::report::run as run_step;
 use crate::wasm::{self, CORE};
 
 /// The built viewer, which is part of the program.
@@ -26,7 +25,7 @@ pub fn run(options: &Reproducible) -> Result<()> {
         Some(name) => format!("wasm --only {name} --no-package"),
         None => "wasm".into(),
     };
-    run_step(
+    report::run(
         "modules and npm package once more",
         &mut xtask(&copy, &line)?,
     )?;
@@ -49,7 +48,7 @@ pub fn run(options: &Reproducible) -> Result<()> {
             fs::create_dir_all(copy.join(PAGE).with_file_name(""))?;
             fs::copy(path(PAGE), copy.join(PAGE))?;
         }
-        run_step(
+        report::run(
             "static program once more",
             &mut xtask(&copy, "release --only-program")?,
         )?;

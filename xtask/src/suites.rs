@@ -76,11 +76,8 @@ pub fn names() -> PossibleValuesParser {
 /// Returns the list of suites for `cargo xtask test --help`.
 pub fn help() -> String {
     let line = |suite: &Suite| {
-        let tier = if suite.tier == Tier::All {
-            " (--all)"
-        } else {
-            ""
-        };
+        let is_all = suite.tier == Tier::All;
+        let tier = if is_all { " (--all)" } else { "" };
         format!("  {:<13} {}{tier}\n", suite.name, suite.about)
     };
     format!("Suites:\n{}", SUITES.iter().map(line).collect::<String>())
@@ -168,30 +165,21 @@ fn chromium() -> Result<()> {
 /// Tests the packed npm package in all runtimes and bundlers, then the viewer and the
 /// package in Firefox.
 pub fn runtimes() -> Result<()> {
-    let scripts = [
-        browser_script("test:runtimes")?,
-        browser_script("test:firefox")?,
-    ];
-    let (firefox, runtimes) = (debian::firefox()?, node::runtimes()?);
+    let mut npm = browser_script("test:runtimes")?;
+    npm.env("ZSTN_RUNTIMES", node::runtimes()?);
+    let mut firefox = browser_script("test:firefox")?;
+    firefox.env("FIREFOX", debian::firefox()?);
     wasm::ready()?;
     cargo::programs()?;
-    for (title, mut npm) in ["runtimes and bundlers", "tests in Firefox"]
-        .iter()
-        .zip(scripts)
-    {
-        npm.env("ZSTN_RUNTIMES", &runtimes).env("FIREFOX", &firefox);
-        report::tests(title, &mut npm)?;
-    }
-    Ok(())
+    report::tests("runtimes and bundlers", &mut npm)?;
+    report::tests("tests in Firefox", &mut firefox)
 }
 
 fn release() -> Result<()> {
     let mut npm = browser_script("test:view")?;
     wasm::ready()?;
-    report::run(
-        "command line, release build",
-        &mut cargo("build --release --package zstn-cli"),
-    )?;
+    let mut build = cargo("build --release --package zstn-cli");
+    report::run("command line, release build", &mut build)?;
     npm.env("ZSTN_BIN", program("release/zstn"));
     report::tests("zstn view, release build", &mut npm)
 }
@@ -247,14 +235,11 @@ pub fn lfs() -> Result<()> {
     step("git-lfs", |step| {
         wheel.install_in(step, &giftless)?;
         let mut tests = giftless.python();
+        tests.words("-X dev -W error -m unittest -v");
         tests
-            .words("-X dev -W error -m unittest -v")
-            .current_dir(path("tests/lfs"));
-        step.tests(
-            tests
-                .env("ZSTN_GIT_LFS", git_lfs)
-                .env("ZSTN_MOTO_SERVER", moto),
-        )
+            .current_dir(path("tests/lfs"))
+            .env("ZSTN_GIT_LFS", git_lfs);
+        step.tests(tests.env("ZSTN_MOTO_SERVER", moto))
     })
 }
 
@@ -268,19 +253,17 @@ pub fn ray(figures: bool) -> Result<()> {
     let wheel = wheel::ready()?;
     let python = |line: &str| {
         let mut python = ray.python();
-        python
-            .words(line)
-            .current_dir(path("tests/hub_job"))
-            .env("ZSTN_MOTO_SERVER", &moto);
+        python.words(line).current_dir(path("tests/hub_job"));
+        python.env("ZSTN_MOTO_SERVER", &moto);
         python
     };
     // Prints the lines that a job marks as figures.
     let show = |step: &mut Step| -> Result<()> {
-        let output = step.output()?;
-        let figures = output
-            .lines()
-            .filter_map(|line| line.strip_prefix("figure: "));
-        figures.for_each(|figure| step.after(figure));
+        for line in step.output()?.lines() {
+            if let Some(figure) = line.strip_prefix("figure: ") {
+                step.after(figure);
+            }
+        }
         Ok(())
     };
     step("jobs on a Ray cluster", |step| {
@@ -311,17 +294,19 @@ pub fn stores() -> Result<()> {
         server.words(&format!("-H 127.0.0.1 -p {s3}"));
         let _moto = Background::start("moto server", &mut server)?;
         let mut server = cmd("node");
-        server
-            .arg(azurite)
-            .words("--inMemoryPersistence --silent --blobHost 127.0.0.1");
+        server.arg(azurite).words("--inMemoryPersistence --silent");
         // The client uses a newer version of the protocol than azurite supports.
-        server.words(&format!("--skipApiVersionCheck --blobPort {azure}"));
+        server.words(&format!(
+            "--skipApiVersionCheck --blobHost 127.0.0.1 --blobPort {azure}"
+        ));
         let _azurite = Background::start("azurite server", &mut server)?;
         for port in [s3, azure] {
             wait_for(port).context("the logs of the servers are in target/xtask-logs")?;
         }
         let mut test = cargo::test();
-        test.words("--test store -- --include-ignored");
+        // The suite `rust` runs whole tables, in memory.
+        test.words("--test store -- --include-ignored")
+            .env("ZSTN_TESTS", "");
         test.env("ZSTN_MOTO", format!("127.0.0.1:{s3}"));
         step.tests(test.env("ZSTN_AZURITE", format!("127.0.0.1:{azure}")))
     })
@@ -333,10 +318,7 @@ fn wait_for(port: u16) -> Result<()> {
     const LIMIT: Duration = Duration::from_secs(120);
     let begun = Instant::now();
     while TcpStream::connect(("127.0.0.1", port)).is_err() {
-        ensure!(
-            begun.elapsed() < LIMIT,
-            "no server began to listen on port {port}"
-        );
+        ensure!(begun.elapsed() < LIMIT, "no server listens on port {port}");
         thread::sleep(Duration::from_millis(100));
     }
     Ok(())
@@ -352,12 +334,10 @@ fn features() -> Result<()> {
     check("cargo test, core without features", |step| {
         step.run(cargo("test --lib").words(CORE))
     });
+    const ALL: &str = "pure-encoder,brotli,pure-hashes";
     for (title, features) in [
         ("core without std", "pure-hashes"),
-        (
-            "core without std, everything that can",
-            "pure-encoder,brotli,pure-hashes",
-        ),
+        ("core without std, everything that can", ALL),
     ] {
         check(title, |step| {
             let toolchain = toolchain::ready(step, &BARE)?;
@@ -385,10 +365,8 @@ fn docs() -> Result<()> {
         step.run(doc.env("RUSTDOCFLAGS", "-Dwarnings"))
     });
     wasm::ready()?;
-    report::run(
-        "API reference of the npm package",
-        &mut node::npm("run docs"),
-    )
+    let mut docs = node::npm("run docs");
+    report::run("API reference of the npm package", &mut docs)
 }
 
 fn msrv() -> Result<()> {

@@ -1,7 +1,7 @@
 //! The verb `test`, which runs several test suites at a time.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock};
 use std::thread;
 
 use crate::args::Test;
@@ -14,7 +14,7 @@ use crate::suites::{SUITES, Suite};
 const AT_A_TIME: usize = 4;
 
 /// A tier of tests. [`Tier::All`] includes [`Tier::Default`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Tier {
     /// For every push: one representative of each kind of fault, and WebAssembly
     /// modules that compile fast.
@@ -31,24 +31,22 @@ impl Tier {
     pub fn of_process() -> Self {
         *TIER.get_or_init(|| Self::All)
     }
+
+    /// Returns the value of `$ZSTN_TESTS`.
+    pub fn tests(self) -> &'static str {
+        if self == Self::All { "all" } else { "" }
+    }
 }
 
 pub fn run(options: &Test) -> Result<()> {
-    let tier = if options.all {
-        Tier::All
-    } else {
-        Tier::Default
-    };
-    TIER.get_or_init(|| tier);
-    let queue = Mutex::new(chosen(options, tier));
+    TIER.get_or_init(|| match options.all {
+        true => Tier::All,
+        false => Tier::Default,
+    });
+    let queue = Mutex::new(chosen(options));
     step("free disk space", check_disk)?;
     node::check()?;
-    let next = || {
-        queue
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .pop_front()
-    };
+    let next = || queue.lock().map_or(None, |mut queue| queue.pop_front());
     thread::scope(|scope| {
         for _ in 0..AT_A_TIME {
             scope.spawn(|| {
@@ -66,10 +64,10 @@ pub fn run(options: &Test) -> Result<()> {
 }
 
 /// Returns the suites that `options` select, in starting order.
-fn chosen(options: &Test, tier: Tier) -> VecDeque<&'static Suite> {
+fn chosen(options: &Test) -> VecDeque<&'static Suite> {
     let is_in = |list: &[String], suite: &Suite| list.iter().any(|name| name == suite.name);
     let is_chosen = |suite: &&Suite| match options.only.is_empty() {
-        true => suite.tier <= tier && !is_in(&options.skip, suite),
+        true => (options.all || suite.tier == Tier::Default) && !is_in(&options.skip, suite),
         false => is_in(&options.only, suite),
     };
     SUITES.iter().filter(is_chosen).collect()
@@ -143,12 +141,11 @@ fn free_bytes() -> Option<u64> {
 
 /// Returns the numbers of tests in a log, or `None` if there are none.
 pub fn count(log: &str) -> Option<String> {
-    let (passed, skipped) = counts(log);
-    let noun = if passed == 1 { "test" } else { "tests" };
-    match (passed, skipped) {
+    match counts(log) {
         (0, _) => None,
-        (passed, 0) => Some(format!("{passed} {noun}")),
-        (passed, skipped) => Some(format!("{passed} {noun}, {skipped} skipped")),
+        (1, 0) => Some("1 test".into()),
+        (passed, 0) => Some(format!("{passed} tests")),
+        (passed, skipped) => Some(format!("{passed} tests, {skipped} skipped")),
     }
 }
 
@@ -169,11 +166,9 @@ fn counts(log: &str) -> (u64, u64) {
         } else if line.contains(" passed") && line.contains(" in ") && number(line).is_some() {
             // A summary of pytest is "3 passed, 1 skipped in 0.5s".
             passed += before(" passed").unwrap_or(0);
-            skipped += line
-                .contains(" skipped")
-                .then(|| before(" skipped"))
-                .flatten()
-                .unwrap_or(0);
+            if line.contains(" skipped") {
+                skipped += before(" skipped").unwrap_or(0);
+            }
         } else if line.starts_with("Ran ") {
             passed += after("Ran ").unwrap_or(0);
         } else if line.starts_with("OK (") {
@@ -197,40 +192,23 @@ fn number(text: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::args::{Args, Verb};
+    use clap::Parser;
 
     #[test]
     fn suites_are_chosen_by_tier_and_name() {
-        let names = |options: &Test, tier| -> Vec<_> {
-            chosen(options, tier)
-                .iter()
-                .map(|suite| suite.name)
-                .collect()
+        let names = |arguments: &[&str]| -> Vec<&str> {
+            let line = ["xtask", "test"].iter().chain(arguments);
+            let Ok(Verb::Test(options)) = Args::try_parse_from(line).map(|args| args.verb) else {
+                panic!("{arguments:?} are not understood");
+            };
+            chosen(&options).iter().map(|suite| suite.name).collect()
         };
-        let all = names(&Test::default(), Tier::All);
-        assert_eq!(all.len(), SUITES.len());
-        let default = names(&Test::default(), Tier::Default);
-        assert!(default.len() < all.len() && default.iter().all(|name| all.contains(name)));
-        let (only, skip) = (vec!["fuzz".into()], vec!["chromium".into()]);
-        assert_eq!(
-            names(
-                &Test {
-                    only,
-                    ..Test::default()
-                },
-                Tier::Default
-            ),
-            ["fuzz"]
-        );
-        assert!(
-            !names(
-                &Test {
-                    skip,
-                    ..Test::default()
-                },
-                Tier::All
-            )
-            .contains(&"chromium")
-        );
+        let (default, all) = (names(&[]), names(&["--all"]));
+        assert!(all.len() == SUITES.len() && default.len() < all.len());
+        assert!(default.iter().all(|name| all.contains(name)));
+        assert_eq!(names(&["--only", "fuzz"]), ["fuzz"]);
+        assert!(!names(&["--skip", "chromium"]).contains(&"chromium"));
     }
 
     #[test]

@@ -48,6 +48,10 @@ const MODULES: [Module; 4] = [
 ];
 const THREADS: &str = "threads";
 
+#[rustfmt::skip]
+const SOURCES: [&str; 6] =
+    ["core", "wasm/src", "wasm/Cargo.toml", "Cargo.toml", "Cargo.lock", "xtask/src/wasm.rs"];
+
 /// The folder of modules and glue.
 pub const CORE: &str = "wasm/dist/core";
 
@@ -81,24 +85,14 @@ impl Module {
                     return Ok(());
                 }
             };
-            let inputs = [
-                "core",
-                "wasm/src",
-                "wasm/Cargo.toml",
-                "Cargo.toml",
-                "Cargo.lock",
-                "xtask/src/wasm.rs",
-            ];
             let version = report::file_name(&toolchain.version()?);
             let stamp = format!("{profile}-{}-{version}", self.feature);
-            stamp::unless_fresh(step, &stamp, &inputs.map(path), &self.files(), |step| {
+            stamp::unless_fresh(step, &stamp, &SOURCES.map(path), &self.files(), |step| {
                 // To cargo, all modules are the same `cdylib`, and it would mistake the
                 // one with other features for the one to build. The first file is a hard
                 // link to the second one.
-                let built = target(folder)
-                    .join(WEB.triple)
-                    .join(profile)
-                    .join("zstn_wasm.wasm");
+                let built = target(folder).join(WEB.triple).join(profile);
+                let built = built.join("zstn_wasm.wasm");
                 for file in [built.clone(), built.with_file_name("deps/zstn_wasm.wasm")] {
                     // The files usually do not exist.
                     let _ = fs::remove_file(file);
@@ -109,20 +103,15 @@ impl Module {
                 bind(&built, &path(CORE), self.name, profile == PUBLISHED)?;
                 let [_, glue] = self.files();
                 let text = fs::read_to_string(&glue)?;
-                let text = if is_threads {
-                    own_workers(&text)
-                } else {
-                    separate_instances(&text)
+                let text = match is_threads {
+                    true => own_workers(&text),
+                    false => separate_instances(&text),
                 };
                 let unexpected = || format!("{} is not as this program expects it", glue.display());
                 Ok(fs::write(&glue, text.with_context(unexpected)?)?)
             })?;
-            let size = fs::metadata(&self.files()[0])?.len();
-            step.note(format!(
-                "{} kB, {}",
-                size.div_ceil(1000),
-                toolchain.describe()
-            ));
+            let kilobytes = fs::metadata(&self.files()[0])?.len().div_ceil(1000);
+            step.note(format!("{kilobytes} kB, {}", toolchain.describe()));
             Ok(())
         })
     }
@@ -187,9 +176,8 @@ pub fn ready() -> Result<()> {
 
 /// Builds everything below `wasm/dist` for publication.
 pub fn published() -> Result<()> {
-    MODULES
-        .iter()
-        .try_for_each(|module| module.build(PUBLISHED))?;
+    let mut modules = MODULES.iter();
+    modules.try_for_each(|module| module.build(PUBLISHED))?;
     package()
 }
 
@@ -224,24 +212,15 @@ pub fn first_page() -> Result<bool> {
 
 /// Compiles the TypeScript of the npm package.
 pub fn package() -> Result<()> {
-    let inputs = [
-        "wasm/ts",
-        "wasm/package.json",
-        "wasm/tsconfig.json",
-        "wasm/bundle.mjs",
-        CORE,
-    ];
-    step("npm package", |step| {
-        node::build(step, "zstn", &inputs, "wasm/dist")
-    })
+    let lists = ["wasm/package.json", "wasm/tsconfig.json", "wasm/bundle.mjs"];
+    let inputs = [&lists[..], &["wasm/ts", CORE]].concat();
+    node::build("npm package", "zstn", &inputs, "wasm/dist")
 }
 
 /// Builds the viewer, which uses the npm package like any other page.
 pub fn page() -> Result<()> {
     let inputs = ["web-demo", "wasm/dist", "wasm/package.json"];
-    step("viewer", |step| {
-        node::build(step, "zstn-web-demo", &inputs, "web-demo/dist")
-    })
+    node::build("viewer", "zstn-web-demo", &inputs, "web-demo/dist")
 }
 
 /// Writes the glue of a module. `--target web` is the only output that browsers,
@@ -294,10 +273,8 @@ fn separate_instances(glue: &str) -> Result<String> {
     let mut lines = vec!["export function create() {"];
     let mut names = Vec::new();
     // No code uses the glue's objects with `using`.
-    for line in body
-        .lines()
-        .filter(|line| !line.starts_with("if (Symbol.dispose) "))
-    {
+    let wanted = |line: &&str| !line.starts_with("if (Symbol.dispose) ");
+    for line in body.lines().filter(wanted) {
         let declaration = line.strip_prefix("export ");
         if let Some(declaration) = declaration {
             let name = declaration.split([' ', '(']).nth(1);
@@ -309,10 +286,6 @@ fn separate_instances(glue: &str) -> Result<String> {
     let start = format!(
         "const start = (instance, module) => (__wbg_finalize_init(instance, module), {{ {api} }});"
     );
-    lines.extend([
-        &start,
-        "return { imports: __wbg_get_imports(), start };",
-        "}\n",
-    ]);
-    Ok(lines.join("\n"))
+    lines.extend([&start, "return { imports: __wbg_get_imports(), start };"]);
+    Ok(lines.join("\n") + "\n}\n")
 }

@@ -32,9 +32,7 @@ with zipfile.ZipFile(sys.argv[1]) as wheel:
 /// Runs the verb `wheel`.
 pub fn run() -> Result<()> {
     let wheel = release()?;
-    step("README of the wheel, with NumPy alone", |step| {
-        readme(step, &wheel)
-    })
+    readme(&wheel)
 }
 
 /// Builds the wheel for users, and returns its path. With zig it runs on every Linux.
@@ -70,13 +68,11 @@ fn refuse_paths(tools: &Environment, wheel: &Path) -> Result<()> {
         .arg(wheel)
         .arg(paths::root());
     let found = ask(search.arg(cargo::home()?))?;
-    if !found.is_empty() {
-        bail!(
-            "{} contains paths of this machine, which `remapped` in xtask/src/cargo.rs should have \
-             replaced:\n{found}",
-            paths::show(wheel)
-        );
-    }
+    let shown = paths::show(wheel);
+    ensure!(
+        found.is_empty(),
+        "{shown} contains paths of this machine (see `remapped`):\n{found}"
+    );
     Ok(())
 }
 
@@ -85,12 +81,9 @@ fn refuse_paths(tools: &Environment, wheel: &Path) -> Result<()> {
 fn audit(step: &mut Step, tools: &Environment, wheel: &Path) -> Result<()> {
     let shown = ask(tools.python().words("-m auditwheel show").arg(wheel))?;
     let wanted = format!("\"{PLATFORM}_");
-    if !shown
-        .split_whitespace()
-        .any(|word| word.starts_with(&wanted))
-    {
-        bail!("auditwheel does not report {PLATFORM}: {shown}");
-    }
+    let mut words = shown.split_whitespace();
+    let is_wanted = words.any(|word| word.starts_with(&wanted));
+    ensure!(is_wanted, "auditwheel does not report {PLATFORM}: {shown}");
     step.run(tools.python().words("-m abi3audit --strict").arg(wheel))
 }
 
@@ -170,9 +163,7 @@ impl Wheel {
         report::keep(report::tests("Python tests", &mut self.python(line)?));
         check("Python types", |step| self.types(step));
         report::keep(self.suite("safetensors"));
-        step("README of the wheel, with NumPy alone", |step| {
-            readme(step, &self.file)
-        })
+        readme(&self.file)
     }
 
     fn types(&self, step: &mut Step) -> Result<()> {
@@ -192,10 +183,8 @@ impl Wheel {
     /// Runs the test suite of another package with zstn. It is downloaded once.
     pub fn suite(&self, name: &str) -> Result<()> {
         let mut run = self.python(&format!("peers/run.py {name} --cache"))?;
-        report::tests(
-            &format!("tests of {name} on zstn"),
-            run.arg(cache("python-suites")),
-        )
+        run.arg(cache("python-suites"));
+        report::tests(&format!("tests of {name} on zstn"), &mut run)
     }
 
     /// Returns Python in the folder of the tests. In the package's own folder, its
@@ -217,11 +206,8 @@ impl Wheel {
 fn assemble(step: &mut Step, tools: &Environment) -> Result<Command> {
     let tree = target("wheels/tree");
     paths::empty(&tree)?;
-    let mut metadata = maturin(
-        tools,
-        "pep517 write-dist-info --profile dev --metadata-directory",
-    )?;
-    step.run(metadata.arg(&tree))?;
+    let mut metadata = maturin(tools, "pep517 write-dist-info --profile dev")?;
+    step.run(metadata.arg("--metadata-directory").arg(&tree))?;
     let package = tree.join("zstn");
     paths::copy_all(&path(PACKAGE).join("zstn"), &package, |entry| {
         match entry.extension() {
@@ -240,11 +226,12 @@ fn assemble(step: &mut Step, tools: &Environment) -> Result<Command> {
 
 /// Installs the wheel and NumPy in a new environment, and runs the examples of the
 /// README there.
-fn readme(step: &mut Step, wheel: &Path) -> Result<()> {
-    let mut run = python::bare(step, wheel)?.python();
-    run.words("-X dev -W error")
-        .arg(path(PACKAGE).join("tests/readme.py"));
-    step.run(run.current_dir(target("wheels")))
+fn readme(wheel: &Path) -> Result<()> {
+    step("README of the wheel, with NumPy alone", |step| {
+        let mut run = python::bare(step, wheel)?.python();
+        run.words("-X dev -W error").current_dir(target("wheels"));
+        step.run(run.arg(path(PACKAGE).join("tests/readme.py")))
+    })
 }
 
 /// Runs the verb `torch`: the tests that need PyTorch and libraries based on it.
