@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use anyhow::Error;
+
 use crate::args::Demo;
 use crate::debian::GIT_LFS;
 use crate::prelude::*;
@@ -42,9 +44,7 @@ pub fn run(options: &Demo) -> Result<()> {
     }
     let site = target("demo/site");
     fs::create_dir_all(&site)?;
-    step("pack the model", |step| {
-        pack(step, &model, &site.join(PACKED))
-    })?;
+    pack(&model, &site.join(PACKED))?;
     // The handler is set before the server is started, so that it is never left running.
     ctrlc::set_handler(|| IS_STOPPING.store(true, Ordering::Relaxed))
         .context("Ctrl-C cannot be watched")?;
@@ -53,15 +53,13 @@ pub fn run(options: &Demo) -> Result<()> {
         serve(step, &site, options.port)
     })?;
     step("read one tensor of it in Node", |step| {
-        let mut example = Command::new("node");
-        example
-            .arg("wasm/examples/read-tensor.mjs")
-            .arg(format!("{}{PACKED}", url));
+        let mut example = cmd("node wasm/examples/read-tensor.mjs");
+        example.arg(format!("{url}{PACKED}"));
         // The example compares its output with the original.
         step.run(example.arg("--original").arg(&model))?;
         step.after_output()
     })?;
-    let page = format!("{}?src={PACKED}", url);
+    let page = format!("{url}?src={PACKED}");
     if options.no_wait {
         println!("\nThe page was served at {page}");
         if is_first_page {
@@ -72,16 +70,11 @@ pub fn run(options: &Demo) -> Result<()> {
     println!("\nOpen {page}\nCtrl-C stops the server.");
     if is_first_page {
         println!("\nStill to come: reading other formats, packing in the page.\n");
-        let rest = wasm::published()
-            .and_then(|()| wasm::page())
-            .and_then(|()| copy_page(&site));
-        if rest.is_err() {
+        let rest = wasm::published().and_then(|()| wasm::page());
+        if let Err(error) = rest.and_then(|()| copy_page(&site)) {
             thread::sleep(GRACE);
-            return if IS_STOPPING.load(Ordering::Relaxed) {
-                Ok(())
-            } else {
-                rest
-            };
+            ensure!(IS_STOPPING.load(Ordering::Relaxed), error);
+            return Ok(());
         }
         println!("\nComplete: reload the page.");
     }
@@ -90,45 +83,36 @@ pub fn run(options: &Demo) -> Result<()> {
 }
 
 fn existing(model: &Path) -> Result<PathBuf> {
+    let shown = model.display();
     ensure!(
         model.is_file(),
-        "{} is not a file; name a .safetensors checkpoint, or nothing to download a small one",
-        model.display()
+        "{shown} is not a file; the model has to be a .safetensors file"
     );
     Ok(std::path::absolute(model)?)
 }
 
-fn pack(step: &mut Step, model: &Path, packed: &Path) -> Result<()> {
+fn pack(model: &Path, packed: &Path) -> Result<()> {
     let zstn = program("debug/zstn");
-    let inputs = [model.to_path_buf(), zstn.clone()];
-    stamp::unless_fresh(
-        step,
-        "demo-pack",
-        &inputs,
-        &[packed.to_path_buf()],
-        |step| {
+    let (inputs, outputs) = ([model.to_path_buf(), zstn.clone()], [packed.to_path_buf()]);
+    step("pack the model", |step| {
+        stamp::unless_fresh(step, "demo-pack", &inputs, &outputs, |step| {
             let mut pack = Command::new(zstn);
-            step.run(
-                pack.arg("pack")
-                    .arg(model)
-                    .arg("-o")
-                    .arg(packed)
-                    .arg("--force"),
-            )
-        },
-    )?;
-    let megabytes =
-        [fs::metadata(model)?, fs::metadata(packed)?].map(|file| file.len() as f64 / 1e6);
-    step.note(format!("{:.1} MB -> {:.1} MB", megabytes[0], megabytes[1]));
-    Ok(())
+            step.run(pack.words("pack --force -o").arg(packed).arg(model))
+        })?;
+        let megabytes = |file: &Path| Ok::<_, Error>(fs::metadata(file)?.len() as f64 / 1e6);
+        step.note(format!(
+            "{:.1} MB -> {:.1} MB",
+            megabytes(model)?,
+            megabytes(packed)?
+        ));
+        Ok(())
+    })
 }
 
 /// Replaces the page in `site`, but not the packed model.
 fn copy_page(site: &Path) -> Result<()> {
-    for entry in paths::entries(site)?
-        .iter()
-        .filter(|entry| !entry.ends_with(PACKED))
-    {
+    let entries = paths::entries(site)?.into_iter();
+    for entry in entries.filter(|entry| !entry.ends_with(PACKED)) {
         match entry.is_dir() {
             true => fs::remove_dir_all(entry)?,
             false => fs::remove_file(entry)?,

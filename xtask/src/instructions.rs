@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::panic::resume_unwind;
-use std::thread;
+use std::thread::{self, ScopedJoinHandle};
 
 use serde::{Deserialize, Serialize};
 
@@ -36,9 +36,7 @@ pub fn run(options: &Instructions) -> Result<()> {
         format!("instructions are counted by valgrind, which is missing: {by_hand}")
     })?;
     let only = options.only.as_deref().unwrap_or_default();
-    let counted = step("instructions of the stages", |step| {
-        count(step, &valgrind, only)
-    })?;
+    let counted = count(&valgrind, only)?;
     let old = match options.write && !path(FILE).exists() {
         true => counted.clone(),
         false => Record::read()?,
@@ -57,8 +55,8 @@ pub fn suite() -> Result<()> {
     let Some(valgrind) = VALGRIND.ready()? else {
         return Ok(());
     };
-    step("instructions of the stages", |step| {
-        let counted = count(step, &valgrind, "")?;
+    let counted = count(&valgrind, "")?;
+    step("comparison with the recorded instructions", |step| {
         let (table, judgement) = compare(&Record::read()?, &counted, true);
         step.note(judgement.with_context(|| format!("too many instructions\n\n{table}"))?);
         Ok(())
@@ -72,10 +70,9 @@ impl Record {
 }
 
 /// Counts every stage whose name contains `only`, under valgrind.
-fn count(step: &mut Step, valgrind: &Path, only: &str) -> Result<Record> {
-    step.run(&mut cargo(
-        "build --release --package zstn-bench --bin stage",
-    ))?;
+fn count(valgrind: &Path, only: &str) -> Result<Record> {
+    let mut build = cargo("build --release --package zstn-bench --bin stage");
+    report::run("program with the stages", &mut build)?;
     let stage = program("release/stage");
     let profiles = target("instructions");
     fs::create_dir_all(&profiles)?;
@@ -83,33 +80,31 @@ fn count(step: &mut Step, valgrind: &Path, only: &str) -> Result<Record> {
     let stages: Vec<&str> = listed.lines().filter(|name| name.contains(only)).collect();
     ensure!(
         !stages.is_empty(),
-        "no stage has \"{only}\" in its name; there are:\n\n{listed}"
+        "no stage has this in its name; there are:\n\n{listed}"
     );
 
     let workers = thread::available_parallelism().map_or(1, usize::from);
     let count_some = &|first: usize| -> Result<Vec<(String, f64)>> {
         let some = stages.iter().skip(first).step_by(workers);
-        some.map(|name| {
-            Ok((
-                (*name).to_owned(),
-                count_one(valgrind, &stage, &profiles, name)?,
-            ))
-        })
-        .collect()
+        let count = |name: &str| count_one(valgrind, &stage, &profiles, name);
+        some.map(|name| Ok(((*name).to_owned(), count(name)?)))
+            .collect()
     };
-    let counted = thread::scope(|scope| {
-        let running: Vec<_> = (0..workers)
-            .map(|first| scope.spawn(move || count_some(first)))
-            .collect();
-        let ended = running
-            .into_iter()
-            .map(|worker| worker.join().unwrap_or_else(|panic| resume_unwind(panic)));
-        ended.collect::<Result<Vec<_>>>()
+    let counted = step("instructions of the stages", |step| {
+        step.after(format!(
+            "profiles for callgrind_annotate: {}",
+            paths::show(&profiles)
+        ));
+        thread::scope(|scope| {
+            let start = |first| scope.spawn(move || count_some(first));
+            let running: Vec<_> = (0..workers).map(start).collect();
+            let end = |worker: ScopedJoinHandle<'_, _>| worker.join();
+            let ended = running.into_iter().map(end);
+            ended
+                .map(|done| done.unwrap_or_else(|panic| resume_unwind(panic)))
+                .collect::<Result<Vec<_>>>()
+        })
     })?;
-    step.after(format!(
-        "profiles for callgrind_annotate: {}",
-        paths::show(&profiles)
-    ));
     let cc = ask(&mut cmd("cc --version")).unwrap_or_default();
     let cc = cc.lines().next().unwrap_or("none").to_owned();
     Ok(Record {
@@ -144,15 +139,11 @@ fn count_one(valgrind: &Path, program: &Path, profiles: &Path, stage: &str) -> R
         .args([program.as_os_str(), stage.as_ref()]);
     let output = command.output().context("valgrind could not be started")?;
     let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(
-        output.status.success(),
-        "`{}` failed: {said}",
-        process::show(&command)
-    );
-    let bytes: f64 = String::from_utf8_lossy(&output.stdout)
+    ensure!(output.status.success(), "valgrind failed: {said}");
+    let bytes = String::from_utf8_lossy(&output.stdout)
         .trim()
-        .parse()
-        .context("the program did not report how many bytes it processed")?;
+        .parse::<f64>();
+    let bytes = bytes.context("the program did not report how many bytes it processed")?;
     let collected = said.lines().find_map(|line| line.split_once("Collected :"));
     let instructions: Option<f64> = collected.and_then(|(_, count)| count.trim().parse().ok());
     match instructions.with_context(|| format!("valgrind reported no instructions: {said}"))? {
@@ -168,12 +159,8 @@ fn compare(old: &Record, new: &Record, is_all: bool) -> (String, Result<String>)
     let (was, is) = (&old.instructions_per_byte, &new.instructions_per_byte);
     let mut names: Vec<&String> = is.keys().collect();
     names.extend(was.keys().filter(|name| is_all && !is.contains_key(*name)));
-    let width = names
-        .iter()
-        .map(|name| name.chars().count())
-        .max()
-        .unwrap_or(0)
-        .max(20);
+    let widths = names.iter().map(|name| name.chars().count());
+    let width = widths.max().unwrap_or(0).max(20);
     let (mut least, mut most) = (0.0f64, 0.0f64);
     let mut over = Vec::new();
     let mut table = format!(
@@ -196,12 +183,7 @@ fn compare(old: &Record, new: &Record, is_all: bool) -> (String, Result<String>)
         table += &format!("{name:width$} {was:>9} {is:>9} {change:>9}{mark}\n");
     }
     let differs = |name: &&String| old.conditions.get(*name) != new.conditions.get(*name);
-    let differences: Vec<_> = new
-        .conditions
-        .keys()
-        .filter(differs)
-        .map(String::as_str)
-        .collect();
+    let differences: Vec<_> = new.conditions.keys().filter(differs).cloned().collect();
     let range = format!("{} stages, {least:+.1} to {most:+.1} %", names.len());
     let judgement = match (differences.is_empty(), over.is_empty()) {
         (false, _) => Ok(format!(

@@ -37,14 +37,8 @@ const PREFERRED: [&str; 9] = [
 const APACHE: &str = "Apache-2.0";
 
 /// Beginnings of the names of files that contain licences and notices.
-const FILES: [&str; 6] = [
-    "license",
-    "licence",
-    "copying",
-    "copyright",
-    "notice",
-    "unlicense",
-];
+#[rustfmt::skip]
+const FILES: [&str; 6] = ["license", "licence", "copying", "copyright", "notice", "unlicense"];
 /// Endings of the names of other files that begin like them.
 const NO_FILES: [&str; 7] = [".rs", ".c", ".h", ".toml", ".json", ".js", ".py"];
 
@@ -78,32 +72,22 @@ pub fn text(shipped: &Shipped) -> Result<String> {
     }
     for runtime in &shipped.runtimes {
         let chosen = chosen(runtime.licence)?;
-        writeln!(
-            out,
-            "{} [{}]\n    {}",
-            runtime.name,
-            chosen.join(" and "),
-            runtime.origin
-        )?;
-        for name in chosen.iter().filter(|name| *name != APACHE) {
-            keep(
-                &standard_text(name, runtime.copyright)?,
-                runtime.name.to_owned(),
-            );
+        let (name, origin) = (runtime.name, runtime.origin);
+        writeln!(out, "{name} [{}]\n    {origin}", chosen.join(" and "))?;
+        for licence in chosen.iter().filter(|name| *name != APACHE) {
+            keep(&standard_text(licence, runtime.copyright)?, name.to_owned());
         }
     }
     let apache = standard_text(APACHE, "")?;
+    let apache = apache.trim();
     writeln!(
         out,
-        "\n{RULE}\nAll packages with [{APACHE}]\n{RULE}\n\n{}",
-        apache.trim()
+        "\n{RULE}\nAll packages with [{APACHE}]\n{RULE}\n\n{apache}"
     )?;
-    let sections = texts
-        .into_iter()
-        .map(|(text, users)| (users.join("\n"), text));
-    let mut sections: Vec<(String, String)> = sections.collect();
-    sections.sort();
-    for (users, text) in sections {
+    let mut sections: Vec<_> = texts.into_iter().collect();
+    sections.sort_by_key(|(_, users)| users.join("\n"));
+    for (text, users) in sections {
+        let users = users.join("\n");
         writeln!(out, "\n{RULE}\n{users}\n{RULE}\n\n{text}")?;
     }
     // Editors would remove trailing spaces, so they are removed here.
@@ -115,10 +99,8 @@ pub fn text(shipped: &Shipped) -> Result<String> {
 fn chosen(expression: &str) -> Result<Vec<String>> {
     let parsed = Expression::parse_mode(expression, ParseMode::LAX)
         .map_err(|error| anyhow!("`{expression}` is not an SPDX expression: {}", error.reason))?;
-    let accepted: Vec<Licensee> = PREFERRED
-        .into_iter()
-        .map(Licensee::parse)
-        .collect::<Result<_, _>>()?;
+    let accepted = PREFERRED.into_iter().map(Licensee::parse);
+    let accepted = accepted.collect::<Result<Vec<_>, _>>()?;
     let needed = parsed.minimized_requirements(&accepted).map_err(|_| {
         anyhow!("no licence in `{expression}` is one that this project accepts ({PREFERRED:?})")
     })?;
@@ -132,13 +114,9 @@ fn chosen(expression: &str) -> Result<Vec<String>> {
 fn standard_text(name: &str, copyright: &str) -> Result<String> {
     let id = name.split(" WITH ").next().unwrap_or(name);
     let licence = spdx::license_id(id).with_context(|| format!("SPDX does not know {id}"))?;
-    let lines =
-        licence.text().lines().map(
-            |line| match line.trim_start().starts_with("Copyright (c) <") {
-                true => copyright,
-                false => line,
-            },
-        );
+    let is_blank = |line: &str| line.trim_start().starts_with("Copyright (c) <");
+    let fill = |line| if is_blank(line) { copyright } else { line };
+    let lines = licence.text().lines().map(fill);
     Ok(lines.collect::<Vec<_>>().join("\n"))
 }
 

@@ -41,7 +41,7 @@ pub fn run(options: &Release) -> Result<()> {
     // The command line's crate contains the viewer page.
     wasm::ready()?;
     crates(&folder)?;
-    let tarball = step("npm package", |step| {
+    let tarball = step("npm tarball", |step| {
         npm_tarball(step, paths::root(), &folder)
     })?;
     // The workflow publishes this tarball unchanged.
@@ -64,9 +64,7 @@ fn crates(folder: &Path) -> Result<()> {
     paths::empty(&packed)?;
     // The built viewer page counts as a change, because git ignores it.
     let mut publish = cargo("publish --dry-run --locked --allow-dirty");
-    publish
-        .env("CARGO_TARGET_DIR", target("publish"))
-        .env("CARGO_INCREMENTAL", "0");
+    publish.env("CARGO_TARGET_DIR", target("publish"));
     let names = deps::published_crates()?;
     publish.args(names.iter().flat_map(|name| ["--package", name]));
     report::run("crates (cargo publish --dry-run)", &mut publish)?;
@@ -75,10 +73,8 @@ fn crates(folder: &Path) -> Result<()> {
         // The location depends on the version of cargo.
         let mut places = [packed.join(&file), packed.join("tmp-crate").join(&file)].into_iter();
         let archive = places.find(|path| path.is_file());
-        paths::copy_into(
-            folder,
-            &archive.with_context(|| format!("cargo wrote no {file}"))?,
-        )?;
+        let archive = archive.with_context(|| format!("cargo wrote no {file}"))?;
+        paths::copy_into(folder, &archive)?;
     }
     Ok(())
 }
@@ -113,10 +109,8 @@ pub fn static_program() -> Result<PathBuf> {
         let program = target("static").join(TARGET).join("release/zstn");
         step.note(ask(Command::new(&program).arg("--version"))?);
         if let Ok(linked) = ask(cmd("file -b").arg(&program)) {
-            ensure!(
-                linked.contains("static"),
-                "the program is not static: {linked}"
-            );
+            let is_static = linked.contains("static");
+            ensure!(is_static, "the program is not static: {linked}");
         }
         Ok(program)
     })
@@ -136,11 +130,8 @@ fn archive(step: &mut Step, program: &Path, folder: &Path) -> Result<()> {
     for file in ["LICENSE", NOTICES, "README.md", "CHANGELOG.md"] {
         paths::copy_into(&documents, &path(file))?;
     }
-    step.run(
-        Command::new(program)
-            .words("man -o")
-            .arg(root.join("share/man/man1")),
-    )?;
+    let mut man = Command::new(program);
+    step.run(man.words("man -o").arg(root.join("share/man/man1")))?;
     for (shell, file) in COMPLETIONS {
         let file = root.join(file);
         fs::create_dir_all(file.with_file_name(""))?;
@@ -158,34 +149,23 @@ fn archive(step: &mut Step, program: &Path, folder: &Path) -> Result<()> {
 /// Returns the SHA-256 of a file as hexadecimal digits, and its size.
 pub fn digest(path: &Path) -> Result<(String, usize)> {
     let bytes = fs::read(path)?;
-    let digest = Sha256::digest(&bytes);
-    Ok((
-        digest.iter().map(|byte| format!("{byte:02x}")).collect(),
-        bytes.len(),
-    ))
+    let digits = Sha256::digest(&bytes)
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    Ok((digits, bytes.len()))
 }
 
 /// Writes the digests of all artifacts, and prints them as a table.
 fn sums(step: &mut Step, folder: &Path) -> Result<()> {
     let files = paths::entries(folder)?;
-    let name = |file: &Path| {
-        file.file_name()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned()
-    };
-    let width = files
-        .iter()
-        .map(|file| name(file).chars().count())
-        .max()
-        .unwrap_or(0);
     step.note(format!("{} artifacts", files.len()));
-    step.after(format!("{:width$}  {:>10}  sha256", "artifact", "bytes"));
+    step.after(format!("{:<50}  {:>10}  sha256", "artifact", "bytes"));
     let mut lines = String::new();
     for file in files {
         let (digest, bytes) = digest(&file)?;
-        let name = name(&file);
-        step.after(format!("{name:width$}  {bytes:>10}  {digest}"));
+        let name = file.file_name().unwrap_or_default().to_string_lossy();
+        step.after(format!("{name:<50}  {bytes:>10}  {digest}"));
         lines += &format!("{digest}  {name}\n");
     }
     Ok(fs::write(folder.join("SHA256SUMS"), lines)?)
