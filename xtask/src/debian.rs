@@ -69,9 +69,10 @@ impl Browser {
             if found.is_none() {
                 // Outdated package lists name an old version, whose package may still
                 // exist.
-                update(step)
-                    .and_then(|()| install(step, self.packages, "some tests run in it"))
-                    .with_context(|| self.instructions())?;
+                let updated = update(step);
+                let why = "some tests run in it";
+                let installed = updated.and_then(|()| install(step, self.packages, why));
+                installed.with_context(|| self.instructions())?;
                 found = self.find();
             }
             let found = found.with_context(|| self.instructions())?;
@@ -122,7 +123,7 @@ pub static VALGRIND: Unpacked = unpacked(
     "valgrind",
     &["valgrind"],
     "usr/bin/valgrind",
-    "--tool=none --quiet /bin/true",
+    "--tool=none /bin/true",
 );
 /// Folders of valgrind's tools in its package; the second one is used by older Debian
 /// releases.
@@ -150,15 +151,9 @@ impl Unpacked {
         self.found.step(self.name, |step| {
             let folder = cache(self.name);
             let unpacked = folder.join(self.path);
-            let known = [
-                process::find(self.name),
-                Some(Path::new("/").join(self.path)),
-                Some(unpacked.clone()),
-            ];
-            let mut found = known
-                .into_iter()
-                .flatten()
-                .find(|program| self.runs(program));
+            let installed = process::find(self.name).into_iter();
+            let mut known = installed.chain([Path::new("/").join(self.path), unpacked.clone()]);
+            let mut found = known.find(|program| self.runs(program));
             let mut packages = self.packages.iter();
             if found.is_none()
                 && packages.any(|name| unpack(step, name, &folder).is_ok() && self.runs(&unpacked))
@@ -200,18 +195,14 @@ pub fn valgrind_at(program: &Path) -> Command {
 /// Installs the packages of those programs that are missing, after printing the reason
 /// `why`.
 pub fn require(step: &mut Step, needed: &[Needed], why: &str) -> Result<()> {
-    let missing = missing(needed);
+    let missing = needed
+        .iter()
+        .filter(|needed| process::find(needed.0).is_none());
+    let missing: Vec<&str> = missing.map(|(_, package)| *package).collect();
     if missing.is_empty() {
         return Ok(());
     }
     install(step, &missing, why).with_context(|| format!("install them: {}", by_hand(&missing)))
-}
-
-fn missing(needed: &[Needed]) -> Vec<&'static str> {
-    let missing = needed
-        .iter()
-        .filter(|(program, _)| process::find(program).is_none());
-    missing.map(|(_, package)| *package).collect()
 }
 
 /// Returns the command that installs `packages` manually.
@@ -233,10 +224,8 @@ pub fn install(step: &mut Step, packages: &[&str], why: &str) -> Result<()> {
     // Some of these packages replace others, which the user may want to keep.
     command.words("install --yes -qq --no-remove --no-install-recommends");
     command.words("-o DPkg::Lock::Timeout=120").args(packages);
-    step.say(&format!(
-        "Installing {} with apt-get: {why}.",
-        packages.join(", ")
-    ));
+    let list = packages.join(", ");
+    step.say(&format!("Installing {list} with apt-get: {why}."));
     run_or_update(step, &mut command)
 }
 
@@ -264,10 +253,8 @@ fn unpack(step: &mut Step, package: &str, folder: &Path) -> Result<()> {
         bail!("this machine has no apt-get");
     }
     fs::create_dir_all(folder)?;
-    run_or_update(
-        step,
-        cmd("apt-get download").arg(package).current_dir(folder),
-    )?;
+    let mut download = cmd("apt-get download");
+    run_or_update(step, download.arg(package).current_dir(folder))?;
     for file in paths::files(folder, &["deb"])? {
         step.run(cmd("dpkg -x").arg(&file).arg(folder))?;
         fs::remove_file(file)?;

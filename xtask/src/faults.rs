@@ -76,21 +76,20 @@ fn print(title: &str, file: &str, list: &str, suites: &[&str]) -> Result<()> {
         found.sort();
         found.dedup();
         surfaces.append(&mut found);
-        runs.extend(results.iter().map(|run| {
-            (
+        for run in results {
+            runs.push((
                 text(run, "case"),
                 text(run, "surface"),
                 run["problem"].is_null(),
-            )
-        }));
+            ));
+        }
     }
     let names = cases.iter().filter_map(|case| case["name"].as_str());
-    let width = names
+    let widths = names
         .clone()
         .chain([title])
-        .map(|name| name.chars().count())
-        .max()
-        .unwrap_or(0);
+        .map(|name| name.chars().count());
+    let width = widths.max().unwrap_or(0);
     println!("\n{title:width$}  {}", surfaces.join("  "));
     for name in names {
         let mut line = format!("{name:width$}");

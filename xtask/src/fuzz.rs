@@ -63,14 +63,11 @@ fn all(targets: &[String], limit: &str, at_a_time: usize) -> Result<()> {
     let host = cargo::rustc_field("host")?;
     let programs = target("fuzz").join(&host).join("release");
     step("fuzz targets", |step| {
-        let mut build = cargo("build --release --manifest-path");
-        build
-            .arg(path(MANIFEST))
-            .args(targets.iter().flat_map(|target| ["--bin", target]));
         // An explicit target prevents the flags from being applied to build scripts.
-        build
-            .args(["--target", &host])
-            .env("CARGO_TARGET_DIR", target("fuzz"));
+        let line = format!("build --release --manifest-path {MANIFEST} --target {host}");
+        let mut build = cargo(&line);
+        build.args(targets.iter().flat_map(|target| ["--bin", target]));
+        build.env("CARGO_TARGET_DIR", target("fuzz"));
         step.run(build.env("RUSTFLAGS", FLAGS))?;
         remove_old_programs(&programs.join("deps"))
     })?;
@@ -134,29 +131,22 @@ fn fuzz(step: &mut Step, programs: &Path, targets: &[String], limit: &str) -> Re
         notes.push(format!("{name}: {}", figures(&process.output())));
     }
     step.note(notes.join("; "));
-    match failed.is_empty() {
-        true => Ok(()),
-        false => bail!(
-            "{} found a defect; its input is in {}",
-            failed.join(" and "),
-            target("fuzz/found").display()
-        ),
-    }
+    let (failed, found) = (failed.join(" and "), target("fuzz/found"));
+    let found = paths::show(&found);
+    ensure!(
+        failed.is_empty(),
+        "{failed} found a defect; its input is in {found}"
+    );
+    Ok(())
 }
 
 /// Returns the number of executions and the covered share of edges, parsed from the
 /// output of a target.
 fn figures(output: &str) -> String {
     let after = |name: &str| {
-        let mut lines = output
-            .lines()
-            .rev()
-            .filter_map(|line| line.split_once(name));
-        let (_, rest) = lines.next().unwrap_or(("", "?"));
-        rest.trim_start_matches([' ', '('])
-            .split_whitespace()
-            .next()
-            .unwrap_or("?")
+        let (_, rest) = output.rsplit_once(name).unwrap_or(("", "?"));
+        let words = rest.trim_start_matches([' ', '(']).split_whitespace();
+        words.take(1).collect::<String>()
     };
     format!(
         "{} executions, {} of {} edges",

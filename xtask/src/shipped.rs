@@ -184,22 +184,18 @@ pub struct Shipped {
 impl Shipped {
     /// Adds the packages in `artifact` for any of `targets`.
     pub fn add(&mut self, crates: &Crates, artifact: &Artifact, targets: &[&str]) -> Result<()> {
-        for (build, target) in artifact
-            .builds
-            .iter()
-            .flat_map(|build| targets.iter().map(move |target| (build, target)))
-        {
-            let keys = tree(build, target)?;
-            for package in crates
-                .packages
-                .iter()
-                .filter(|package| keys.contains(&package.key()))
-            {
-                let list = if package.source.is_some() {
-                    &mut self.packages
-                } else {
-                    &mut self.own
-                };
+        let mut keys = BTreeSet::new();
+        for build in artifact.builds {
+            for target in targets {
+                keys.append(&mut tree(build, target)?);
+            }
+        }
+        for package in &crates.packages {
+            let list = match package.source.is_some() {
+                true => &mut self.packages,
+                false => &mut self.own,
+            };
+            if keys.contains(&package.key()) {
                 list.insert(package.key(), package.clone());
             }
         }
@@ -207,15 +203,15 @@ impl Shipped {
             let package = npm(name)?;
             self.packages.insert(package.key(), package);
         }
-        let new = artifact
-            .runtimes
-            .iter()
-            .filter(|runtime| !self.runtimes.contains(runtime));
-        self.runtimes.extend(new.collect::<Vec<_>>());
+        for runtime in artifact.runtimes {
+            if !self.runtimes.contains(&runtime) {
+                self.runtimes.push(runtime);
+            }
+        }
         ensure!(
             !self.own.is_empty(),
-            "cargo tree lists nothing for {}",
-            artifact.description
+            "cargo lists nothing for {}",
+            artifact.name
         );
         Ok(())
     }
@@ -226,16 +222,13 @@ impl Shipped {
         let own = format!("{}@{VERSION}", artifact.purl);
         let lock = fs::read_to_string(path("Cargo.lock"))?;
         let depends = |package: &Package| -> Vec<String> {
-            let nodes = crates
-                .resolve
-                .nodes
-                .iter()
-                .filter(|node| node.id == package.id);
-            let ids: Vec<&String> = nodes.flat_map(|node| &node.dependencies).collect();
+            let mut nodes = crates.resolve.nodes.iter();
+            let node = nodes.find(|node| node.id == package.id);
+            let ids = node.map(|node| &node.dependencies[..]).unwrap_or_default();
             let known = self
                 .packages
                 .values()
-                .filter(|package| ids.contains(&&package.id));
+                .filter(|package| ids.contains(&package.id));
             known.map(Package::purl).collect()
         };
         let (mut components, mut dependencies) = (Vec::new(), Vec::new());
@@ -263,13 +256,11 @@ impl Shipped {
             dependencies.push(json!({ "ref": purl, "dependsOn": depends(package) }));
         }
         let mut direct: Vec<String> = self.own.values().flat_map(depends).collect();
-        direct.extend(
-            artifact
-                .npm
-                .iter()
-                .filter_map(|name| self.packages.values().find(|package| package.name == *name))
-                .map(Package::purl),
-        );
+        for package in self.packages.values() {
+            if artifact.npm.contains(&package.name.as_str()) {
+                direct.push(package.purl());
+            }
+        }
         direct.sort();
         direct.dedup();
         dependencies.push(json!({ "ref": own, "dependsOn": direct }));

@@ -215,6 +215,7 @@ pub fn with_peers(line: &str) -> Result<Command> {
 
 fn peers() -> Result<()> {
     let mut unittest = with_peers("-m unittest discover -v -s tests/peers")?;
+    wasm::ready()?;
     report::tests("files exchanged with peers", &mut unittest)
 }
 

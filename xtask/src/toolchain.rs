@@ -60,12 +60,9 @@ impl Toolchain {
             Self::Packaged => {
                 let mut command = cargo_at(Path::new(PACKAGED_CARGO), into);
                 command.env("RUSTC", PACKAGED_RUSTC);
-                // Under `cargo run`, the last variable contains the other toolchain's
-                // libraries.
-                command
-                    .env("RUSTC_BOOTSTRAP", "1")
-                    .env_remove("LD_LIBRARY_PATH");
-                command.arg("build");
+                // Under `cargo run`, this contains the other toolchain's libraries.
+                command.env_remove("LD_LIBRARY_PATH");
+                command.env("RUSTC_BOOTSTRAP", "1").arg("build");
                 command
             }
             Self::Nightly => rustup_run(NIGHTLY, "cargo build"),
@@ -107,10 +104,7 @@ impl Toolchain {
 /// cargo set for this program's toolchain.
 fn rustup_run(name: &str, line: &str) -> Command {
     let mut command = cargo_at(Path::new("rustup"), "");
-    command
-        .args(["run", name])
-        .words(line)
-        .current_dir(paths::root());
+    command.args(["run", name]).words(line);
     for variable in ["RUSTUP_TOOLCHAIN", "RUSTC", "LD_LIBRARY_PATH"] {
         command.env_remove(variable);
     }
@@ -204,19 +198,14 @@ pub fn check_oldest(step: &mut Step) -> Result<()> {
     if find("rustup").is_none()
         || !is_installed() && !rustup(step, &sentence, OLDEST_RUST, &line, is_installed)
     {
-        step.note(format!(
-            "rustup cannot install Rust {OLDEST_RUST}: left out"
-        ));
+        step.note(format!("rustup cannot install {OLDEST_RUST}: left out"));
         return Ok(());
     }
     step.note(format!("Rust {OLDEST_RUST}"));
     let mut check = run("cargo check --locked --workspace");
     // Another compiler's results cannot be reused.
-    step.run(
-        check
-            .env("CARGO_TARGET_DIR", target("oldest-rust"))
-            .env("CARGO_INCREMENTAL", "0"),
-    )
+    check.env("CARGO_TARGET_DIR", target("oldest-rust"));
+    step.run(check.env("CARGO_INCREMENTAL", "0"))
 }
 
 /// Runs rustup, and returns whether it has installed `what`. Without a network, each
