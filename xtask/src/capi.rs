@@ -194,8 +194,8 @@ impl Installed {
         };
         let [full, major] = [VERSION, MAJOR].map(|version| name(&format!(".{version}")));
         replace(&built.shared, &lib.join(&full))?;
-        link(&full, &lib.join(&major))?;
-        link(&major, &lib.join(name("")))?;
+        paths::link(&full, &lib.join(&major))?;
+        paths::link(&major, &lib.join(name("")))?;
         for name in ["LICENSE", NOTICES] {
             replace(&path(name), &licences.join(name))?;
         }
@@ -235,16 +235,4 @@ fn replace(from: &Path, to: &Path) -> Result<()> {
     let beginning = to.with_extension("new");
     fs::copy(from, &beginning)?;
     Ok(fs::rename(&beginning, to)?)
-}
-
-#[cfg(unix)]
-fn link(target: &str, link: &Path) -> Result<()> {
-    // The file usually does not exist.
-    let _ = fs::remove_file(link);
-    Ok(std::os::unix::fs::symlink(target, link)?)
-}
-
-#[cfg(not(unix))]
-fn link(_: &str, _: &Path) -> Result<()> {
-    bail!("the C library is installed on Linux and macOS only")
 }

@@ -129,7 +129,11 @@ impl Tests<'_> {
         for (folder, ending, compiler) in [("c", "c", C), ("cpp", "cpp", CPP)] {
             for source in sources(&format!("examples/{folder}"), ending)? {
                 let name = source.file_stem().unwrap_or_default().to_string_lossy();
-                self.compile(step, (&name, compiler, false, ""), std::slice::from_ref(&source))?;
+                self.compile(
+                    step,
+                    (&name, compiler, false, ""),
+                    std::slice::from_ref(&source),
+                )?;
             }
         }
         let mut examples = self.python("examples.py");

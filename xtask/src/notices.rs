@@ -184,12 +184,9 @@ mod tests {
     fn one_licence_is_chosen_of_several_and_all_where_all_are_needed() {
         assert_eq!(chosen("MIT/Apache-2.0").expect("known"), [APACHE]);
         assert_eq!(chosen("Unlicense OR MIT").expect("known"), ["MIT"]);
-        assert_eq!(
-            chosen("(MIT OR Apache-2.0) AND Unicode-3.0").expect("known"),
-            [APACHE, "Unicode-3.0"]
-        );
-        let error = chosen("GPL-3.0-only").expect_err("refused").to_string();
-        assert!(error.contains("GPL-3.0-only"), "{error}");
+        let both = chosen("(MIT OR Apache-2.0) AND Unicode-3.0").expect("known");
+        assert_eq!(both, [APACHE, "Unicode-3.0"]);
+        assert!(chosen("GPL-3.0-only").is_err());
         assert!(chosen("no licence").is_err());
     }
 

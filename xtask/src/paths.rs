@@ -112,3 +112,19 @@ pub fn copy_all(from: &Path, to: &Path, is_wanted: fn(&Path) -> bool) -> Result<
     }
     Ok(())
 }
+
+/// Creates a symbolic link, and replaces an old one.
+pub fn link(to: impl AsRef<Path>, link: &Path) -> Result<()> {
+    // The file usually does not exist.
+    let _ = fs::remove_file(link);
+    #[cfg(unix)]
+    std::os::unix::fs::symlink(to, link)?;
+    #[cfg(not(unix))]
+    anyhow::bail!(
+        "{} would be a link to {}",
+        link.display(),
+        to.as_ref().display()
+    );
+    #[cfg(unix)]
+    Ok(())
+}

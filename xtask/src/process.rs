@@ -7,8 +7,7 @@ use std::env;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
@@ -66,27 +65,6 @@ pub fn print(command: &mut Command) -> Result<()> {
     match status.success() {
         true => Ok(()),
         false => bail!("`{shown}` failed ({status})"),
-    }
-}
-
-/// Returns whether `command` succeeds within `limit`. Stops it otherwise.
-pub fn succeeds_within(command: &mut Command, limit: Duration) -> bool {
-    let started = Instant::now();
-    let command = command.stdin(Stdio::null()).stdout(Stdio::null());
-    let Ok(mut child) = command.stderr(Stdio::null()).spawn() else {
-        return false;
-    };
-    loop {
-        match child.try_wait() {
-            Ok(Some(status)) => return status.success(),
-            Ok(None) if started.elapsed() < limit => thread::sleep(Duration::from_millis(50)),
-            _ => {
-                // These calls fail only if the command has ended meanwhile.
-                let _ = child.kill();
-                let _ = child.wait();
-                return false;
-            }
-        }
     }
 }
 

@@ -80,7 +80,7 @@ fn xtask(copy: &Path, line: &str) -> Result<Command> {
     let home = target("reproducible/cargo-home");
     paths::empty(&home)?;
     for entry in paths::entries(&cargo::home()?)? {
-        link(&entry, &home.join(entry.file_name().unwrap_or_default()))?;
+        paths::link(&entry, &home.join(entry.file_name().unwrap_or_default()))?;
     }
     let mut command = Command::new(paths::this_program());
     command
@@ -92,16 +92,6 @@ fn xtask(copy: &Path, line: &str) -> Result<Command> {
         .env("CARGO_TARGET_DIR", copy.join("target"))
         .env("CARGO_INCREMENTAL", "0");
     Ok(command)
-}
-
-#[cfg(unix)]
-fn link(from: &Path, to: &Path) -> Result<()> {
-    Ok(std::os::unix::fs::symlink(from, to)?)
-}
-
-#[cfg(not(unix))]
-fn link(_: &Path, _: &Path) -> Result<()> {
-    anyhow::bail!("builds are compared on Unix only")
 }
 
 /// Prints a line for each artifact. Different bytes are an error.

@@ -6,8 +6,6 @@
 //! installed: many toolchains come without rustup, and some with a rustup that cannot
 //! download.
 
-use std::time::Duration;
-
 use crate::cargo::cargo_at;
 use crate::debian;
 use crate::prelude::*;
@@ -208,9 +206,9 @@ pub fn check_oldest(step: &mut Step) -> Result<()> {
     step.run(check.env("CARGO_INCREMENTAL", "0"))
 }
 
-/// Runs rustup, and returns whether it has installed `what`. Without a network, each
-/// attempt may take the whole time limit. A failure is therefore recorded, and not
-/// repeated if there is an alternative.
+/// Runs rustup, and returns whether it has installed `what`. Without a network, this may
+/// take the whole time limit, for a download of about 30 MB. A failure is therefore
+/// recorded, and not repeated if there is an alternative.
 fn rustup(
     step: &mut Step,
     sentence: &str,
@@ -218,24 +216,23 @@ fn rustup(
     line: &str,
     is_ready: impl Fn() -> bool,
 ) -> bool {
-    /// Time limit for a download of about 30 MB.
-    const LIMIT: Duration = Duration::from_secs(120);
     let failed = cache(format!("rustup-without-{what}"));
     if find("rustup").is_none() || failed.exists() && has_packaged_compiler() {
         return false;
     }
     step.say(sentence);
-    let mut rustup = cmd(&format!("rustup {line}"));
-    rustup
-        .current_dir(paths::root())
-        .env("RUSTUP_MAX_RETRIES", "0");
-    if process::succeeds_within(&mut rustup, LIMIT) && is_ready() {
+    let limit = if find("timeout").is_some() {
+        "timeout 120 "
+    } else {
+        ""
+    };
+    let mut rustup = cmd(&format!("{limit}rustup {line}"));
+    if step.run(rustup.env("RUSTUP_MAX_RETRIES", "0")).is_ok() && is_ready() {
         return true;
     }
     step.say("That did not work.");
     // This file only saves the next run an attempt.
-    let _ = fs::create_dir_all(cache(""));
-    let _ = fs::write(failed, "");
+    let _ = fs::create_dir_all(cache("")).and_then(|()| fs::write(failed, ""));
     false
 }
 
