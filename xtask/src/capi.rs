@@ -7,7 +7,6 @@ use crate::deps::NOTICES;
 use crate::prelude::*;
 use crate::python::{self, Environment};
 
-/// The folder of the crate.
 pub const CRATE: &str = "native/capi";
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 const MAJOR: &str = env!("CARGO_PKG_VERSION_MAJOR");
@@ -107,7 +106,6 @@ fn header(write: bool) -> Result<()> {
     })
 }
 
-/// The built libraries.
 struct Built {
     shared: PathBuf,
     fixed: PathBuf,
@@ -208,7 +206,6 @@ impl Installed {
         Ok(Self { prefix, is_static })
     }
 
-    /// Returns the folder of the libraries.
     pub fn libraries(&self) -> PathBuf {
         self.prefix.join("lib")
     }

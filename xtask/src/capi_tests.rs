@@ -24,7 +24,6 @@ const VARIANTS: [(&str, &str, bool, &str); 5] = [
     ("c-sanitized", C, false, SANITIZERS),
 ];
 
-/// Runs the tests.
 pub fn run(step: &mut Step, tools: &Tools, installed: &Installed) -> Result<()> {
     let tests = Tests {
         installed,
@@ -59,14 +58,12 @@ pub fn run(step: &mut Step, tools: &Tools, installed: &Installed) -> Result<()> 
 
 struct Tests<'a> {
     installed: &'a Installed,
-    /// The folder of compiled programs.
     programs: PathBuf,
     /// The folder where the test program leaves its model.
     model: PathBuf,
 }
 
 impl Tests<'_> {
-    /// Compiles `sources` to the program `name`.
     fn compile(
         &self,
         step: &mut Step,

@@ -51,7 +51,6 @@ static FIREFOX: Browser = Browser {
     others: &["WebKitWebDriver", "Xvfb"], found: Shared::new(),
 };
 
-/// Returns the path of the Chromium or Chrome for the tests.
 pub fn chromium() -> Result<PathBuf> {
     CHROMIUM.ready()
 }
@@ -229,7 +228,6 @@ pub fn install(step: &mut Step, packages: &[&str], why: &str) -> Result<()> {
     run_or_update(step, &mut command)
 }
 
-/// Updates the package lists.
 fn update(step: &mut Step) -> Result<()> {
     let _lock = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     step.run(apt_get()?.words("update -qq"))

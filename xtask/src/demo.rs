@@ -162,7 +162,6 @@ fn watch(mut server: Background) -> Result<()> {
     }
 }
 
-/// Runs the suite `demos`.
 pub fn suite() -> Result<()> {
     let model = python::model()?;
     wasm::ready()?;
@@ -173,7 +172,6 @@ pub fn suite() -> Result<()> {
     hub_demo(&model)
 }
 
-/// Runs the verb `hub-demo`.
 pub fn run_hub_demo(model: Option<&Path>) -> Result<()> {
     let given = model.map(existing).transpose()?;
     hub_demo(&given.map_or_else(python::model, Ok)?)

@@ -77,7 +77,6 @@ fn cargo_deny(step: &mut Step) -> Result<PathBuf> {
     Ok(built)
 }
 
-/// Returns the names of the published crates.
 pub fn published_crates() -> Result<Vec<String>> {
     let crates = Crates::read()?;
     Ok(crates

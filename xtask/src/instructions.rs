@@ -29,7 +29,6 @@ struct Record {
     instructions_per_byte: BTreeMap<String, f64>,
 }
 
-/// Runs the verb.
 pub fn run(options: &Instructions) -> Result<()> {
     let valgrind = VALGRIND.ready()?.with_context(|| {
         let by_hand = debian::by_hand(&["valgrind"]);

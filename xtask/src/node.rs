@@ -60,7 +60,6 @@ fn install(step: &mut Step, name: &str, lists: &Path, folder: &Path, line: &str)
     })
 }
 
-/// Installs packages in a separate folder below the target directory.
 fn separately(step: &mut Step, name: &str, lists: &str, line: &str) -> Result<PathBuf> {
     let folder = cache(name);
     fs::create_dir_all(&folder)?;

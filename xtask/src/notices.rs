@@ -42,7 +42,6 @@ const FILES: [&str; 6] = ["license", "licence", "copying", "copyright", "notice"
 /// Endings of the names of other files that begin like them.
 const NO_FILES: [&str; 7] = [".rs", ".c", ".h", ".toml", ".json", ".js", ".py"];
 
-/// Returns the content of the file.
 pub fn text(shipped: &Shipped) -> Result<String> {
     let mut out = format!("{HEAD}\n{RULE}\n\n");
     // Maps the text of a file to the packages that contain it.

@@ -31,7 +31,6 @@ pub fn this_program() -> &'static Path {
     &THIS_PROGRAM
 }
 
-/// Returns the absolute path of the repository.
 pub fn root() -> &'static Path {
     &ROOT
 }

@@ -19,7 +19,6 @@ pub fn cmd(line: &str) -> Command {
     command
 }
 
-/// Adds several arguments at once.
 pub trait Words {
     /// Adds the words of a line as arguments.
     fn words(&mut self, line: &str) -> &mut Self;

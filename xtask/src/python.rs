@@ -168,7 +168,6 @@ impl Environment {
         Ok(fs::write(stamp, contents)?)
     }
 
-    /// Installs a wheel.
     pub fn install_wheel(&self, step: &mut Step, wheel: &Path) -> Result<()> {
         let mut pip = self.python();
         pip.words(PIP_INSTALL);
@@ -184,7 +183,6 @@ pub fn peers() -> Result<Environment> {
     installed.step("ztensor 1", |step| ZTENSOR_1.install(step, Some(&folder)))
 }
 
-/// Returns the path of moto.
 pub fn moto() -> Result<PathBuf> {
     Ok(MOTO.ready()?.program("moto_server"))
 }

@@ -37,7 +37,6 @@ static REPORT: Mutex<Report> = Mutex::new(Report {
     failure: None,
 });
 
-/// A completed step.
 struct Ended {
     title: String,
     passed: bool,
@@ -168,7 +167,6 @@ pub fn summary() {
     println!("\n{passed} passed, {} failed", failed.len());
 }
 
-/// A running step.
 pub struct Step {
     log: PathBuf,
     file: File,
@@ -240,7 +238,6 @@ impl Step {
         Ok(())
     }
 
-    /// Returns the output of this step so far.
     pub fn output(&self) -> Result<String> {
         Ok(String::from_utf8_lossy(&fs::read(&self.log)?).into_owned())
     }
@@ -318,7 +315,6 @@ impl Background {
         self.child.try_wait().is_ok_and(|status| status.is_none())
     }
 
-    /// Returns the output so far.
     pub fn output(&self) -> String {
         let bytes = fs::read(&self.log).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()

@@ -13,7 +13,6 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// An artifact that is shipped as a whole.
 pub struct Artifact {
-    /// Name of the artifact in its SBOM.
     name: &'static str,
     description: &'static str,
     /// File name of its SBOM.
@@ -112,7 +111,6 @@ pub struct Package {
 }
 
 impl Package {
-    /// Returns name and version.
     pub fn key(&self) -> String {
         format!("{} {}", self.name, self.version)
     }
@@ -121,12 +119,10 @@ impl Package {
         self.license.as_deref().unwrap_or_default()
     }
 
-    /// Returns the folder that contains its source.
     pub fn folder(&self) -> PathBuf {
         self.manifest_path.with_file_name("")
     }
 
-    /// Returns the package URL.
     fn purl(&self) -> String {
         let registry = if self.source.as_deref() == Some(NPM) {
             NPM
@@ -306,7 +302,6 @@ fn tree(build: &str, target: &str) -> Result<BTreeSet<String>> {
         .collect())
 }
 
-/// Reads an installed npm package.
 fn npm(name: &str) -> Result<Package> {
     let file = path("node_modules").join(name).join("package.json");
     let manifest: Value = serde_json::from_slice(&fs::read(&file)?)?;

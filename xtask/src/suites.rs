@@ -14,9 +14,7 @@ use crate::{capi, demo, deps, fuzz, instructions, node, python, wasm, wheel};
 /// A group of checks that is selected, run and reported together.
 #[derive(Clone, Copy)]
 pub struct Suite {
-    /// Name on the command line.
     pub name: &'static str,
-    /// Short description for `--help`.
     about: &'static str,
     /// The lowest tier that includes the suite.
     pub tier: Tier,

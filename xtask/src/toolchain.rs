@@ -84,7 +84,6 @@ impl Toolchain {
         }
     }
 
-    /// Returns the version of the compiler.
     pub fn version(self) -> Result<String> {
         ask(self.rustc().arg("--version"))
     }
@@ -127,7 +126,6 @@ pub fn ready(step: &mut Step, target: &Target) -> Result<Toolchain> {
     Ok(Toolchain::Packaged)
 }
 
-/// Installs Debian's toolchain.
 fn packaged(step: &mut Step, triple: &str) -> Result<()> {
     if !has_packaged_compiler() {
         let why = format!(

@@ -31,7 +31,6 @@ struct Module {
     feature: &'static str,
     /// Stem of its file names in [`CORE`].
     name: &'static str,
-    /// Title of the step that builds it.
     title: &'static str,
 }
 
@@ -63,7 +62,6 @@ const PUBLISHED: Profile = "wasm";
 const FAST: Profile = "wasm-fast";
 
 impl Module {
-    /// Returns the files that wasm-bindgen writes.
     fn files(&self) -> [PathBuf; 2] {
         ["_bg.wasm", ".js"].map(|suffix| path(CORE).join(format!("{}{suffix}", self.name)))
     }
@@ -146,7 +144,6 @@ export const create = () => {
 };
 ";
 
-/// Runs the verb `wasm`.
 pub fn run(options: &Wasm) -> Result<()> {
     node::ready()?;
     let Some(name) = options.only.as_deref() else {

@@ -150,7 +150,6 @@ impl Wheel {
         Ok(Self { file, tests })
     }
 
-    /// Installs the wheel in another environment.
     pub fn install_in(&self, step: &mut Step, environment: &Environment) -> Result<()> {
         environment.install_wheel(step, &self.file)
     }
