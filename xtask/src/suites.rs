@@ -24,46 +24,31 @@ pub struct Suite {
 /// All suites in starting order. Suites whose builds are needed by others come first.
 #[rustfmt::skip]
 pub const SUITES: [Suite; 20] = [
-    every_push("rust", "format, clippy, tests of all crates", rust),
-    every_push("node", "the npm package in Node, types of all TypeScript", in_node),
-    every_push("python", "the wheel: its tests, types and README, and the tests of safetensors on it", in_python),
-    every_push("chromium", "the npm package and the viewer in Chromium", chromium),
-    every_push("peers", "files exchanged with z4ai and zTensor", peers),
-    every_push("c", "the C library; in --all also Go, static linking and valgrind", capi::suite),
-    every_push("notices", "lock files and licences of what is shipped", notices),
-    every_night("lfs", "git-lfs with Giftless and moto", lfs),
-    every_night("stores", "object stores: moto and azurite", stores),
-    every_night("ray", "jobs on a Ray cluster", || ray(false)),
-    every_night("runtimes", "the npm package in Deno, Bun, workerd, WebKitGTK and bundlers, and in Firefox", runtimes),
-    every_night("release", "the command line in its release build, with the viewer embedded", release),
-    every_night("features", "the core without std, and without features", features),
-    every_night("docs", "API references of the crates and of the npm package", docs),
-    every_night("msrv", "all crates with the oldest Rust", msrv),
-    every_night("instructions", "instructions that each stage executes, under valgrind", instructions::suite),
-    every_night("licences", "licences and origins of all crates, by cargo-deny", deps::licences),
-    every_night("z4ai", "the tests of z4ai on zstn.z4ai", z4ai),
-    every_night("demos", "cargo xtask demo and hub-demo", demo::suite),
-    every_night("fuzz", "a minute of each fuzz target", fuzz::suite),
+    suite(Tier::Default, "rust", "format, clippy, tests of all crates", rust),
+    suite(Tier::Default, "node", "the npm package in Node, types of all TypeScript", in_node),
+    suite(Tier::Default, "python", "the wheel: its tests, types and README, and the tests of safetensors on it", in_python),
+    suite(Tier::Default, "chromium", "the npm package and the viewer in Chromium", chromium),
+    suite(Tier::Default, "peers", "files exchanged with z4ai and zTensor", peers),
+    suite(Tier::Default, "c", "the C library; in --all also Go, static linking and valgrind", capi::suite),
+    suite(Tier::Default, "notices", "lock files and licences of what is shipped", notices),
+    suite(Tier::All, "lfs", "git-lfs with Giftless and moto", lfs),
+    suite(Tier::All, "stores", "object stores: moto and azurite", stores),
+    suite(Tier::All, "ray", "jobs on a Ray cluster", || ray(false)),
+    suite(Tier::All, "runtimes", "the npm package in Deno, Bun, workerd, WebKitGTK and bundlers, and in Firefox", runtimes),
+    suite(Tier::All, "release", "the command line in its release build, with the viewer embedded", release),
+    suite(Tier::All, "features", "the core without std, and without features", features),
+    suite(Tier::All, "docs", "API references of the crates and of the npm package", docs),
+    suite(Tier::All, "msrv", "all crates with the oldest Rust", msrv),
+    suite(Tier::All, "instructions", "instructions that each stage executes, under valgrind", instructions::suite),
+    suite(Tier::All, "licences", "licences and origins of all crates, by cargo-deny", deps::licences),
+    suite(Tier::All, "z4ai", "the tests of z4ai on zstn.z4ai", z4ai),
+    suite(Tier::All, "demos", "cargo xtask demo and hub-demo", demo::suite),
+    suite(Tier::All, "fuzz", "a minute of each fuzz target", fuzz::suite),
 ];
 
-const fn every_push(name: &'static str, about: &'static str, run: fn() -> Result<()>) -> Suite {
-    let tier = Tier::Default;
-    Suite {
-        name,
-        about,
-        tier,
-        run,
-    }
-}
-
-const fn every_night(name: &'static str, about: &'static str, run: fn() -> Result<()>) -> Suite {
-    let tier = Tier::All;
-    Suite {
-        name,
-        about,
-        tier,
-        run,
-    }
+#[rustfmt::skip]
+const fn suite(tier: Tier, name: &'static str, about: &'static str, run: fn() -> Result<()>) -> Suite {
+    Suite { tier, name, about, run }
 }
 
 /// Returns a parser for names of suites.
