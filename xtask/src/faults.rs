@@ -50,7 +50,7 @@ pub fn signals() -> Result<()> {
     cargo::programs()?;
     step("signals at random moments", |step| {
         let mut test = cargo::test();
-        test.words("--test faults -- signals --nocapture");
+        test.words("--test faults -- --exact signals::signals --nocapture");
         step.run(test.env("ZSTN_FAULT_MOMENTS", MOMENTS))?;
         let output = step.output()?;
         let figures = output.lines().find(|line| line.contains(" signals, "));

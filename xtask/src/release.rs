@@ -47,7 +47,9 @@ pub fn run(options: &Release) -> Result<()> {
     // The workflow publishes this tarball unchanged.
     let mut publish = npm("publish --dry-run --access public");
     report::run("npm publish --dry-run", publish.arg(tarball))?;
-    paths::copy_into(&folder, &wheel::release()?)?;
+    for wheel in wheel::release()? {
+        paths::copy_into(&folder, &wheel)?;
+    }
     let program = static_program()?;
     step("archive of the program", |step| {
         archive(step, &program, &folder)

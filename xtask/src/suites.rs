@@ -227,7 +227,7 @@ pub fn lfs() -> Result<()> {
     })
 }
 
-/// Runs the tests of `python -m zstn.hub` on a Ray cluster, with moto as its store. With
+/// Runs the tests of `python -m zstn_hub` on a Ray cluster, with moto as its store. With
 /// `figures`, also runs the job on one node, on two nodes, and without a cluster.
 pub fn ray(figures: bool) -> Result<()> {
     let Some(ray) = python::ray()? else {
@@ -308,13 +308,23 @@ fn wait_for(port: u16) -> Result<()> {
     Ok(())
 }
 
-/// Lints, tests and builds the core with other features than the workspace's.
+/// Lints, tests and builds the core and the library with other features than the
+/// workspace's.
 fn features() -> Result<()> {
     const CORE: &str = "--package zstn-core --no-default-features";
     check("clippy, core without features", |step| {
         let mut clippy = cargo("clippy --all-targets");
         step.run(clippy.words(CORE).words("-- -D warnings"))
     });
+    for (title, features) in [
+        ("clippy, zstn without features", ""),
+        ("clippy, zstn with async", "async"),
+    ] {
+        check(title, |step| {
+            let mut clippy = cargo("clippy --package zstn --lib --features");
+            step.run(clippy.arg(features).words("-- -D warnings"))
+        });
+    }
     check("cargo test, core without features", |step| {
         step.run(cargo("test --lib").words(CORE))
     });

@@ -1,5 +1,5 @@
-//! The Python package: the verb `wheel` builds it for users, and suites test a wheel of
-//! the dev profile.
+//! The Python packages `zstn` and `zstn-hub`: the verb `wheel` builds them for users, and
+//! suites test wheels of the dev profile.
 
 use std::env::consts::{DLL_PREFIX, DLL_SUFFIX};
 
@@ -7,6 +7,7 @@ use crate::prelude::*;
 use crate::python::{self, Environment};
 
 const PACKAGE: &str = "native/python";
+const HUB_PACKAGE: &str = "native/hub/python";
 /// Name of the extension module in the package.
 const MODULE: &str = if cfg!(windows) {
     "_native.pyd"
@@ -31,12 +32,13 @@ with zipfile.ZipFile(sys.argv[1]) as wheel:
 
 /// Runs the verb `wheel`.
 pub fn run() -> Result<()> {
-    let wheel = release()?;
+    let [wheel, _] = release()?;
     readme(&wheel)
 }
 
-/// Builds the wheel for users, and returns its path. With zig it runs on every Linux.
-pub fn release() -> Result<PathBuf> {
+/// Builds both wheels for users, and returns their paths. With zig, the first one runs on
+/// every Linux.
+pub fn release() -> Result<[PathBuf; 2]> {
     python::MATURIN.ready()?;
     let tools = python::ZIG.ready()?;
     let has_zig = ask(tools.python().words("-m ziglang version")).is_ok();
@@ -56,7 +58,8 @@ pub fn release() -> Result<PathBuf> {
         let tools = python::AUDIT.ready()?;
         step("symbols of the wheel", |step| audit(step, &tools, &wheel))?;
     }
-    Ok(wheel)
+    let hub = step("wheel of zstn-hub", |step| build_hub(step, &tools))?;
+    Ok([wheel, hub])
 }
 
 /// Refuses a wheel that contains a path of this machine: the workspace's, or the path
@@ -115,6 +118,12 @@ fn build(step: &mut Step, command: &mut Command, folder: &Path) -> Result<PathBu
     }
 }
 
+fn build_hub(step: &mut Step, tools: &Environment) -> Result<PathBuf> {
+    let mut flit = tools.python();
+    flit.words("-m flit_core.wheel").arg(path(HUB_PACKAGE));
+    build(step, flit.arg("--outdir"), &target("wheels/hub"))
+}
+
 /// Builds a wheel of the dev profile, and installs it in the environment of its tests.
 /// In [`Tier::All`], maturin builds it with the package's own features; otherwise it
 /// contains the library that was built together with the workspace.
@@ -123,10 +132,12 @@ pub fn ready() -> Result<Wheel> {
     READY.get(|| Wheel::install(python::WHEEL.ready()?))
 }
 
-/// A wheel of the dev profile, and the environment in which it is tested.
+/// A wheel of the dev profile and the wheel of zstn-hub, and the environment in which
+/// they are tested.
 #[derive(Clone)]
 pub struct Wheel {
     file: PathBuf,
+    hub: PathBuf,
     tests: Environment,
 }
 
@@ -138,6 +149,7 @@ impl Wheel {
             Tier::Default => ("wheel, of the workspace's build", false),
             Tier::All => ("wheel, dev build", true),
         };
+        let hub = step("wheel of zstn-hub", |step| build_hub(step, &tools))?;
         let file = step(title, |step| {
             let mut pack = match is_alone {
                 true => maturin(&tools, "build --locked --profile dev --out")?,
@@ -145,13 +157,15 @@ impl Wheel {
             };
             let file = build(step, &mut pack, &target("wheels/dev"))?;
             tests.install_wheel(step, &file)?;
+            tests.install_wheel(step, &hub)?;
             Ok(file)
         })?;
-        Ok(Self { file, tests })
+        Ok(Self { file, hub, tests })
     }
 
     pub fn install_in(&self, step: &mut Step, environment: &Environment) -> Result<()> {
-        environment.install_wheel(step, &self.file)
+        environment.install_wheel(step, &self.file)?;
+        environment.install_wheel(step, &self.hub)
     }
 
     /// Runs the tests that take only seconds.
@@ -160,6 +174,9 @@ impl Wheel {
         // checks.
         let line = "-X dev -W error -m pytest -q -p no:cacheprovider .";
         report::keep(report::tests("Python tests", &mut self.python(line)?));
+        let mut hub = self.python(line)?;
+        hub.current_dir(path(HUB_PACKAGE).join("tests"));
+        report::keep(report::tests("tests of zstn-hub", &mut hub));
         check("Python types", |step| self.types(step));
         report::keep(self.suite("safetensors"));
         readme(&self.file)
@@ -176,7 +193,12 @@ impl Wheel {
         let mut pyright = self.python("-m pyright --project ../pyproject.toml --pythonpath")?;
         // This suppresses warnings about newer versions of pyright.
         pyright.env("PYRIGHT_PYTHON_IGNORE_WARNINGS", "1");
-        step.run(pyright.arg(self.tests.program("python")))
+        step.run(pyright.arg(self.tests.program("python")))?;
+        let hub = path(HUB_PACKAGE).join("tests");
+        let mut mypy = self.python("-m mypy ../zstn_hub --config-file ../pyproject.toml")?;
+        mypy.arg("--cache-dir").arg(target("mypy-hub"));
+        step.run(mypy.current_dir(&hub))?;
+        step.run(pyright.current_dir(&hub))
     }
 
     /// Runs the test suite of another package with zstn. It is downloaded once.
