@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use zstn_core::container::model_delta::RecordKind;
-use zstn_core::container::safetensors::{Header, TensorInfo};
+use zstn_core::container::safetensors::{Header, HeaderTensor};
 use zstn_core::dtype::Dtype;
 use zstn_core::frame::plane::Method;
 use zstn_core::frame::z4ai::Transform;
@@ -35,7 +35,7 @@ pub struct FinishedTensor<'a> {
 
 impl<'a> FinishedTensor<'a> {
     /// Describes a tensor that a safetensors header lists.
-    pub(crate) fn new(tensor: &'a TensorInfo, storage: String, packed_bytes: u64) -> Self {
+    pub(crate) fn new(tensor: &'a HeaderTensor, storage: String, packed_bytes: u64) -> Self {
         Self {
             name: &tensor.name,
             dtype: Some(tensor.dtype),
@@ -48,7 +48,7 @@ impl<'a> FinishedTensor<'a> {
 }
 
 /// The tensors of a safetensors header by name; empty if the header breaks the rules.
-pub(crate) struct Listed(HashMap<String, TensorInfo>);
+pub(crate) struct Listed(HashMap<String, HeaderTensor>);
 
 impl Listed {
     pub(crate) fn of(header: &[u8], data_len_bytes: u64) -> Self {

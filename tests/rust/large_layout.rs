@@ -101,7 +101,9 @@ fn write(file: &mut File) -> io::Result<()> {
 }
 
 /// Returns the statistics record of all tensors, and their bands.
-fn statistics_of(tensors: &[zstn_core::container::safetensors::TensorInfo]) -> (Vec<u8>, Vec<u8>) {
+fn statistics_of(
+    tensors: &[zstn_core::container::safetensors::HeaderTensor],
+) -> (Vec<u8>, Vec<u8>) {
     let (mut record, mut bands) = (Vec::new(), Vec::new());
     for (number, tensor) in (0u32..).zip(tensors) {
         let grid = BandGrid::new(&tensor.shape).expect("elements");

@@ -7,7 +7,7 @@ use std::ops::Range;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use zstn::internals::Output;
-use zstn::zstn_core::container::safetensors::{self, TensorInfo};
+use zstn::zstn_core::container::safetensors::{self, HeaderTensor};
 use zstn::zstn_core::dtype::Dtype;
 use zstn::{Input, PackOptions, Progress as _, Result, Sink, Source};
 
@@ -67,12 +67,12 @@ impl File {
         // The order of the official writer, which keeps tensors aligned.
         given.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
         let mut end = 0;
-        let entries: Vec<TensorInfo> = given
+        let entries: Vec<HeaderTensor> = given
             .iter()
             .map(|(name, dtype, shape, memory)| {
                 let start = end;
                 end += memory.as_slice().len() as u64;
-                TensorInfo {
+                HeaderTensor {
                     name: name.clone(),
                     dtype: *dtype,
                     shape: shape.clone(),

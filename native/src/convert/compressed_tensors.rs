@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use zstn_core::container::foreign::compressed_tensors::{Format, SparseWriter, TensorSpec};
-use zstn_core::container::safetensors::{self, TensorInfo};
+use zstn_core::container::safetensors::{self, HeaderTensor};
 
 use super::conversion::Conversion;
 use super::shards::{self, Naming};
@@ -24,7 +24,7 @@ pub fn write(conversion: &Conversion, format: Format) -> Result<Written> {
     // The header precedes the data and states how each tensor is stored, which is only
     // known once the tensor has been read.
     let mut spool = folder.file(SPOOL.as_ref())?;
-    let mut stored: Vec<TensorInfo> = Vec::new();
+    let mut stored: Vec<HeaderTensor> = Vec::new();
     let mut sparse = 0;
     let numbers: Vec<usize> = (0..conversion.tensors().len()).collect();
     conversion.each(
@@ -41,7 +41,7 @@ pub fn write(conversion: &Conversion, format: Format) -> Result<Written> {
             for (part, bytes) in parts.unwrap_or_else(|| vec![(dense, tensor.bytes)]) {
                 let start = stored.last().map_or(0, |tensor| tensor.span.end);
                 spool.write(&bytes)?;
-                stored.push(TensorInfo {
+                stored.push(HeaderTensor {
                     name: part.name,
                     dtype: part.dtype,
                     shape: part.shape,
@@ -77,7 +77,7 @@ struct Files<'a> {
     conversion: &'a Conversion<'a>,
     folder: &'a OutputFolder,
     data: Local,
-    stored: &'a [TensorInfo],
+    stored: &'a [HeaderTensor],
 }
 
 impl Files<'_> {
@@ -114,9 +114,9 @@ impl Files<'_> {
         let own = &self.stored[tensors];
         let start = own.first().map_or(0, |tensor| tensor.span.start);
         let end = own.last().map_or(0, |tensor| tensor.span.end);
-        let moved: Vec<TensorInfo> = own
+        let moved: Vec<HeaderTensor> = own
             .iter()
-            .map(|tensor| TensorInfo {
+            .map(|tensor| HeaderTensor {
                 span: tensor.span.start - start..tensor.span.end - start,
                 ..tensor.clone()
             })

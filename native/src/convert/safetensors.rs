@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use zstn_core::catalog::Kind;
-use zstn_core::container::safetensors::{self, TensorInfo};
+use zstn_core::container::safetensors::{self, HeaderTensor};
 
 use super::Written;
 use super::conversion::Conversion;
@@ -44,12 +44,12 @@ impl Plan {
     /// checkpoint.
     pub fn new(conversion: &Conversion, tensors: Range<usize>) -> Result<Self> {
         let mut end = 0u64;
-        let entries: Vec<TensorInfo> = conversion.tensors()[tensors.clone()]
+        let entries: Vec<HeaderTensor> = conversion.tensors()[tensors.clone()]
             .iter()
             .map(|tensor| {
                 let start = end;
                 end = end.saturating_add(tensor.len_bytes());
-                TensorInfo {
+                HeaderTensor {
                     name: tensor.name.clone(),
                     dtype: tensor.dtype,
                     shape: tensor.shape.clone(),

@@ -7,7 +7,7 @@ use std::ops::Range;
 use zstn_core::container::model_delta::{
     BaseHeader, DeltaPacker, RecordInfo, RecordKind, announce, record_head, shortened,
 };
-use zstn_core::container::safetensors::TensorInfo;
+use zstn_core::container::safetensors::HeaderTensor;
 use zstn_core::frame::{Edition, delta, difference};
 use zstn_core::{TensorRef, digest, transform};
 
@@ -115,7 +115,7 @@ impl Pair<'_> {
         &self,
         place: &Range<u64>,
         reference: Option<&Range<u64>>,
-        tensor: &TensorInfo,
+        tensor: &HeaderTensor,
     ) -> Result<Payload> {
         let full = self.frame(self.target, place.start, tensor, self.options.extended)?;
         let mut smallest = Payload {
@@ -157,7 +157,7 @@ impl Pair<'_> {
         &self,
         input: &Local,
         start: u64,
-        tensor: &TensorInfo,
+        tensor: &HeaderTensor,
         extended: bool,
     ) -> Result<Local> {
         let options = PackOptions {
@@ -166,7 +166,7 @@ impl Pair<'_> {
             ..self.options.clone()
         };
         let packer = FilePacker::new(self.engine, Data::new(input, start), &options);
-        let alone = TensorInfo {
+        let alone = HeaderTensor {
             span: 0..tensor.span.end - tensor.span.start,
             ..tensor.clone()
         };
@@ -179,7 +179,7 @@ impl Pair<'_> {
     /// Returns the head and the frame of the XOR delta.
     fn delta(
         &self,
-        tensor: &TensorInfo,
+        tensor: &HeaderTensor,
         place: &Range<u64>,
         reference: &Range<u64>,
     ) -> Result<(Vec<u8>, Local)> {

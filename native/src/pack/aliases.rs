@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use zstn_core::checksum::checksum_fed;
-use zstn_core::container::safetensors::TensorInfo;
+use zstn_core::container::safetensors::HeaderTensor;
 use zstn_core::container::zstn::aliases;
 use zstn_core::digest::Digest;
 use zstn_core::engine::Engine as _;
@@ -31,7 +31,7 @@ struct Search {
 impl Aliases {
     /// Finds aliases among tensors of these lengths, or prepares a search if the
     /// tensors arrive later.
-    pub(super) fn of(data: &Data, tensors: &[TensorInfo], lens_bytes: &[u64]) -> Result<Self> {
+    pub(super) fn of(data: &Data, tensors: &[HeaderTensor], lens_bytes: &[u64]) -> Result<Self> {
         Ok(match data.is_arriving() {
             true => Self {
                 targets: vec![None; tensors.len()],
@@ -65,7 +65,7 @@ impl Aliases {
         &mut self,
         engine: &Engine,
         data: &Data,
-        tensors: &[TensorInfo],
+        tensors: &[HeaderTensor],
         numbers: Range<usize>,
     ) -> Result<()> {
         let Some(search) = &mut self.search else {
@@ -97,7 +97,7 @@ impl Search {
     }
 }
 
-fn find(data: &Data, tensors: &[TensorInfo], lens_bytes: &[u64]) -> Result<Vec<Option<usize>>> {
+fn find(data: &Data, tensors: &[HeaderTensor], lens_bytes: &[u64]) -> Result<Vec<Option<usize>>> {
     let probe = |number: usize| {
         let start = tensors[number].span.start;
         checksum_fed(|sink| {

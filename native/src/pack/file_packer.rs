@@ -7,7 +7,7 @@ use std::ops::Range;
 use zstn_core::TensorRef;
 use zstn_core::checksum::checksum_fed;
 use zstn_core::container::VERSION_OFFSET_BYTES;
-use zstn_core::container::safetensors::{PREFIX_BYTES, TensorInfo};
+use zstn_core::container::safetensors::{HeaderTensor, PREFIX_BYTES};
 use zstn_core::container::zstn::integrity::{EncodedStatistics, FrameDigests};
 use zstn_core::container::zstn::rows::FrameTable;
 use zstn_core::container::zstn::{
@@ -100,7 +100,7 @@ impl<'a> FilePacker<'a> {
         self,
         mut builder: ContainerBuilder,
         prefix: Vec<u8>,
-        mut tensors: Vec<TensorInfo>,
+        mut tensors: Vec<HeaderTensor>,
         output: &mut Output,
     ) -> Result<PackedFile> {
         let plain_version = builder.version();
@@ -126,7 +126,7 @@ impl<'a> FilePacker<'a> {
         let batches = batch::cut(&lens, aliases.targets(), batch_bytes);
         let mut pending: Vec<CodedTensor> = Vec::new();
         let end_of =
-            |tensors: &[TensorInfo], batch: &Batch| tensors[batch.tensors.end - 1].span.end;
+            |tensors: &[HeaderTensor], batch: &Batch| tensors[batch.tensors.end - 1].span.end;
         let mut batches = batches.into_iter().peekable();
         while let Some(batch) = batches.next() {
             let span = tensors[batch.tensors.start].span.start..end_of(&tensors, &batch);
@@ -238,7 +238,7 @@ impl<'a> FilePacker<'a> {
     /// `position` of the output.
     pub(crate) fn large(
         &self,
-        tensor: &TensorInfo,
+        tensor: &HeaderTensor,
         position: u64,
         output: &mut Output,
     ) -> Result<Written> {
@@ -269,7 +269,7 @@ impl<'a> FilePacker<'a> {
     /// Chooses how to code a tensor that does not fit into memory. Very long tensors
     /// are sampled; shorter ones are read as a whole, because some types of frames can
     /// only be made in memory.
-    fn choice(&self, tensor: &TensorInfo) -> Result<Choice> {
+    fn choice(&self, tensor: &HeaderTensor) -> Result<Choice> {
         let (engine, options) = (self.engine, self.container.encode);
         let range = self.data.range(&tensor.span);
         let len_bytes = range.end - range.start;
@@ -291,7 +291,7 @@ impl<'a> FilePacker<'a> {
     /// with its blocks out of order.
     fn large_digests(
         &self,
-        tensor: &TensorInfo,
+        tensor: &HeaderTensor,
         position: u64,
         written: Written,
         output: &Output,
@@ -310,11 +310,11 @@ impl<'a> FilePacker<'a> {
     }
 
     /// Returns the statistics of a tensor, which may have any length.
-    fn large_statistics(&self, tensor: &TensorInfo) -> Result<Option<EncodedStatistics>> {
+    fn large_statistics(&self, tensor: &HeaderTensor) -> Result<Option<EncodedStatistics>> {
         if !self.options.statistics {
             return Ok(None);
         }
-        let TensorInfo {
+        let HeaderTensor {
             dtype, shape, span, ..
         } = tensor;
         let feed = |part: Range<u64>, sink: &mut dyn FnMut(&[u8])| {
@@ -327,7 +327,7 @@ impl<'a> FilePacker<'a> {
     }
 
     /// Reads the tensors with these numbers.
-    fn read(&self, tensors: &[TensorInfo], numbers: &[usize]) -> Result<Vec<Cow<'a, [u8]>>> {
+    fn read(&self, tensors: &[HeaderTensor], numbers: &[usize]) -> Result<Vec<Cow<'a, [u8]>>> {
         let read = |number: usize| self.data.read(&tensors[number].span);
         self.engine
             .map(numbers.to_vec(), read)
@@ -339,7 +339,7 @@ impl<'a> FilePacker<'a> {
     /// one large tensor, `held` is empty and nothing is coded.
     fn code(
         &self,
-        tensors: &[TensorInfo],
+        tensors: &[HeaderTensor],
         numbers: &[usize],
         held: &[Cow<'_, [u8]>],
     ) -> Vec<CodedTensor> {
@@ -359,7 +359,7 @@ impl<'a> FilePacker<'a> {
     }
 
     /// Reports a coded tensor to the progress.
-    fn tell(&self, tensor: &TensorInfo, storage: String, packed_bytes: u64) {
+    fn tell(&self, tensor: &HeaderTensor, storage: String, packed_bytes: u64) {
         let tensor = FinishedTensor::new(tensor, storage, packed_bytes);
         self.options.progress.tensor(&tensor);
     }

@@ -7,7 +7,7 @@ use zstn_core::bytes::part;
 use zstn_core::catalog::{FileCatalog, FileOpener};
 use zstn_core::container::foreign::compressed_tensors::TensorSpec;
 use zstn_core::container::foreign::gauss::SourceTensor;
-use zstn_core::container::safetensors::{Header, PREFIX_BYTES, TensorInfo, header_len_bytes};
+use zstn_core::container::safetensors::{Header, HeaderTensor, PREFIX_BYTES, header_len_bytes};
 use zstn_core::pure::Pure;
 use zstn_core::{Error, ErrorKind, Result};
 
@@ -41,7 +41,7 @@ impl<'a> Checkpoint<'a> {
     /// # Panics
     /// If the file has no such tensor.
     #[must_use]
-    pub fn tensor(&self, name: &str) -> (&TensorInfo, &'a [u8]) {
+    pub fn tensor(&self, name: &str) -> (&HeaderTensor, &'a [u8]) {
         let tensor = self
             .header
             .tensors

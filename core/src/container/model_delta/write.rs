@@ -10,7 +10,7 @@ use super::trailer::{RecordInfo, Trailer, TrailerContents, announce, short_diges
 use super::version;
 use crate::bytes::{index, part};
 use crate::container::VERSION_OFFSET_BYTES;
-use crate::container::safetensors::{self, Header, TensorInfo};
+use crate::container::safetensors::{self, Header, HeaderTensor};
 use crate::engine::PackEngine;
 use crate::frame::select::{self, EncodeOptions};
 use crate::frame::{Edition, delta, difference};
@@ -33,7 +33,7 @@ pub fn pack<E: PackEngine>(
     let mut edition = Edition::Plain;
     let tensors = packing.tensors().iter().collect();
     let mut infos = Vec::new();
-    let coded = engine.map(tensors, |tensor: &TensorInfo| {
+    let coded = engine.map(tensors, |tensor: &HeaderTensor| {
         let bytes = part(target, packing.range(tensor));
         let reference = base.header().reference(tensor);
         let reference = reference.map(|range| base.part(range));
@@ -71,7 +71,7 @@ pub struct CodedRecord {
 pub struct DeltaPacker {
     json: Vec<u8>,
     data: Range<u64>,
-    tensors: Vec<TensorInfo>,
+    tensors: Vec<HeaderTensor>,
 }
 
 impl DeltaPacker {
@@ -97,7 +97,7 @@ impl DeltaPacker {
 
     /// Returns the tensors in the order of their records.
     #[must_use]
-    pub fn tensors(&self) -> &[TensorInfo] {
+    pub fn tensors(&self) -> &[HeaderTensor] {
         &self.tensors
     }
 
@@ -109,7 +109,7 @@ impl DeltaPacker {
 
     /// Returns the range of `tensor` in the target's file.
     #[must_use]
-    pub fn range(&self, tensor: &TensorInfo) -> Range<u64> {
+    pub fn range(&self, tensor: &HeaderTensor) -> Range<u64> {
         self.data.start + tensor.span.start..self.data.start + tensor.span.end
     }
 
@@ -159,7 +159,7 @@ impl DeltaPacker {
 /// cannot store.
 pub fn code<E: PackEngine>(
     engine: &E,
-    tensor: &TensorInfo,
+    tensor: &HeaderTensor,
     bytes: &[u8],
     reference: Option<&[u8]>,
     options: impl Into<EncodeOptions>,
@@ -220,7 +220,7 @@ fn difference<E: PackEngine>(
 /// Returns the head of the record of `tensor`, for callers that encode the
 /// payload themselves, in the same way as [`code`].
 pub fn record_head(
-    tensor: &TensorInfo,
+    tensor: &HeaderTensor,
     kind: RecordKind,
     payload_len_bytes: u64,
 ) -> Result<Vec<u8>> {

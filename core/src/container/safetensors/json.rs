@@ -12,7 +12,7 @@ use serde::de::{
     Deserialize, Deserializer, EnumAccess, Error as _, MapAccess, SeqAccess, VariantAccess, Visitor,
 };
 
-use super::{PREFIX_BYTES, TensorInfo, check_tensor};
+use super::{HeaderTensor, PREFIX_BYTES, check_tensor};
 use crate::dtype::Dtype;
 use crate::limits::{DIMENSIONS, HEADER_LEN_BYTES};
 use crate::{Error, Result, Rule, sort};
@@ -262,7 +262,7 @@ impl<'de> Visitor<'de> for Any {
 /// # Errors Tensors that the format cannot store, because their elements do not
 /// fill whole bytes or because they are called `__metadata__`, and a header
 /// over the cap.
-pub fn head(metadata: &BTreeMap<String, String>, tensors: &[TensorInfo]) -> Result<Vec<u8>> {
+pub fn head(metadata: &BTreeMap<String, String>, tensors: &[HeaderTensor]) -> Result<Vec<u8>> {
     head_of((!metadata.is_empty()).then_some(metadata), tensors)
 }
 
@@ -270,7 +270,7 @@ pub fn head(metadata: &BTreeMap<String, String>, tensors: &[TensorInfo]) -> Resu
 /// metadata become an entry of the header, as the official package writes it.
 pub fn head_of(
     metadata: Option<&BTreeMap<String, String>>,
-    tensors: &[TensorInfo],
+    tensors: &[HeaderTensor],
 ) -> Result<Vec<u8>> {
     let mut head = Vec::from([0; 8]);
     head.push(b'{');
@@ -340,8 +340,13 @@ mod tests {
     use crate::container::safetensors::Header;
     use crate::dtype::Dtype;
 
-    fn tensor(name: &str, dtype: Dtype, shape: &[u64], span: core::ops::Range<u64>) -> TensorInfo {
-        TensorInfo {
+    fn tensor(
+        name: &str,
+        dtype: Dtype,
+        shape: &[u64],
+        span: core::ops::Range<u64>,
+    ) -> HeaderTensor {
+        HeaderTensor {
             name: name.into(),
             dtype,
             shape: shape.into(),

@@ -29,7 +29,7 @@ pub const PREFIX_BYTES: u64 = 8;
 
 /// A tensor listed in a header.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TensorInfo {
+pub struct HeaderTensor {
     /// The name, with JSON escapes resolved.
     pub name: String,
     /// The element type.
@@ -47,7 +47,7 @@ pub struct TensorInfo {
 pub struct Header {
     /// The tensors in data order. Empty tensors with the same span are in
     /// header order.
-    pub tensors: Vec<TensorInfo>,
+    pub tensors: Vec<HeaderTensor>,
     /// The entries of `__metadata__`; empty if the header has none.
     pub metadata: BTreeMap<String, String>,
 }
@@ -150,7 +150,7 @@ impl Header {
                     continue;
                 }
             };
-            let tensor = TensorInfo {
+            let tensor = HeaderTensor {
                 name,
                 dtype,
                 shape: entry.shape.dimensions,
@@ -180,7 +180,7 @@ impl Header {
 
 /// Checks a tensor of `elements` elements (`None` if they exceed 64 bits),
 /// whose bytes must begin at `expected_begin`, where the previous tensor ends.
-fn check_tensor(tensor: &TensorInfo, elements: Option<u64>, expected_begin: u64) -> Result<()> {
+fn check_tensor(tensor: &HeaderTensor, elements: Option<u64>, expected_begin: u64) -> Result<()> {
     check_span(&tensor.span, expected_begin)?;
     check_len(tensor, elements)
 }
@@ -197,7 +197,7 @@ fn check_span(&Range { start, end }: &Range<u64>, expected_begin: u64) -> Result
 
 /// Checks that the tensor's span has the length that its dtype and its number
 /// of elements imply.
-fn check_len(tensor: &TensorInfo, elements: Option<u64>) -> Result<()> {
+fn check_len(tensor: &HeaderTensor, elements: Option<u64>) -> Result<()> {
     let Range { start, end } = tensor.span;
     let overflow = || {
         Error::malformed(

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::bytes::index;
 use crate::container::VERSION_OFFSET_BYTES;
-use crate::container::safetensors::{Header, TensorInfo};
+use crate::container::safetensors::{Header, HeaderTensor};
 use crate::engine::{PackEngine, ZstdCoding};
 use crate::frame::{Edition, select};
 use crate::limits::{HEAD_LEN_BYTES, NAME_LEN_BYTES};
@@ -37,7 +37,7 @@ pub enum ContainerStart {
         /// The bytes to write first.
         prefix: Vec<u8>,
         /// The tensors, in the order in which the builder takes them.
-        tensors: Vec<TensorInfo>,
+        tensors: Vec<HeaderTensor>,
     },
     /// All data become one frame ([`single_frame`]), because the file breaks a
     /// rule of safetensors or because an index cannot store its names.
@@ -295,7 +295,7 @@ fn prefix_checksums(prefix: &[u8], options: &ContainerOptions) -> [u64; 2] {
 }
 
 /// Returns whether an index can store the tensor's name.
-fn name_fits(tensor: &TensorInfo) -> bool {
+fn name_fits(tensor: &HeaderTensor) -> bool {
     tensor.name.len() <= NAME_LEN_BYTES
 }
 

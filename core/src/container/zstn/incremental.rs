@@ -21,7 +21,7 @@ use super::{
     StoredFrame, single_frame,
 };
 use crate::bytes::{index, part};
-use crate::container::safetensors::{self, PREFIX_BYTES, TensorInfo};
+use crate::container::safetensors::{self, HeaderTensor, PREFIX_BYTES};
 use crate::container::{FileHead, VERSION_OFFSET_BYTES};
 use crate::digest::{self, Digest};
 use crate::engine::PackEngine;
@@ -60,7 +60,7 @@ enum Stage {
 #[derive(Debug)]
 struct Tensors {
     data_start: u64,
-    left: alloc::vec::IntoIter<TensorInfo>,
+    left: alloc::vec::IntoIter<HeaderTensor>,
     builder: ContainerBuilder,
     /// The prefix, if it waits for its version to be known.
     prefix: Vec<u8>,

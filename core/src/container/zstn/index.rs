@@ -116,7 +116,7 @@ impl ContainerIndex {
     pub fn agree<'h>(
         &self,
         header: &'h safetensors::Header,
-    ) -> Result<Vec<&'h safetensors::TensorInfo>> {
+    ) -> Result<Vec<&'h safetensors::HeaderTensor>> {
         let tensors = header.tensors.iter();
         let mut by_name = sort::map(tensors.map(|tensor| (tensor.name.as_str(), tensor)));
         let mismatch =

@@ -80,7 +80,7 @@ impl Format {
                 output.write(&tensor.bytes)?;
             }
             Self::Safetensors => {
-                let stored = safetensors::TensorInfo {
+                let stored = safetensors::HeaderTensor {
                     name: tensor.name.clone(),
                     dtype: tensor.dtype,
                     shape: tensor.shape.clone(),
@@ -107,7 +107,7 @@ pub fn write_several(
         .map(|tensor| {
             let start = end;
             end += tensor.len_bytes;
-            safetensors::TensorInfo {
+            safetensors::HeaderTensor {
                 name: tensor.name.clone(),
                 dtype: tensor.dtype,
                 shape: tensor.shape.clone(),

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 use crate::bytes::Cursor;
-use crate::container::safetensors::TensorInfo;
+use crate::container::safetensors::HeaderTensor;
 use crate::dtype::Dtype;
 use crate::tensor::element_count;
 use crate::{Error, Result, Rule};
@@ -48,8 +48,8 @@ fn len_bits(dtype: Dtype, shape: &[u64]) -> Option<u64> {
     element_count(shape)?.checked_mul(dtype.bits())
 }
 
-impl From<&TensorInfo> for TensorSpec {
-    fn from(tensor: &TensorInfo) -> Self {
+impl From<&HeaderTensor> for TensorSpec {
+    fn from(tensor: &HeaderTensor) -> Self {
         Self {
             name: tensor.name.clone(),
             dtype: tensor.dtype,
