@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use zstn::{Effort, Engine, Input, PackOptions, Sink};
+use zstn::{Effort, Engine, Input, Job, PackOptions, Sink};
 use zstn_tests::rng::Rng;
 
 /// A checkpoint that is generated while it is read.
@@ -80,12 +80,10 @@ fn unnamed_files_bytes() -> u64 {
 fn most_on_disk(tensors: usize, each_bytes: usize, memory_bytes: u64) -> u64 {
     let most = Arc::new(AtomicU64::new(0));
     let input = Checkpoint::new(tensors, each_bytes, Arc::clone(&most));
-    let engine = Engine::new(2).unwrap();
-    let options = PackOptions::default()
-        .effort(Effort::Fast)
-        .memory_bytes(memory_bytes);
+    let job = Job::new().engine(&Engine::new(2).unwrap());
+    let options = PackOptions::default().effort(Effort::Fast);
     let report = zstn::pack(
-        &engine,
+        &job.memory_bytes(memory_bytes),
         Input::reader("stream", input),
         Sink::writer(io::sink()),
         &options,

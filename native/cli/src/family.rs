@@ -3,8 +3,7 @@
 use clap::Args;
 use serde_json::{Value, json};
 use zstn::family::{self, Choice, FamilyOptions, MIN_SAVING_PERCENT};
-use zstn::source::HttpOptions;
-use zstn::{Engine, Error, Location, Result};
+use zstn::{Error, Job, Location, Result};
 
 use super::arguments::{self, Report};
 use super::bases::Bases;
@@ -47,8 +46,7 @@ impl Family {
     /// expected size.
     pub fn choose(
         &self,
-        engine: &Engine,
-        http: &HttpOptions,
+        job: &Job,
         (input, others): (&Location, &[Location]),
         extended: Extended,
         report: Report,
@@ -58,13 +56,11 @@ impl Family {
         };
         let bar = progress::watch("sketching", Direction::Reading, report);
         let options = FamilyOptions::default()
-            .http(http.clone())
             .extended(extended.is_set())
-            .save_sketches(self.save_sketches)
-            .progress(&bar);
+            .save_sketches(self.save_sketches);
         let others = others.iter().filter(|other| *other != input);
         let options = others.fold(options, FamilyOptions::exclude);
-        let choice = family::choose(engine, input, folder, &options);
+        let choice = family::choose(&job.clone().progress(&bar), input, folder, &options);
         drop(bar);
         let choice = choice?;
         if report.verbose {

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
-use zstn::Location;
 use zstn::family::{Candidate, Digests, Sketch, SketchOptions};
+use zstn::{Job, Location};
 
 use crate::checkpoint::Common;
 use crate::engine;
@@ -46,7 +46,8 @@ pub fn sample_sketch<'py>(py: Python<'py>, location: &str) -> PyResult<Bound<'py
     let bytes = run(py, &Watch::none(), move |_| {
         let engine = engine::shared()?;
         let options = SketchOptions::default().digests(Digests::Stored);
-        let sketch = zstn::family::sketch(&engine, &location, &options)?;
+        let job = Job::new().engine(&engine);
+        let sketch = zstn::family::sketch(&job, &location, &options)?;
         Ok(sketch.to_bytes(&engine))
     })?;
     Ok(PyBytes::new(py, &bytes))
@@ -79,9 +80,9 @@ pub fn sketch<'py>(
     dst: &Bound<'py, PyAny>,
     base: Option<&Bound<'py, PyAny>>,
     digests: bool,
-    common: Common,
+    mut common: Common,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let watch = Watch::new(common.progress).making_output();
+    let watch = Watch::new(common.progress.take()).making_output();
     let lease = watch.lease();
     let (input, bases) = (
         Argument::new(src, Some(&lease))?,
@@ -89,9 +90,8 @@ pub fn sketch<'py>(
     );
     let destination = Destination::new(dst)?;
     let saved = run(py, &watch, move |watch| {
-        let engine = engine::with_threads(common.threads)?;
-        let http = common.http.options(input.address.as_deref())?;
-        let mut options = SketchOptions::default().http(http).progress(watch);
+        let job = common.job(input.address.as_deref(), watch)?;
+        let mut options = SketchOptions::default();
         if digests {
             options = options.digests(Digests::All);
         }
@@ -99,7 +99,7 @@ pub fn sketch<'py>(
             options = options.base(&base.input);
         }
         let sink = destination.sink(common.overwrite, watch);
-        zstn::family::save_sketch(&engine, &input.input, sink, &options)
+        zstn::family::save_sketch(&job, &input.input, sink, &options)
     })?;
     let sketch = &saved.sketch;
     let tensors = sketch.tensors();

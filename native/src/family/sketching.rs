@@ -6,8 +6,8 @@ use zstn_core::engine::Engine as _;
 use zstn_core::sketch::{Sketch, Tensor};
 
 use super::plan::TensorPlan;
-use crate::source::{FileSource, HttpOptions, Input, Location, Source, read_parts};
-use crate::{Engine, Error, Progress, Reader, Result, Sink, View};
+use crate::source::{FileSource, Input, Location, Source, read_parts};
+use crate::{Error, Job, Progress as _, Reader, Result, Sink, View};
 
 /// The number of bytes that are read at the same time.
 const BATCH_BYTES: u64 = 32 << 20;
@@ -26,27 +26,14 @@ pub enum Digests {
 }
 
 /// Options for [`sketch`].
-#[derive(Clone)]
+#[derive(Debug, Clone, Default)]
 #[must_use]
-pub struct SketchOptions<'a> {
+pub struct SketchOptions {
     bases: Vec<Input>,
     digests: Digests,
-    http: HttpOptions,
-    progress: &'a dyn Progress,
 }
 
-impl Default for SketchOptions<'_> {
-    fn default() -> Self {
-        Self {
-            bases: Vec::new(),
-            digests: Digests::default(),
-            http: HttpOptions::default(),
-            progress: &(),
-        }
-    }
-}
-
-impl<'a> SketchOptions<'a> {
+impl SketchOptions {
     /// Reads a delta with the base that it was packed against. If the base is a delta
     /// itself, the next call adds the base's own base, and so on. The sketch identifies
     /// the base by its [`Sketch::identity`], if all of its tensors have digests.
@@ -61,20 +48,6 @@ impl<'a> SketchOptions<'a> {
         self.digests = digests;
         self
     }
-
-    /// Sets time limits, retries and headers for requests to addresses.
-    pub fn http(mut self, http: HttpOptions) -> Self {
-        self.http = http;
-        self
-    }
-
-    /// Sets the progress that watches the work. It counts the bytes that are read.
-    pub fn progress<'b>(self, progress: &'b dyn Progress) -> SketchOptions<'b>
-    where
-        'a: 'b,
-    {
-        SketchOptions { progress, ..self }
-    }
 }
 
 /// Sketches a checkpoint of any supported format, in one file or several
@@ -85,9 +58,12 @@ impl<'a> SketchOptions<'a> {
 /// # Errors
 /// An input that is refused or cannot be read; [`Error::NeedsBase`] for a delta without
 /// its base; [`Error::Changed`] if the input was written to meanwhile.
-pub fn sketch(engine: &Engine, input: impl Into<Input>, options: &SketchOptions) -> Result<Sketch> {
-    let reader = open(engine, input.into(), options)?;
-    sketch_reader(engine, &reader, options.digests, options.progress)
+pub fn sketch(job: &Job, input: impl Into<Input>, options: &SketchOptions) -> Result<Sketch> {
+    let input = input.into();
+    job.run(|job| {
+        let reader = job.open(&input, &options.bases, View::Stored)?;
+        sketch_reader(job, &reader, options.digests)
+    })
 }
 
 /// A sketch that was saved to a file.
@@ -106,59 +82,45 @@ pub struct SavedSketch {
 /// The errors of [`sketch()`]; an output from which the checkpoint or a base is read,
 /// or which exists and may not be replaced; I/O errors.
 pub fn save_sketch<'a>(
-    engine: &Engine,
+    job: &Job,
     input: impl Into<Input>,
     output: impl Into<Sink<'a>>,
     options: &SketchOptions,
 ) -> Result<SavedSketch> {
-    let input = input.into();
-    let mut output = output.into().file(&options.http)?;
-    let inputs = || iter::once(&input).chain(&options.bases);
-    // An index is read before any source is open, so its file is opened here for the
-    // check.
-    let indices = inputs().filter_map(Input::location);
-    let indices = indices.filter(|location| location.is_index());
-    let indices: Vec<FileSource> = indices
-        .filter_map(|location| match location {
-            Location::Path(path) => FileSource::open(path).ok(),
-            _ => None,
+    let (input, sink) = (input.into(), output.into());
+    job.run(|job| {
+        let mut output = sink.file(&job.http)?;
+        // An index is read before any source is open, so its file is opened here for the
+        // check.
+        let inputs = iter::once(&input).chain(&options.bases);
+        let indices = inputs.filter_map(Input::location);
+        let indices = indices.filter(|location| location.is_index());
+        let indices: Vec<FileSource> = indices
+            .filter_map(|location| match location {
+                Location::Path(path) => FileSource::open(path).ok(),
+                _ => None,
+            })
+            .collect();
+        let reader = job.open(&input, &options.bases, View::Stored)?;
+        let indices = indices.iter().map(|index| index as &dyn Source);
+        let sources: Vec<_> = reader.all_sources().chain(indices).collect();
+        output.check_inputs(&sources)?;
+        let sketch = sketch_reader(job, &reader, options.digests)?;
+        let bytes = sketch.to_bytes(&job.engine);
+        output.write(&bytes)?;
+        output.complete(job)?;
+        Ok(SavedSketch {
+            sketch,
+            len_bytes: bytes.len() as u64,
         })
-        .collect();
-    let reader = open(engine, input.clone(), options)?;
-    let indices = indices.iter().map(|index| index as &dyn Source);
-    let sources: Vec<_> = reader.all_sources().chain(indices).collect();
-    output.check_inputs(&sources)?;
-    let sketch = sketch_reader(engine, &reader, options.digests, options.progress)?;
-    let bytes = sketch.to_bytes(engine);
-    output.write(&bytes)?;
-    output.complete(options.progress)?;
-    Ok(SavedSketch {
-        sketch,
-        len_bytes: bytes.len() as u64,
     })
 }
 
-fn open(engine: &Engine, input: Input, options: &SketchOptions) -> Result<Reader> {
-    let reader = Reader::options()
-        .engine(engine)
-        .view(View::Stored)
-        .http(options.http.clone());
-    let bases = options.bases.iter();
-    bases
-        .fold(reader, |reader, base| reader.base(base.clone()))
-        .open(input)
-}
-
 /// Sketches a checkpoint that is already open.
-pub(super) fn sketch_reader(
-    engine: &Engine,
-    reader: &Reader,
-    digests: Digests,
-    progress: &dyn Progress,
-) -> Result<Sketch> {
+fn sketch_reader(job: &Job, reader: &Reader, digests: Digests) -> Result<Sketch> {
     let base = match reader.base() {
         None => None,
-        Some(base) => sketch_reader(engine, base, digests, &())?.identity(),
+        Some(base) => sketch_reader(&job.quiet(), base, digests)?.identity(),
     };
     let is_remote = reader.all_sources().any(Source::is_remote);
     let digests = match digests {
@@ -173,19 +135,19 @@ pub(super) fn sketch_reader(
         let ranges = plan.wanted(model).into_iter();
         ranges.map(|(_, range)| range.end - range.start).sum()
     };
-    progress.begin(plans.iter().map(lens).sum());
+    job.begin(plans.iter().map(lens).sum());
     let (mut batch, mut batch_bytes) = (Vec::new(), 0_u64);
     for plan in plans {
         let len = lens(&plan);
         if batch_bytes.saturating_add(len) > BATCH_BYTES && !batch.is_empty() {
-            tensors.extend(read_batch(engine, reader, mem::take(&mut batch), digests)?);
-            progress.advance(mem::take(&mut batch_bytes));
+            tensors.extend(read_batch(job, reader, mem::take(&mut batch), digests)?);
+            job.advance(mem::take(&mut batch_bytes));
         }
         batch_bytes = batch_bytes.saturating_add(len);
         batch.push(plan);
     }
-    tensors.extend(read_batch(engine, reader, batch, digests)?);
-    progress.advance(batch_bytes);
+    tensors.extend(read_batch(job, reader, batch, digests)?);
+    job.advance(batch_bytes);
     reader.all_sources().try_for_each(Source::check_unchanged)?;
     Sketch::new(model.original_len_bytes(), base, tensors).map_err(Error::place(reader.name()))
 }
@@ -212,7 +174,7 @@ fn plans(reader: &Reader, digests: bool) -> Result<Vec<TensorPlan>> {
 }
 
 fn read_batch(
-    engine: &Engine,
+    job: &Job,
     reader: &Reader,
     plans: Vec<TensorPlan>,
     digests: bool,
@@ -226,8 +188,8 @@ fn read_batch(
         let bytes: Vec<_> = read.by_ref().take(wanted.len()).collect();
         (plan, bytes)
     });
-    let sketched = engine.map(with_bytes.collect(), |(plan, bytes)| {
-        plan.sketch(engine, reader, &bytes, digests)
+    let sketched = job.engine.map(with_bytes.collect(), |(plan, bytes)| {
+        plan.sketch(&job.engine, reader, &bytes, digests)
     });
     sketched.into_iter().collect()
 }

@@ -1,5 +1,6 @@
 //! The files of a sharded checkpoint, and their index.
 
+use std::fmt;
 use std::io::ErrorKind;
 use std::path::Path;
 
@@ -35,6 +36,12 @@ pub struct Shard {
     pub location: Location,
     /// The tensors that the index lists in this file, sorted; empty without an index.
     pub tensors: Vec<String>,
+}
+
+impl fmt::Display for Shard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.location.fmt(f)
+    }
 }
 
 impl Shard {

@@ -1,7 +1,7 @@
 //! The functions that z4ai also offers: packing buffers and checkpoints in memory, and
 //! the properties of a reader.
 
-use zstn::{Effort, Engine, PackOptions, Reader, model_delta};
+use zstn::{Effort, Engine, Job, PackOptions, Reader, model_delta};
 use zstn_core::dtype::Dtype;
 use zstn_core::{ErrorKind, Rule};
 use zstn_tests::checkpoint;
@@ -80,7 +80,13 @@ fn a_reader_tells_names_header_metadata_and_frames() {
         folder.path().join("m.zstn"),
     );
     std::fs::write(&plain, file).unwrap();
-    zstn::pack(&native(), &plain, &packed, &PackOptions::default()).unwrap();
+    zstn::pack(
+        &Job::new().engine(&native()),
+        &plain,
+        &packed,
+        &PackOptions::default(),
+    )
+    .unwrap();
     let reader = Reader::open(&packed).unwrap();
     assert_eq!(reader.names().collect::<Vec<_>>(), ["w", "ids"]);
     assert_eq!(reader.tensors()[1].dtype, Dtype::I32);

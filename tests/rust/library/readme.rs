@@ -5,11 +5,11 @@ use zstn_tests::repository;
 #[rustfmt::skip]
 fn lines() -> zstn::Result<()> {
 // The block begins.
-use zstn::{Engine, Location, PackOptions, Reader};
+use zstn::{Job, Location, PackOptions, Reader};
 
-let engine = Engine::new(0)?; // a thread per core
-let options = PackOptions::default().memory_bytes(512 << 20);
-let report = zstn::pack(&engine, "model.safetensors", "model.zstn", &options)?;
+let job = Job::new().memory_bytes(512 << 20); // a thread per core
+let options = PackOptions::default();
+let report = zstn::pack(&job, "model.safetensors", "model.zstn", &options)?;
 println!("{} → {} bytes", report.original_bytes(), report.packed_bytes());
 
 let reader = Reader::open(Location::url("https://example.org/model.zstn"))?;

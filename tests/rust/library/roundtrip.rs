@@ -2,7 +2,7 @@
 //! memory limit.
 
 use proptest::prelude::*;
-use zstn::{Engine, PackOptions, Storage, UnpackOptions};
+use zstn::{Engine, Job, PackOptions, Storage, UnpackOptions};
 use zstn_core::TensorRef;
 use zstn_core::bytes::part;
 use zstn_core::catalog::FileOpener;
@@ -108,8 +108,9 @@ fn output_depends_on_neither_threads_nor_memory() {
     for (threads, memory_bytes) in settings.into_iter().take(tier::count(1, 3)) {
         let target = folder.path().join("model.zstn");
         let engine = Engine::new(threads).unwrap();
-        let options = PackOptions::default().memory_bytes(memory_bytes);
-        let report = zstn::pack(&engine, &input, &target, &options).unwrap();
+        let job = Job::new().engine(&engine).memory_bytes(memory_bytes);
+        let options = PackOptions::default();
+        let report = zstn::pack(&job, &input, &target, &options).unwrap();
         let packed = std::fs::read(&target).unwrap();
         assert_eq!(report.packed_bytes(), packed.len() as u64);
         assert_eq!(report.tensors(), 7);
@@ -123,7 +124,7 @@ fn output_depends_on_neither_threads_nor_memory() {
             "{threads} threads and {memory_bytes} bytes of memory give another file"
         );
         let restored = folder.path().join("restored.safetensors");
-        zstn::unpack(&engine, &target, &restored, &UnpackOptions::default()).unwrap();
+        zstn::unpack(&job, &target, &restored, &UnpackOptions::default()).unwrap();
         assert!(std::fs::read(&restored).unwrap() == original);
     }
     assert!(unpack(&Pure, &reference).unwrap() == original);
@@ -203,8 +204,8 @@ fn a_large_tensor_that_does_not_shrink_is_stored() {
     std::fs::write(&input, &file).unwrap();
     let engine = Engine::new(2).unwrap();
     let target = folder.path().join("noise.zstn");
-    let options = PackOptions::default().memory_bytes(64 << 20);
-    zstn::pack(&engine, &input, &target, &options).unwrap();
+    let job = Job::new().engine(&engine).memory_bytes(64 << 20);
+    zstn::pack(&job, &input, &target, &PackOptions::default()).unwrap();
     let packed = std::fs::read(&target).unwrap();
     assert!(packed == pack(&engine, &file, Effort::Balanced).unwrap());
     assert!(unpack(&Pure, &packed).unwrap() == file);

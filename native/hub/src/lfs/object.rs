@@ -16,11 +16,10 @@ use super::scratch::Scratch;
 use super::stored_form::{ENVELOPE, HEAD_BYTES, StoredForm};
 use crate::proof::{hex, restored};
 use zstn::internals::regular;
-use zstn::internals::unpack_file;
 use zstn::source::{HttpOptions, Local, Source};
 use zstn::{
-    Engine, Error, Location, Output, PackOptions, Progress, Result, Sink, UnpackOptions,
-    VerifyOptions, pack, verify,
+    Engine, Error, Job, Location, PackOptions, Progress, Result, Sink, UnpackOptions,
+    VerifyOptions, pack, unpack, verify,
 };
 
 /// Number of leading bytes that identify a safetensors file.
@@ -49,6 +48,14 @@ pub(super) struct Fetched {
 }
 
 impl Workshop<'_> {
+    /// Returns a job that `progress` watches.
+    fn job<'p>(&self, progress: &'p dyn Progress) -> Job<'p> {
+        Job::new()
+            .engine(self.engine)
+            .memory_bytes(self.memory_bytes)
+            .progress(progress)
+    }
+
     /// Packs the file at `original` if it is safetensors and gets smaller. The packed
     /// file is decoded and compared with the original, and its SHA-256 with `oid` if
     /// that is given. Returns `None` for other files.
@@ -67,25 +74,19 @@ impl Workshop<'_> {
             return Ok(None);
         }
         let path = self.scratch.path("packed");
-        let mut options = PackOptions::default()
-            .memory_bytes(self.memory_bytes)
-            .extended(self.extended)
-            .progress(packing);
+        let mut options = PackOptions::default().extended(self.extended);
         if let Some(oid) = oid {
             options = options.checked_sha256(parse_sha256(oid.as_str())?);
         }
-        match pack(self.engine, original, Sink::path(&path), &options) {
+        match pack(&self.job(packing), original, Sink::path(&path), &options) {
             Ok(report) if report.packed_bytes() < len_bytes => {}
             Ok(_) => return Ok(None),
             // The file only looks like safetensors, or is truncated.
             Err(Error::Format { .. } | Error::Core(_)) => return Ok(None),
             Err(error) => return Err(error),
         }
-        let options = VerifyOptions::default()
-            .original(original)
-            .memory_bytes(self.memory_bytes)
-            .progress(checking);
-        verify(self.engine, &path, &options)?;
+        let options = VerifyOptions::default().original(original);
+        verify(&self.job(checking), &path, &options)?;
         let file = File::open(&path).map_err(Error::file("open", &path))?;
         Stored::new(file, &path).map(Some)
     }
@@ -181,10 +182,7 @@ impl Workshop<'_> {
         let input = fetched.input;
         let start = match form(&input, len_bytes)? {
             StoredForm::Packed => {
-                let options = UnpackOptions::default()
-                    .memory_bytes(self.memory_bytes)
-                    .progress(progress);
-                let found = restored(self.engine, input, &options)?;
+                let found = restored(&self.job(progress), input, &UnpackOptions::default())?;
                 return same(&found.parse()?, oid);
             }
             StoredForm::Plain => 0,
@@ -212,8 +210,8 @@ impl Workshop<'_> {
         let target = self.scratch.path(name);
         let start = match form(&input, len_bytes)? {
             StoredForm::Packed => {
-                let output = Output::create(&target)?;
-                unpack_file(self.engine, &input, output, self.memory_bytes, progress)?;
+                let options = UnpackOptions::default();
+                unpack(&self.job(progress), input, Sink::path(&target), &options)?;
                 return Ok(target);
             }
             StoredForm::Plain => 0,

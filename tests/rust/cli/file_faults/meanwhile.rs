@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use zstn::convert::Target;
-use zstn::{ConvertOptions, PackOptions, Sink, UnpackOptions};
+use zstn::{ConvertOptions, Job, PackOptions, Sink, UnpackOptions};
 use zstn_tests::faults::files::{FileFaults, FolderFault};
 use zstn_tests::faults::report::{self, Run};
 
@@ -19,32 +19,22 @@ type Write = fn(&Scratch, Sink<'_>, Change<'_>) -> zstn::Result<()>;
 const SURFACES: [(&str, Write); 3] = [
     ("pack", |scratch, output, change| {
         let progress = WhenBegun(change);
-        let options = PackOptions::default().progress(&progress);
-        zstn::pack(
-            &scratch.engine,
-            scratch.at("m.safetensors"),
-            output,
-            &options,
-        )
-        .map(drop)
+        let job = Job::new().engine(&scratch.engine).progress(&progress);
+        let input = scratch.at("m.safetensors");
+        zstn::pack(&job, input, output, &PackOptions::default()).map(drop)
     }),
     ("unpack", |scratch, output, change| {
         let progress = WhenBegun(change);
-        let options = UnpackOptions::default().progress(&progress);
-        zstn::unpack(&scratch.engine, scratch.at("m.zstn"), output, &options).map(drop)
+        let job = Job::new().engine(&scratch.engine).progress(&progress);
+        let input = scratch.at("m.zstn");
+        zstn::unpack(&job, input, output, &UnpackOptions::default()).map(drop)
     }),
     ("convert", |scratch, output, change| {
         let progress = WhenBegun(change);
-        let options = ConvertOptions::default().progress(&progress);
+        let job = Job::new().engine(&scratch.engine).progress(&progress);
+        let options = ConvertOptions::default();
         let input = scratch.at("m.zstn");
-        zstn::convert(
-            &scratch.engine,
-            input,
-            output,
-            &Target::Safetensors,
-            &options,
-        )
-        .map(drop)
+        zstn::convert(&job, input, output, &Target::Safetensors, &options).map(drop)
     }),
 ];
 

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use zstn::{Engine, PackOptions};
+use zstn::{Engine, Job, PackOptions};
 use zstn_tests::checkpoint;
 use zstn_tests::rng::Rng;
 
@@ -36,10 +36,10 @@ impl Scratch {
         fs::write(scratch.at("tuned.safetensors"), tuned).unwrap();
         let options = PackOptions::default();
         let (plain, packed) = (scratch.at("m.safetensors"), scratch.at("m.zstn"));
-        zstn::pack(&scratch.engine, plain, packed, &options).unwrap();
+        zstn::pack(&Job::new().engine(&scratch.engine), plain, packed, &options).unwrap();
         let options = options.base(scratch.at("m.safetensors"));
         let [tuned, delta] = ["tuned.safetensors", "tuned.z4dm"].map(|name| scratch.at(name));
-        zstn::pack(&scratch.engine, tuned, delta, &options).unwrap();
+        zstn::pack(&Job::new().engine(&scratch.engine), tuned, delta, &options).unwrap();
         for name in ["m.safetensors", "tuned.safetensors", "m.zstn", "tuned.z4dm"] {
             let file = File::options().write(true).open(scratch.at(name)).unwrap();
             let long_ago = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);

@@ -13,7 +13,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 use tempfile::TempDir;
-use zstn::{Engine, Input, Reader, Source, Tensor, UnpackOptions, Verify, VerifyOptions};
+use zstn::{Engine, Input, Job, Reader, Source, Tensor, UnpackOptions, Verify, VerifyOptions};
 use zstn_core::container::zstn::pack;
 use zstn_core::frame::select::Effort;
 use zstn_tests::checkpoint;
@@ -104,7 +104,12 @@ impl Disk {
     fn unpack(&self, file: &[u8]) -> zstn::Result<Vec<u8>> {
         let restored = self.path("m.safetensors");
         let options = UnpackOptions::default();
-        zstn::unpack(&self.engine, self.write(file), &restored, &options)?;
+        zstn::unpack(
+            &Job::new().engine(&self.engine),
+            self.write(file),
+            &restored,
+            &options,
+        )?;
         let bytes = std::fs::read(&restored).expect("restored");
         std::fs::remove_file(&restored).expect("there");
         Ok(bytes)
@@ -112,7 +117,7 @@ impl Disk {
 
     fn verify(&self, file: &[u8]) -> zstn::Result<bool> {
         let options = VerifyOptions::default();
-        let report = zstn::verify(&self.engine, self.write(file), &options)?;
+        let report = zstn::verify(&Job::new().engine(&self.engine), self.write(file), &options)?;
         Ok(report.has_digests())
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use zstn::{Engine, PackOptions, Reader};
+use zstn::{Engine, Job, PackOptions, Reader};
 use zstn_core::container::safetensors::ShardIndex;
 use zstn_core::{Result, Rule};
 use zstn_tests::checkpoint;
@@ -44,8 +44,8 @@ fn packed(pairs: &str) -> Result<()> {
 }
 
 fn pack_index(index: &Path, target: &Path) -> zstn::Result<()> {
-    let engine = Engine::new(1)?;
-    zstn::pack(&engine, index, target, &PackOptions::default()).map(drop)
+    let job = Job::new().engine(&Engine::new(1)?);
+    zstn::pack(&job, index, target, &PackOptions::default()).map(drop)
 }
 
 pub fn cases() -> Vec<Case> {

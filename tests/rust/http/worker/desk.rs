@@ -141,9 +141,9 @@ impl Desk {
     pub fn unpacked(&self, path: &str) -> Vec<u8> {
         let mut restored = Vec::new();
         let location = Location::url(self.repository.file_url("main", path));
-        let options = UnpackOptions::default().http(self.hub.http().unwrap());
+        let job = zstn::Job::new().http(self.hub.http().unwrap());
         let sink = zstn::Sink::writer(&mut restored);
-        zstn::unpack(&zstn::Engine::default(), location, sink, &options).unwrap();
+        zstn::unpack(&job, location, sink, &UnpackOptions::default()).unwrap();
         restored
     }
 }

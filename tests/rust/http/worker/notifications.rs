@@ -1,5 +1,6 @@
 //! Notifications: which senders are accepted, and which jobs result.
 
+use zstn::Job;
 use zstn_hub::hub::NewCommit;
 use zstn_hub::worker::{Stage, Worker, WorkerOptions};
 
@@ -104,13 +105,7 @@ fn commits_of_other_workers_are_left_alone() {
     let local = desk.folder.path().join("a");
     std::fs::write(&local, &file).unwrap();
     let packed = desk.folder.path().join("a.zstn");
-    zstn::pack(
-        &zstn::Engine::default(),
-        &local,
-        &packed,
-        &zstn::PackOptions::default(),
-    )
-    .unwrap();
+    zstn::pack(&Job::new(), &local, &packed, &zstn::PackOptions::default()).unwrap();
     // The commit adds only a packed file, so the worker does not pack other files.
     let second = desk.push(&[("other.zstn", &std::fs::read(&packed).unwrap())]);
     let worker = desk.unnotified_worker();

@@ -1,6 +1,6 @@
 //! Packing files and committing the results.
 
-use zstn::{Engine, Input, PackOptions, Sink};
+use zstn::{Input, Job, PackOptions, Sink};
 use zstn_hub::worker::{Stage, WorkerOptions};
 use zstn_tests::extended::{quantised, usual};
 use zstn_tests::stub_hub::{Fault, Options};
@@ -42,7 +42,7 @@ fn a_push_becomes_a_commit_that_restores_it() {
     // it as claimed.
     let mut packed = Vec::new();
     let (input, sink) = (Input::bytes("a", a), Sink::writer(&mut packed));
-    zstn::pack(&Engine::default(), input, sink, &PackOptions::default()).unwrap();
+    zstn::pack(&Job::new(), input, sink, &PackOptions::default()).unwrap();
     assert!(read("m-1.zstn") == packed);
     let index = String::from_utf8(read("m.zstn.index.json")).unwrap();
     assert_eq!(
@@ -216,7 +216,7 @@ fn a_packed_file_of_another_file_is_replaced() {
     std::fs::write(&local, &first).unwrap();
     let packed = desk.folder.path().join("first.zstn");
     let options = PackOptions::default();
-    zstn::pack(&Engine::default(), &local, &packed, &options).unwrap();
+    zstn::pack(&Job::new(), &local, &packed, &options).unwrap();
     let packed = std::fs::read(&packed).unwrap();
     let worker = desk.worker();
     // The previous commit has none of these files, so it proves nothing about them.
@@ -238,10 +238,10 @@ fn a_packed_file_of_another_file_is_replaced() {
 fn a_claimed_digest_replaces_no_proof() {
     let desk = Desk::new();
     let (first, second) = (weights("a", 1), weights("a", 2));
-    let pack = |bytes: &[u8], options: &PackOptions<'_>| {
+    let pack = |bytes: &[u8], options: &PackOptions| {
         let mut packed = Vec::new();
         let sink = Sink::writer(&mut packed);
-        zstn::pack(&Engine::default(), bytes.to_vec(), sink, options).unwrap();
+        zstn::pack(&Job::new(), bytes.to_vec(), sink, options).unwrap();
         packed
     };
     let claim = zstn_core::container::zstn::parse_sha256(&zstn_tests::sha256(&second)).unwrap();

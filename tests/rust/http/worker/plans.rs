@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
-use zstn::{Engine, UnpackOptions};
+use zstn::{Job, UnpackOptions};
 use zstn_hub::worker::Stage;
 use zstn_tests::command::{program, text};
 use zstn_tests::plans::plan_of;
@@ -79,7 +79,7 @@ fn shares_of_a_plan_fill_one_folder() {
         assert_eq!(entry["packed_size"], bytes.len());
         let mut original = Vec::new();
         let sink = zstn::Sink::writer(&mut original);
-        zstn::unpack(&Engine::default(), &packed, sink, &UnpackOptions::default()).unwrap();
+        zstn::unpack(&Job::new(), &packed, sink, &UnpackOptions::default()).unwrap();
         assert_eq!(entry["sha256"], zstn_tests::sha256(&original));
         restored.push(original);
     }
@@ -178,7 +178,7 @@ fn a_result_that_was_lost_is_made_again() {
     let mut fast = Vec::new();
     let sink = zstn::Sink::writer(&mut fast);
     let options = zstn::PackOptions::default().effort(zstn::Effort::Fast);
-    zstn::pack(&Engine::default(), a, sink, &options.integrity(false)).unwrap();
+    zstn::pack(&Job::new(), a, sink, &options.integrity(false)).unwrap();
     assert!(fast != good);
     std::fs::write(&packed, &fast).unwrap();
     std::fs::remove_file(&done).unwrap();

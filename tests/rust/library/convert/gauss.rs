@@ -3,6 +3,7 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
+use zstn::Job;
 use zstn::convert::{ConvertOptions, Detail, GaussPlan, GaussWatch, Target, convert};
 use zstn_core::Error;
 use zstn_core::container::foreign::gauss::{Options, OtherDtypes, RawReason, TensorReport, encode};
@@ -70,13 +71,11 @@ fn the_file_is_that_of_the_core_however_it_is_made() {
         for memory_bytes in [1, 1 << 16, 1 << 30] {
             let watch = Watch::default();
             let report = convert(
-                &engine(),
+                &Job::new().engine(&engine()).memory_bytes(memory_bytes),
                 input.to_str().expect("Unicode"),
                 folder.path().join("out.gauss"),
                 &Target::Gauss(options.clone()),
-                &ConvertOptions::default()
-                    .memory_bytes(memory_bytes)
-                    .gauss(&watch),
+                &ConvertOptions::default().gauss(&watch),
             )
             .expect("converted");
             let found = std::fs::read(folder.path().join("out.gauss")).expect("a file");

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde_json::json;
 use zstn::convert::{Target, TargetKind};
-use zstn::{ConvertOptions, ConvertReport, convert};
+use zstn::{ConvertOptions, ConvertReport, Job, convert};
 use zstn::{Effort, Engine, Reader, Result, Tensor};
 use zstn_core::bytes::part;
 use zstn_core::container::foreign::compressed_tensors::Format;
@@ -154,7 +154,8 @@ pub fn run(folder: &Path, input: &str, output: &str, target: &Target) -> Result<
     let input = folder.join(input);
     // A trailing slash is significant, so the path is joined as text.
     let output = format!("{}/{output}", folder.display());
-    convert(&engine(), input.as_path(), output, target, &options)
+    let job = Job::new().engine(&engine());
+    convert(&job, input.as_path(), output, target, &options)
 }
 
 /// Reads all tensors at `path` in order, and the metadata.

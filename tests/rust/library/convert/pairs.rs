@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use zstn::convert::{Detail, Target, TargetKind};
-use zstn::{Effort, Tensor};
+use zstn::{Effort, Job, Tensor};
 use zstn_core::container::foreign::ztensor::{DigestKind, can_write};
 use zstn_core::dtype::Dtype;
 
@@ -209,7 +209,7 @@ fn a_difference_and_its_base() {
     std::fs::write(at("base.safetensors"), file(&base, &[])).expect("written");
     let engine = super::model::engine();
     zstn::pack(
-        &engine,
+        &Job::new().engine(&engine),
         at("in.safetensors"),
         at("tuned.z4dm"),
         &zstn::PackOptions::default().base(at("base.safetensors")),
@@ -226,7 +226,14 @@ fn a_difference_and_its_base() {
         for output in ["out.safetensors", "out.zstn", "out.zt"] {
             let options = zstn::ConvertOptions::default().base(at(base));
             let (input, to) = (at("tuned.z4dm"), target(output));
-            zstn::convert(&engine, input, at(output), &to, &options).expect("done");
+            zstn::convert(
+                &Job::new().engine(&engine),
+                input,
+                at(output),
+                &to,
+                &options,
+            )
+            .expect("done");
             assert!(read(&at(output)).0 == tuned, "{output}");
         }
     }

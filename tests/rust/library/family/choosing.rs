@@ -28,7 +28,7 @@ fn the_nearest_of_several_is_chosen() {
     assert!(packed < choice.plain.packed_bytes * 9 / 10);
     // A packed base works as well.
     zstn::pack(
-        &engine(),
+        &job(),
         folder.at("models/b-base.safetensors"),
         folder.at("models/b-base.zstn"),
         &PackOptions::default(),
@@ -89,7 +89,7 @@ fn a_checkpoint_is_not_its_own_base() {
     );
     let packed = PackOptions::default();
     zstn::pack(
-        &engine(),
+        &job(),
         folder.at("models/b.safetensors"),
         folder.at("models/b.zstn"),
         &packed,
@@ -206,7 +206,7 @@ fn shards_are_compared_with_the_same_shards() {
     assert!(folder.at("new-z4dm/model-1.z4dm").exists());
     // The family itself is a folder with an index.
     let choice = family::choose(
-        &engine(),
+        &job(),
         folder.at("new/model.safetensors.index.json"),
         folder.at("models/base"),
         &FamilyOptions::default(),
@@ -222,7 +222,7 @@ fn what_cannot_be_a_family_or_a_target_is_refused() {
     folder.write("new.safetensors", &Weights::new(1).file("BF16"));
     let options = FamilyOptions::default();
     let choose = |input: Input, family: zstn::Location| {
-        family::choose(&engine(), input, family, &options)
+        family::choose(&job(), input, family, &options)
             .unwrap_err()
             .to_string()
     };

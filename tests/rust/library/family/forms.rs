@@ -22,7 +22,7 @@ fn folders() -> Folder {
 
 fn pack(folder: &Folder, input: &str, output: &str) {
     let options = PackOptions::default();
-    zstn::pack(&engine(), folder.at(input), folder.at(output), &options).unwrap();
+    zstn::pack(&job(), folder.at(input), folder.at(output), &options).unwrap();
 }
 
 #[test]
@@ -42,7 +42,7 @@ fn no_form_of_a_checkpoint_is_its_base() {
         ("one/y/model.safetensors", "one/y"),
     ] {
         let choice = family::choose(
-            &engine(),
+            &job(),
             folder.at(input),
             folder.at(family),
             &FamilyOptions::default(),
@@ -54,7 +54,7 @@ fn no_form_of_a_checkpoint_is_its_base() {
     }
     // There is no base until another checkpoint with the same weights exists.
     let choice = family::choose(
-        &engine(),
+        &job(),
         folder.at("one/y"),
         folder.at("one"),
         &FamilyOptions::default(),
@@ -62,7 +62,7 @@ fn no_form_of_a_checkpoint_is_its_base() {
     assert!(choice.unwrap().base.is_none());
     folder.write("one/z.safetensors", &Weights::new(1).file("BF16"));
     let choice = family::choose(
-        &engine(),
+        &job(),
         folder.at("one/y/model.safetensors"),
         folder.at("one"),
         &FamilyOptions::default(),
@@ -111,7 +111,7 @@ fn a_checkpoint_next_to_its_difference_is_no_base() {
         folder.at("models/a.safetensors"),
         folder.at("models/a.z4dm"),
     );
-    zstn::pack(&engine(), from, to, &against).unwrap();
+    zstn::pack(&job(), from, to, &against).unwrap();
     let choice = folder.choose("new.safetensors");
     assert_eq!((base_of(&choice), choice.compared), (None, 0));
     let reason = &choice
@@ -131,12 +131,12 @@ fn a_checkpoint_next_to_its_difference_is_no_base() {
     );
     let choose = || {
         let options = FamilyOptions::default();
-        family::choose(&engine(), folder.at("other"), folder.at("one"), &options).unwrap()
+        family::choose(&job(), folder.at("other"), folder.at("one"), &options).unwrap()
     };
     assert_eq!(base_of(&choose()), Some("y"));
     let against = PackOptions::default().base(folder.at("other"));
     zstn::pack(
-        &engine(),
+        &job(),
         folder.at("one/y"),
         folder.at("one/y-z4dm"),
         &against,

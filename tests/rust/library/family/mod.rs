@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 use zstn::family::{self, Choice, Digests, FamilyOptions, Sketch, SketchOptions};
-use zstn::{Engine, PackOptions};
+use zstn::{Engine, Job, PackOptions};
 use zstn_tests::checkpoint;
 use zstn_tests::rng::Rng;
 
@@ -16,6 +16,10 @@ mod sizes;
 
 fn engine() -> Engine {
     Engine::new(2).unwrap()
+}
+
+fn job() -> Job<'static> {
+    Job::new().engine(&engine())
 }
 
 /// The weights of a model: an embedding, matrices and small vectors.
@@ -97,13 +101,13 @@ impl Folder {
     }
 
     fn choose_with(&self, input: &str, options: &FamilyOptions) -> zstn::Result<Choice> {
-        family::choose(&engine(), self.at(input), self.at("models"), options)
+        family::choose(&job(), self.at(input), self.at("models"), options)
     }
 
     /// Packs `input` against the chosen base, and returns the packed length.
     fn pack(&self, input: &str, output: &str, choice: &Choice) -> u64 {
         let options = choice.add_to(PackOptions::default());
-        let report = zstn::pack(&engine(), self.at(input), self.at(output), &options);
+        let report = zstn::pack(&job(), self.at(input), self.at(output), &options);
         report.unwrap().packed_bytes()
     }
 
@@ -114,7 +118,7 @@ impl Folder {
             .fold(SketchOptions::default(), |options, base| {
                 options.base(self.at(base))
             });
-        let sketch = family::sketch(&engine(), self.at(name), &options).unwrap();
+        let sketch = family::sketch(&job(), self.at(name), &options).unwrap();
         let file = sketch.to_bytes(&engine());
         std::fs::write(self.at(name).with_extension("sketch"), file).unwrap();
     }
@@ -125,5 +129,5 @@ fn base_of(choice: &Choice) -> Option<&str> {
 }
 
 fn sketch_of(path: &Path) -> Sketch {
-    family::sketch(&engine(), path, &SketchOptions::default()).unwrap()
+    family::sketch(&job(), path, &SketchOptions::default()).unwrap()
 }

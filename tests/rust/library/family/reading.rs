@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use zstn::{Input, Source};
+use zstn::{Input, Job, Source};
 
 use super::*;
 
@@ -59,7 +59,7 @@ fn every_form_of_a_checkpoint_has_one_sketch() {
     folder.write("m.safetensors", &weights.file("BF16"));
     let options = PackOptions::default();
     zstn::pack(
-        &engine(),
+        &job(),
         folder.at("m.safetensors"),
         folder.at("m.zstn"),
         &options,
@@ -67,7 +67,7 @@ fn every_form_of_a_checkpoint_has_one_sketch() {
     .unwrap();
     let options = PackOptions::default().integrity(false);
     zstn::pack(
-        &engine(),
+        &job(),
         folder.at("m.safetensors"),
         folder.at("bare.zstn"),
         &options,
@@ -75,7 +75,7 @@ fn every_form_of_a_checkpoint_has_one_sketch() {
     .unwrap();
     let options = PackOptions::default().base(folder.at("base.safetensors"));
     zstn::pack(
-        &engine(),
+        &job(),
         folder.at("m.safetensors"),
         folder.at("m.z4dm"),
         &options,
@@ -87,14 +87,14 @@ fn every_form_of_a_checkpoint_has_one_sketch() {
         assert_eq!(sketch_of(&folder.at(form)), sketch, "{form}");
     }
     let options = SketchOptions::default().base(folder.at("base.safetensors"));
-    let delta = family::sketch(&engine(), folder.at("m.z4dm"), &options).unwrap();
+    let delta = family::sketch(&job(), folder.at("m.z4dm"), &options).unwrap();
     assert_eq!(delta.tensors(), sketch.tensors());
     assert_eq!(delta.identity(), sketch.identity());
     assert_eq!(
         delta.base(),
         sketch_of(&folder.at("base.safetensors")).identity()
     );
-    let error = family::sketch(&engine(), folder.at("m.z4dm"), &SketchOptions::default());
+    let error = family::sketch(&job(), folder.at("m.z4dm"), &SketchOptions::default());
     assert!(matches!(error, Err(zstn::Error::NeedsBase { .. })));
 }
 
@@ -104,13 +104,13 @@ fn of_remote_files_only_samples_are_read() {
     let small = Rng(5).bf16_weights(500);
     let file = checkpoint(&[("big", "BF16", &bytes), ("small", "BF16", &small)]);
     let local = family::sketch(
-        &engine(),
+        &job(),
         Input::bytes("m", file.clone()),
         &SketchOptions::default(),
     );
     let local = local.unwrap();
     let (counted, input) = remote(file.clone());
-    let sketch = family::sketch(&engine(), input, &SketchOptions::default()).unwrap();
+    let sketch = family::sketch(&job(), input, &SketchOptions::default()).unwrap();
     assert!(
         counted.read.load(Relaxed) < 60_000,
         "{}",
@@ -128,13 +128,13 @@ fn of_remote_files_only_samples_are_read() {
     // The whole file is read if digests are requested.
     let options = SketchOptions::default().digests(Digests::All);
     let (counted, input) = remote(file.clone());
-    assert_eq!(family::sketch(&engine(), input, &options).unwrap(), local);
+    assert_eq!(family::sketch(&job(), input, &options).unwrap(), local);
     assert!(counted.read.load(Relaxed) >= bytes.len() as u64);
     // A packed file already contains digests, and only some of its blocks are read.
     let mut packed = Vec::new();
     let options = PackOptions::default();
     zstn::pack(
-        &engine(),
+        &job(),
         Input::bytes("m", file),
         zstn::Sink::writer(&mut packed),
         &options,
@@ -142,7 +142,7 @@ fn of_remote_files_only_samples_are_read() {
     .unwrap();
     let len = packed.len() as u64;
     let (counted, input) = remote(packed);
-    let sketch = family::sketch(&engine(), input, &SketchOptions::default()).unwrap();
+    let sketch = family::sketch(&job(), input, &SketchOptions::default()).unwrap();
     assert_eq!(sketch, local);
     assert!(
         counted.read.load(Relaxed) < len / 3,
@@ -158,7 +158,11 @@ fn threads_do_not_matter() {
     let sketches = [1, 4].map(|threads| {
         let engine = Engine::new(threads).unwrap();
         let input = Input::bytes("m", file.clone());
-        let sketch = family::sketch(&engine, input, &SketchOptions::default());
+        let sketch = family::sketch(
+            &Job::new().engine(&engine),
+            input,
+            &SketchOptions::default(),
+        );
         sketch.unwrap().to_bytes(&engine)
     });
     assert!(sketches[0] == sketches[1]);

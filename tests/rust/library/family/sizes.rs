@@ -33,12 +33,7 @@ fn estimates_are_near_the_outcome() {
                 );
             };
             let plain = PackOptions::default();
-            let plain = zstn::pack(
-                &engine(),
-                folder.at("new.safetensors"),
-                folder.at("p"),
-                &plain,
-            );
+            let plain = zstn::pack(&job(), folder.at("new.safetensors"), folder.at("p"), &plain);
             near(plain.unwrap().packed_bytes(), choice.plain.packed_bytes);
             let packed = folder.pack("new.safetensors", "d", &choice);
             match &choice.base {

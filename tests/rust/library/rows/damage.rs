@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use zstn::{Error, Reader};
+use zstn::{Error, Job, Reader};
 use zstn_core::bytes::index;
 use zstn_core::container::zstn::pack;
 use zstn_core::frame::select::Effort;
@@ -45,7 +45,11 @@ fn verifying_looks_at_the_tables_too() {
     let verify = |file: &[u8]| {
         let path = folder.path().join("m.zstn");
         std::fs::write(&path, file).expect("written");
-        zstn::verify(&native(), &path, &zstn::VerifyOptions::default())
+        zstn::verify(
+            &Job::new().engine(&native()),
+            &path,
+            &zstn::VerifyOptions::default(),
+        )
     };
     assert!(verify(&packed).is_ok());
     for at in table {

@@ -13,19 +13,19 @@ fn deltas_go_shard_by_shard() {
     let at = |name: &str| scratch.path().join(name);
     write(&at("base"), &base);
     let options = PackOptions::default().base(at("base"));
-    let report = zstn::pack(&engine(), &input, at("d"), &options).unwrap();
+    let report = zstn::pack(&job(), &input, at("d"), &options).unwrap();
     assert!(report.packed_bytes() * 10 < report.original_bytes());
     let index = rest(report).index;
     assert_eq!(index.as_deref(), Some("model.z4dm.index.json"));
     let unpack_with = |packed: &str, bases: &[PathBuf], target: &str| {
         let options = UnpackOptions::default();
         let options = bases.iter().fold(options, |o, base| o.base(base));
-        zstn::unpack(&engine(), at(packed), at(target), &options)
+        zstn::unpack(&job(), at(packed), at(target), &options)
     };
     unpack_with("d", &[at("base")], "back").unwrap();
     assert!(read(&at("back")) == tuned);
     let options = VerifyOptions::default().base(at("base")).original(&input);
-    let verified = zstn::verify(&engine(), at("d"), &options).unwrap();
+    let verified = zstn::verify(&job(), at("d"), &options).unwrap();
     assert_eq!((verified.files.len(), verified.indexed_tensors), (3, 4));
     assert!(verified.compared);
 
@@ -49,7 +49,7 @@ fn deltas_go_shard_by_shard() {
     assert!(error.to_string().contains("takes no base"), "{error}");
     // The base is a single file in memory.
     let options = UnpackOptions::default().base(base[FIRST].clone());
-    let error = zstn::unpack(&engine(), at("d"), at("x"), &options).unwrap_err();
+    let error = zstn::unpack(&job(), at("d"), at("x"), &options).unwrap_err();
     assert!(error.to_string().contains("in memory"), "{error}");
     assert!(!at("x").exists());
 }
@@ -64,24 +64,24 @@ fn packed_shards_and_deltas_are_bases() {
     for base in ["plain", "zstn"] {
         let target = at(&format!("delta-{base}"));
         let options = PackOptions::default().base(at(base));
-        zstn::pack(&engine(), &input, target, &options).unwrap();
+        zstn::pack(&job(), &input, target, &options).unwrap();
     }
     assert!(read(&at("delta-plain")) == read(&at("delta-zstn")));
     // The first generation packed as a delta from the second.
     let chain = ["delta-zstn", "zstn"];
     let options = chain.iter();
     let options = options.fold(PackOptions::default(), |o, name| o.base(at(name)));
-    zstn::pack(&engine(), at("plain"), at("again"), &options).unwrap();
+    zstn::pack(&job(), at("plain"), at("again"), &options).unwrap();
     let unpack_with = |bases: &[&str], target: &str| {
         let options = bases.iter();
         let options = options.fold(UnpackOptions::default(), |o, name| o.base(at(name)));
-        zstn::unpack(&engine(), at("again"), at(target), &options)
+        zstn::unpack(&job(), at("again"), at(target), &options)
     };
     unpack_with(&chain, "back").unwrap();
     assert!(read(&at("back")) == plain);
     let options = VerifyOptions::default().original(at("plain"));
     let options = chain.iter().fold(options, |o, name| o.base(at(name)));
-    let verified = zstn::verify(&engine(), at("again"), &options).unwrap();
+    let verified = zstn::verify(&job(), at("again"), &options).unwrap();
     assert!(verified.compared);
 
     let refused = |bases: &[&str], sentence: &str| {

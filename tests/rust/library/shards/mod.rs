@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use tempfile::TempDir;
-use zstn::{Engine, FolderReport, PackOptions, PackReport, Progress, UnpackOptions, UnpackReport};
+use zstn::{
+    Engine, FolderReport, Job, PackOptions, PackReport, Progress, UnpackOptions, UnpackReport,
+};
 use zstn_core::Rule;
 use zstn_tests::checkpoint;
 use zstn_tests::rng::Rng;
@@ -104,12 +106,16 @@ fn engine() -> Engine {
     Engine::new(2).unwrap()
 }
 
+fn job() -> Job<'static> {
+    Job::new().engine(&engine())
+}
+
 fn pack(input: &Path, target: &Path) -> zstn::Result<PackReport> {
-    zstn::pack(&engine(), input, target, &PackOptions::default())
+    zstn::pack(&job(), input, target, &PackOptions::default())
 }
 
 fn unpack(input: &Path, target: &Path) -> zstn::Result<UnpackReport> {
-    zstn::unpack(&engine(), input, target, &UnpackOptions::default())
+    zstn::unpack(&job(), input, target, &UnpackOptions::default())
 }
 
 /// Returns the report about the other files of the folder.

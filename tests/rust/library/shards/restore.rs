@@ -22,8 +22,8 @@ fn a_folder_comes_back_byte_for_byte() {
     let (packed, back) = (scratch.path().join("packed"), scratch.path().join("back"));
 
     let told = Told::default();
-    let options = PackOptions::default().progress(&told);
-    let report = zstn::pack(&engine(), &folder, &packed, &options).unwrap();
+    let watched = job().progress(&told);
+    let report = zstn::pack(&watched, &folder, &packed, &PackOptions::default()).unwrap();
     let result = read(&packed);
     assert_eq!(
         result.keys().map(String::as_str).collect::<Vec<_>>(),
@@ -57,7 +57,7 @@ fn a_folder_comes_back_byte_for_byte() {
     for file in &report.files {
         let alone = scratch.path().join("alone.zstn");
         zstn::pack(
-            &engine(),
+            &job(),
             folder.join(&file.input),
             &alone,
             &PackOptions::default(),
@@ -155,7 +155,7 @@ fn verifying_finds_what_differs() {
     pack(&folder, &packed).unwrap();
     let verify = || {
         let options = VerifyOptions::default().original(&folder);
-        zstn::verify(&engine(), &packed, &options)
+        zstn::verify(&job(), &packed, &options)
     };
     assert_eq!(verify().unwrap().indexed_tensors, 4);
     let mut shard = files[SECOND].clone();
