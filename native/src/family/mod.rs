@@ -30,7 +30,6 @@ mod bases;
 mod choice;
 mod form;
 mod members;
-mod plan;
 mod sketching;
 
 pub use bases::{Candidate, bases};

@@ -4,7 +4,6 @@
 mod checkpoint;
 mod choice;
 mod folder;
-mod kind;
 mod plan;
 mod shard;
 mod tree;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use zstn_core::catalog::Kind;
 
 use super::choice::{self, Choice};
-use super::kind::ShardKind as _;
+use super::shard::ShardKind as _;
 use super::tree::Tree;
 use super::{Index, PACKED, PLAIN, Shard, Shards};
 use crate::output::{Mode, OutputFolder};

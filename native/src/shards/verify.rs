@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use zstn_core::catalog::Kind;
 
 use super::Shards;
-use super::kind::ShardKind as _;
 use super::plan::Plan;
+use super::shard::ShardKind as _;
 use super::tree::Tree;
 use super::work::{Work, fetch};
 use crate::report::VerifyReport;
