@@ -40,6 +40,11 @@
 // writes to the terminal.
 #![deny(clippy::print_stderr, clippy::print_stdout)]
 
+// The examples of this page are tested.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/rust.md")]
+mod page {}
+
 /// The formats, with the types and errors that this crate's API uses, for programs that
 /// work below the level of files.
 pub use zstn_core;
@@ -69,6 +74,7 @@ mod safetensors_view;
 mod shards;
 pub mod source;
 mod suggest;
+mod tensor;
 mod unpack;
 mod verify;
 
@@ -77,11 +83,15 @@ mod verify;
 #[doc(hidden)]
 pub mod internals {
     pub use crate::delta::MAX_BASES;
-    pub use crate::output::{Staging, temporary};
+    pub use crate::output::{Output, Staging, remove_unfinished_of, temporary};
     pub use crate::progress::Unpublished;
-    pub use crate::shards::{Shards, packed_index_of, unpacked_index, unpacked_index_of};
+    pub use crate::safetensors_view::UnpackedRanges;
+    pub use crate::shards::{
+        Shards, checkpoints_below, packed_index_of, unpacked_index, unpacked_index_of,
+    };
     pub use crate::source::{
-        PLAIN, Transport, is_server, is_store, offline, put_watched, regular, store,
+        PLAIN, RepoKind, Repository, Transport, is_server, is_store, offline, put_watched, regular,
+        store,
     };
 }
 
@@ -91,24 +101,20 @@ pub use engine::Engine;
 pub use error::{Error, Result};
 pub use finished::FinishedTensor;
 pub use job::{CancelGuard, CancelToken, Job};
-pub use output::{Output, Sink, on_warning, remove_unfinished};
-// The Python bindings need this: they cannot stop a thread that is blocked.
-#[doc(hidden)]
-pub use output::remove_unfinished_of;
+pub(crate) use output::Output;
+pub use output::{Sink, on_warning, remove_unfinished};
 pub use pack::{PackOptions, pack};
 pub use progress::{Phase, Progress};
-pub use reader::{Reader, ReaderOptions, RowsPlan, Tensor, View};
+pub use reader::{Reader, ReaderOptions, RowsPlan, View};
 pub use report::{
     FolderReport, PackReport, PackedFile, Storage, UnpackReport, UnpackedFile, Uploaded,
     VerifiedFile, VerifyReport,
 };
 pub use safetensors_view::SafetensorsView;
-#[doc(hidden)]
-pub use safetensors_view::UnpackedRanges;
-pub use shards::checkpoints_below;
 pub use source::{Input, Location, Source};
+pub use tensor::{CastError, Element, Tensor};
 pub use unpack::{UnpackOptions, unpack};
 pub use verify::{VerifyOptions, verify};
 pub use zstn_core::dtype::Dtype;
 pub use zstn_core::frame::select::Effort;
-pub use zstn_core::model::Verify;
+pub use zstn_core::model::{TensorInfo, Verify};

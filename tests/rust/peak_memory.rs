@@ -5,8 +5,9 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use zstn::{Engine, Job, PackOptions, UnpackOptions, pack, unpack};
-use zstn_tests::memory::{Counting, peak_bytes};
+use zstn_tests::allocator::{Counting, peak_bytes};
 use zstn_tests::rng::Rng;
+use zstn_tests::with_header;
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -28,8 +29,7 @@ fn checkpoint(path: &Path, tensors: usize, len_bytes: usize) {
         write!(header, r#"{comma}"layers.{number}.weight":{entry}"#).unwrap();
     }
     header.push('}');
-    let head = (header.len() as u64).to_le_bytes();
-    std::fs::write(path, [&head, header.as_bytes(), &data].concat()).unwrap();
+    std::fs::write(path, with_header(header, data)).unwrap();
 }
 
 /// Returns the peak memory of packing and of unpacking such a checkpoint, in bytes.

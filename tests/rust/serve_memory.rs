@@ -6,8 +6,8 @@ use std::net::{SocketAddr, TcpStream};
 
 use zstn::{Engine, Job, PackOptions, pack};
 use zstn_serve::Server;
+use zstn_tests::allocator::{Counting, peak_bytes};
 use zstn_tests::checkpoint;
-use zstn_tests::memory::{Counting, peak_bytes};
 use zstn_tests::rng::Rng;
 
 #[global_allocator]

@@ -9,10 +9,12 @@ use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 
 use zstn::{Effort, Engine, Input, Job, PackOptions, Sink};
 use zstn_tests::rng::Rng;
+use zstn_tests::with_header;
 
 /// A checkpoint that is generated while it is read.
 struct Checkpoint {
@@ -33,9 +35,8 @@ impl Checkpoint {
             )
         });
         let header = format!("{{{}}}", entries.collect::<Vec<_>>().join(","));
-        let len = (header.len() as u64).to_le_bytes();
         Self {
-            head: io::Cursor::new([&len[..], header.as_bytes()].concat()),
+            head: io::Cursor::new(with_header(header, b"")),
             // This length differs from the tensors' length, so that no two tensors are
             // equal.
             pool: Rng(2).bf16_weights(999_983),

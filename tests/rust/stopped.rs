@@ -4,7 +4,8 @@
 use std::fs;
 use std::path::Path;
 
-use zstn::{Engine, Job, Output, PackOptions, Progress, remove_unfinished};
+use zstn::internals::Output;
+use zstn::{Engine, Job, PackOptions, Progress, remove_unfinished};
 use zstn_tests::checkpoint;
 
 /// Begins the clean-up as soon as work has begun.

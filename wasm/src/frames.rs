@@ -4,7 +4,6 @@ use std::hint::black_box;
 
 use js_sys::Uint8Array;
 use wasm_bindgen::prelude::*;
-use zstn_core::TensorRef;
 use zstn_core::bytes::index;
 use zstn_core::container::{model_delta, zstn};
 use zstn_core::dtype::Dtype;
@@ -12,10 +11,9 @@ use zstn_core::frame::delta::{self, Delta};
 use zstn_core::frame::select::{self, Effort};
 use zstn_core::limits::HEAD_LEN_BYTES;
 use zstn_core::pure::Pure;
-use zstn_core::{Error, Result, bytes, frame};
+use zstn_core::{Error, Result, TensorRef, bytes, frame};
 
-use crate::error::to_js_error;
-use crate::number::to_u64;
+use crate::conversion::{to_js_error, to_u64};
 
 /// Decompresses a frame of any family except deltas. The decoded length may be at most
 /// `limitBytes` bytes.

@@ -63,7 +63,7 @@ pub enum Verb {
     Sizes(Sizes),
     /// Build the WebAssembly modules and the npm package
     Wasm(Wasm),
-    /// Build the Python package into target/wheels
+    /// Build the Python packages into target/wheels
     Wheel,
     /// Run the tests of the Python package, and the test suites of safetensors and z4ai
     /// with it

@@ -96,7 +96,8 @@ fn signals(workspace: &Workspace, report: &Report) -> Result<()> {
     })?;
     report.step("signals at random moments", |step| {
         let mut test = programs::test(workspace);
-        test.args(["--test", "faults", "--", "signals", "--nocapture"])
+        test.args(["--test", "faults", "--", "--exact", "signals::signals"])
+            .arg("--nocapture")
             .env("ZSTN_FAULT_MOMENTS", MOMENTS);
         step.run(Tier::All.apply(&mut test))?;
         let output = step.output()?;

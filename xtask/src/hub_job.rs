@@ -1,4 +1,4 @@
-//! Tests of `python -m zstn.hub` on a Ray cluster, with moto as its store.
+//! Tests of `python -m zstn_hub` on a Ray cluster, with moto as its store.
 
 use std::path::PathBuf;
 use std::process::Command;

@@ -1,5 +1,5 @@
-//! The Python package: the verb `wheel` builds it, and the verbs `python` and `torch`
-//! test it.
+//! The Python packages `zstn` and `zstn-hub`: the verb `wheel` builds them, and the verbs
+//! `python` and `torch` test them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,6 +16,7 @@ use crate::workspace::Workspace;
 use crate::{build_paths, counts, process, programs};
 
 const PACKAGE: &str = "native/python";
+const HUB_PACKAGE: &str = "native/hub/python";
 /// Name of the extension module in the package.
 const MODULE: &str = if cfg!(windows) {
     "_native.pyd"
@@ -49,6 +50,11 @@ pub fn run(workspace: &Workspace, report: &Report) -> Result<()> {
     let wheel = report.step("wheel, release build", |step| {
         build_release(workspace, step, &tools, is_portable)
     })?;
+    report.step("wheel of zstn-hub", |step| {
+        let hub = build_hub(workspace, step, &tools)?;
+        step.note(workspace.show(&hub));
+        Ok(())
+    })?;
     if is_portable {
         report.step("symbols of the wheel", |step| {
             audit(workspace, step, &wheel)
@@ -59,14 +65,14 @@ pub fn run(workspace: &Workspace, report: &Report) -> Result<()> {
     })
 }
 
-/// Builds the wheel for users, and returns its path.
-pub fn release(workspace: &Workspace, step: &mut Step) -> Result<PathBuf> {
+/// Builds the wheels of both packages for users, and returns their paths.
+pub fn release(workspace: &Workspace, step: &mut Step) -> Result<[PathBuf; 2]> {
     let tools = python::maturin_with_zig(workspace, step)?;
     let wheel = build_release(workspace, step, &tools, has_zig(&tools))?;
     if has_zig(&tools) {
         audit(workspace, step, &wheel)?;
     }
-    Ok(wheel)
+    Ok([wheel, build_hub(workspace, step, &tools)?])
 }
 
 fn build_release(
@@ -190,7 +196,9 @@ impl Python {
                 &folder,
                 None,
             )?;
-            install(step, &self.tests, &wheel)
+            build_hub(workspace, step, &self.tools)?;
+            install(step, &self.tests, &wheel)?;
+            install(step, &self.tests, &hub_wheel(workspace)?)
         })
     }
 
@@ -222,7 +230,8 @@ impl Python {
             pack.args(["-m", "wheel", "pack", "--dest-dir"])
                 .arg(&folder);
             step.run(pack.arg(&tree))?;
-            install(step, &self.tests, &dev_wheel(workspace)?)
+            build_hub(workspace, step, &self.tools)?;
+            install_dev(workspace, step, &self.tests)
         })
     }
 
@@ -235,17 +244,23 @@ impl Python {
 
     /// Runs the tests that take only seconds.
     pub fn test(&self, workspace: &Workspace, report: &Report, tier: Tier) -> Result<()> {
-        report.check("Python tests", |step| {
-            let mut pytest = self.tests(workspace);
-            tier.apply(&mut pytest);
-            // Warnings are errors, and so are problems found by the interpreter's
-            // optional checks.
-            pytest
-                .args(["-X", "dev", "-W", "error", "-m", "pytest", "-q"])
-                .args(["-p", "no:cacheprovider", "."]);
-            step.run(&mut pytest)?;
-            counts::note(step)
-        });
+        for (name, package) in [
+            ("Python tests", PACKAGE),
+            ("tests of zstn-hub", HUB_PACKAGE),
+        ] {
+            report.check(name, |step| {
+                let mut pytest = self.tests(workspace);
+                tier.apply(&mut pytest);
+                // Warnings are errors, and so are problems found by the interpreter's
+                // optional checks.
+                pytest
+                    .args(["-X", "dev", "-W", "error", "-m", "pytest", "-q"])
+                    .args(["-p", "no:cacheprovider", "."])
+                    .current_dir(workspace.path(package).join("tests"));
+                step.run(&mut pytest)?;
+                counts::note(step)
+            });
+        }
         report.check("Python types", |step| {
             let config = ["--config-file", "../pyproject.toml"];
             let cache = workspace.target("mypy");
@@ -266,7 +281,16 @@ impl Python {
                 .arg(self.tests.python())
                 // This suppresses warnings about newer versions of pyright.
                 .env("PYRIGHT_PYTHON_IGNORE_WARNINGS", "1");
-            step.run(&mut pyright)
+            step.run(&mut pyright)?;
+            let hub = workspace.path(HUB_PACKAGE).join("tests");
+            let mut mypy = self.tests(workspace);
+            mypy.args(["-m", "mypy", "../zstn_hub"])
+                .args(config)
+                .arg("--cache-dir")
+                .arg(workspace.target("mypy-hub"))
+                .current_dir(&hub);
+            step.run(&mut mypy)?;
+            step.run(pyright.current_dir(&hub))
         });
         report.check("tests of safetensors on zstn", |step| {
             self.suite(workspace, step, "safetensors")
@@ -301,21 +325,27 @@ impl Python {
     }
 }
 
-/// Installs the wheel of the dev profile, which must already have been built, in an
-/// environment.
+/// Installs the wheels of both packages, which must already have been built with the dev
+/// profile, in an environment.
 pub fn install_dev(
     workspace: &Workspace,
     step: &mut Step,
     environment: &Environment,
 ) -> Result<()> {
-    install(step, environment, &dev_wheel(workspace)?)
+    install(step, environment, &dev_wheel(workspace)?)?;
+    install(step, environment, &hub_wheel(workspace)?)
 }
 
 fn dev_wheel(workspace: &Workspace) -> Result<PathBuf> {
-    match &wheels(&dev_folder(workspace))?[..] {
-        [wheel] => Ok(wheel.clone()),
-        found => bail!("{} wheels of the dev profile", found.len()),
-    }
+    only_wheel(&dev_folder(workspace))
+}
+
+fn hub_wheel(workspace: &Workspace) -> Result<PathBuf> {
+    only_wheel(&hub_folder(workspace))
+}
+
+fn hub_folder(workspace: &Workspace) -> PathBuf {
+    workspace.target("wheels").join("hub")
 }
 
 fn dev_folder(workspace: &Workspace) -> PathBuf {
@@ -348,10 +378,18 @@ fn build(
         build_paths::set_flags(&mut maturin, flags);
     }
     step.run(&mut maturin)?;
-    match &wheels(folder)?[..] {
-        [wheel] => Ok(wheel.clone()),
-        found => bail!("{} holds {} wheels", folder.display(), found.len()),
-    }
+    only_wheel(folder)
+}
+
+/// Builds the wheel of `zstn-hub`, and returns its path.
+fn build_hub(workspace: &Workspace, step: &mut Step, tools: &Environment) -> Result<PathBuf> {
+    let folder = hub_folder(workspace);
+    remove_wheels(&folder)?;
+    let mut flit = Command::new(tools.python());
+    flit.args(["-m", "flit_core.wheel", "--outdir"])
+        .args([&folder, &workspace.path(HUB_PACKAGE)]);
+    step.run(&mut flit)?;
+    only_wheel(&folder)
 }
 
 fn maturin(workspace: &Workspace, tools: &Environment) -> Result<Command> {
@@ -391,6 +429,14 @@ fn copy_package(from: &Path, to: &Path) -> std::io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Returns the path of the only wheel in a folder.
+fn only_wheel(folder: &Path) -> Result<PathBuf> {
+    match &wheels(folder)?[..] {
+        [wheel] => Ok(wheel.clone()),
+        found => bail!("{} contains {} wheels", folder.display(), found.len()),
+    }
 }
 
 fn remove_wheels(folder: &Path) -> Result<()> {

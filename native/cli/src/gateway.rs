@@ -9,9 +9,9 @@ use zstn_hub::gateway::Gateway;
 use zstn_hub::manifest::load_plan;
 use zstn_serve::{CACHE_BYTES, Limits};
 
-use super::listen::Listen;
 use super::network::Patience;
-use super::{say, size, stop};
+use super::serve::Listen;
+use super::{say, signals, size};
 
 #[derive(Args)]
 pub struct Options {
@@ -97,7 +97,7 @@ impl Options {
 }
 
 pub fn run(options: &Options) -> Result<()> {
-    let signals = stop::catch();
+    let signals = signals::catch();
     let gateway = options.gateway()?;
     let handle = gateway.handle();
     signals.end_with(move || handle.stop());

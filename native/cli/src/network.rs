@@ -167,7 +167,7 @@ fn add(options: HttpOptions, server: &str, header: &str, what: &str) -> Result<H
             "{what} has to be a name, a colon and a value, like 'Authorization: Bearer TOKEN'"
         ))
     })?;
-    options.with_header(server, name.trim(), value.trim())
+    options.header(server, name.trim(), value.trim())
 }
 
 fn read(path: &str) -> Result<String> {

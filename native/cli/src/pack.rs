@@ -15,11 +15,11 @@ use zstn_core::container::zstn::parse_sha256;
 use zstn_core::frame::select::EncodeOptions;
 
 use super::arguments::{self, Destination, Memory, Overwrite, Report, Threads};
-use super::bases::Bases;
+use super::bases::{Bases, Family, chosen_names};
 use super::network::Network;
 use super::outputs::{Naming, Outputs};
-use super::verbose::Direction;
-use super::{Outcome, each, family, print, progress, say, size};
+use super::progress::Direction;
+use super::{Outcome, each, print, progress, say, size};
 
 #[derive(Args)]
 #[command(mut_arg("base", Bases::or_auto))]
@@ -38,7 +38,7 @@ pub struct Options {
     #[command(flatten)]
     bases: Bases,
     #[command(flatten)]
-    family: family::Family,
+    family: Family,
     #[command(flatten)]
     threads: Threads,
     #[command(flatten)]
@@ -152,7 +152,7 @@ impl Options {
         if self.report.json {
             return print(json!({
                 "input": input.to_string(),
-                "bases": choice.map_or_else(|| self.bases.names(), family::names),
+                "bases": choice.map_or_else(|| self.bases.names(), chosen_names),
                 "family": choice.map(|choice| self.family.json(choice)),
                 "output": destination.to_string(),
                 "original_bytes": report.original_bytes(),

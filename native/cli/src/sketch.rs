@@ -9,7 +9,7 @@ use super::arguments::{self, Destination, Overwrite, Report, Threads};
 use super::bases::Bases;
 use super::network::{FullDownload, Network};
 use super::outputs::{Naming, Outputs};
-use super::verbose::Direction;
+use super::progress::Direction;
 use super::{Outcome, each, pack, print, progress, say, size};
 
 #[derive(Args)]

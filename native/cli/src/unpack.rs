@@ -11,7 +11,7 @@ use super::bases::Bases;
 use super::network::Network;
 use super::outputs::{Naming, Outputs};
 use super::pack::{count, folder_json, output_json, say_others, say_upload, upload_json};
-use super::verbose::Direction;
+use super::progress::Direction;
 use super::{Outcome, each, print, progress, say, size};
 
 #[derive(Args)]

@@ -9,7 +9,7 @@ use super::arguments::{self, Memory, Report, Stored, Threads};
 use super::bases::Bases;
 use super::network::{FullDownload, Network};
 use super::pack::{count, list};
-use super::verbose::Direction;
+use super::progress::Direction;
 use super::{Outcome, each, print, progress, say, size};
 
 #[derive(Args)]

@@ -13,9 +13,9 @@ use std::io::{self, Write};
 
 use sha2::{Digest, Sha256};
 
-use zstn::internals::Staging;
+use zstn::internals::{Output, Staging};
 use zstn::source::{HttpOptions, Input};
-use zstn::{Engine, Error, Job, Location, Output, Progress, Result, Sink, UnpackOptions};
+use zstn::{Engine, Error, Job, Location, Progress, Result, Sink, UnpackOptions};
 
 /// The number of bytes that are read at a time.
 const PIECE_BYTES: u64 = 8 << 20;

@@ -7,10 +7,12 @@
 //! - which certificates they trust ([`tls`]),
 //! - which proxy they use ([`proxy`]),
 //! - how a URL is encoded in a request ([`target`]),
-//! - how a URL appears in messages ([`shown`]).
+//! - how a URL appears in messages ([`shown`]), and in those of other libraries
+//!   ([`cause`]).
 
 #![deny(clippy::print_stderr, clippy::print_stdout)]
 
+pub mod cause;
 pub mod proxy;
 pub mod shown;
 pub mod target;

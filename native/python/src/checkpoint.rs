@@ -1,75 +1,24 @@
-//! Packing, restoring, verifying and converting whole checkpoints.
+//! Packing, restoring, verifying, converting and sketching whole checkpoints.
+
+use std::path::PathBuf;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use zstn::convert::{Target, TargetKind};
-use zstn::family::FamilyOptions;
+use zstn::family::{Digests, FamilyOptions, SketchOptions};
 use zstn::zstn_core::container::foreign::{compressed_tensors, gauss};
 use zstn::zstn_core::container::zstn::parse_sha256;
 use zstn::{
-    ConvertOptions, Effort, Error, Job, PackOptions, Phase, Progress as _, Result, UnpackOptions,
+    ConvertOptions, Error, Location, PackOptions, Phase, Progress as _, UnpackOptions,
     VerifyOptions, View,
 };
 
-use crate::engine::{self, Threads};
-use crate::family;
-use crate::http::Http;
-use crate::input::{Argument, Destination};
+use crate::arguments::{self, Argument, Common, Destination};
+use crate::engine;
 use crate::interrupt::run;
 use crate::progress::Watch;
 use crate::report;
-
-/// Returns the effort with this name.
-pub fn effort(name: &str) -> PyResult<Effort> {
-    match name {
-        "fast" => Ok(Effort::Fast),
-        "balanced" => Ok(Effort::Balanced),
-        "max" => Ok(Effort::Max),
-        _ => Err(PyValueError::new_err(format!(
-            "{name:?} is not an effort; use \"fast\", \"balanced\" or \"max\""
-        ))),
-    }
-}
-
-/// The keyword arguments that all of these functions accept.
-pub struct Common {
-    pub threads: Threads,
-    pub memory: Option<u64>,
-    pub overwrite: bool,
-    pub progress: Option<Py<PyAny>>,
-    pub http: Http,
-}
-
-impl Common {
-    /// Returns the job of a call whose input has the `address`, if it has one.
-    pub fn job<'a>(&self, address: Option<&str>, watch: &'a Watch) -> Result<Job<'a>> {
-        let job = Job::new()
-            .engine(&engine::with_threads(self.threads)?)
-            .http(self.http.options(address)?)
-            .progress(watch)
-            .cancel_token(watch.token());
-        Ok(match self.memory {
-            Some(bytes) => job.memory_bytes(bytes),
-            None => job,
-        })
-    }
-}
-
-// The derived implementation would add the name of the field to error messages.
-impl<'py> FromPyObject<'_, 'py> for Common {
-    type Error = PyErr;
-
-    fn extract(given: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
-        Ok(Self {
-            threads: given.get_item("threads")?.extract()?,
-            memory: given.get_item("memory")?.extract()?,
-            overwrite: given.get_item("overwrite")?.extract()?,
-            progress: given.get_item("progress")?.extract()?,
-            http: given.get_item("http")?.extract()?,
-        })
-    }
-}
 
 /// Packs a checkpoint and returns the report.
 #[pyfunction]
@@ -97,13 +46,13 @@ pub fn pack<'py>(
         let detail = "a delta cannot store a SHA-256; leave out `sha256`";
         return Err(PyValueError::new_err(detail));
     }
-    let family = family::location(base, family)?;
+    let family = family_location(base, family)?;
     let bases = match family {
         None => Argument::several(base, Some(&lease))?,
         Some(_) => Vec::new(),
     };
     let input = Argument::new(src, Some(&lease))?;
-    let (destination, effort) = (Destination::new(dst)?, self::effort(effort)?);
+    let (destination, effort) = (Destination::new(dst)?, arguments::effort(effort)?);
     let (report, choice) = run(py, &watch, move |watch| {
         let job = common.job(input.address.as_deref(), watch)?;
         let mut options = PackOptions::default()
@@ -221,7 +170,7 @@ pub fn convert<'py>(
         Argument::several(base, Some(&lease))?,
     );
     let destination = Destination::new(dst)?;
-    let effort = self::effort(effort)?;
+    let effort = arguments::effort(effort)?;
     let kind = match target {
         Some(name) => TargetKind::from_name(name),
         None => destination.kind(),
@@ -249,7 +198,7 @@ pub fn convert<'py>(
                 is_zstd: true,
                 checksum: None,
             },
-            TargetKind::Gauss => Target::Gauss(gauss::Options::default()),
+            TargetKind::Gauss => Target::Gauss(gauss::GaussOptions::default()),
             TargetKind::CompressedTensors => Target::CompressedTensors {
                 format: compressed_tensors::Format::SparseBitmask,
             },
@@ -269,4 +218,66 @@ pub fn convert<'py>(
         zstn::convert(&job, &input.input, sink, &target, &options)
     })?;
     report::converted(py, &report)
+}
+
+/// Writes the sketch of a checkpoint and returns its report.
+#[pyfunction]
+pub fn sketch<'py>(
+    py: Python<'py>,
+    src: &Bound<'py, PyAny>,
+    dst: &Bound<'py, PyAny>,
+    base: Option<&Bound<'py, PyAny>>,
+    digests: bool,
+    mut common: Common,
+) -> PyResult<Bound<'py, PyDict>> {
+    let watch = Watch::new(common.progress.take()).making_output();
+    let lease = watch.lease();
+    let (input, bases) = (
+        Argument::new(src, Some(&lease))?,
+        Argument::several(base, Some(&lease))?,
+    );
+    let destination = Destination::new(dst)?;
+    let saved = run(py, &watch, move |watch| {
+        let job = common.job(input.address.as_deref(), watch)?;
+        let mut options = SketchOptions::default();
+        if digests {
+            options = options.digests(Digests::All);
+        }
+        for base in &bases {
+            options = options.base(&base.input);
+        }
+        let sink = destination.sink(common.overwrite, watch);
+        zstn::family::save_sketch(&job, &input.input, sink, &options)
+    })?;
+    let sketch = &saved.sketch;
+    let tensors = sketch.tensors();
+    let digested = tensors.iter().filter(|tensor| tensor.digest.is_some());
+    let report = PyDict::new(py);
+    report.set_item("original_bytes", sketch.original_len_bytes())?;
+    report.set_item("sketch_bytes", saved.len_bytes)?;
+    report.set_item("tensors", tensors.len())?;
+    report.set_item("digested_tensors", digested.count())?;
+    Ok(report)
+}
+
+/// Returns the location of the family to choose from if `base` is `"auto"`.
+fn family_location(
+    base: Option<&Bound<'_, PyAny>>,
+    family: Option<&Bound<'_, PyAny>>,
+) -> PyResult<Option<Location>> {
+    let is_auto = base
+        .and_then(|base| base.extract::<String>().ok())
+        .is_some_and(|base| base == "auto");
+    match (is_auto, family) {
+        (false, None) => Ok(None),
+        (false, Some(_)) => Err(PyValueError::new_err("family= needs base=\"auto\"")),
+        (true, None) => Err(PyValueError::new_err(
+            "base=\"auto\" needs the folder to look in, family=; for a file of this name, use \
+             \"./auto\"",
+        )),
+        (true, Some(family)) => Ok(Some(match family.extract::<String>() {
+            Ok(text) if Location::is_url(&text) => Location::url(text),
+            _ => Location::from(family.extract::<PathBuf>()?),
+        })),
+    }
 }

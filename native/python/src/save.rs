@@ -6,14 +6,14 @@ use std::ops::Range;
 
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use zstn::zstn_core::container::safetensors::{self, Tensor};
+use zstn::internals::Output;
+use zstn::zstn_core::container::safetensors::{self, TensorInfo};
 use zstn::zstn_core::dtype::Dtype;
-use zstn::{Input, Job, Output, PackOptions, Progress as _, Result, Sink, Source};
+use zstn::{Input, Job, PackOptions, Progress as _, Result, Sink, Source};
 
-use crate::checkpoint;
+use crate::arguments::{self, Destination, buffered};
 use crate::engine::{self, Threads};
 use crate::error::{to_python, zstn_error};
-use crate::input::{Destination, buffered};
 use crate::interrupt::run;
 use crate::object::Memory;
 use crate::progress::{Lease, Watch};
@@ -67,12 +67,12 @@ impl File {
         // The order of the official writer, which keeps tensors aligned.
         given.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
         let mut end = 0;
-        let entries: Vec<Tensor> = given
+        let entries: Vec<TensorInfo> = given
             .iter()
             .map(|(name, dtype, shape, memory)| {
                 let start = end;
                 end += memory.as_slice().len() as u64;
-                Tensor {
+                TensorInfo {
                     name: name.clone(),
                     dtype: *dtype,
                     shape: shape.clone(),
@@ -161,7 +161,7 @@ pub fn save<'py>(
     threads: Threads,
 ) -> PyResult<Bound<'py, PyBytes>> {
     let mut file = File::new(py, tensors, metadata.as_ref())?;
-    let Some(effort) = effort.map(checkpoint::effort).transpose()? else {
+    let Some(effort) = effort.map(arguments::effort).transpose()? else {
         let len = zstn::zstn_core::bytes::index(file.len_bytes);
         return PyBytes::new_with(py, len, |mut out| {
             for slice in file.slices() {
@@ -201,7 +201,7 @@ pub fn save_file(
     threads: Threads,
 ) -> PyResult<()> {
     let mut file = File::new(py, tensors, metadata.as_ref())?;
-    let effort = effort.map(checkpoint::effort).transpose()?;
+    let effort = effort.map(arguments::effort).transpose()?;
     let destination = Destination::new(filename)?;
     let mut watch = Watch::none().making_output();
     match destination.is_file() && effort.is_none() {

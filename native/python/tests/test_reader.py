@@ -220,7 +220,7 @@ def test_rows_over_http(tmp_path: Path) -> None:
 
 
 # The frame of `w` and its checksum have been replaced, so only the digest of `w`
-# reveals the damage (tests/rust/formats/integrity/replaced.rs).
+# reveals the damage (tests/rust/formats/integrity/mod.rs).
 REPLACED = Path(__file__).parents[3] / "tests/vectors/zstn-verify/replaced-frame.zstn"
 
 

@@ -1,11 +1,12 @@
-"""Validation of options before any work is done."""
+"""Validation of options before any work is done, and sizes in the notation of the command
+line."""
 
 from __future__ import annotations
 
+import argparse
 import operator
+import re
 from typing import Any
-
-from ._sizes import parse
 
 _EFFORTS = ("fast", "balanced", "max")
 
@@ -37,7 +38,7 @@ def size(name: str, value: Any) -> int | None:
     """Returns a size in bytes, given as a number or as a text such as ``"512M"``."""
     if not isinstance(value, str):
         return count(name, value, 1)
-    number = parse(value)
+    number = _parse_size(value)
     if not number:
         raise ValueError(f'{name} is a number of bytes, or a string like "512M" or "2GiB", not {value!r}')
     return count(name, number, 1)
@@ -78,3 +79,29 @@ def texts(name: str, value: Any) -> dict[str, str]:
         if not isinstance(key, str) or not isinstance(item, str):
             raise TypeError(f"{name} must be a dictionary of strings; look at {key!r}")
     return result
+
+
+_SHIFTS = {"": 0, "B": 0, "K": 10, "KB": 10, "KIB": 10, "M": 20, "MB": 20, "MIB": 20,
+           "G": 30, "GB": 30, "GIB": 30, "T": 40, "TB": 40, "TIB": 40}  # fmt: skip
+
+
+def size_argument(text: str) -> int:
+    """Returns the number of bytes of a size like ``512M`` or ``2GiB``. Units are powers of
+    1024, as in the command line of `zstn`.
+
+    Raises:
+        argparse.ArgumentTypeError: if the text is not a size.
+    """
+    number = _parse_size(text)
+    if number is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size; give one like 512M or 2GiB")
+    return number
+
+
+def _parse_size(text: str) -> int | None:
+    """Returns the number of bytes of a size; `None` if the text is not a size."""
+    found = re.fullmatch(r"([0-9]{1,18})([A-Za-z]*)", text.strip())
+    shift = _SHIFTS.get(found[2].upper()) if found else None
+    if found is None or shift is None:
+        return None
+    return int(found[1]) << shift

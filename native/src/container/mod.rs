@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use zstn_core::catalog::{Kind, recognise};
 use zstn_core::container::zstn::integrity::{FileCheck, Integrity, StatisticsCheck, check_table};
-use zstn_core::container::zstn::{CheckedFrame, Layout, Prefix, Tail};
+use zstn_core::container::zstn::{CheckedFrame, ContainerLayout, ContainerPrefix, ContainerTail};
 use zstn_core::limits::HEAD_LEN_BYTES;
 
 use crate::finished::{self, Listed};
@@ -23,9 +23,9 @@ pub(crate) use wave::{decode_in_order, decode_in_waves};
 /// No output is made and no memory is allocated for it before that.
 pub(crate) struct Container<'a> {
     input: &'a Local,
-    prefix: Prefix,
+    prefix: ContainerPrefix,
     /// `None` if the container has a single frame.
-    tail: Option<Tail>,
+    tail: Option<ContainerTail>,
     parts: Vec<Part>,
 }
 
@@ -51,18 +51,18 @@ impl<'a> Container<'a> {
                 )));
             }
         }
-        let prefix_len = Prefix::len_bytes(&head, len_bytes).map_err(&refuse)?;
+        let prefix_len = ContainerPrefix::len_bytes(&head, len_bytes).map_err(&refuse)?;
         let prefix_bytes = input.head(prefix_len)?;
-        let prefix = Prefix::parse(&prefix_bytes, len_bytes).map_err(&refuse)?;
+        let prefix = ContainerPrefix::parse(&prefix_bytes, len_bytes).map_err(&refuse)?;
         let mut fetch = |range| input.read(range);
         let (tail, parts) = match prefix.layout {
-            Layout::Indexed => {
-                let tail = Tail::read(&prefix, &prefix_bytes, len_bytes, &mut fetch);
+            ContainerLayout::Indexed => {
+                let tail = ContainerTail::read(&prefix, &prefix_bytes, len_bytes, &mut fetch);
                 let tail = tail.map_err(|error| error.placed(input.name()))?;
                 let parts = parts(&tail.index);
                 (Some(tail), parts)
             }
-            Layout::SingleFrame => {
+            ContainerLayout::SingleFrame => {
                 let start = fetch(prefix.end()..len_bytes.min(prefix.end() + 8))?;
                 let part = single(&start, len_bytes, &prefix).map_err(&refuse)?;
                 (None, vec![part])

@@ -8,8 +8,8 @@ use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use zstn_core::Rule;
-use zstn_core::container::foreign::compressed_tensors::{Format, SparseWriter, Stored};
-use zstn_core::container::safetensors::{self, Tensor};
+use zstn_core::container::foreign::compressed_tensors::{Format, SparseWriter, TensorSpec};
+use zstn_core::container::safetensors::{self, TensorInfo};
 use zstn_core::limits::HEADER_LEN_BYTES;
 
 use super::conversion::Conversion;
@@ -30,14 +30,14 @@ pub fn write(conversion: &Conversion, format: Format) -> Result<Written> {
     // The header precedes the data and states how each tensor is stored, which is only
     // known once the tensor has been read.
     let mut spool = folder.file(SPOOL.as_ref())?;
-    let mut stored: Vec<Tensor> = Vec::new();
+    let mut stored: Vec<TensorInfo> = Vec::new();
     let mut sparse = 0;
     let numbers: Vec<usize> = (0..conversion.tensors().len()).collect();
     conversion.each(
         &numbers,
         |_, tensor| Ok(tensor),
         |_, tensor| {
-            let dense = Stored {
+            let dense = TensorSpec {
                 name: tensor.name,
                 dtype: tensor.dtype,
                 shape: tensor.shape,
@@ -47,7 +47,7 @@ pub fn write(conversion: &Conversion, format: Format) -> Result<Written> {
             for (part, bytes) in parts.unwrap_or_else(|| vec![(dense, tensor.bytes)]) {
                 let start = stored.last().map_or(0, |tensor| tensor.span.end);
                 spool.write(&bytes)?;
-                stored.push(Tensor {
+                stored.push(TensorInfo {
                     name: part.name,
                     dtype: part.dtype,
                     shape: part.shape,
@@ -83,7 +83,7 @@ struct Files<'a> {
     conversion: &'a Conversion<'a>,
     folder: &'a OutputFolder,
     data: Local,
-    stored: &'a [Tensor],
+    stored: &'a [TensorInfo],
 }
 
 impl Files<'_> {
@@ -120,9 +120,9 @@ impl Files<'_> {
         let own = &self.stored[tensors];
         let start = own.first().map_or(0, |tensor| tensor.span.start);
         let end = own.last().map_or(0, |tensor| tensor.span.end);
-        let moved: Vec<Tensor> = own
+        let moved: Vec<TensorInfo> = own
             .iter()
-            .map(|tensor| Tensor {
+            .map(|tensor| TensorInfo {
                 span: tensor.span.start - start..tensor.span.end - start,
                 ..tensor.clone()
             })

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use zstn_core::catalog::{self, Kind};
-use zstn_core::container::foreign::ztensor::{FOOTER_BYTES, Field, Footer, Manifest};
+use zstn_core::container::foreign::ztensor::{FOOTER_BYTES, Field, Manifest, ZTensorFooter};
 use zstn_core::engine::Engine as _;
 use zstn_core::limits::HEAD_LEN_BYTES;
 use zstn_core::model;
@@ -52,7 +52,7 @@ impl<'a> Conversion<'a> {
         self.with_job(self.job.quiet())
     }
 
-    pub fn tensors(&self) -> &'a [model::Tensor] {
+    pub fn tensors(&self) -> &'a [model::TensorInfo] {
         self.reader.tensors()
     }
 
@@ -62,7 +62,7 @@ impl<'a> Conversion<'a> {
 
     /// Returns the total length of all tensors in bytes.
     pub fn tensor_bytes(&self) -> u64 {
-        let lens = self.tensors().iter().map(model::Tensor::len_bytes);
+        let lens = self.tensors().iter().map(model::TensorInfo::len_bytes);
         lens.fold(0, u64::saturating_add)
     }
 
@@ -191,7 +191,7 @@ fn custom_keys(conversion: &Conversion) -> Result<BTreeSet<String>> {
     let len_bytes = source.len_bytes();
     let head = source.read(0..len_bytes.min(8))?;
     let tail = source.read(len_bytes.saturating_sub(FOOTER_BYTES)..len_bytes)?;
-    let footer = Footer::parse(&head, &tail, len_bytes).map_err(&refuse)?;
+    let footer = ZTensorFooter::parse(&head, &tail, len_bytes).map_err(&refuse)?;
     let manifest = source.read(footer.manifest.clone())?;
     let manifest = Manifest::parse(&manifest, &footer).map_err(&refuse)?;
     let name = |field: &Field| field.name().to_owned();

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde::Serialize;
 use zstn_core::catalog::Kind;
-use zstn_core::container::safetensors::{self, SHARD_INDEX_SUFFIX, Tensor};
+use zstn_core::container::safetensors::{self, SHARD_INDEX_SUFFIX, TensorInfo};
 
 use super::Written;
 use super::conversion::Conversion;
@@ -46,12 +46,12 @@ impl Plan {
     /// checkpoint.
     pub fn new(conversion: &Conversion, tensors: Range<usize>) -> Result<Self> {
         let mut end = 0u64;
-        let entries: Vec<Tensor> = conversion.tensors()[tensors.clone()]
+        let entries: Vec<TensorInfo> = conversion.tensors()[tensors.clone()]
             .iter()
             .map(|tensor| {
                 let start = end;
                 end = end.saturating_add(tensor.len_bytes());
-                Tensor {
+                TensorInfo {
                     name: tensor.name.clone(),
                     dtype: tensor.dtype,
                     shape: tensor.shape.clone(),

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use zstn_core::container::foreign::ztensor::{
-    ByteOrder, DigestKind, Entry, Storage, Writer, can_write,
+    ByteOrder, DigestKind, PartStorage, SourceTensor, ZTensorWriter, can_write,
 };
 use zstn_core::engine::ZstdCoding;
 
@@ -29,20 +29,20 @@ pub fn write(
         return Err(refuse(error.tensor(&tensor.name)));
     }
     let storage = match is_zstd {
-        true => Storage::Zstd(ZstdCoding::Search(LEVEL)),
-        false => Storage::Raw(ByteOrder::Little),
+        true => PartStorage::Zstd(ZstdCoding::Search(LEVEL)),
+        false => PartStorage::Raw(ByteOrder::Little),
     };
-    let entries: Vec<Entry> = tensors
+    let entries: Vec<SourceTensor> = tensors
         .iter()
-        .map(|tensor| Entry {
+        .map(|tensor| SourceTensor {
             storage,
             checksum,
-            ..Entry::dense(&tensor.name, tensor.dtype, &tensor.shape)
+            ..SourceTensor::dense(&tensor.name, tensor.dtype, &tensor.shape)
         })
         .collect();
     conversion.job.begin(conversion.tensor_bytes());
     let mut output = conversion.create(conversion.output)?;
-    let (mut writer, magic) = Writer::new();
+    let (mut writer, magic) = ZTensorWriter::new();
     output.write(&magic)?;
     let mut len_bytes = magic.len() as u64;
     let mut put = |output: &mut Output, bytes: &[u8]| {

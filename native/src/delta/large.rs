@@ -5,10 +5,10 @@
 use std::ops::Range;
 
 use zstn_core::TensorRef;
-use zstn_core::container::model_delta::{Kind, RecordInfo, announce, record_head, shortened};
+use zstn_core::container::model_delta::{RecordInfo, RecordKind, announce, record_head, shortened};
 use zstn_core::container::safetensors::Tensor;
 use zstn_core::frame::{Edition, delta, difference};
-use zstn_core::transform::xor;
+use zstn_core::transform;
 
 use super::records::DeltaCoder;
 use crate::pack::pipeline::Record;
@@ -21,7 +21,7 @@ const HEAD_BYTES: u64 = 16;
 
 /// A payload in two parts: bytes in memory, then a frame in a file.
 struct Payload {
-    kind: Kind,
+    kind: RecordKind,
     edition: Edition,
     head: Vec<u8>,
     frame: Option<Local>,
@@ -29,7 +29,7 @@ struct Payload {
 
 impl Payload {
     /// Returns an empty payload of this kind.
-    fn of(kind: Kind) -> Self {
+    fn of(kind: RecordKind) -> Self {
         Self {
             kind,
             edition: kind.edition(),
@@ -48,7 +48,7 @@ impl DeltaCoder<'_> {
     /// [`code`](zstn_core::container::model_delta::code).
     pub(super) fn write_large_record(
         &self,
-        tensor: &Tensor,
+        tensor: &TensorInfo,
         output: &mut Output,
     ) -> Result<Record<RecordInfo>> {
         let reference = self.base_header.reference(tensor);
@@ -58,7 +58,7 @@ impl DeltaCoder<'_> {
             None => false,
         };
         let payload = match is_same {
-            true => Payload::of(Kind::Copy),
+            true => Payload::of(RecordKind::Copy),
             false => self.payload(tensor, reference.as_ref())?,
         };
         let payload_len = payload.len_bytes();
@@ -96,13 +96,13 @@ impl DeltaCoder<'_> {
     }
 
     /// Returns the smallest payload for a tensor that is not a copy.
-    fn payload(&self, tensor: &Tensor, reference: Option<&Range<u64>>) -> Result<Payload> {
+    fn payload(&self, tensor: &TensorInfo, reference: Option<&Range<u64>>) -> Result<Payload> {
         let is_extended = self.options.encode.is_extended();
         let full = self.frame(self.target, tensor, is_extended)?;
         let mut smallest = Payload {
             edition: Edition::of_frame(&full.head(HEAD_BYTES)?),
             frame: Some(full),
-            ..Payload::of(Kind::Full)
+            ..Payload::of(RecordKind::Full)
         };
         let Some(reference) = reference else {
             return Ok(smallest);
@@ -112,7 +112,7 @@ impl DeltaCoder<'_> {
             smallest = Payload {
                 head,
                 frame: Some(frame),
-                ..Payload::of(Kind::Delta)
+                ..Payload::of(RecordKind::Delta)
             };
         }
         if !is_extended {
@@ -125,14 +125,14 @@ impl DeltaCoder<'_> {
         match difference::encode(&self.job.engine, current, &base, self.options.encode) {
             Some(head) if (head.len() as u64) < smallest.len_bytes() => Ok(Payload {
                 head,
-                ..Payload::of(Kind::Difference)
+                ..Payload::of(RecordKind::Difference)
             }),
             _ => Ok(smallest),
         }
     }
 
     /// Returns the frame of a tensor of `data`.
-    fn frame(&self, data: Data<'_>, tensor: &Tensor, is_extended: bool) -> Result<Local> {
+    fn frame(&self, data: Data<'_>, tensor: &TensorInfo, is_extended: bool) -> Result<Local> {
         let coder = FrameCoder::new(self.quiet, data, self.options.extended(is_extended));
         let mut output = Output::temporary()?;
         let len = coder.write_frame(tensor, 0, &mut output)?.len_bytes;
@@ -141,19 +141,19 @@ impl DeltaCoder<'_> {
     }
 
     /// Returns the head and the frame of the XOR delta.
-    fn delta(&self, tensor: &Tensor, reference: &Range<u64>) -> Result<(Vec<u8>, Local)> {
+    fn delta(&self, tensor: &TensorInfo, reference: &Range<u64>) -> Result<(Vec<u8>, Local)> {
         let mut difference = Output::temporary()?;
         let mut at = reference.start;
         self.target.try_feed(&tensor.span, &mut |current| {
             let end = at + current.len() as u64;
             let mut piece = self.base.read(at..end)?.into_owned();
             at = end;
-            xor::apply(&mut piece, current);
+            transform::xor(&mut piece, current);
             difference.write(&piece)
         })?;
         let head = delta::head(|sink| self.base.feed(reference.clone(), sink))?;
         let difference = difference.written()?;
-        let alone = Tensor {
+        let alone = TensorInfo {
             span: 0..tensor.span.end - tensor.span.start,
             ..tensor.clone()
         };
@@ -163,7 +163,7 @@ impl DeltaCoder<'_> {
 
     /// Returns whether a tensor equals the bytes of the base at `reference`, which has the
     /// same length.
-    fn is_same(&self, tensor: &Tensor, reference: &Range<u64>) -> Result<bool> {
+    fn is_same(&self, tensor: &TensorInfo, reference: &Range<u64>) -> Result<bool> {
         let (mut is_same, mut at) = (true, reference.start);
         self.target.try_feed(&tensor.span, &mut |current| {
             let end = at + current.len() as u64;

@@ -5,7 +5,9 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use zstn_core::container::model_delta::{BaseHeader, DataDigest, DeltaTable, Kind, RestoredCheck};
+use zstn_core::container::model_delta::{
+    BaseHeader, DataDigest, DeltaTable, RecordKind, RestoredCheck,
+};
 use zstn_core::container::safetensors::{PREFIX_BYTES, header_len_bytes};
 
 use crate::container::{MAX_CHECKED_BYTES, decode_in_order, decode_in_waves};
@@ -125,7 +127,7 @@ impl<'a> Checked<'a> {
         };
         // The cost includes the tensor of the base.
         let cost = |&number: &usize| match records[number].kind {
-            Kind::Full => records[number].len_bytes(),
+            RecordKind::Full => records[number].len_bytes(),
             _ => records[number].len_bytes().saturating_mul(2),
         };
         let is_tiled = self.table.overlapping().is_empty();

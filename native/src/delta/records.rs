@@ -2,8 +2,10 @@
 //! tensor of the base, if that makes it smaller.
 
 use zstn_core::bytes::index;
-use zstn_core::container::model_delta::{BaseHeader, DeltaPacker, Kind, RecordInfo, code, version};
-use zstn_core::container::safetensors::{PREFIX_BYTES, Tensor, header_len_bytes};
+use zstn_core::container::model_delta::{
+    BaseHeader, DeltaPacker, RecordInfo, RecordKind, code, version,
+};
+use zstn_core::container::safetensors::{PREFIX_BYTES, TensorInfo, header_len_bytes};
 use zstn_core::container::zstn::ContainerOptions;
 use zstn_core::frame::Edition;
 
@@ -34,7 +36,7 @@ impl RecordCoder for DeltaCoder<'_> {
     /// two coded forms, and the batch that is being written.
     const MEMORY_SHARES: u64 = 6;
 
-    fn code(&self, tensor: &Tensor, bytes: &[u8]) -> Result<Coded<RecordInfo>> {
+    fn code(&self, tensor: &TensorInfo, bytes: &[u8]) -> Result<Coded<RecordInfo>> {
         let reference = self.base_header.reference(tensor);
         let reference = reference.map(|range| self.base.read(range)).transpose()?;
         let coded = code(
@@ -57,7 +59,7 @@ impl RecordCoder for DeltaCoder<'_> {
 
     fn write_large(
         &self,
-        tensor: &Tensor,
+        tensor: &TensorInfo,
         _: u64,
         output: &mut Output,
     ) -> Result<Record<RecordInfo>> {
@@ -70,7 +72,7 @@ impl RecordCoder for DeltaCoder<'_> {
 
 impl DeltaCoder<'_> {
     /// Reports a coded tensor to the progress.
-    fn report(&self, tensor: &Tensor, info: RecordInfo, payload: &[u8]) {
+    fn report(&self, tensor: &TensorInfo, info: RecordInfo, payload: &[u8]) {
         if self.job.wants_tensors() {
             let storage = finished::record(info.kind, payload);
             let tensor = FinishedTensor::new(tensor, storage, info.payload_len_bytes);
@@ -105,13 +107,13 @@ impl RecordList for DeltaRecords {
 
     fn hash(&mut self, _: &[u8]) {}
 
-    fn add(&mut self, _: &Tensor, record: Record<RecordInfo>) {
+    fn add(&mut self, _: &TensorInfo, record: Record<RecordInfo>) {
         self.infos.push(record.entry);
         self.edition = self.edition.max(record.edition);
         self.position += record.len_bytes;
     }
 
-    fn add_alias(&mut self, tensor: &Tensor, _: usize) -> Result<()> {
+    fn add_alias(&mut self, tensor: &TensorInfo, _: usize) -> Result<()> {
         let detail = "a delta has no aliases";
         Err(zstn_core::Error::invalid_input(detail)
             .tensor(&tensor.name)
@@ -120,7 +122,7 @@ impl RecordList for DeltaRecords {
 }
 
 impl DeltaRecords {
-    fn count(&self, kind: Kind) -> usize {
+    fn count(&self, kind: RecordKind) -> usize {
         self.infos.iter().filter(|info| info.kind == kind).count()
     }
 }
@@ -170,9 +172,9 @@ pub(crate) fn write(
     let mut aliases = Aliases::none(tensors.len());
     pipeline.run(&prefix, &mut aliases, &mut records, output)?;
     let storage = Storage::Delta {
-        copied: records.count(Kind::Copy),
-        differing: records.count(Kind::Delta) + records.count(Kind::Difference),
-        whole: records.count(Kind::Full),
+        copied: records.count(RecordKind::Copy),
+        differing: records.count(RecordKind::Delta) + records.count(RecordKind::Difference),
+        whole: records.count(RecordKind::Full),
     };
     let whole = Data::new(job, target, 0);
     let target_digest = whole.digest(&(0..target.len_bytes()))?;

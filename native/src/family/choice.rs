@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use zstn_core::catalog::Kind;
-use zstn_core::sketch::{Estimate, MAX_FILE_BYTES, Sketch};
+use zstn_core::sketch::{MAX_FILE_BYTES, SizeEstimate, Sketch};
 
 use super::form::Form;
 use super::members::{self, Member};
@@ -60,7 +60,7 @@ pub struct Choice {
     /// The base, if one is expected to save at least [`MIN_SAVING_PERCENT`].
     pub base: Option<ChosenBase>,
     /// The estimated size without a base and without extension frames.
-    pub plain: Estimate,
+    pub plain: SizeEstimate,
     /// Total length of the safetensors files, in bytes.
     pub original_bytes: u64,
     /// The number of checkpoints that were compared and could be the base.
@@ -85,7 +85,7 @@ pub struct ChosenBase {
     /// The base, followed by its own base if it is a delta, and so on.
     pub chain: Vec<Location>,
     /// The estimated size of the delta against the base.
-    pub estimate: Estimate,
+    pub estimate: SizeEstimate,
 }
 
 impl Choice {
@@ -195,7 +195,7 @@ impl Search<'_> {
             }
             match self.sketch_of(&member, digests, &mut choice) {
                 Ok(sketch) => candidates.push(Candidate { member, sketch }),
-                Err(error) if !member.is_local && error.may_pass() => return Err(error),
+                Err(error) if !member.is_local && error.is_external() => return Err(error),
                 Err(error) => choice.left_out.push((member.name, error.to_string())),
             }
         }
@@ -211,7 +211,7 @@ impl Search<'_> {
         candidates: &[Candidate],
         choice: &mut Choice,
     ) -> Result<()> {
-        let mut ranked: Vec<(u64, &Candidate, Estimate)> = Vec::new();
+        let mut ranked: Vec<(u64, &Candidate, SizeEstimate)> = Vec::new();
         for candidate in candidates {
             let estimate = target.estimate_delta(&candidate.sketch, self.options.extended);
             let handicap = match candidate.member.is_delta() {
@@ -249,7 +249,7 @@ impl Search<'_> {
                     });
                     return Ok(());
                 }
-                Err(error) if !candidate.member.is_local && error.may_pass() => {
+                Err(error) if !candidate.member.is_local && error.is_external() => {
                     return Err(error);
                 }
                 Err(error) => {

@@ -35,4 +35,4 @@ mod sketching;
 pub use bases::{Candidate, bases};
 pub use choice::{Choice, ChosenBase, FamilyOptions, MIN_SAVING_PERCENT, choose};
 pub use sketching::{Digests, SavedSketch, SketchOptions, save_sketch, sketch};
-pub use zstn_core::sketch::{Estimate, Sketch};
+pub use zstn_core::sketch::{SizeEstimate, Sketch};

@@ -9,7 +9,7 @@ use zstn_core::container::model_delta::ShortDigest;
 use zstn_core::digest;
 use zstn_core::engine::Engine as _;
 use zstn_core::model::{Model, Rows, StoredPart};
-use zstn_core::sketch::{Sketch, Tensor, runs};
+use zstn_core::sketch::{Sketch, SketchedTensor, runs};
 
 use crate::source::{FileSource, Input, Location, Source, read_parts};
 use crate::{Engine, Error, Job, Progress as _, Reader, Result, Sink, View};
@@ -183,7 +183,7 @@ fn read_batch(
     reader: &Reader,
     plans: Vec<TensorPlan>,
     digests: bool,
-) -> Result<Vec<Tensor>> {
+) -> Result<Vec<SketchedTensor>> {
     let model = reader.model();
     let wanted: Vec<Vec<_>> = plans.iter().map(|plan| plan.wanted(model)).collect();
     let ranges = wanted.iter().flatten();
@@ -289,7 +289,7 @@ impl TensorPlan {
         reader: &Reader,
         read: &[Cow<'_, [u8]>],
         digests: bool,
-    ) -> Result<Tensor> {
+    ) -> Result<SketchedTensor> {
         let refuse = Error::place(reader.name());
         let tensor = &reader.tensors()[self.number];
         let runs = runs(tensor.dtype, tensor.len_bytes());
@@ -336,7 +336,7 @@ impl TensorPlan {
             Way::WithBase => of_whole(&reader.read(&tensor.name)?.bytes),
         };
         let (name, shape) = (tensor.name.clone(), tensor.shape.clone());
-        Tensor::new(name, tensor.dtype, shape, own_digest, samples).map_err(&refuse)
+        SketchedTensor::new(name, tensor.dtype, shape, own_digest, samples).map_err(&refuse)
     }
 }
 

@@ -41,7 +41,7 @@ pub(super) fn check(url: &str, replace: bool, http: &HttpOptions) -> Result<()> 
     #[cfg(feature = "store")]
     if is_store(url) {
         return match !replace && store::exists(url, http)? {
-            true => Err(Error::exists(url)),
+            true => Err(Error::exists(Location::url(url))),
             false => Ok(()),
         };
     }

@@ -104,7 +104,7 @@ impl OutputFolder {
     fn give_up(self, error: Error) -> Error {
         match self {
             #[cfg(feature = "store")]
-            Self::Stored(folder) if !error.may_pass() => folder.discard(),
+            Self::Stored(folder) if !error.is_external() => folder.discard(),
             _ => {}
         }
         error

@@ -386,7 +386,7 @@ impl<'a> Output<'a> {
     /// same reason.
     #[doc(hidden)]
     pub fn give_up(self, error: Error) -> Error {
-        if let (Backing::Pending(pending), false) = (self.backing, error.may_pass()) {
+        if let (Backing::Pending(pending), false) = (self.backing, error.is_external()) {
             pending.discard();
         }
         error

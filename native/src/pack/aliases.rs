@@ -30,7 +30,7 @@ struct Search {
 
 impl Aliases {
     /// Finds aliases among tensors, or prepares a search if they arrive later.
-    pub(super) fn of(data: &Data, tensors: &[Tensor]) -> Result<Self> {
+    pub(super) fn of(data: &Data, tensors: &[TensorInfo]) -> Result<Self> {
         let spans = tensors.iter().map(|tensor| &tensor.span);
         let lens_bytes: Vec<u64> = spans.map(|span| span.end - span.start).collect();
         Ok(match data.is_arriving() {
@@ -74,7 +74,7 @@ impl Aliases {
         &mut self,
         engine: &Engine,
         data: &Data,
-        tensors: &[Tensor],
+        tensors: &[TensorInfo],
         numbers: Range<usize>,
     ) -> Result<()> {
         let Some(search) = &mut self.search else {
@@ -106,7 +106,7 @@ impl Search {
     }
 }
 
-fn find(data: &Data, tensors: &[Tensor], lens_bytes: &[u64]) -> Result<Vec<Option<usize>>> {
+fn find(data: &Data, tensors: &[TensorInfo], lens_bytes: &[u64]) -> Result<Vec<Option<usize>>> {
     let probe = |number: usize| {
         let start = tensors[number].span.start;
         checksum_fed(|sink| {

@@ -5,11 +5,11 @@ use std::ops::Range;
 
 use zstn_core::TensorRef;
 use zstn_core::checksum::checksum_fed;
-use zstn_core::container::safetensors::{PREFIX_BYTES, Tensor};
+use zstn_core::container::safetensors::{PREFIX_BYTES, TensorInfo};
 use zstn_core::container::zstn::integrity::{EncodedStatistics, FrameDigests};
 use zstn_core::container::zstn::rows::FrameTable;
 use zstn_core::container::zstn::{
-    ContainerBuilder, ContainerOptions, Start, StoredFrame, single_frame,
+    ContainerBuilder, ContainerOptions, ContainerStart, StoredFrame, single_frame,
 };
 use zstn_core::frame::Edition;
 use zstn_core::frame::select::Choice;
@@ -38,7 +38,7 @@ impl RecordCoder for FrameCoder<'_> {
     /// While a batch is coded, the previous one is written and the next one arrives.
     const MEMORY_SHARES: u64 = 3;
 
-    fn code(&self, tensor: &Tensor, bytes: &[u8]) -> Result<Coded<Self::Entry>> {
+    fn code(&self, tensor: &TensorInfo, bytes: &[u8]) -> Result<Coded<Self::Entry>> {
         let tensor_ref = TensorRef::new(bytes, tensor.dtype, &tensor.shape);
         let coded = self.options.code(&self.job.engine, tensor_ref);
         if self.job.wants_tensors() {
@@ -54,7 +54,7 @@ impl RecordCoder for FrameCoder<'_> {
 
     fn write_large(
         &self,
-        tensor: &Tensor,
+        tensor: &TensorInfo,
         position: u64,
         output: &mut Output,
     ) -> Result<Record<Self::Entry>> {
@@ -94,7 +94,7 @@ impl RecordList for ContainerBuilder {
         self.original(bytes);
     }
 
-    fn add(&mut self, tensor: &Tensor, record: Record<Self::Entry>) {
+    fn add(&mut self, tensor: &TensorInfo, record: Record<Self::Entry>) {
         let frame = StoredFrame {
             len_bytes: record.len_bytes,
             edition: record.edition,
@@ -103,7 +103,7 @@ impl RecordList for ContainerBuilder {
         self.frame(tensor.name.clone(), tensor.span.clone(), frame);
     }
 
-    fn add_alias(&mut self, tensor: &Tensor, target: usize) -> Result<()> {
+    fn add_alias(&mut self, tensor: &TensorInfo, target: usize) -> Result<()> {
         Ok(self.alias(tensor.name.clone(), tensor.span.clone(), target)?)
     }
 }
@@ -123,12 +123,12 @@ impl<'a> FrameCoder<'a> {
         let start = ContainerBuilder::start(engine, &header, data_len_bytes, &self.options)
             .map_err(Error::place(input.name()))?;
         let (mut builder, prefix, tensors) = match start {
-            Start::Indexed {
+            ContainerStart::Indexed {
                 builder,
                 prefix,
                 tensors,
             } => (builder, prefix, tensors),
-            Start::SingleFrame => return self.write_single_frame(&header, output),
+            ContainerStart::SingleFrame => return self.write_single_frame(&header, output),
         };
         drop(header);
         let mut aliases = Aliases::of(&self.data, &tensors)?;
@@ -173,7 +173,7 @@ impl<'a> FrameCoder<'a> {
     /// `position` of the output.
     pub(crate) fn write_frame(
         &self,
-        tensor: &Tensor,
+        tensor: &TensorInfo,
         position: u64,
         output: &mut Output,
     ) -> Result<Written> {
@@ -204,7 +204,7 @@ impl<'a> FrameCoder<'a> {
     /// Chooses how to code a tensor that does not fit into memory. Very long tensors
     /// are sampled; shorter ones are read as a whole, because some types of frames can
     /// only be made in memory.
-    fn choice(&self, tensor: &Tensor) -> Result<Choice> {
+    fn choice(&self, tensor: &TensorInfo) -> Result<Choice> {
         let (engine, options) = (&self.job.engine, self.options.encode);
         let range = self.data.range(&tensor.span);
         let len_bytes = range.end - range.start;
@@ -226,7 +226,7 @@ impl<'a> FrameCoder<'a> {
     /// `position`, with its blocks out of order.
     fn large_digests(
         &self,
-        tensor: &Tensor,
+        tensor: &TensorInfo,
         position: u64,
         written: &Written,
         output: &Output,
@@ -246,11 +246,11 @@ impl<'a> FrameCoder<'a> {
     }
 
     /// Returns the statistics of a tensor, which may have any length.
-    fn large_statistics(&self, tensor: &Tensor) -> Result<Option<EncodedStatistics>> {
+    fn large_statistics(&self, tensor: &TensorInfo) -> Result<Option<EncodedStatistics>> {
         if !self.options.has_statistics {
             return Ok(None);
         }
-        let Tensor {
+        let TensorInfo {
             dtype, shape, span, ..
         } = tensor;
         let feed = |part: Range<u64>, sink: &mut dyn FnMut(&[u8])| {
@@ -263,7 +263,7 @@ impl<'a> FrameCoder<'a> {
     }
 
     /// Reports a coded tensor to the progress.
-    fn report(&self, tensor: &Tensor, storage: String, packed_bytes: u64) {
+    fn report(&self, tensor: &TensorInfo, storage: String, packed_bytes: u64) {
         let tensor = FinishedTensor::new(tensor, storage, packed_bytes);
         self.job.tensor(&tensor);
     }

@@ -26,13 +26,13 @@ pub(crate) trait RecordCoder: Sync {
     const MEMORY_SHARES: u64;
 
     /// Codes a tensor from its bytes.
-    fn code(&self, tensor: &Tensor, bytes: &[u8]) -> Result<Coded<Self::Entry>>;
+    fn code(&self, tensor: &TensorInfo, bytes: &[u8]) -> Result<Coded<Self::Entry>>;
 
     /// Codes a tensor that does not fit into memory, and writes its record to the offset
     /// `position` of the output, where the output ends.
     fn write_large(
         &self,
-        tensor: &Tensor,
+        tensor: &TensorInfo,
         position: u64,
         output: &mut Output,
     ) -> Result<Record<Self::Entry>>;
@@ -55,10 +55,10 @@ pub(crate) trait RecordList: Send {
     fn hash(&mut self, bytes: &[u8]);
 
     /// Adds the record that begins at [`RecordList::position`].
-    fn add(&mut self, tensor: &Tensor, record: Record<Self::Entry>);
+    fn add(&mut self, tensor: &TensorInfo, record: Record<Self::Entry>);
 
     /// Adds a tensor that has the same bytes as the earlier tensor `target`.
-    fn add_alias(&mut self, tensor: &Tensor, target: usize) -> Result<()>;
+    fn add_alias(&mut self, tensor: &TensorInfo, target: usize) -> Result<()>;
 }
 
 /// A record in memory.
@@ -82,7 +82,7 @@ pub(crate) struct Pipeline<'a, C> {
     pub(crate) job: &'a Job<'a>,
     pub(crate) data: Data<'a>,
     /// The tensors of the file, in the order of their records.
-    pub(crate) tensors: &'a [Tensor],
+    pub(crate) tensors: &'a [TensorInfo],
     pub(crate) coder: &'a C,
     /// True if records may require another version than the one in the prefix.
     pub(crate) is_version_open: bool,
@@ -217,7 +217,7 @@ impl<C: RecordCoder> Pipeline<'_, C> {
         Ok(())
     }
 
-    fn report_alias(&self, tensor: &Tensor, target: usize) {
+    fn report_alias(&self, tensor: &TensorInfo, target: usize) {
         if self.job.wants_tensors() {
             let storage = finished::alias(&self.tensors[target].name);
             self.job
@@ -251,7 +251,7 @@ fn write_all(output: &mut Output, records: &[Vec<u8>]) -> Result<()> {
     records.try_for_each(|record| output.write_final(record))
 }
 
-fn len_bytes(tensor: &Tensor) -> u64 {
+fn len_bytes(tensor: &TensorInfo) -> u64 {
     tensor.span.end - tensor.span.start
 }
 

@@ -7,9 +7,9 @@ use std::ops::Range;
 use zstn_core::bytes::index;
 use zstn_core::model::Rows;
 
-use super::{Reader, Tensor};
+use super::Reader;
 use crate::source::{Source, parallel, read_parts};
-use crate::{Engine, Error, Result};
+use crate::{Engine, Error, Result, Tensor};
 
 /// Rows of a tensor and the byte ranges to read for them, made by
 /// [`Reader::plan_rows`].

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use zstn_core::bytes::index;
-use zstn_core::model::Tensor;
+use zstn_core::model::TensorInfo;
 
 use crate::{Error, Reader, Result};
 
@@ -176,7 +176,12 @@ fn read_plain(reader: &Reader, number: usize, range: &Range<u64>, out: &mut [u8]
 
 /// Reads the rows that contain `range`. Returns false without reading if the tensor
 /// cannot be read by rows.
-fn read_rows(reader: &Reader, tensor: &Tensor, range: &Range<u64>, out: &mut [u8]) -> Result<bool> {
+fn read_rows(
+    reader: &Reader,
+    tensor: &TensorInfo,
+    range: &Range<u64>,
+    out: &mut [u8],
+) -> Result<bool> {
     let Some(&count) = tensor.shape.first().filter(|count| **count > 0) else {
         return Ok(false);
     };

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use zstn_core::bytes::index;
 use zstn_core::container::zstn::integrity::Integrity;
-use zstn_core::model::{Piece, Tensor, Unpacked};
+use zstn_core::model::{Piece, TensorInfo, Unpacked};
 
 use crate::{Error, Reader, Result};
 use decoded::DecodedTensors;
@@ -131,7 +131,7 @@ impl UnpackedRanges {
             Piece::Head(_) => 0,
             Piece::Tensor { number, .. } => {
                 let tensor = reader.tensors().get(number);
-                tensor.map_or(0, Tensor::len_bytes)
+                tensor.map_or(0, TensorInfo::len_bytes)
             }
         });
         lens.fold(0, u64::saturating_add)

@@ -36,6 +36,8 @@ pub(crate) use http::check_absent;
 pub use http::put_watched;
 pub use http::{HttpObserver, HttpOptions, HttpRequest, Remote, put, trust_certificates};
 pub use hub::offline;
+#[doc(hidden)]
+pub use hub::{RepoKind, Repository};
 pub use input::Input;
 pub use local::Local;
 pub use location::Location;

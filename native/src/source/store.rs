@@ -12,10 +12,11 @@ mod linked {
     use std::borrow::Cow;
     use std::ops::Range;
 
+    use zstn_net::cause::BoxedError;
     use zstn_store::{Address, ListedObject, Object, StoreOptions};
 
     use crate::source::{HttpOptions, Source, check_inside, merged};
-    use crate::{Error, Result};
+    use crate::{Error, Location, Result};
 
     /// An object in the version that it had when it was opened.
     struct Stored {
@@ -132,16 +133,16 @@ mod linked {
                 Some(rest) => rest.trim_start_matches(": ").to_owned(),
                 None => text.clone(),
             };
-            let answer = |url: String, status| Self::Http {
-                detail: detail(&url),
-                url,
-                status,
+            let answer = |url: String, status| Self::http(&url, detail(&url), status);
+            let caused = |error: Self, source: Option<BoxedError>| match source {
+                Some(source) => error.caused_by(&*source),
+                None => error,
             };
             match error {
                 Store::Io { action, source } => Self::Io { action, source },
                 Store::Changed { url, detail } => Self::Changed { name: url, detail },
                 Store::Exists { url, lost_race } => Self::Exists {
-                    path: url.into(),
+                    location: Location::url(url),
                     detail: match lost_race {
                         true => ": another writer was first, and this result is discarded".into(),
                         false => String::new(),
@@ -149,12 +150,17 @@ mod linked {
                 },
                 Store::NotFound { url } | Store::NoContainer { url, .. } => answer(url, Some(404)),
                 Store::Denied { url, .. } => answer(url, Some(403)),
-                Store::Server { url, status, .. } | Store::NoConditions { url, status } => {
-                    answer(url, status)
+                Store::NoConditions { url, status } => answer(url, status),
+                Store::WrongRegion { url, .. } | Store::PartsLost { url } => answer(url, None),
+                Store::Server {
+                    url,
+                    status,
+                    source,
+                    ..
+                } => caused(answer(url, status), source),
+                Store::Network { url, source, .. } => {
+                    caused(Self::unanswered(&url, detail(&url)), source)
                 }
-                Store::WrongRegion { url, .. }
-                | Store::Network { url, .. }
-                | Store::PartsLost { url } => answer(url, None),
                 _ => Self::Usage(text),
             }
         }

@@ -72,7 +72,7 @@ fn compare(
     input: &Reader,
     read: &Tensor,
     original: &Reader,
-    lossy: Option<&gauss::Tensor>,
+    lossy: Option<&gauss::IndexedTensor>,
 ) -> Result<Option<f64>> {
     let expected = original.read(&read.name)?;
     let differs = |how: String| Error::Differs {

@@ -2,6 +2,8 @@
 
 use std::io;
 
+use zstn_net::cause::BoxedError;
+
 /// The result of a fallible operation of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -136,6 +138,8 @@ pub enum Error {
         url: String,
         /// The reason.
         detail: String,
+        /// The error of the HTTP library, if there is one.
+        source: Option<BoxedError>,
     },
     /// The store answered with an error, or with a response that cannot be used.
     #[error("{url}: the store answered {detail}")]
@@ -146,6 +150,8 @@ pub enum Error {
         status: Option<u16>,
         /// The response, and what to do if that is known.
         detail: String,
+        /// The error of the library that made the request, if there is one.
+        source: Option<BoxedError>,
     },
     /// The store does not support creating an object only if it does not exist.
     #[error(

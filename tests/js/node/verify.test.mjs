@@ -8,7 +8,7 @@ import { vectorPath } from "../support/vectors.mjs";
 
 /**
  * A file with another frame for `w` and a checksum that matches it, so that only the digest of `w` differs
- * (tests/rust/formats/integrity/replaced.rs).
+ * (tests/rust/formats/integrity/mod.rs).
  */
 const file = readFileSync(vectorPath("zstn-verify", "replaced-frame.zstn"));
 

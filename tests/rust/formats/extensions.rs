@@ -6,7 +6,7 @@ use zstn_core::bytes::part;
 use zstn_core::catalog::{Extension, FileCatalog, FileOpener};
 use zstn_core::container::model_delta;
 use zstn_core::container::model_delta::{
-    Base, DeltaOptions, DeltaPacker, IncrementalDeltaPacker, Kind, ModelDelta,
+    Base, DeltaOptions, DeltaPacker, IncrementalDeltaPacker, ModelDelta, RecordKind,
 };
 use zstn_core::container::zstn::{ContainerOptions, IncrementalPacker, pack, unpack};
 use zstn_core::engine::Engine;
@@ -14,7 +14,7 @@ use zstn_core::frame::Edition;
 use zstn_core::frame::select::{Effort, EncodeOptions};
 use zstn_core::pure::Pure;
 use zstn_core::{Result, Rule};
-use zstn_tests::extended::{fine_tuned, one_lattice, quantised, usual};
+use zstn_tests::checkpoints::{fine_tuned, one_lattice, quantised, usual};
 
 /// Offset of the version in a file.
 const VERSION: usize = 4;
@@ -200,8 +200,14 @@ fn a_delta_holds_differences_and_lattices_in_version_2() {
         let delta = ModelDelta::parse(file).expect("a delta");
         delta.records().iter().map(|r| r.kind).collect::<Vec<_>>()
     };
-    assert_eq!(kinds(&plain), [Kind::Copy, Kind::Delta, Kind::Full]);
-    assert_eq!(kinds(&file), [Kind::Copy, Kind::Difference, Kind::Full]);
+    assert_eq!(
+        kinds(&plain),
+        [RecordKind::Copy, RecordKind::Delta, RecordKind::Full]
+    );
+    assert_eq!(
+        kinds(&file),
+        [RecordKind::Copy, RecordKind::Difference, RecordKind::Full]
+    );
     let tuned = fine_tuned().1;
     assert!(restored(&file, &base).expect("restores") == tuned);
     let catalog = opened(&file).expect("opens");

@@ -6,9 +6,8 @@ use zstn::{
     ConvertOptions, Engine, Error, Job, Location, PackOptions, Reader, ReaderOptions,
     UnpackOptions, VerifyOptions, View,
 };
-use zstn_tests::hub::Hub;
 use zstn_tests::rng::Rng;
-use zstn_tests::round_server::{Request, RoundServer};
+use zstn_tests::round_server::{Hub, Request, RoundServer};
 use zstn_tests::{cases, checkpoint};
 
 const TOKEN: &str = "hf_a-secret-token";
@@ -19,7 +18,7 @@ const INDEX: &[u8] = br#"{"weight_map":{"a":"m-1.safetensors","b":"m-2.safetenso
 /// Returns options for a hub that requires a login.
 fn login(hub: &Hub) -> HttpOptions {
     hub.server.demand(&format!("Bearer {TOKEN}"));
-    let options = HttpOptions::default().with_hub(hub.endpoint(), Some(TOKEN));
+    let options = HttpOptions::default().hub(hub.endpoint(), Some(TOKEN));
     options.unwrap()
 }
 
@@ -258,9 +257,7 @@ fn refusals_say_what_to_do() {
         for name in ["m.safetensors", "m.safetensors.index.json"] {
             hub.refuse(&format!("o/n/{name}"), status, code, message);
             for (token, sentence) in [(Some(TOKEN), with), (None, without)] {
-                let http = HttpOptions::default()
-                    .with_hub(hub.endpoint(), token)
-                    .unwrap();
+                let http = HttpOptions::default().hub(hub.endpoint(), token).unwrap();
                 let address = format!("hf://o/n/{name}");
                 let opened = Reader::options().http(http).open(Location::url(&address));
                 let error = opened.err().unwrap();
@@ -282,15 +279,15 @@ fn a_header_for_the_hub_comes_before_its_token() {
     hub.server.demand("Basic own");
     hub.add("o/n", "main", FIRST, &[("m", b"bytes")]);
     let http = HttpOptions::default()
-        .with_header(hub.endpoint(), "authorization", "Basic own")
-        .and_then(|http| http.with_hub(hub.endpoint(), Some(TOKEN)));
+        .header(hub.endpoint(), "authorization", "Basic own")
+        .and_then(|http| http.hub(hub.endpoint(), Some(TOKEN)));
     Remote::open("hf://o/n/m", 10, &http.unwrap()).unwrap();
 }
 
 #[test]
 fn malformed_addresses_are_usage_errors() {
     let http = HttpOptions::default()
-        .with_hub("https://hub.invalid/", None)
+        .hub("https://hub.invalid/", None)
         .unwrap();
     for address in [
         "hf://o/n",
@@ -310,10 +307,10 @@ fn malformed_addresses_are_usage_errors() {
         );
     }
     for endpoint in ["", "hub", "ftp://hub", "hf://o/n/f"] {
-        let refused = HttpOptions::default().with_hub(endpoint, None);
+        let refused = HttpOptions::default().hub(endpoint, None);
         assert!(matches!(refused, Err(Error::Usage(_))), "{endpoint}");
     }
-    let refused = HttpOptions::default().with_hub("https://hub.invalid", Some("a\nb"));
+    let refused = HttpOptions::default().hub("https://hub.invalid", Some("a\nb"));
     let refused = Remote::open("hf://o/n/f", 1, &refused.unwrap());
     assert!(matches!(refused, Err(Error::Usage(_))));
 }

@@ -4,7 +4,6 @@
 mod faults;
 mod gateway;
 mod hub;
-mod opening;
 mod options;
 mod put;
 mod ranges;
@@ -12,5 +11,4 @@ mod reading;
 mod replicas;
 mod secrets;
 mod serve;
-mod without_ranges;
 mod worker;

@@ -232,7 +232,7 @@ fn a_token_reaches_every_file_of_its_origin_and_no_other() {
         };
         assert_eq!(status, Some(401), "{name}: {refused}");
 
-        let http = HttpOptions::default().with_token(&home.url, TOKEN).unwrap();
+        let http = HttpOptions::default().token(&home.url, TOKEN).unwrap();
         home.expect_rounds(&[]);
         run(at(&home, other), http.clone()).unwrap_or_else(|error| panic!("{name}: {error}"));
         check(&home, &name, true);
@@ -271,7 +271,7 @@ fn a_redirect_to_another_origin_takes_no_token_along() {
             input: at(input),
             other: at(other),
             output: &scratch.path().join("out"),
-            http: HttpOptions::default().with_token(&home.url, TOKEN).unwrap(),
+            http: HttpOptions::default().token(&home.url, TOKEN).unwrap(),
         });
         let name = format!("{input} with {other}");
         done.unwrap_or_else(|error| panic!("{name}: {error}"));

@@ -3,13 +3,13 @@
 use std::borrow::Cow;
 use std::io::{self, Read, Write};
 use std::ops::Range;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 
 use zstn::{Effort, Engine, Error, Input, Job, PackOptions, Sink, Source};
-use zstn_tests::checkpoint;
 use zstn_tests::rng::Rng;
-use zstn_tests::tier;
+use zstn_tests::{checkpoint, tier, with_header};
 
 /// Bytes that do not come from a file.
 struct Elsewhere(Vec<u8>);
@@ -85,10 +85,6 @@ fn originals() -> Vec<(&'static str, Vec<u8>)> {
     let pair = rng.bf16_weights(30_000);
     let tied = |number: u8| [&[number], &pair[1..]].concat();
     let (first, second) = (tied(1), tied(2));
-    let header = |text: &str, data: &[u8]| {
-        let len = (text.len() as u64).to_le_bytes();
-        [&len[..], text.as_bytes(), data].concat()
-    };
     vec![
         ("all kinds", zstn_tests::many_kinds(24 << 20)),
         (
@@ -103,13 +99,13 @@ fn originals() -> Vec<(&'static str, Vec<u8>)> {
             ]),
         ),
         ("no tensors", checkpoint(&[])),
-        ("blanks after the header", header("{}      ", &[])),
-        ("bytes no tensor has", header("{}", &[7; 5000])),
+        ("blanks after the header", with_header("{}      ", b"")),
+        ("bytes no tensor has", with_header("{}", [7; 5000])),
         (
             "overlapping tensors",
-            header(
+            with_header(
                 r#"{"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},"b":{"dtype":"U8","shape":[4],"data_offsets":[2,6]}}"#,
-                &[1, 2, 3, 4, 5, 6],
+                [1, 2, 3, 4, 5, 6],
             ),
         ),
     ]

@@ -1,6 +1,6 @@
 /**
  * Parses the index of a model in several files, `model.safetensors.index.json` (docs/formats/sharded.md), like
- * `core/src/container/safetensors/shards.rs`.
+ * `core/src/container/safetensors/shard_index.rs`.
  */
 
 import { JsonError, JsonScanner } from "./json-scanner.js";

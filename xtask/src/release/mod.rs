@@ -59,9 +59,9 @@ pub fn run(workspace: &Workspace, report: &Report, options: &Release) -> Result<
             .current_dir(workspace.root());
         step.run(&mut publish)
     })?;
-    report.step("wheel", |step| {
-        let wheel = wheel::release(workspace, step)?;
-        copy(&wheel, &folder)
+    report.step("wheels", |step| {
+        let wheels = wheel::release(workspace, step)?;
+        wheels.iter().try_for_each(|wheel| copy(wheel, &folder))
     })?;
     let program = report.step("static program", |step| static_program(workspace, step))?;
     report.step("archive of the program", |step| {

@@ -8,7 +8,7 @@ use core::ops::Range;
 use super::block::{self, Joins, StoredBlock, byte_range};
 use super::context::ContextMap;
 use super::element::for_float;
-use super::head::{Block, Head, Means};
+use super::head::{Block, DifferenceHead, Means};
 use super::low_rank::LowRank;
 use crate::bytes::{self, index};
 use crate::checksum::{agrees, short_checksum};
@@ -79,7 +79,7 @@ impl Directory {
     /// [`Limit`](crate::ErrorKind::Limit) if there are too many groups for reading
     /// ranges; otherwise the rule that the head violates.
     pub fn parse(head: &[u8], len_bytes: u64) -> Result<Self> {
-        let head = Head::parse(head)?;
+        let head = DifferenceHead::parse(head)?;
         let own_len_bytes = head.elements * head.element.len_bytes() as u64;
         if own_len_bytes != len_bytes {
             return Err(Error::malformed(
@@ -100,7 +100,7 @@ impl Directory {
     /// Decodes the coded fields of a head. Callers have compared the number of
     /// elements with the base or limited the number of groups, so this allocates no
     /// more than the input justifies.
-    pub(super) fn new(head: &Head) -> Result<Self> {
+    pub(super) fn new(head: &DifferenceHead) -> Result<Self> {
         let choice = |context| {
             let coding = head.coding(context);
             u16::from(coding.table) << SLOT_BITS | u16::from(coding.shift)

@@ -13,7 +13,7 @@ use zstn_core::container::foreign::ztensor::DigestKind;
 use super::arguments::{self, Destination, Memory, Overwrite, Report, Stored, Threads};
 use super::bases::Bases;
 use super::network::{FullDownload, Network};
-use super::verbose::Direction;
+use super::progress::Direction;
 use super::{pack, print, progress, say, size};
 
 mod gauss;

@@ -12,7 +12,7 @@ use ureq::{Agent, AsSendBody, Body};
 
 use super::refusal::Permission;
 use super::{Refusal, Repository};
-use zstn_net::{shown, target};
+use zstn_net::target;
 
 use zstn::internals::{Transport, offline};
 use zstn::source::HttpOptions;
@@ -97,9 +97,9 @@ impl Hub {
         let endpoint = endpoint.trim_end_matches('/');
         let token = token.map(str::trim).filter(|token| !token.is_empty());
         // Checks the address and the token.
-        let http = HttpOptions::default().with_hub(endpoint, token)?;
+        let http = HttpOptions::default().hub(endpoint, token)?;
         if let Some(token) = token {
-            http.with_token(endpoint, token)?;
+            http.token(endpoint, token)?;
         }
         offline::check("the hub")?;
         let target = target::parse(endpoint).map_err(Error::Usage)?;
@@ -124,7 +124,7 @@ impl Hub {
     /// # Errors
     /// Never for a hub from [`Hub::new`], which has checked the address.
     pub fn http(&self) -> Result<HttpOptions> {
-        HttpOptions::default().with_hub(&self.given, self.token.as_deref())
+        HttpOptions::default().hub(&self.given, self.token.as_deref())
     }
 
     /// Sends a request with the token to the hub and parses the answer. Transient
@@ -210,7 +210,7 @@ impl Hub {
             .map_err(|error| problem(url, format!("this is not an address: {error}"), None))?;
         let sent = self.transport.run(request, |limits| limits);
         sent.map_err(|error| Failure::Passing {
-            error: problem(url, error.describe(), None),
+            error: Error::unanswered(url, error.describe()),
             wait: None,
         })
     }
@@ -267,18 +267,14 @@ pub(super) fn refused(url: &str, status: StatusCode, headers: &HeaderMap) -> Fai
 /// Returns the failure for an answer that breaks off.
 fn unanswered(url: &str, error: &ureq::Error) -> Failure {
     Failure::Passing {
-        error: problem(url, format!("cannot be reached: {error}"), None),
+        error: Error::unanswered(url, format!("cannot be reached: {error}")).caused_by(error),
         wait: None,
     }
 }
 
 /// Returns an error about an address, without its query, which may contain a signature.
 pub(super) fn problem(url: &str, detail: String, status: Option<StatusCode>) -> Error {
-    Error::Http {
-        url: shown::address(url).into_owned(),
-        detail,
-        status: status.map(|status| status.as_u16()),
-    }
+    Error::http(url, detail, status.map(|status| status.as_u16()))
 }
 
 /// Returns the path and query of an address.

@@ -1,14 +1,18 @@
 //! Packing a file and verifying that the packed file restores it.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+use std::{fs, thread};
 
 use zstn_core::Rule;
 use zstn_core::container::zstn::parse_sha256;
 use zstn_core::frame::select::Effort;
 
-use super::{Failure, Workspace};
+use super::Failure;
+use crate::lock::Lock;
 use crate::manifest::{Done, Row};
 use crate::proof;
+use zstn::internals::Staging;
 use zstn::source::HttpOptions;
 use zstn::{
     Engine, Error, Input, Job, Location, PackOptions, Progress, Result, Sink, UnpackOptions,
@@ -45,7 +49,7 @@ pub(crate) struct Packed {
 
 impl Drop for Packed {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.path);
+        let _ = fs::remove_file(&self.path);
     }
 }
 
@@ -147,4 +151,52 @@ impl Packer {
 fn digest(path: &Path) -> Result<String> {
     let (_, digest) = proof::stream(&path.into(), &HttpOptions::default(), |_| Ok(()))?;
     Ok(digest)
+}
+
+/// The temporary folder of one process, removed when this is dropped. The folder of a
+/// killed process is removed by the next process that starts.
+#[derive(Debug)]
+struct Workspace {
+    folder: Staging,
+    _lock: Lock,
+}
+
+impl Workspace {
+    /// Creates a folder in `folder`, and removes the folders of processes that have
+    /// ended.
+    fn new(folder: &Path) -> Result<Self> {
+        fs::create_dir_all(folder).map_err(Error::file("make the folder", folder))?;
+        // A new folder has no lock until `Lock::take` below, so only one process at a
+        // time may create or remove folders.
+        let guard_path = folder.join("lock");
+        let _guard = loop {
+            match Lock::take(&guard_path)? {
+                Some(guard) => break guard,
+                None => thread::sleep(Duration::from_millis(20)),
+            }
+        };
+        let entries = fs::read_dir(folder).map_err(Error::file("read the folder", folder))?;
+        for entry in entries.filter_map(std::result::Result::ok) {
+            let path = entry.path();
+            if path.is_dir() && matches!(Lock::take(&path.join("lock")), Ok(Some(_))) {
+                let _ = fs::remove_dir_all(&path);
+            }
+        }
+        let own = Staging::inside(folder, "worker-");
+        let own = own.map_err(Error::file("make a folder in", folder))?;
+        let lock_path = own.path("lock");
+        let lock = Lock::take(&lock_path)?.ok_or_else(|| {
+            let error = std::io::Error::other("another process has locked it");
+            Error::file("lock", &lock_path)(error)
+        })?;
+        Ok(Self {
+            folder: own,
+            _lock: lock,
+        })
+    }
+
+    /// Returns the path of a file in the folder.
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path(name)
+    }
 }

@@ -89,7 +89,7 @@ pub(super) fn receive(
         }
         if read == 0 {
             return match exact {
-                Some(len) if got < len => Err(client.cut(got, exact, "")),
+                Some(len) if got < len => Err(client.cut(got, exact)),
                 _ => Ok(true),
             };
         }

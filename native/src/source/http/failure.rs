@@ -9,9 +9,10 @@ use ureq::http::{StatusCode, header};
 use super::answer::Answer;
 use super::client::Client;
 use super::reason;
-use super::retry::{Failure, may_pass, parse_retry_after};
+use super::retry::{Failure, parse_retry_after};
 use super::transport::Unanswered;
 use crate::Error;
+use crate::error::is_retryable_status;
 
 impl Client {
     /// Returns the failure for a status that means the request was refused.
@@ -44,7 +45,7 @@ impl Client {
     /// Returns the failure for a refused request with this advice for the user.
     pub(super) fn refused_with(&self, answer: &Answer, advice: &str) -> Failure {
         let error = self.status_problem(answer.status, advice);
-        if !may_pass(answer.status.as_u16()) {
+        if !is_retryable_status(answer.status.as_u16()) {
             return error.into();
         }
         let retry_after = answer.headers.get(header::RETRY_AFTER);
@@ -57,19 +58,17 @@ impl Client {
     }
 
     pub(super) fn problem(&self, detail: impl Into<String>) -> Error {
-        Error::Http {
-            url: self.shown().into(),
-            detail: detail.into(),
-            status: None,
-        }
+        Error::http(self.shown(), detail, None)
+    }
+
+    /// Returns the error for a request without a complete response.
+    fn unfinished(&self, detail: impl Into<String>) -> Error {
+        Error::unanswered(self.shown(), detail)
     }
 
     pub(super) fn status_problem(&self, status: StatusCode, advice: &str) -> Error {
-        Error::Http {
-            url: self.shown().into(),
-            detail: format!("the server answered {status}{advice}"),
-            status: Some(status.as_u16()),
-        }
+        let detail = format!("the server answered {status}{advice}");
+        Error::http(self.shown(), detail, Some(status.as_u16()))
     }
 
     pub(super) fn changed(&self, detail: impl Into<String>) -> Error {
@@ -82,7 +81,7 @@ impl Client {
     /// Returns the failure for a server that has stopped sending.
     pub(super) fn stalled(&self) -> Failure {
         let seconds = self.options().idle_timeout.as_secs_f32();
-        Failure::passing(self.problem(format!(
+        Failure::passing(self.unfinished(format!(
             "next to nothing came from the server for {seconds} s; try again later"
         )))
     }
@@ -97,17 +96,17 @@ impl Client {
         match error {
             ureq::Error::Timeout(Timeout::Connect | Timeout::Resolve)
             | ureq::Error::HostNotFound
-            | ureq::Error::ConnectionFailed => self.unless_never_answered(detail),
+            | ureq::Error::ConnectionFailed => self.unless_never_answered(detail, &error),
             ureq::Error::Timeout(_) => self.stalled(),
             ureq::Error::Io(error) => match error.kind() {
                 BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof => {
                     Failure::Passing {
-                        error: self.problem(detail),
+                        error: self.unfinished(detail).caused_by(&error),
                         retry_after: None,
                         stale: self.options().transport.has_answered(),
                     }
                 }
-                _ => self.unless_never_answered(detail),
+                _ => self.unless_never_answered(detail, &error),
             },
             ureq::Error::LargeResponseHeader(..) => {
                 let detail = "the server's answer begins with more headers than are read";
@@ -116,12 +115,16 @@ impl Client {
             ureq::Error::Protocol(error) => self
                 .problem(format!("the answer is not valid HTTP: {error}"))
                 .into(),
-            _ => self.problem(detail).into(),
+            error => self.problem(detail).caused_by(&error).into(),
         }
     }
 
-    fn unless_never_answered(&self, detail: String) -> Failure {
-        let error = self.problem(detail);
+    fn unless_never_answered(
+        &self,
+        detail: String,
+        cause: &(dyn std::error::Error + 'static),
+    ) -> Failure {
+        let error = self.unfinished(detail).caused_by(cause);
         match self.has_answered() {
             true => Failure::passing(error),
             false => error.into(),
@@ -137,16 +140,23 @@ impl Client {
                 let detail = format!("the body of the answer is not valid HTTP: {error}");
                 self.problem(detail).into()
             }
-            _ => self.cut(got, expected, &format!(" ({error})")),
+            _ => {
+                let cut = self.cut_error(got, expected, &format!(" ({error})"));
+                Failure::passing(cut.caused_by(error))
+            }
         }
     }
 
     /// Returns the failure for a body that ends early.
-    pub(super) fn cut(&self, got: u64, expected: Option<u64>, why: &str) -> Failure {
+    pub(super) fn cut(&self, got: u64, expected: Option<u64>) -> Failure {
+        Failure::passing(self.cut_error(got, expected, ""))
+    }
+
+    fn cut_error(&self, got: u64, expected: Option<u64>, why: &str) -> Error {
         let of = expected.map_or(String::new(), |expected| format!(" of {expected}"));
-        Failure::passing(self.problem(format!(
+        self.unfinished(format!(
             "the connection ended after {got}{of} bytes{why}; try again, and if it happens again, \
              the server is at fault"
-        )))
+        ))
     }
 }

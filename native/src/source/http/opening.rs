@@ -7,8 +7,9 @@ use super::body::{Expected, receive};
 use super::client::Client;
 use super::content_range::ContentRange;
 use super::ranges;
-use super::retry::{Failure, Progress, may_pass};
+use super::retry::{Failure, Progress};
 use super::validator::Validators;
+use crate::error::is_retryable_status;
 
 /// The contents of the first response.
 pub(super) struct Opened {
@@ -76,7 +77,7 @@ pub(super) fn ask_len(
     progress: &mut Progress<'_>,
 ) -> Result<u64, Failure> {
     let mut answer = client.request(&Method::HEAD, &[], progress)?;
-    if may_pass(answer.status.as_u16()) {
+    if is_retryable_status(answer.status.as_u16()) {
         return Err(client.refused(&mut answer));
     }
     // With other statuses the length stays unknown: signed addresses are often valid

@@ -19,7 +19,7 @@ use crate::{Error, Result, display};
 /// # fn main() -> zstn::Result<()> {
 /// let mut options = zstn::source::HttpOptions::default();
 /// options.retries = 0;
-/// let options = options.with_token("https://example.org", "the token")?;
+/// let options = options.token("https://example.org", "the token")?;
 /// assert!(!format!("{options:?}").contains("the token"));
 /// # Ok(())
 /// # }
@@ -63,12 +63,12 @@ pub struct HttpOptions {
 
 impl HttpOptions {
     /// Sends `Authorization: Bearer TOKEN` to the origin (scheme, host and port) of
-    /// `address`, in the same way as [`HttpOptions::with_header`].
+    /// `address`, in the same way as [`HttpOptions::header`].
     ///
     /// # Errors
-    /// The errors of [`HttpOptions::with_header`].
-    pub fn with_token(self, address: &str, token: &str) -> Result<Self> {
-        self.with_header(address, "Authorization", &format!("Bearer {token}"))
+    /// The errors of [`HttpOptions::header`].
+    pub fn token(self, address: &str, token: &str) -> Result<Self> {
+        self.header(address, "Authorization", &format!("Bearer {token}"))
     }
 
     /// Sends a header with requests to the origin (scheme, host and port) of `address`.
@@ -80,7 +80,7 @@ impl HttpOptions {
     /// [`Error::Usage`](crate::Error::Usage) if `address` is not an http(s) address, if
     /// the name or the value contains invalid characters, or if the reader sets the
     /// header itself, as it does with `Range`.
-    pub fn with_header(mut self, address: &str, name: &str, value: &str) -> Result<Self> {
+    pub fn header(mut self, address: &str, name: &str, value: &str) -> Result<Self> {
         self.secrets.add(address, name, value)?;
         Ok(self)
     }
@@ -95,7 +95,7 @@ impl HttpOptions {
     ///
     /// # Errors
     /// [`Error::Usage`](crate::Error::Usage) if `endpoint` is not an http(s) address.
-    pub fn with_hub(mut self, endpoint: &str, token: Option<&str>) -> Result<Self> {
+    pub fn hub(mut self, endpoint: &str, token: Option<&str>) -> Result<Self> {
         check_endpoint(endpoint)?;
         let endpoint = hub::without_slash(endpoint).into();
         self.hub = Some((endpoint, Login::of(token)));
@@ -105,7 +105,7 @@ impl HttpOptions {
     /// Reports every request to `observer`, including requests to object stores,
     /// redirects and retries.
     #[must_use]
-    pub fn with_observer(mut self, observer: Arc<dyn HttpObserver>) -> Self {
+    pub fn observer(mut self, observer: Arc<dyn HttpObserver>) -> Self {
         self.observer = Some(Observer::new(observer));
         self
     }

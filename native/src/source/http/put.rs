@@ -12,11 +12,12 @@ use super::HttpOptions;
 use super::answer::Answer;
 use super::client::{Client, MAX_REDIRECTS};
 use super::reason;
-use super::retry::{Failure, Progress, may_pass, retrying};
+use super::retry::{Failure, Progress, retrying};
 use super::secrets::Origin;
+use crate::error::is_retryable_status;
 use crate::source::file::read_at;
 use crate::source::scheme::Scheme;
-use crate::{Error, Result};
+use crate::{Error, Location, Result};
 
 /// The minimum length, in bytes, of a body that is sent only after the server has
 /// agreed to receive it (`Expect: 100-continue`).
@@ -95,8 +96,8 @@ pub(crate) fn check_absent(url: &str, options: &HttpOptions) -> Result<()> {
 fn ask(client: &Client, progress: &mut Progress<'_>) -> Result<(), Failure> {
     let mut answer = client.request(&Method::HEAD, &[], progress)?;
     match answer.status {
-        status if status.is_success() => Err(Error::exists(client.shown()).into()),
-        status if may_pass(status.as_u16()) => Err(client.refused(&mut answer)),
+        status if status.is_success() => Err(Error::exists(Location::url(client.shown())).into()),
+        status if is_retryable_status(status.as_u16()) => Err(client.refused(&mut answer)),
         _ => Ok(()),
     }
 }
@@ -203,7 +204,7 @@ impl Upload<'_> {
     fn found(&self) -> Error {
         let lost = ": perhaps written by a request before, whose answer was lost; compare it";
         Error::Exists {
-            path: self.client.shown().into(),
+            location: Location::url(self.client.shown()),
             detail: String::from(if self.may_be_written { lost } else { "" }),
         }
     }

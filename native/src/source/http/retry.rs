@@ -224,11 +224,6 @@ fn random() -> u32 {
     u32::try_from(bits >> 32).unwrap_or_default()
 }
 
-/// Returns whether a server that responds with `status` may respond differently later.
-pub(super) fn may_pass(status: u16) -> bool {
-    matches!(status, 408 | 429 | 500..=599) && !matches!(status, 501 | 505)
-}
-
 /// Parses `Retry-After` (RFC 9110, section 10.2.3), which is a number of seconds or a
 /// date.
 pub(super) fn parse_retry_after(header: &str, now: SystemTime) -> Option<Duration> {
@@ -265,16 +260,6 @@ mod tests {
         ] {
             let expected = seconds.map(Duration::from_secs);
             assert_eq!(parse_retry_after(header, now), expected, "{header}");
-        }
-    }
-
-    #[test]
-    fn statuses_that_may_pass() {
-        for status in [408, 429, 500, 502, 503, 504, 599] {
-            assert!(may_pass(status), "{status}");
-        }
-        for status in [200, 400, 401, 403, 404, 410, 412, 416, 501, 505] {
-            assert!(!may_pass(status), "{status}");
         }
     }
 

@@ -4,6 +4,7 @@ mod address;
 mod login;
 pub mod offline;
 mod refusal;
+mod repository;
 
 use std::env;
 use std::fmt;
@@ -11,6 +12,7 @@ use std::sync::OnceLock;
 
 pub(super) use address::HubAddress;
 pub(super) use login::Login;
+pub use repository::{RepoKind, Repository};
 
 use crate::Result;
 

@@ -1,7 +1,7 @@
 //! Existing files are never replaced without `--force`.
 
 #[cfg(unix)]
-mod special_files;
+mod unix;
 
 use std::ffi::OsStr;
 use std::fs;

@@ -7,7 +7,9 @@ use std::path::PathBuf;
 use zstn::{Job, PackOptions, UnpackOptions, VerifyOptions};
 use zstn_core::bytes::index;
 use zstn_core::container::zstn::integrity::checksum;
-use zstn_core::container::zstn::{ContainerOptions, Content, Prefix, Tail, pack, unpack};
+use zstn_core::container::zstn::{
+    ContainerOptions, ContainerPrefix, ContainerTail, RecordContent, pack, unpack,
+};
 use zstn_core::frame::select::Effort;
 use zstn_core::pure::Pure;
 use zstn_tests::checkpoint;
@@ -139,8 +141,8 @@ impl Checksums {
         {
             return None;
         }
-        let prefix = Prefix::parse(packed, packed.len() as u64).expect("in order");
-        let tail = Tail::of_file(&prefix, packed).expect("in order");
+        let prefix = ContainerPrefix::parse(packed, packed.len() as u64).expect("in order");
+        let tail = ContainerTail::of_file(&prefix, packed).expect("in order");
         let (place, records) = section(packed);
         let (mut at, mut values) = (place.start + 2, Vec::new());
         for (tag, value) in &records {
@@ -159,7 +161,7 @@ impl Checksums {
             .records()
             .iter()
             .filter_map(|r| match &r.content {
-                Content::Frame(frame) => Some(index(frame.start)..index(frame.end)),
+                RecordContent::Frame(frame) => Some(index(frame.start)..index(frame.end)),
                 _ => None,
             });
         places.extend(frames.zip((value("FRMS")..).step_by(8)));

@@ -50,7 +50,7 @@ fn an_index_that_is_not_true_is_refused_and_leaves_nothing() {
 }
 
 fn verify_against(packed: &Path, original: &Path) {
-    let options = zstn::VerifyOptions::default().original(original);
+    let options = VerifyOptions::default().original(original);
     let report = zstn::verify(&job(), packed, &options).expect("the same");
     assert!(report.identical && report.unchecked_files.is_empty());
 }
