@@ -5,7 +5,6 @@ use clap::builder::TypedValueParser;
 use clap::{Arg, Args};
 use serde_json::{Value, json};
 use zstn::family::{self, Choice, FamilyOptions, MIN_SAVING_PERCENT};
-use zstn::source::HttpOptions;
 use zstn::{Error, Input, Job, Location, Result};
 
 use super::arguments::{self, Report, location};

@@ -15,7 +15,6 @@ use zstn::{
 };
 
 use crate::arguments::{self, Argument, Common, Destination};
-use crate::engine;
 use crate::interrupt::run;
 use crate::progress::Watch;
 use crate::report;

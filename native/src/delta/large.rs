@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use zstn_core::TensorRef;
 use zstn_core::container::model_delta::{RecordInfo, RecordKind, announce, record_head, shortened};
-use zstn_core::container::safetensors::Tensor;
+use zstn_core::container::safetensors::TensorInfo;
 use zstn_core::frame::{Edition, delta, difference};
 use zstn_core::transform;
 

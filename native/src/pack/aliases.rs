@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use zstn_core::checksum::checksum_fed;
-use zstn_core::container::safetensors::Tensor;
+use zstn_core::container::safetensors::TensorInfo;
 use zstn_core::container::zstn::aliases;
 use zstn_core::digest::Digest;
 use zstn_core::engine::Engine as _;

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use zstn_core::container::VERSION_OFFSET_BYTES;
-use zstn_core::container::safetensors::Tensor;
+use zstn_core::container::safetensors::TensorInfo;
 use zstn_core::engine::Engine as _;
 use zstn_core::frame::Edition;
 

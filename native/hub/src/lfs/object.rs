@@ -14,11 +14,11 @@ use super::git_repository::Scratch;
 use super::messages::Stage;
 use super::store::{ENVELOPE, HEAD_BYTES, Oid, StoredFormat};
 use crate::proof::{hex, restored};
-use zstn::internals::{Output, regular, unpack_file};
+use zstn::internals::regular;
 use zstn::source::{HttpOptions, Local, Source};
 use zstn::{
-    Engine, Error, Location, PackOptions, Progress, Result, Sink, UnpackOptions, VerifyOptions,
-    pack, unpack, verify,
+    Engine, Error, Job, Location, PackOptions, Progress, Result, Sink, UnpackOptions,
+    VerifyOptions, pack, unpack, verify,
 };
 
 /// Number of leading bytes that identify a safetensors file.
@@ -47,6 +47,14 @@ pub(super) struct Fetched {
 }
 
 impl ObjectPacker<'_> {
+    /// Returns a job that `progress` watches.
+    fn job<'p>(&self, progress: &'p dyn Progress) -> Job<'p> {
+        Job::new()
+            .engine(self.engine)
+            .memory_bytes(self.memory_bytes)
+            .progress(progress)
+    }
+
     /// Packs the file at `original` if it is safetensors and gets smaller. The packed
     /// file is decoded and compared with the original, and its SHA-256 with `oid` if
     /// that is given. Returns `None` for other files.
