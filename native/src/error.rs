@@ -130,7 +130,7 @@ impl Error {
     pub fn http(url: &str, detail: impl Into<String>, status: Option<u16>) -> Self {
         Self::Http {
             url: crate::display::address(url).into_owned(),
-            detail: detail.into(),
+            detail: zstn_net::shown::text(&detail.into()).into_owned(),
             status,
             retryable: status.is_some_and(is_retryable_status),
             source: None,
@@ -142,7 +142,7 @@ impl Error {
     pub fn unanswered(url: &str, detail: impl Into<String>) -> Self {
         Self::Http {
             url: crate::display::address(url).into_owned(),
-            detail: detail.into(),
+            detail: zstn_net::shown::text(&detail.into()).into_owned(),
             status: None,
             retryable: true,
             source: None,

@@ -8,10 +8,10 @@
 //! # let header = br#"{"wte.weight":{"dtype":"BF16","shape":[2,2],"data_offsets":[0,8]}}"#;
 //! # let len = (header.len() as u64).to_le_bytes();
 //! # std::fs::write("model.safetensors", [&len[..], header, &[0; 8]].concat())?;
-//! use zstn::{Engine, PackOptions, Reader};
+//! use zstn::{Job, PackOptions, Reader};
 //!
-//! let engine = Engine::default(); // one thread per core, shared by the process
-//! zstn::pack(&engine, "model.safetensors", "model.zstn", &PackOptions::default())?;
+//! let job = Job::new(); // one thread per core, shared by the process
+//! zstn::pack(&job, "model.safetensors", "model.zstn", &PackOptions::default())?;
 //!
 //! let reader = Reader::open("model.zstn")?; // or Location::url("https://…")
 //! let tensor = reader.read("wte.weight")?;
@@ -24,7 +24,8 @@
 //!   Their [`Input`] is a path, an address, a folder or index of shards, a [`Source`]
 //!   or bytes in memory; they recognise the file format themselves. Their [`Sink`] is a
 //!   path, an address or a writer. An output file appears under its name only when it
-//!   is complete.
+//!   is complete. A [`Job`] holds the threads, the network options, the memory limit,
+//!   the [`Progress`] and the [`CancelToken`] of such work.
 //! - [`family::choose`] finds the best base for a checkpoint among several candidates.
 //!   It compares small signatures, which [`family::sketch`] computes.
 //! - [`Reader`] reads single tensors, or rows of them, and fetches little else.
@@ -62,6 +63,7 @@ mod engine;
 mod error;
 pub mod family;
 mod finished;
+mod job;
 pub mod model_delta;
 mod output;
 mod pack;
@@ -74,7 +76,6 @@ pub mod source;
 mod suggest;
 mod tensor;
 mod unpack;
-mod verbs;
 mod verify;
 
 /// Items that the crates of the command line, of servers and of hub tools share with this
@@ -92,7 +93,6 @@ pub mod internals {
         PLAIN, RepoKind, Repository, Transport, is_server, is_store, offline, put_watched, regular,
         store,
     };
-    pub use crate::unpack::unpack_file;
 }
 
 pub use buffer::{compress, compress_delta, decompress, decompress_delta};
@@ -100,9 +100,10 @@ pub use convert::{ConvertOptions, ConvertReport, convert};
 pub use engine::Engine;
 pub use error::{Error, Result};
 pub use finished::FinishedTensor;
+pub use job::{CancelGuard, CancelToken, Job};
 pub(crate) use output::Output;
 pub use output::{Sink, on_warning, remove_unfinished};
-pub use pack::PackOptions;
+pub use pack::{PackOptions, pack};
 pub use progress::{Phase, Progress};
 pub use reader::{Reader, ReaderOptions, RowsPlan, View};
 pub use report::{
@@ -112,7 +113,8 @@ pub use report::{
 pub use safetensors_view::SafetensorsView;
 pub use source::{Input, Location, Source};
 pub use tensor::{CastError, Element, Tensor};
-pub use verbs::{UnpackOptions, VerifyOptions, pack, unpack, verify};
+pub use unpack::{UnpackOptions, unpack};
+pub use verify::{VerifyOptions, verify};
 pub use zstn_core::dtype::Dtype;
 pub use zstn_core::frame::select::Effort;
 pub use zstn_core::model::{TensorInfo, Verify};

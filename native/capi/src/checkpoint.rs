@@ -5,7 +5,7 @@ use std::ffi::{c_char, c_void};
 use std::ptr;
 
 use zstn::source::HttpOptions;
-use zstn::{Effort, Engine, Input, PackOptions, UnpackOptions, VerifyOptions};
+use zstn::{Effort, Engine, Input, Job, PackOptions, UnpackOptions, VerifyOptions};
 
 use crate::engine::{self, zstn_engine};
 use crate::input::{self, Opened, zstn_input};
@@ -204,8 +204,17 @@ impl Work {
         }
     }
 
-    fn memory_bytes(&self) -> Option<u64> {
-        Some(self.given.memory).filter(|bytes| *bytes > 0)
+    /// Returns the job that does the work.
+    fn job(&self) -> Job<'_> {
+        let job = Job::new()
+            .engine(&self.engine)
+            .http(self.http.clone())
+            .progress(&self.watch)
+            .cancel_token(self.watch.token());
+        match self.given.memory {
+            0 => job,
+            bytes => job.memory_bytes(bytes),
+        }
     }
 }
 
@@ -256,12 +265,7 @@ pub unsafe extern "C" fn zstn_pack(
             .extended(work.given.extended != 0)
             .integrity(work.given.no_checksums == 0)
             .statistics(work.given.no_statistics == 0)
-            .allow_truncated(work.given.allow_truncated != 0)
-            .http(work.http.clone())
-            .progress(&work.watch);
-        if let Some(bytes) = work.memory_bytes() {
-            options = options.memory_bytes(bytes);
-        }
+            .allow_truncated(work.given.allow_truncated != 0);
         // SAFETY: the header requires that `sha256` is NULL or points to 32 bytes.
         if let Some(sha256) = unsafe { work.given.sha256.cast::<[u8; 32]>().as_ref() } {
             options = options.sha256(*sha256);
@@ -269,9 +273,7 @@ pub unsafe extern "C" fn zstn_pack(
         for base in &work.bases {
             options = options.base(base);
         }
-        let packed = work
-            .watch
-            .run(|| zstn::pack(&work.engine, input, sink, &options))?;
+        let packed = zstn::pack(&work.job(), input, sink, &options)?;
         let value = zstn_report {
             files: len(packed.files.len()),
             tensors: len(packed.tensors()),
@@ -301,18 +303,11 @@ pub unsafe extern "C" fn zstn_unpack(
         let (input, work) = (given.input.input, given.work);
         // SAFETY: the header requires that `output` is NULL or a valid structure.
         let sink = unsafe { output::required(output, work.given.overwrite != 0) }?;
-        let mut options = UnpackOptions::default()
-            .http(work.http.clone())
-            .progress(&work.watch);
-        if let Some(bytes) = work.memory_bytes() {
-            options = options.memory_bytes(bytes);
-        }
+        let mut options = UnpackOptions::default();
         for base in &work.bases {
             options = options.base(base);
         }
-        let unpacked = work
-            .watch
-            .run(|| zstn::unpack(&work.engine, input, sink, &options))?;
+        let unpacked = zstn::unpack(&work.job(), input, sink, &options)?;
         let value = zstn_report {
             files: len(unpacked.files.len()),
             packed_len: unpacked.packed_bytes(),
@@ -338,21 +333,14 @@ pub unsafe extern "C" fn zstn_verify(
         // SAFETY: the header requires that these pointers are NULL or valid structures.
         let given = unsafe { Given::read(input, original, options, report) }?;
         let (input, original, work) = (given.input.input, given.original, given.work);
-        let mut options = VerifyOptions::default()
-            .http(work.http.clone())
-            .progress(&work.watch);
-        if let Some(bytes) = work.memory_bytes() {
-            options = options.memory_bytes(bytes);
-        }
+        let mut options = VerifyOptions::default();
         for base in &work.bases {
             options = options.base(base);
         }
         if let Some(original) = original {
             options = options.original(original);
         }
-        let verified = work
-            .watch
-            .run(|| zstn::verify(&work.engine, input, &options))?;
+        let verified = zstn::verify(&work.job(), input, &options)?;
         let value = zstn_report {
             files: len(verified.files.len()),
             tensors: len(verified.frames()),

@@ -289,7 +289,7 @@ pub unsafe extern "C" fn zstn_read_many(
             wanted.push((&*tensor.name, out));
         }
         let watch = Watch::new(progress, ctx);
-        watch.run(|| reader.read_many_into(wanted, &watch))
+        Ok(reader.read_many_into(wanted, &watch)?)
     })
 }
 

@@ -98,14 +98,6 @@ impl Failure {
         }
     }
 
-    pub fn cancelled() -> Self {
-        Self {
-            status: ZSTN_ERROR_CANCELLED,
-            is_retryable: false,
-            message: "the progress callback stopped the call".into(),
-        }
-    }
-
     fn panic(payload: &(dyn Any + Send)) -> Self {
         let text = payload.downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| payload.downcast_ref::<&str>().copied());
@@ -166,6 +158,14 @@ impl From<zstn_core::Error> for Failure {
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let status = match &error {
+            // Only a progress callback cancels a call.
+            Error::Cancelled => {
+                return Self {
+                    status: ZSTN_ERROR_CANCELLED,
+                    is_retryable: false,
+                    message: "the progress callback stopped the call".into(),
+                };
+            }
             Error::Format { source, .. } | Error::Core(source) => refusal(source),
             Error::Http { .. } => ZSTN_ERROR_HTTP,
             Error::Changed { .. } => ZSTN_ERROR_CHANGED,

@@ -5,8 +5,7 @@ use clap::builder::TypedValueParser;
 use clap::{Arg, Args};
 use serde_json::{Value, json};
 use zstn::family::{self, Choice, FamilyOptions, MIN_SAVING_PERCENT};
-use zstn::source::HttpOptions;
-use zstn::{Engine, Error, Input, Location, Result};
+use zstn::{Error, Input, Job, Location, Result};
 
 use super::arguments::{self, Report, location};
 use super::pack::Extended;
@@ -110,8 +109,7 @@ impl Family {
     /// expected size.
     pub fn choose(
         &self,
-        engine: &Engine,
-        http: &HttpOptions,
+        job: &Job,
         (input, others): (&Location, &[Location]),
         extended: Extended,
         report: Report,
@@ -121,13 +119,11 @@ impl Family {
         };
         let bar = progress::watch("sketching", Direction::Reading, report);
         let options = FamilyOptions::default()
-            .http(http.clone())
             .extended(extended.is_set())
-            .save_sketches(self.save_sketches)
-            .progress(&bar);
+            .save_sketches(self.save_sketches);
         let others = others.iter().filter(|other| *other != input);
         let options = others.fold(options, FamilyOptions::exclude);
-        let choice = family::choose(engine, input, folder, &options);
+        let choice = family::choose(&job.clone().progress(&bar), input, folder, &options);
         drop(bar);
         let choice = choice?;
         if report.verbose {

@@ -12,9 +12,9 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use zstn::convert::TargetKind;
 use zstn::source::{HttpObserver, HttpOptions, HttpRequest};
-use zstn::{Effort, Error, Input, Location, Result, Sink, Source};
+use zstn::{Effort, Error, Input, Job, Location, Result, Sink, Source};
 
-use crate::engine::Threads;
+use crate::engine::{self, Threads};
 use crate::object::{Memory, MemorySource, ObjectSource, ObjectWriter};
 use crate::progress::{Lease, Watch};
 
@@ -268,6 +268,21 @@ pub struct Common {
     pub overwrite: bool,
     pub progress: Option<Py<PyAny>>,
     pub http: Http,
+}
+
+impl Common {
+    /// Returns the job of a call whose input has the `address`, if it has one.
+    pub fn job<'a>(&self, address: Option<&str>, watch: &'a Watch) -> Result<Job<'a>> {
+        let job = Job::new()
+            .engine(&engine::with_threads(self.threads)?)
+            .http(self.http.options(address)?)
+            .progress(watch)
+            .cancel_token(watch.token());
+        Ok(match self.memory {
+            Some(bytes) => job.memory_bytes(bytes),
+            None => job,
+        })
+    }
 }
 
 // The derived implementation would add the name of the field to error messages.

@@ -15,7 +15,6 @@ use zstn::{
 };
 
 use crate::arguments::{self, Argument, Common, Destination};
-use crate::engine;
 use crate::interrupt::run;
 use crate::progress::Watch;
 use crate::report;
@@ -36,9 +35,9 @@ pub fn pack<'py>(
     family: Option<&Bound<'py, PyAny>>,
     statistics: bool,
     sha256: Option<&str>,
-    common: Common,
+    mut common: Common,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let watch = Watch::new(common.progress).making_output();
+    let watch = Watch::new(common.progress.take()).making_output();
     let lease = watch.lease();
     let parsed = sha256.map(parse_sha256).transpose();
     let sha256 = parsed.map_err(|error| PyValueError::new_err(error.to_string()))?;
@@ -54,17 +53,11 @@ pub fn pack<'py>(
     let input = Argument::new(src, Some(&lease))?;
     let (destination, effort) = (Destination::new(dst)?, arguments::effort(effort)?);
     let (report, choice) = run(py, &watch, move |watch| {
-        let engine = engine::with_threads(common.threads)?;
-        let http = common.http.options(input.address.as_deref())?;
+        let job = common.job(input.address.as_deref(), watch)?;
         let mut options = PackOptions::default()
             .effort(effort)
             .extended(extended)
-            .statistics(statistics)
-            .http(http.clone())
-            .progress(watch);
-        if let Some(bytes) = common.memory {
-            options = options.memory_bytes(bytes);
-        }
+            .statistics(statistics);
         if let Some(sha256) = sha256 {
             options = options.sha256(sha256);
         }
@@ -73,18 +66,15 @@ pub fn pack<'py>(
         }
         let mut choice = None;
         if let Some(family) = family {
-            let choosing = FamilyOptions::default()
-                .extended(extended)
-                .http(http)
-                .progress(watch);
-            let chosen = zstn::family::choose(&engine, &input.input, family, &choosing)?;
+            let choosing = FamilyOptions::default().extended(extended);
+            let chosen = zstn::family::choose(&job, &input.input, family, &choosing)?;
             // The progress of packing counts from 0 again.
             watch.phase(Phase::Main);
             options = chosen.add_to(options);
             choice = Some(chosen);
         }
         let sink = destination.sink(common.overwrite, watch);
-        Ok((zstn::pack(&engine, &input.input, sink, &options)?, choice))
+        Ok((zstn::pack(&job, &input.input, sink, &options)?, choice))
     })?;
     let packed = report::packed(py, &report)?;
     if let Some(choice) = choice {
@@ -100,9 +90,9 @@ pub fn unpack<'py>(
     src: &Bound<'py, PyAny>,
     dst: &Bound<'py, PyAny>,
     base: Option<&Bound<'py, PyAny>>,
-    common: Common,
+    mut common: Common,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let watch = Watch::new(common.progress).making_output();
+    let watch = Watch::new(common.progress.take()).making_output();
     let lease = watch.lease();
     let (input, bases) = (
         Argument::new(src, Some(&lease))?,
@@ -110,18 +100,13 @@ pub fn unpack<'py>(
     );
     let destination = Destination::new(dst)?;
     let report = run(py, &watch, move |watch| {
-        let engine = engine::with_threads(common.threads)?;
-        let mut options = UnpackOptions::default()
-            .http(common.http.options(input.address.as_deref())?)
-            .progress(watch);
-        if let Some(bytes) = common.memory {
-            options = options.memory_bytes(bytes);
-        }
+        let job = common.job(input.address.as_deref(), watch)?;
+        let mut options = UnpackOptions::default();
         for base in &bases {
             options = options.base(&base.input);
         }
         let sink = destination.sink(common.overwrite, watch);
-        zstn::unpack(&engine, &input.input, sink, &options)
+        zstn::unpack(&job, &input.input, sink, &options)
     })?;
     report::unpacked(py, &report)
 }
@@ -133,9 +118,9 @@ pub fn verify<'py>(
     src: &Bound<'py, PyAny>,
     original: Option<&Bound<'py, PyAny>>,
     base: Option<&Bound<'py, PyAny>>,
-    common: Common,
+    mut common: Common,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let watch = Watch::new(common.progress);
+    let watch = Watch::new(common.progress.take());
     let lease = watch.lease();
     let (input, bases) = (
         Argument::new(src, Some(&lease))?,
@@ -145,20 +130,15 @@ pub fn verify<'py>(
         .map(|original| Argument::new(original, Some(&lease)))
         .transpose()?;
     let report = run(py, &watch, move |watch| {
-        let engine = engine::with_threads(common.threads)?;
-        let mut options = VerifyOptions::default()
-            .http(common.http.options(input.address.as_deref())?)
-            .progress(watch);
-        if let Some(bytes) = common.memory {
-            options = options.memory_bytes(bytes);
-        }
+        let job = common.job(input.address.as_deref(), watch)?;
+        let mut options = VerifyOptions::default();
         if let Some(original) = &original {
             options = options.original(&original.input);
         }
         for base in &bases {
             options = options.base(&base.input);
         }
-        zstn::verify(&engine, &input.input, &options)
+        zstn::verify(&job, &input.input, &options)
     })?;
     report::verified(py, &report)
 }
@@ -180,9 +160,9 @@ pub fn convert<'py>(
     dense: bool,
     shard_bytes: Option<u64>,
     base: Option<&Bound<'py, PyAny>>,
-    common: Common,
+    mut common: Common,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let watch = Watch::new(common.progress).making_output();
+    let watch = Watch::new(common.progress.take()).making_output();
     let lease = watch.lease();
     let (input, bases) = (
         Argument::new(src, Some(&lease))?,
@@ -223,15 +203,10 @@ pub fn convert<'py>(
             },
             _ => return Err(Error::Usage("this kind cannot be written".into())),
         };
-        let engine = engine::with_threads(common.threads)?;
+        let job = common.job(input.address.as_deref(), watch)?;
         let mut options = ConvertOptions::default()
             .view(if dense { View::Dense } else { View::Stored })
-            .extended(extended)
-            .http(common.http.options(input.address.as_deref())?)
-            .progress(watch);
-        if let Some(bytes) = common.memory {
-            options = options.memory_bytes(bytes);
-        }
+            .extended(extended);
         if let Some(bytes) = shard_bytes {
             options = options.shard_bytes(bytes);
         }
@@ -239,7 +214,7 @@ pub fn convert<'py>(
             options = options.base(&base.input);
         }
         let sink = destination.sink(common.overwrite, watch);
-        zstn::convert(&engine, &input.input, sink, &target, &options)
+        zstn::convert(&job, &input.input, sink, &target, &options)
     })?;
     report::converted(py, &report)
 }
@@ -252,9 +227,9 @@ pub fn sketch<'py>(
     dst: &Bound<'py, PyAny>,
     base: Option<&Bound<'py, PyAny>>,
     digests: bool,
-    common: Common,
+    mut common: Common,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let watch = Watch::new(common.progress).making_output();
+    let watch = Watch::new(common.progress.take()).making_output();
     let lease = watch.lease();
     let (input, bases) = (
         Argument::new(src, Some(&lease))?,
@@ -262,9 +237,8 @@ pub fn sketch<'py>(
     );
     let destination = Destination::new(dst)?;
     let saved = run(py, &watch, move |watch| {
-        let engine = engine::with_threads(common.threads)?;
-        let http = common.http.options(input.address.as_deref())?;
-        let mut options = SketchOptions::default().http(http).progress(watch);
+        let job = common.job(input.address.as_deref(), watch)?;
+        let mut options = SketchOptions::default();
         if digests {
             options = options.digests(Digests::All);
         }
@@ -272,7 +246,7 @@ pub fn sketch<'py>(
             options = options.base(&base.input);
         }
         let sink = destination.sink(common.overwrite, watch);
-        zstn::family::save_sketch(&engine, &input.input, sink, &options)
+        zstn::family::save_sketch(&job, &input.input, sink, &options)
     })?;
     let sketch = &saved.sketch;
     let tensors = sketch.tensors();

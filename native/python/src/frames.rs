@@ -11,7 +11,7 @@ use zstn::zstn_core::frame::zara::{self, StreamCodec};
 use zstn::zstn_core::frame::{Families, Family, Frame, NumPy, describe};
 use zstn::zstn_core::frame::{chunked, palette, sparse, turbo};
 use zstn::zstn_core::transform::FloatFormat;
-use zstn::{Effort, Engine, PackOptions, Result, Sink, UnpackOptions};
+use zstn::{Effort, Engine, Job, PackOptions, Result, Sink, UnpackOptions};
 
 use crate::arguments::{self, Argument};
 use crate::engine::{self, Threads};
@@ -294,7 +294,8 @@ pub fn pack_bytes<'py>(
     bytes(py, threads, borrows, move |engine| {
         let options = PackOptions::default().effort(effort);
         let mut packed = Vec::new();
-        zstn::pack(engine, &input, Sink::writer(&mut packed), &options)?;
+        let job = Job::new().engine(engine);
+        zstn::pack(&job, &input, Sink::writer(&mut packed), &options)?;
         Ok(packed)
     })
 }
@@ -311,7 +312,8 @@ pub fn unpack_bytes<'py>(
     bytes(py, threads, borrows, move |engine| {
         let mut restored = Vec::new();
         let sink = Sink::writer(&mut restored);
-        zstn::unpack(engine, &input, sink, &UnpackOptions::default())?;
+        let job = Job::new().engine(engine);
+        zstn::unpack(&job, &input, sink, &UnpackOptions::default())?;
         Ok(restored)
     })
 }

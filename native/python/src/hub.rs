@@ -8,11 +8,11 @@ use std::path::PathBuf;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use zstn::Location;
 use zstn::family::{Candidate, Digests, Sketch, SketchOptions};
 use zstn::source::HttpOptions;
 use zstn::zstn_core::frame::select::EncodeOptions;
 use zstn::zstn_core::sketch::MAX_FILE_BYTES;
+use zstn::{Job, Location};
 use zstn_hub::hub::Hub;
 use zstn_hub::manifest::{Class, Done, Failed, ListedResult, Row, key_against};
 use zstn_hub::proof::StoredFile;
@@ -69,10 +69,10 @@ pub fn check_restores(
     stored_sha256: Option<String>,
     bases: Vec<String>,
     original_sha256: String,
-    common: Common,
+    mut common: Common,
 ) -> PyResult<()> {
     let stored = location(stored);
-    let watch = Watch::new(common.progress);
+    let watch = Watch::new(common.progress.take());
     run(py, &watch, move |watch| {
         let address = stored.to_string();
         let address = Location::is_url(&address).then_some(&*address);
@@ -116,7 +116,8 @@ pub fn sample_sketch<'py>(py: Python<'py>, location: &str) -> PyResult<Bound<'py
     let bytes = run(py, &Watch::none(), move |_| {
         let engine = engine::shared()?;
         let options = SketchOptions::default().digests(Digests::Stored);
-        let sketch = zstn::family::sketch(&engine, &location, &options)?;
+        let job = Job::new().engine(&engine);
+        let sketch = zstn::family::sketch(&job, &location, &options)?;
         Ok(sketch.to_bytes(&engine))
     })?;
     Ok(PyBytes::new(py, &bytes))

@@ -9,7 +9,7 @@ use pyo3::types::PyBytes;
 use zstn::internals::Output;
 use zstn::zstn_core::container::safetensors::{self, HeaderTensor};
 use zstn::zstn_core::dtype::Dtype;
-use zstn::{Input, PackOptions, Progress as _, Result, Sink, Source};
+use zstn::{Input, Job, PackOptions, Progress as _, Result, Sink, Source};
 
 use crate::arguments::{self, Destination, buffered};
 use crate::engine::{self, Threads};
@@ -175,18 +175,19 @@ pub fn save<'py>(
     let watch = Watch::none();
     file.lease = Some(watch.lease());
     let packed = run(py, &watch, move |watch| {
-        let engine = engine::with_threads(threads)?;
-        let options = PackOptions::default().effort(effort).progress(watch);
+        let options = PackOptions::default().effort(effort);
         let mut packed = Vec::new();
-        zstn::pack(
-            &engine,
-            Input::source(file),
-            Sink::writer(&mut packed),
-            &options,
-        )?;
+        let sink = Sink::writer(&mut packed);
+        zstn::pack(&job(threads, watch)?, Input::source(file), sink, &options)?;
         Ok(packed)
     })?;
     Ok(PyBytes::new(py, &packed))
+}
+
+/// Returns the job of a call that packs.
+fn job(threads: Threads, watch: &Watch) -> Result<Job<'_>> {
+    let job = Job::new().engine(&engine::with_threads(threads)?);
+    Ok(job.progress(watch).cancel_token(watch.token()))
 }
 
 /// Saves tensors to a safetensors file, or to a ZSTN file if an effort is given.
@@ -210,10 +211,10 @@ pub fn save_file(
     }
     run(py, &watch, move |watch| {
         if let Some(effort) = effort {
-            let engine = engine::with_threads(threads)?;
-            let options = PackOptions::default().effort(effort).progress(watch);
+            let options = PackOptions::default().effort(effort);
             let sink = destination.sink(true, watch);
-            return zstn::pack(&engine, Input::source(file), sink, &options).map(drop);
+            let job = job(threads, watch)?;
+            return zstn::pack(&job, Input::source(file), sink, &options).map(drop);
         }
         let mut output = match destination {
             Destination::Path(path) => Output::create(&path)?,

@@ -11,7 +11,7 @@ use super::conversion::Conversion;
 use super::{Detail, Written};
 use crate::output::Staging;
 use crate::source::Source as _;
-use crate::{Error, Output, Result};
+use crate::{Error, Output, Progress as _, Result};
 
 /// The work of a conversion, as far as names, dtypes and shapes determine it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -56,7 +56,7 @@ pub fn write(conversion: &Conversion, options: &GaussOptions) -> Result<Written>
         plan.raw += usize::from(count == 0);
     }
     let lens = numbers.iter().map(|&number| tensors[number].len_bytes());
-    conversion.progress.begin(lens.sum());
+    conversion.job.begin(lens.sum());
     conversion.options.gauss.begin(plan);
 
     // The index precedes the data, but is only known at the end.
@@ -75,7 +75,7 @@ pub fn write(conversion: &Conversion, options: &GaussOptions) -> Result<Written>
                 bytes: &tensor.bytes,
             };
             let mut encoded =
-                gauss::encode_tensor(conversion.engine, &source, options).map_err(&refuse)?;
+                gauss::encode_tensor(&conversion.job.engine, &source, options).map_err(&refuse)?;
             conversion
                 .options
                 .gauss
@@ -99,7 +99,7 @@ pub fn write(conversion: &Conversion, options: &GaussOptions) -> Result<Written>
         len_bytes += spool.copy(&mut output)?;
         reports.extend(spool.reports);
     }
-    output.complete(conversion.progress)?;
+    output.complete(&conversion.job)?;
     Ok(Written {
         detail: Detail::Gauss(reports),
         ..Written::file(conversion, len_bytes)

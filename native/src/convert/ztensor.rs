@@ -9,7 +9,7 @@ use zstn_core::engine::ZstdCoding;
 
 use super::Written;
 use super::conversion::Conversion;
-use crate::{Output, Result};
+use crate::{Output, Progress as _, Result};
 
 /// The zstd level that the released writers use.
 const LEVEL: i32 = 3;
@@ -40,7 +40,7 @@ pub fn write(
             ..SourceTensor::dense(&tensor.name, tensor.dtype, &tensor.shape)
         })
         .collect();
-    conversion.progress.begin(conversion.tensor_bytes());
+    conversion.job.begin(conversion.tensor_bytes());
     let mut output = conversion.create(conversion.output)?;
     let (mut writer, magic) = ZTensorWriter::new();
     output.write(&magic)?;
@@ -53,7 +53,7 @@ pub fn write(
     conversion.each(
         &numbers,
         |number, tensor| {
-            let stored = entries[number].encode(conversion.engine, &tensor.bytes);
+            let stored = entries[number].encode(&conversion.job.engine, &tensor.bytes);
             Ok(match stored.map_err(&refuse)? {
                 Cow::Owned(stored) => stored,
                 Cow::Borrowed(_) => tensor.bytes,
@@ -66,6 +66,6 @@ pub fn write(
         },
     )?;
     put(&mut output, &writer.finish())?;
-    output.complete(conversion.progress)?;
+    output.complete(&conversion.job)?;
     Ok(Written::file(conversion, len_bytes))
 }

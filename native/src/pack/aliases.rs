@@ -14,7 +14,7 @@ use crate::{Engine, Result};
 
 /// For every tensor, the index of the first tensor with the same bytes, if that is an
 /// earlier one.
-pub(super) struct Aliases {
+pub(crate) struct Aliases {
     targets: Vec<Option<usize>>,
     search: Option<Search>,
 }
@@ -29,19 +29,28 @@ struct Search {
 }
 
 impl Aliases {
-    /// Finds aliases among tensors of these lengths, or prepares a search if the
-    /// tensors arrive later.
-    pub(super) fn of(data: &Data, tensors: &[HeaderTensor], lens_bytes: &[u64]) -> Result<Self> {
+    /// Finds aliases among tensors, or prepares a search if they arrive later.
+    pub(super) fn of(data: &Data, tensors: &[HeaderTensor]) -> Result<Self> {
+        let spans = tensors.iter().map(|tensor| &tensor.span);
+        let lens_bytes: Vec<u64> = spans.map(|span| span.end - span.start).collect();
         Ok(match data.is_arriving() {
             true => Self {
                 targets: vec![None; tensors.len()],
-                search: Some(Search::new(lens_bytes)),
+                search: Some(Search::new(&lens_bytes)),
             },
             false => Self {
-                targets: find(data, tensors, lens_bytes)?,
+                targets: find(data, tensors, &lens_bytes)?,
                 search: None,
             },
         })
+    }
+
+    /// Returns no aliases for `count` tensors, for a format that stores none.
+    pub(crate) fn none(count: usize) -> Self {
+        Self {
+            targets: vec![None; count],
+            search: None,
+        }
     }
 
     /// Returns the target of each tensor, as far as aliases have been found.

@@ -9,7 +9,7 @@ use zstn_core::container::safetensors::ShardIndex;
 use zstn_core::limits::HEADER_LEN_BYTES;
 
 use super::choice::{self, Choice};
-use super::kind::ShardKind as _;
+use super::shard::ShardKind as _;
 use super::shard::missing;
 use super::tree::{self, Tree};
 use super::{BASES, Index, PACKED, PLAIN, Shard};

@@ -1,7 +1,7 @@
 //! Files with extension frames: their versions, which writers produce them, and damage
 //! (docs/formats/extensions.md).
 
-use zstn::{PackOptions, Sink};
+use zstn::{Job, PackOptions, Sink};
 use zstn_core::bytes::part;
 use zstn_core::catalog::{Extension, FileCatalog, FileOpener};
 use zstn_core::container::model_delta;
@@ -132,14 +132,15 @@ fn piece_by_piece_the_first_bytes_come_last() {
 #[test]
 fn files_and_streams_get_the_same_bytes() {
     let engine = zstn::Engine::new(2).expect("threads");
+    let job = Job::new().engine(&engine);
     let folder = tempfile::tempdir().expect("a folder");
     let options = PackOptions::default().extended(true);
     for original in [quantised(), usual()] {
         let path = folder.path().join("m.zstn");
-        zstn::pack(&engine, original.clone(), Sink::path(&path), &options).expect("packs");
+        zstn::pack(&job, original.clone(), Sink::path(&path), &options).expect("packs");
         let mut stream = Vec::new();
         let sink = Sink::writer(&mut stream);
-        zstn::pack(&engine, original.clone(), sink, &options).expect("packs");
+        zstn::pack(&job, original.clone(), sink, &options).expect("packs");
         let file = std::fs::read(&path).expect("a file");
         assert!(file == stream);
         let whole = pack(&engine, &original, extended());
@@ -148,9 +149,9 @@ fn files_and_streams_get_the_same_bytes() {
     let (base, tuned) = fine_tuned();
     let options = options.base(base.clone());
     let path = folder.path().join("m.z4dm");
-    zstn::pack(&engine, tuned.clone(), Sink::path(&path), &options).expect("packs");
+    zstn::pack(&job, tuned.clone(), Sink::path(&path), &options).expect("packs");
     let mut stream = Vec::new();
-    zstn::pack(&engine, tuned.clone(), Sink::writer(&mut stream), &options).expect("packs");
+    zstn::pack(&job, tuned.clone(), Sink::writer(&mut stream), &options).expect("packs");
     let file = std::fs::read(&path).expect("a file");
     assert!(file == stream);
     assert_eq!(file[VERSION], 2);

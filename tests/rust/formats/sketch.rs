@@ -1,7 +1,7 @@
 //! Sketches: written sketches are read back, and malformed ones are refused.
 
 use proptest::prelude::*;
-use zstn::Engine;
+use zstn::{Engine, Job};
 use zstn_core::dtype::Dtype;
 use zstn_core::engine::Engine as _;
 use zstn_core::pure::Pure;
@@ -111,9 +111,9 @@ fn sketches_that_were_written_are_read() {
         .map(|pair| u8::from_str_radix(pair, 16).unwrap())
         .collect();
     let read = Sketch::parse(&Pure, &file).unwrap();
-    let engine = Engine::new(1).unwrap();
+    let job = Job::new().engine(&Engine::new(1).unwrap());
     let input = zstn::Input::bytes("golden", golden_checkpoint());
-    let made = zstn::family::sketch(&engine, input, &Default::default()).unwrap();
+    let made = zstn::family::sketch(&job, input, &Default::default()).unwrap();
     assert_eq!(read, made);
     let [a, b, none] = read.tensors() else {
         panic!("three tensors")

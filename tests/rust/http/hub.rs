@@ -3,8 +3,8 @@
 use zstn::convert::Target;
 use zstn::source::{HttpOptions, Remote, Source};
 use zstn::{
-    ConvertOptions, Engine, Error, Location, PackOptions, Reader, ReaderOptions, UnpackOptions,
-    VerifyOptions, View,
+    ConvertOptions, Engine, Error, Job, Location, PackOptions, Reader, ReaderOptions,
+    UnpackOptions, VerifyOptions, View,
 };
 use zstn_tests::rng::Rng;
 use zstn_tests::round_server::{Hub, Request, RoundServer};
@@ -55,21 +55,20 @@ fn every_function_reads_addresses_in_a_hub() {
     let file = |name: &str| Location::url(format!("hf://o/n/{name}"));
     let index = file("m.safetensors.index.json");
 
-    let options = PackOptions::default().http(http.clone());
-    zstn::pack(&engine, &index, at("packed"), &options).unwrap();
+    let job = Job::new().engine(&engine).http(http.clone());
+    let options = PackOptions::default();
+    zstn::pack(&job, &index, at("packed"), &options).unwrap();
     assert_eq!(std::fs::read(at("packed/config.json")).unwrap(), b"{}");
     let options = options.base(file("m-1.safetensors"));
-    zstn::pack(&engine, file("m-1.safetensors"), at("m.z4dm"), &options).unwrap();
-    let options = UnpackOptions::default()
-        .http(http.clone())
-        .base(file("m-1.safetensors"));
-    zstn::unpack(&engine, at("m.z4dm"), at("back"), &options).unwrap();
+    zstn::pack(&job, file("m-1.safetensors"), at("m.z4dm"), &options).unwrap();
+    let options = UnpackOptions::default().base(file("m-1.safetensors"));
+    zstn::unpack(&job, at("m.z4dm"), at("back"), &options).unwrap();
     assert!(std::fs::read(at("back")).unwrap() == a);
-    let options = VerifyOptions::default().http(http.clone()).original(&index);
-    let verified = zstn::verify(&engine, at("packed"), &options).unwrap();
+    let options = VerifyOptions::default().original(&index);
+    let verified = zstn::verify(&job, at("packed"), &options).unwrap();
     assert_eq!(verified.indexed_tensors, 2);
-    let options = ConvertOptions::default().http(http.clone());
-    zstn::convert(&engine, &index, at("all"), &Target::Safetensors, &options).unwrap();
+    let options = ConvertOptions::default();
+    zstn::convert(&job, &index, at("all"), &Target::Safetensors, &options).unwrap();
     let reader = Reader::options().engine(&engine).http(http);
     let reader = reader.open(&index).unwrap();
     assert!(a.ends_with(&reader.read("a").unwrap().bytes));
@@ -106,9 +105,9 @@ fn files_of_a_checkpoint_are_of_one_commit() {
     let expected = format!("hf://o/n@{FIRST}/m-2.safetensors");
     assert_eq!(reader.sources()[1].name(), expected);
     let scratch = tempfile::tempdir().unwrap();
-    let options = PackOptions::default().http(http);
+    let job = Job::new().engine(&Engine::new(1).unwrap()).http(http);
     let packed = scratch.path().join("packed");
-    zstn::pack(&Engine::new(1).unwrap(), &location, &packed, &options).unwrap();
+    zstn::pack(&job, &location, &packed, &PackOptions::default()).unwrap();
     assert!(packed.join("config.json").exists());
     for path in paths(&hub.server) {
         let is_index = path == "/o/n/resolve/main/m.safetensors.index.json";

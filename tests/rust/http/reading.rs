@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 
-use zstn::{Engine, Location, PackOptions, Progress, Reader, UnpackOptions, VerifyOptions};
+use zstn::{Engine, Job, Location, PackOptions, Progress, Reader, UnpackOptions, VerifyOptions};
 use zstn_core::container::model_delta;
 use zstn_core::container::zstn::pack;
 use zstn_core::frame::select::Effort;
@@ -386,6 +386,7 @@ fn work_on_shards_looks_into_all_of_them_at_once() {
     // complete.
     const FEW: usize = 9;
     let engine = Engine::new(2).unwrap();
+    let job = Job::new().engine(&engine);
     let mut rng = Rng(15);
     let tensors: Vec<_> = (0..FEW).map(|_| rng.bf16_weights(60_000)).collect();
     let tensors = tensors.iter().enumerate();
@@ -406,15 +407,15 @@ fn work_on_shards_looks_into_all_of_them_at_once() {
     // sequentially.
     let each = [1; FEW];
     plain.expect_rounds(&[&[1, 1, FEW], &each[..]].concat());
-    zstn::pack(&engine, &plain_index, at("a"), &PackOptions::default()).unwrap();
+    zstn::pack(&job, &plain_index, at("a"), &PackOptions::default()).unwrap();
     assert_eq!(plain.finished_rounds().len(), 2 + 2 * FEW);
 
     packed.expect_rounds(&[&[1, 1, FEW, FEW], &each[..]].concat());
-    zstn::unpack(&engine, &packed_index, at("b"), &UnpackOptions::default()).unwrap();
+    zstn::unpack(&job, &packed_index, at("b"), &UnpackOptions::default()).unwrap();
     assert_eq!(packed.finished_rounds().len(), 2 + 3 * FEW);
 
     packed.expect_rounds(&[&[1, 1, FEW, FEW], &each[..]].concat());
-    zstn::verify(&engine, &packed_index, &VerifyOptions::default()).unwrap();
+    zstn::verify(&job, &packed_index, &VerifyOptions::default()).unwrap();
     assert_eq!(packed.finished_rounds().len(), 2 + 3 * FEW);
 
     // The indices of the two bases in a chain are requested concurrently.
@@ -423,7 +424,7 @@ fn work_on_shards_looks_into_all_of_them_at_once() {
     let options = PackOptions::default()
         .base(&packed_index)
         .base(&packed_index);
-    let refused = zstn::pack(&engine, &plain_index, at("c"), &options);
+    let refused = zstn::pack(&job, &plain_index, at("c"), &options);
     assert!(refused.is_err(), "a container takes no base");
     assert!(packed.finished_rounds().len() > 2);
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use serde_json::Value;
-use zstn::{Engine, Error, Reader, VerifyOptions};
+use zstn::{Engine, Error, Job, Reader, VerifyOptions};
 use zstn_core::catalog::Kind;
 use zstn_tests::cases::{self, Refusal, text};
 use zstn_tests::command;
@@ -24,8 +24,8 @@ fn same(model: &Reader, truth: &Reader) {
 
 /// Reads all tensors.
 fn read_all(path: &Path) -> Result<(), Error> {
-    let engine = Engine::default();
-    zstn::verify(&engine, path, &VerifyOptions::default()).map(drop)
+    let job = Job::new();
+    zstn::verify(&job, path, &VerifyOptions::default()).map(drop)
 }
 
 #[test]
@@ -70,12 +70,12 @@ fn weights_in_parts_read_like_others() {
 
 #[test]
 fn packed_files_keep_their_configuration() {
-    let engine = Engine::new(1).expect("a thread");
+    let job = Job::new().engine(&Engine::new(1).expect("a thread"));
     for name in ["pack013_w4_g32_asym_gidx", "sb013_f32"] {
         let folder = model_folder(GOOD, name);
         let plain = folder.path().join("model.safetensors");
         let packed = folder.path().join("model.zstn");
-        zstn::pack(&engine, &plain, &packed, &zstn::PackOptions::default()).expect("packed");
+        zstn::pack(&job, &plain, &packed, &zstn::PackOptions::default()).expect("packed");
         std::fs::remove_file(plain).expect("removed");
         let model = open(folder.path()).expect(name);
         assert_eq!(model.model().kind(), Kind::CompressedTensors);
@@ -111,10 +111,10 @@ fn refused(entry: &Value, name: &str, path: &Path) {
 
 #[test]
 fn verify_compares_tensors_of_any_kind() {
-    let engine = Engine::default();
+    let job = Job::new();
     let verify = |name: &str, original: &str| {
         let [name, original] = [name, original].map(|name| cases::path("ztensor").join(name));
-        zstn::verify(&engine, name, &VerifyOptions::default().original(original))
+        zstn::verify(&job, name, &VerifyOptions::default().original(original))
     };
     for case in cases::ztensor() {
         let report = verify(&case.file, &case.truth).expect("equal");
@@ -142,7 +142,7 @@ fn gauss_keeps_its_promise_or_is_told_off() {
             continue;
         }
         let options = VerifyOptions::default().original(at("safetensors"));
-        match zstn::verify(&Engine::default(), at("gauss"), &options) {
+        match zstn::verify(&Job::new(), at("gauss"), &options) {
             Ok(report) => {
                 assert!(!BROKEN_PROMISES.contains(&name.as_str()), "{name}");
                 let listed = vector["tensors"].as_array().expect("a list").iter();

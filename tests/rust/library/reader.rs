@@ -4,7 +4,7 @@
 use std::fs::{self, OpenOptions};
 use std::path::{Path, PathBuf};
 
-use zstn::{Engine, Error, PackOptions, Reader, View};
+use zstn::{Engine, Error, Job, PackOptions, Reader, View};
 use zstn_core::ErrorKind;
 use zstn_tests::cases::{self, text};
 use zstn_tests::checkpoint;
@@ -81,7 +81,7 @@ impl Scratch {
         let scratch = Self {
             folder: tempfile::tempdir().unwrap(),
         };
-        let engine = Engine::new(1).unwrap();
+        let job = Job::new().engine(&Engine::new(1).unwrap());
         let weights = Rng(9).bf16_weights(TENSOR_BYTES);
         let (a, b) = (&weights[..TENSOR_BYTES], &weights[2..][..TENSOR_BYTES]);
         let mut plain = checkpoint(&[("a", "BF16", a), ("b", "BF16", b)]);
@@ -90,10 +90,10 @@ impl Scratch {
         plain[last] ^= 1;
         fs::write(scratch.at("tuned.safetensors"), &plain).unwrap();
         let [from, to] = ["m.safetensors", "m.zstn"].map(|name| scratch.at(name));
-        zstn::pack(&engine, from, to, &PackOptions::default()).unwrap();
+        zstn::pack(&job, from, to, &PackOptions::default()).unwrap();
         let options = PackOptions::default().base(scratch.at("m.safetensors"));
         let [tuned, delta] = ["tuned.safetensors", "tuned.z4dm"].map(|name| scratch.at(name));
-        zstn::pack(&engine, tuned, delta, &options).unwrap();
+        zstn::pack(&job, tuned, delta, &options).unwrap();
         scratch
     }
 

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use proptest::prelude::*;
-use zstn::{Engine, PackOptions, Sink};
+use zstn::{Engine, Job, PackOptions, Sink};
 use zstn_hub::proof::{StoredFile, check_restores};
 use zstn_tests::rng::Rng;
 use zstn_tests::{checkpoint, sha256};
@@ -76,10 +76,10 @@ fn weights(seed: u64) -> Vec<u8> {
     checkpoint(&[("a", "BF16", &one), ("b", "U8", &two)])
 }
 
-fn packed(input: &[u8], options: &PackOptions<'_>) -> Vec<u8> {
+fn packed(input: &[u8], options: &PackOptions) -> Vec<u8> {
     let mut packed = Vec::new();
     let sink = Sink::writer(&mut packed);
-    zstn::pack(&Engine::default(), input.to_vec(), sink, options).unwrap();
+    zstn::pack(&Job::new(), input.to_vec(), sink, options).unwrap();
     packed
 }
 
@@ -175,6 +175,6 @@ fn restored(path: &Path, base: Option<&Path>) -> Option<Vec<u8>> {
         options = options.base(base);
     }
     let sink = Sink::writer(&mut restored);
-    zstn::unpack(&Engine::default(), path, sink, &options).ok()?;
+    zstn::unpack(&Job::new(), path, sink, &options).ok()?;
     Some(restored)
 }

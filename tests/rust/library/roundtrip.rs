@@ -2,7 +2,7 @@
 //! threads, and the functions that z4ai also offers.
 
 use proptest::prelude::*;
-use zstn::{Engine, PackOptions, Reader, Storage, UnpackOptions, model_delta};
+use zstn::{Engine, Job, PackOptions, Reader, Storage, UnpackOptions, model_delta};
 use zstn_core::bytes::part;
 use zstn_core::catalog::FileOpener;
 use zstn_core::container::zstn::{
@@ -109,8 +109,9 @@ fn output_depends_on_neither_threads_nor_memory() {
     for (threads, memory_bytes) in settings.into_iter().take(tier::count(1, 3)) {
         let target = folder.path().join("model.zstn");
         let engine = Engine::new(threads).unwrap();
-        let options = PackOptions::default().memory_bytes(memory_bytes);
-        let report = zstn::pack(&engine, &input, &target, &options).unwrap();
+        let job = Job::new().engine(&engine).memory_bytes(memory_bytes);
+        let options = PackOptions::default();
+        let report = zstn::pack(&job, &input, &target, &options).unwrap();
         let packed = std::fs::read(&target).unwrap();
         assert_eq!(report.packed_bytes(), packed.len() as u64);
         assert_eq!(report.tensors(), 7);
@@ -124,7 +125,7 @@ fn output_depends_on_neither_threads_nor_memory() {
             "{threads} threads and {memory_bytes} bytes of memory give another file"
         );
         let restored = folder.path().join("restored.safetensors");
-        zstn::unpack(&engine, &target, &restored, &UnpackOptions::default()).unwrap();
+        zstn::unpack(&job, &target, &restored, &UnpackOptions::default()).unwrap();
         assert!(std::fs::read(&restored).unwrap() == original);
     }
     assert!(unpack(&Pure, &reference).unwrap() == original);
@@ -204,8 +205,8 @@ fn a_large_tensor_that_does_not_shrink_is_stored() {
     std::fs::write(&input, &file).unwrap();
     let engine = Engine::new(2).unwrap();
     let target = folder.path().join("noise.zstn");
-    let options = PackOptions::default().memory_bytes(64 << 20);
-    zstn::pack(&engine, &input, &target, &options).unwrap();
+    let job = Job::new().engine(&engine).memory_bytes(64 << 20);
+    zstn::pack(&job, &input, &target, &PackOptions::default()).unwrap();
     let packed = std::fs::read(&target).unwrap();
     assert!(packed == pack(&engine, &file, Effort::Balanced).unwrap());
     assert!(unpack(&Pure, &packed).unwrap() == file);
@@ -280,7 +281,13 @@ fn a_reader_tells_names_header_metadata_and_frames() {
         folder.path().join("m.zstn"),
     );
     std::fs::write(&plain, file).unwrap();
-    zstn::pack(&native(), &plain, &packed, &PackOptions::default()).unwrap();
+    zstn::pack(
+        &Job::new().engine(&native()),
+        &plain,
+        &packed,
+        &PackOptions::default(),
+    )
+    .unwrap();
     let reader = Reader::open(&packed).unwrap();
     assert_eq!(reader.names().collect::<Vec<_>>(), ["w", "ids"]);
     assert_eq!(reader.tensors()[1].dtype, Dtype::I32);

@@ -8,7 +8,7 @@ use std::process::Stdio;
 
 use serde_json::Value;
 use zstn::family::{self, FamilyOptions};
-use zstn::{Engine, Location, PackOptions};
+use zstn::{Engine, Job, Location, PackOptions};
 use zstn_tests::command::text;
 use zstn_tests::rng::Rng;
 use zstn_tests::stub_hub::{Options, StubHub, plan_of};
@@ -181,11 +181,12 @@ fn a_family_in_memory_is_compared_by_its_sketches() {
     let store = Bucket::memory();
     let [base, tuned, other] = checkpoints();
     let engine = Engine::new(2).unwrap();
+    let job = Job::new().engine(&engine);
     for (name, file) in [("base", &base), ("other", &other), ("unsketched", &base)] {
         store.put(&format!("models/{name}.safetensors"), file);
         if name != "unsketched" {
             let input = zstn::Input::bytes(name, file.clone());
-            let sketch = family::sketch(&engine, input, &Default::default()).unwrap();
+            let sketch = family::sketch(&job, input, &Default::default()).unwrap();
             store.put(&format!("models/{name}.sketch"), &sketch.to_bytes(&engine));
         }
     }
@@ -193,7 +194,7 @@ fn a_family_in_memory_is_compared_by_its_sketches() {
     fs::write(at("tuned.safetensors"), &tuned).unwrap();
     let family = Location::url(format!("{}/models/", store.address("").url()));
     let options = FamilyOptions::default();
-    let choice = family::choose(&engine, at("tuned.safetensors"), family, &options).unwrap();
+    let choice = family::choose(&job, at("tuned.safetensors"), family, &options).unwrap();
     let found = choice.base.as_ref().unwrap();
     assert_eq!((&*found.name, choice.compared), ("base.safetensors", 2));
     assert_eq!(choice.left_out[0].0, "unsketched.safetensors");
@@ -203,7 +204,7 @@ fn a_family_in_memory_is_compared_by_its_sketches() {
         choice.left_out
     );
     let packing = choice.add_to(PackOptions::default());
-    let report = zstn::pack(&engine, at("tuned.safetensors"), at("tuned.z4dm"), &packing);
+    let report = zstn::pack(&job, at("tuned.safetensors"), at("tuned.z4dm"), &packing);
     assert!(report.unwrap().packed_bytes() < choice.plain.packed_bytes / 2);
 }
 

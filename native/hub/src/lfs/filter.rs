@@ -10,7 +10,7 @@ use super::object::ObjectPacker;
 use super::store::{HEAD_BYTES, StoredFormat};
 use zstn::display::Escaped;
 use zstn::source::{Local, Source};
-use zstn::{Engine, Error, Result, Sink, UnpackOptions, unpack};
+use zstn::{Engine, Error, Job, Result, Sink, UnpackOptions, unpack};
 
 /// The first bytes of every git-lfs pointer.
 const POINTER: &[u8] = b"version https://git-lfs";
@@ -132,8 +132,10 @@ impl Filter {
             return copy(file, to);
         }
         drop(head);
-        let options = UnpackOptions::default().memory_bytes(self.memory_bytes);
-        unpack(&self.engine, input, Sink::writer(to), &options).map(drop)
+        let job = Job::new()
+            .engine(&self.engine)
+            .memory_bytes(self.memory_bytes);
+        unpack(&job, input, Sink::writer(to), &UnpackOptions::default()).map(drop)
     }
 }
 

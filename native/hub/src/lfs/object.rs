@@ -14,11 +14,11 @@ use super::git_repository::Scratch;
 use super::messages::Stage;
 use super::store::{ENVELOPE, HEAD_BYTES, Oid, StoredFormat};
 use crate::proof::{hex, restored};
-use zstn::internals::{Output, regular, unpack_file};
+use zstn::internals::regular;
 use zstn::source::{HttpOptions, Local, Source};
 use zstn::{
-    Engine, Error, Location, PackOptions, Progress, Result, Sink, UnpackOptions, VerifyOptions,
-    pack, verify,
+    Engine, Error, Job, Location, PackOptions, Progress, Result, Sink, UnpackOptions,
+    VerifyOptions, pack, unpack, verify,
 };
 
 /// Number of leading bytes that identify a safetensors file.
@@ -47,6 +47,14 @@ pub(super) struct Fetched {
 }
 
 impl ObjectPacker<'_> {
+    /// Returns a job that `progress` watches.
+    fn job<'p>(&self, progress: &'p dyn Progress) -> Job<'p> {
+        Job::new()
+            .engine(self.engine)
+            .memory_bytes(self.memory_bytes)
+            .progress(progress)
+    }
+
     /// Packs the file at `original` if it is safetensors and gets smaller. The packed
     /// file is decoded and compared with the original, and its SHA-256 with `oid` if
     /// that is given. Returns `None` for other files.
@@ -65,25 +73,19 @@ impl ObjectPacker<'_> {
             return Ok(None);
         }
         let path = self.scratch.path("packed");
-        let mut options = PackOptions::default()
-            .memory_bytes(self.memory_bytes)
-            .extended(self.extended)
-            .progress(packing);
+        let mut options = PackOptions::default().extended(self.extended);
         if let Some(oid) = oid {
             options = options.checked_sha256(parse_sha256(oid.as_str())?);
         }
-        match pack(self.engine, original, Sink::path(&path), &options) {
+        match pack(&self.job(packing), original, Sink::path(&path), &options) {
             Ok(report) if report.packed_bytes() < len_bytes => {}
             Ok(_) => return Ok(None),
             // The file only looks like safetensors, or is truncated.
             Err(Error::Format { .. } | Error::Core(_)) => return Ok(None),
             Err(error) => return Err(error),
         }
-        let options = VerifyOptions::default()
-            .original(original)
-            .memory_bytes(self.memory_bytes)
-            .progress(checking);
-        verify(self.engine, &path, &options)?;
+        let options = VerifyOptions::default().original(original);
+        verify(&self.job(checking), &path, &options)?;
         let file = File::open(&path).map_err(Error::file("open", &path))?;
         Stored::new(file, &path).map(Some)
     }
@@ -179,10 +181,7 @@ impl ObjectPacker<'_> {
         let input = fetched.input;
         let start = match format_of(&input, len_bytes)? {
             StoredFormat::Packed => {
-                let options = UnpackOptions::default()
-                    .memory_bytes(self.memory_bytes)
-                    .progress(progress);
-                let found = restored(self.engine, input, &options)?;
+                let found = restored(&self.job(progress), input, &UnpackOptions::default())?;
                 return same(&found.parse()?, oid);
             }
             StoredFormat::Plain => 0,
@@ -210,8 +209,8 @@ impl ObjectPacker<'_> {
         let target = self.scratch.path(name);
         let start = match format_of(&input, len_bytes)? {
             StoredFormat::Packed => {
-                let output = Output::create(&target)?;
-                unpack_file(self.engine, &input, output, self.memory_bytes, progress)?;
+                let options = UnpackOptions::default();
+                unpack(&self.job(progress), input, Sink::path(&target), &options)?;
                 return Ok(target);
             }
             StoredFormat::Plain => 0,

@@ -14,7 +14,9 @@ use crate::manifest::{Done, Row};
 use crate::proof;
 use zstn::internals::Staging;
 use zstn::source::HttpOptions;
-use zstn::{Engine, Error, Input, Location, PackOptions, Progress, Result, Sink, UnpackOptions};
+use zstn::{
+    Engine, Error, Input, Job, Location, PackOptions, Progress, Result, Sink, UnpackOptions,
+};
 
 /// Options for packing the files of a worker or plan.
 #[derive(Debug, Clone, Copy, Default)]
@@ -25,7 +27,7 @@ pub struct WorkerOptions {
     pub effort: Effort,
     /// Selects whether extension frames are written ([`PackOptions::extended`]).
     pub extended: bool,
-    /// Approximate memory limit in bytes; `None` for the default of [`PackOptions`].
+    /// Approximate memory limit in bytes; `None` for the default of [`Job`].
     pub memory_bytes: Option<u64>,
 }
 
@@ -79,14 +81,17 @@ impl Packer {
             path,
             done: Done::new(row.clone(), 0, String::new()),
         };
+        let mut job = Job::new()
+            .engine(&self.engine)
+            .http(self.http.clone())
+            .progress(progress);
+        if let Some(bytes) = self.options.memory_bytes {
+            job = job.memory_bytes(bytes);
+        }
         let mut options = PackOptions::default()
-            .http(self.http.clone())
             .effort(self.options.effort)
-            .extended(self.options.extended)
-            .progress(progress);
-        let mut unpacking = UnpackOptions::default()
-            .http(self.http.clone())
-            .progress(progress);
+            .extended(self.options.extended);
+        let mut unpacking = UnpackOptions::default();
         if bases.is_empty() {
             // Unpacking a container checks this digest. A delta cannot store it.
             let sha256 = parse_sha256(&row.sha256).map_err(Error::from)?;
@@ -96,11 +101,7 @@ impl Packer {
             options = options.base(base);
             unpacking = unpacking.base(base);
         }
-        if let Some(bytes) = self.options.memory_bytes {
-            options = options.memory_bytes(bytes);
-            unpacking = unpacking.memory_bytes(bytes);
-        }
-        let report = zstn::pack(&self.engine, input, Sink::path(&packed.path), &options)?;
+        let report = zstn::pack(&job, input, Sink::path(&packed.path), &options)?;
         packed.done.packed_bytes = report.packed_bytes();
         if packed.done.packed_bytes >= report.original_bytes() + allowance_bytes {
             return Err(Failure::File(format!(
@@ -109,7 +110,7 @@ impl Packer {
                 packed.done.packed_bytes
             )));
         }
-        let restored = proof::restored(&self.engine, &packed.path, &unpacking);
+        let restored = proof::restored(&job, &packed.path, &unpacking);
         match restored {
             Ok(restored) if restored == row.sha256 => {}
             Ok(_) => return Err(self.differs(row, location.as_ref())),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use zstn::{PackOptions, Progress, Reader, Result, UnpackOptions, VerifyOptions};
+use zstn::{Job, PackOptions, Progress, Reader, Result, UnpackOptions, VerifyOptions};
 use zstn_core::Rule;
 use zstn_tests::command::{text, zstn};
 use zstn_tests::faults;
@@ -58,8 +58,8 @@ const SURFACES: [Surface; 9] = [
     surface("unpack --base, the base", "m.safetensors", unpack_delta),
     surface("verify", "m.zstn", |scratch, change| {
         let progress = WhenBegun(change);
-        let options = VerifyOptions::default().progress(&progress);
-        zstn::verify(&scratch.engine, scratch.at("m.zstn"), &options)?;
+        let job = Job::new().engine(&scratch.engine).progress(&progress);
+        zstn::verify(&job, scratch.at("m.zstn"), &VerifyOptions::default())?;
         Ok(Vec::new())
     }),
     surface("read, plain", "m.safetensors", |scratch, change| {
@@ -73,13 +73,13 @@ const SURFACES: [Surface; 9] = [
 fn pack(
     scratch: &Scratch,
     input: &str,
-    options: PackOptions<'_>,
+    options: PackOptions,
     change: Change<'_>,
 ) -> Result<Vec<u8>> {
     let progress = WhenBegun(change);
-    let options = options.progress(&progress);
+    let job = Job::new().engine(&scratch.engine).progress(&progress);
     let output = scratch.at("out");
-    zstn::pack(&scratch.engine, scratch.at(input), &output, &options)?;
+    zstn::pack(&job, scratch.at(input), &output, &options)?;
     Ok(fs::read(output).unwrap())
 }
 
@@ -91,13 +91,13 @@ fn pack_delta(scratch: &Scratch, change: Change<'_>) -> Result<Vec<u8>> {
 fn unpack(
     scratch: &Scratch,
     input: &str,
-    options: UnpackOptions<'_>,
+    options: UnpackOptions,
     change: Change<'_>,
 ) -> Result<Vec<u8>> {
     let progress = WhenBegun(change);
-    let options = options.progress(&progress);
+    let job = Job::new().engine(&scratch.engine).progress(&progress);
     let output = scratch.at("out");
-    zstn::unpack(&scratch.engine, scratch.at(input), &output, &options)?;
+    zstn::unpack(&job, scratch.at(input), &output, &options)?;
     Ok(fs::read(output).unwrap())
 }
 

@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime};
 
 use inputs::{Change, WhenBegun};
 use zstn::convert::Target;
-use zstn::{ConvertOptions, Engine, PackOptions, Sink, UnpackOptions};
+use zstn::{ConvertOptions, Engine, Job, PackOptions, Sink, UnpackOptions};
 use zstn_tests::faults::Run;
 use zstn_tests::faults::files::{FileFaults, FolderFault};
 use zstn_tests::rng::Rng;
@@ -47,10 +47,10 @@ impl Scratch {
         fs::write(scratch.at("tuned.safetensors"), tuned).unwrap();
         let options = PackOptions::default();
         let (plain, packed) = (scratch.at("m.safetensors"), scratch.at("m.zstn"));
-        zstn::pack(&scratch.engine, plain, packed, &options).unwrap();
+        zstn::pack(&Job::new().engine(&scratch.engine), plain, packed, &options).unwrap();
         let options = options.base(scratch.at("m.safetensors"));
         let [tuned, delta] = ["tuned.safetensors", "tuned.z4dm"].map(|name| scratch.at(name));
-        zstn::pack(&scratch.engine, tuned, delta, &options).unwrap();
+        zstn::pack(&Job::new().engine(&scratch.engine), tuned, delta, &options).unwrap();
         for name in ["m.safetensors", "tuned.safetensors", "m.zstn", "tuned.z4dm"] {
             let file = File::options().write(true).open(scratch.at(name)).unwrap();
             let long_ago = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
@@ -71,32 +71,22 @@ type Write = fn(&Scratch, Sink<'_>, Change<'_>) -> zstn::Result<()>;
 const SURFACES: [(&str, Write); 3] = [
     ("pack", |scratch, output, change| {
         let progress = WhenBegun(change);
-        let options = PackOptions::default().progress(&progress);
-        zstn::pack(
-            &scratch.engine,
-            scratch.at("m.safetensors"),
-            output,
-            &options,
-        )
-        .map(drop)
+        let job = Job::new().engine(&scratch.engine).progress(&progress);
+        let input = scratch.at("m.safetensors");
+        zstn::pack(&job, input, output, &PackOptions::default()).map(drop)
     }),
     ("unpack", |scratch, output, change| {
         let progress = WhenBegun(change);
-        let options = UnpackOptions::default().progress(&progress);
-        zstn::unpack(&scratch.engine, scratch.at("m.zstn"), output, &options).map(drop)
+        let job = Job::new().engine(&scratch.engine).progress(&progress);
+        let input = scratch.at("m.zstn");
+        zstn::unpack(&job, input, output, &UnpackOptions::default()).map(drop)
     }),
     ("convert", |scratch, output, change| {
         let progress = WhenBegun(change);
-        let options = ConvertOptions::default().progress(&progress);
+        let job = Job::new().engine(&scratch.engine).progress(&progress);
+        let options = ConvertOptions::default();
         let input = scratch.at("m.zstn");
-        zstn::convert(
-            &scratch.engine,
-            input,
-            output,
-            &Target::Safetensors,
-            &options,
-        )
-        .map(drop)
+        zstn::convert(&job, input, output, &Target::Safetensors, &options).map(drop)
     }),
 ];
 

@@ -10,6 +10,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use zstn::Job;
 use zstn_tests::checkpoints::{quantised, usual};
 use zstn_tests::command::{program, text};
 use zstn_tests::{many_kinds, sha256};
@@ -150,7 +151,7 @@ fn zstn_bytes_with(model: &[u8], extended: bool) -> Vec<u8> {
     let mut packed = Vec::new();
     let sink = zstn::Sink::writer(&mut packed);
     let options = zstn::PackOptions::default().extended(extended);
-    zstn::pack(&zstn::Engine::default(), model.to_vec(), sink, &options).unwrap();
+    zstn::pack(&Job::new(), model.to_vec(), sink, &options).unwrap();
     packed
 }
 

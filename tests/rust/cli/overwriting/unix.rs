@@ -10,7 +10,7 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use zstn::Engine;
+use zstn::{Engine, Job};
 use zstn_tests::command::{program, text, zstn};
 
 use super::{models, run, scratch};
@@ -162,9 +162,9 @@ fn names_that_are_not_unicode_work_everywhere() {
     let packed = outer.path().join(name(b"\xe8-zstn"));
     assert!(packed.join("model.zstn").is_file());
     // The library accepts the same paths.
-    let engine = Engine::new(1).unwrap();
+    let job = Job::new().engine(&Engine::new(1).unwrap());
     let (input, output) = (folder.join(name(b"\xe9.zstn")), folder.join("library"));
-    zstn::unpack(&engine, &input, &output, &zstn::UnpackOptions::default()).unwrap();
+    zstn::unpack(&job, &input, &output, &zstn::UnpackOptions::default()).unwrap();
     assert!(fs::read(output).unwrap() == original);
 }
 

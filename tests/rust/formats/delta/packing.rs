@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-use zstn::{PackOptions, Progress, Storage, UnpackOptions, VerifyOptions};
+use zstn::{Job, PackOptions, Progress, Storage, UnpackOptions, VerifyOptions};
 use zstn_core::bytes::part;
 use zstn_core::container::model_delta::{
     Base, DeltaOptions, IncrementalDeltaPacker, ModelDelta, Needs, RecordKind, pack,
@@ -76,12 +76,10 @@ fn files_are_the_same_whatever_the_memory_and_come_back() {
         let engine = zstn::Engine::new(threads).unwrap();
         let path = folder.path().join("tuned.z4dm");
         let seen = Seen::default();
-        let options = PackOptions::default()
-            .memory_bytes(memory_bytes)
-            .progress(&seen)
-            .effort(Effort::Fast)
-            .base(&base_path);
-        let report = zstn::pack(&engine, &target_path, &path, &options).unwrap();
+        let options = PackOptions::default().effort(Effort::Fast).base(&base_path);
+        let job = Job::new().engine(&engine).memory_bytes(memory_bytes);
+        let report =
+            zstn::pack(&job.clone().progress(&seen), &target_path, &path, &options).unwrap();
         let Storage::Delta {
             copied, differing, ..
         } = report.files[0].storage
@@ -99,15 +97,25 @@ fn files_are_the_same_whatever_the_memory_and_come_back() {
 
         let back = folder.path().join("back");
         let seen = Seen::default();
-        let options = UnpackOptions::default().base(&base_path).progress(&seen);
-        zstn::unpack(&engine, &path, &back, &options).unwrap();
+        let options = UnpackOptions::default().base(&base_path);
+        let job = Job::new().engine(&engine).progress(&seen);
+        zstn::unpack(&job, &path, &back, &options).unwrap();
         seen.assert_complete(16 << 20);
         assert!(std::fs::read(&back).unwrap() == target);
         let options = VerifyOptions::default().base(&base_path);
-        let report = zstn::verify(&engine, &path, &options.clone().original(&target_path));
+        let report = zstn::verify(
+            &Job::new().engine(&engine),
+            &path,
+            &options.clone().original(&target_path),
+        );
         let report = report.unwrap();
         assert!(report.compared && report.frames() == 5);
-        let error = zstn::verify(&engine, &path, &options.original(&base_path)).unwrap_err();
+        let error = zstn::verify(
+            &Job::new().engine(&engine),
+            &path,
+            &options.original(&base_path),
+        )
+        .unwrap_err();
         assert!(matches!(error, zstn::Error::Differs { .. }), "{error}");
     }
 }
@@ -138,7 +146,7 @@ impl Progress for Seen {
 
 #[test]
 fn vectors_unpack_from_file_to_file() {
-    let engine = zstn::Engine::new(2).unwrap();
+    let job = Job::new().engine(&zstn::Engine::new(2).unwrap());
     for case in cases::deltas("zstn", "z4dm") {
         let target = cases::named("zstn", &case["target"]);
         let (folder, base, packed) = on_disk(
@@ -147,24 +155,24 @@ fn vectors_unpack_from_file_to_file() {
         );
         let back = folder.path().join("back");
         let options = UnpackOptions::default().base(&base);
-        zstn::unpack(&engine, &packed, &back, &options)
+        zstn::unpack(&job, &packed, &back, &options)
             .unwrap_or_else(|error| panic!("{}: {error}", case["name"]));
         assert!(std::fs::read(&back).unwrap() == target, "{}", case["name"]);
-        zstn::verify(&engine, &packed, &VerifyOptions::default().base(&base)).unwrap();
+        zstn::verify(&job, &packed, &VerifyOptions::default().base(&base)).unwrap();
     }
 }
 
 #[test]
 fn a_bad_delta_leaves_no_file() {
-    let engine = zstn::Engine::new(2).unwrap();
+    let job = Job::new().engine(&zstn::Engine::new(2).unwrap());
     let refuse = |base: &[u8], packed: &[u8], what: &str| {
         let (folder, base, packed) = on_disk(base, packed);
         let back = folder.path().join("back");
         let options = UnpackOptions::default().base(&base);
-        let error = zstn::unpack(&engine, &packed, &back, &options).expect_err(what);
+        let error = zstn::unpack(&job, &packed, &back, &options).expect_err(what);
         assert!(!back.exists(), "{what}");
         assert!(
-            zstn::verify(&engine, &packed, &VerifyOptions::default().base(&base)).is_err(),
+            zstn::verify(&job, &packed, &VerifyOptions::default().base(&base)).is_err(),
             "{what}"
         );
         error

@@ -4,7 +4,7 @@
 use std::ops::Range;
 use std::path::PathBuf;
 
-use zstn::{PackOptions, UnpackOptions, VerifyOptions};
+use zstn::{Job, PackOptions, UnpackOptions, VerifyOptions};
 use zstn_core::bytes::index;
 use zstn_core::container::zstn::integrity::checksum;
 use zstn_core::container::zstn::{
@@ -79,7 +79,13 @@ fn subjects(disk: &Disk) -> Vec<Subject> {
         std::fs::write(&base_path, &base).expect("written");
         std::fs::write(&target_path, &target).expect("written");
         let options = PackOptions::default().base(&*base_path).extended(extended);
-        zstn::pack(&disk.engine, &*target_path, &*packed, &options).expect("packs");
+        zstn::pack(
+            &Job::new().engine(&disk.engine),
+            &*target_path,
+            &*packed,
+            &options,
+        )
+        .expect("packs");
         subjects.push(Subject {
             name,
             packed: std::fs::read(&packed).expect("packed"),
@@ -196,8 +202,13 @@ fn unpacking_and_verifying_accept_the_same_files() {
                 unpacking = unpacking.base(&**base);
                 verifying = verifying.base(&**base);
             }
-            let unpacked = zstn::unpack(&disk.engine, &*input, &*output, &unpacking);
-            let verified = zstn::verify(&disk.engine, &*input, &verifying);
+            let unpacked = zstn::unpack(
+                &Job::new().engine(&disk.engine),
+                &*input,
+                &*output,
+                &unpacking,
+            );
+            let verified = zstn::verify(&Job::new().engine(&disk.engine), &*input, &verifying);
             assert_eq!(
                 unpacked.as_ref().err().map(ToString::to_string),
                 verified.as_ref().err().map(ToString::to_string),

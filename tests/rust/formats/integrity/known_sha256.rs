@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use zstn::{Input, PackOptions, Reader, Sink, UnpackOptions};
+use zstn::{Input, Job, PackOptions, Reader, Sink, UnpackOptions};
 use zstn_core::container::zstn::{
     ContainerOptions, IncrementalPacker, OriginalSha256, pack, parse_sha256, unpack,
 };
@@ -24,7 +24,7 @@ fn right(file: &[u8]) -> [u8; 32] {
 fn pack_as(disk: &Disk, file: &[u8], options: &PackOptions) -> zstn::Result<Vec<u8>> {
     let target = disk.path("target.zstn");
     zstn::pack(
-        &disk.engine,
+        &Job::new().engine(&disk.engine),
         Input::bytes("model", file.to_vec()),
         &target,
         options,
@@ -116,7 +116,12 @@ fn a_wrong_claim_shows_when_the_file_is_restored() {
     let mut received = Vec::new();
     let sink = Sink::writer(&mut received);
     let source = Input::bytes("model.zstn", file.clone());
-    let unpacked = zstn::unpack(&disk.engine, source, sink, &UnpackOptions::default());
+    let unpacked = zstn::unpack(
+        &Job::new().engine(&disk.engine),
+        source,
+        sink,
+        &UnpackOptions::default(),
+    );
     assert_eq!(rule(unpacked), (Some(Rule::ZstnFileDigest), None));
     assert!(received.is_empty(), "nothing unchecked goes to a writer");
 
@@ -190,7 +195,13 @@ fn a_claim_without_a_place_is_refused() {
     std::fs::create_dir(&folder).expect("created");
     std::fs::write(folder.join("model.safetensors"), &original).expect("written");
     let target = disk.path("packed");
-    let error = zstn::pack(&disk.engine, &*folder, &*target, &options).expect_err("several files");
+    let error = zstn::pack(
+        &Job::new().engine(&disk.engine),
+        &*folder,
+        &*target,
+        &options,
+    )
+    .expect_err("several files");
     assert!(
         error.code() == "usage" && error.to_string().contains("several files"),
         "{error}"

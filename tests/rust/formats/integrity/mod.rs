@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use section::{rule, section, with_records};
 use tempfile::TempDir;
-use zstn::{Engine, Input, Reader, Source, Tensor, UnpackOptions, Verify, VerifyOptions};
+use zstn::{Engine, Input, Job, Reader, Source, Tensor, UnpackOptions, Verify, VerifyOptions};
 use zstn_core::Rule;
 use zstn_core::container::zstn::integrity::checksum;
 use zstn_core::container::zstn::{pack, unpack};
@@ -108,7 +108,12 @@ impl Disk {
     fn unpack(&self, file: &[u8]) -> zstn::Result<Vec<u8>> {
         let restored = self.path("m.safetensors");
         let options = UnpackOptions::default();
-        zstn::unpack(&self.engine, self.write(file), &restored, &options)?;
+        zstn::unpack(
+            &Job::new().engine(&self.engine),
+            self.write(file),
+            &restored,
+            &options,
+        )?;
         let bytes = fs::read(&restored).expect("restored");
         fs::remove_file(&restored).expect("there");
         Ok(bytes)
@@ -116,7 +121,7 @@ impl Disk {
 
     fn verify(&self, file: &[u8]) -> zstn::Result<bool> {
         let options = VerifyOptions::default();
-        let report = zstn::verify(&self.engine, self.write(file), &options)?;
+        let report = zstn::verify(&Job::new().engine(&self.engine), self.write(file), &options)?;
         Ok(report.has_digests())
     }
 }

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use zstn::PackOptions;
+use zstn::{Job, PackOptions};
 use zstn_core::Rule;
 use zstn_core::catalog::{FileCatalog, FileOpener};
 use zstn_core::container::zstn::integrity::{FIXED_BYTES, checksum};
@@ -204,7 +204,7 @@ fn the_section_can_be_left_out() {
     std::fs::write(&input, &original).expect("written");
     let target = disk.path("bare.zstn");
     let options = PackOptions::default().integrity(false);
-    zstn::pack(&disk.engine, &input, &target, &options).expect("packs");
+    zstn::pack(&Job::new().engine(&disk.engine), &input, &target, &options).expect("packs");
     assert!(std::fs::read(&target).expect("there") == bare);
 
     let len = original.len() as u64;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use zstn::{PackOptions, Reader};
+use zstn::{Job, PackOptions, Reader};
 use zstn_core::catalog::FileOpener;
 use zstn_core::container::model_delta::{self, Base, ModelDelta};
 use zstn_core::container::safetensors::ShardIndex;
@@ -114,8 +114,8 @@ fn packed_shards(pairs: &str) -> Result<()> {
 }
 
 fn pack_index(index: &Path, target: &Path) -> zstn::Result<()> {
-    let engine = zstn::Engine::new(1)?;
-    zstn::pack(&engine, index, target, &PackOptions::default()).map(drop)
+    let job = Job::new().engine(&zstn::Engine::new(1)?);
+    zstn::pack(&job, index, target, &PackOptions::default()).map(drop)
 }
 
 pub fn sharded_checkpoints() -> Vec<Case> {

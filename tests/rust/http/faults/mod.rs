@@ -12,7 +12,7 @@ use std::thread;
 use std::time::Duration;
 
 use zstn::source::{HttpOptions, Location};
-use zstn::{Effort, Engine, Error, PackOptions, Reader, Result, Sink};
+use zstn::{Effort, Engine, Error, Job, PackOptions, Reader, Result, Sink};
 use zstn_core::container::zstn::pack;
 use zstn_core::pure::Pure;
 use zstn_tests::faults;
@@ -317,13 +317,11 @@ const SURFACES: &[Surface] = &[
         operations: &[Operation::Read],
         kinds: &[Kind::Safetensors],
         read: |url, options| {
-            let engine = Engine::new(1)?;
-            let options = PackOptions::default()
-                .effort(Effort::Fast)
-                .http(options.clone());
+            let job = Job::new().engine(&Engine::new(1)?).http(options.clone());
+            let options = PackOptions::default().effort(Effort::Fast);
             let mut packed = Vec::new();
             let sink = Sink::writer(&mut packed);
-            zstn::pack(&engine, Location::url(url), sink, &options)?;
+            zstn::pack(&job, Location::url(url), sink, &options)?;
             Ok(packed)
         },
         has_another_way: true,

@@ -1,7 +1,7 @@
 //! Lists and downloads of files through the gateway.
 
 use serde_json::{Value, json};
-use zstn::PackOptions;
+use zstn::{Job, PackOptions};
 use zstn_core::container::zstn::ContainerOptions;
 use zstn_tests::checkpoints::quantised;
 
@@ -147,9 +147,9 @@ fn a_difference_is_shown_as_it_is() {
     std::fs::write(at("base.safetensors"), shard("x", 1)).unwrap();
     std::fs::write(at("tuned.safetensors"), shard("x", 2)).unwrap();
     let options = PackOptions::default().base(at("base.safetensors"));
-    let engine = Engine::new(2).unwrap();
+    let job = Job::new().engine(&Engine::new(2).unwrap());
     // The name has the extension of a container without a base.
-    zstn::pack(&engine, at("tuned.safetensors"), at("delta.zstn"), &options).unwrap();
+    zstn::pack(&job, at("tuned.safetensors"), at("delta.zstn"), &options).unwrap();
     let delta = std::fs::read(at("delta.zstn")).unwrap();
     let site = site_with(Options::default(), &[("delta.zstn", &delta)]);
     let answer = site.file("delta.safetensors", &[]);

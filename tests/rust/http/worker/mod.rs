@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use zstn::{Engine, Input, Location, PackOptions, Sink, UnpackOptions};
+use zstn::{Input, Job, Location, PackOptions, Sink, UnpackOptions};
 use zstn_hub::hub::{Addition, Hub, ListedFile, NewCommit, Repository};
 use zstn_hub::worker::{Event, JobEvent, Stage, Worker, WorkerOptions};
 use zstn_serve::Handle;
@@ -153,8 +153,11 @@ impl Desk {
     /// Restores a packed file of the branch and returns its bytes.
     pub fn unpacked(&self, path: &str) -> Vec<u8> {
         let location = Location::url(self.repository.file_url("main", path));
-        let options = UnpackOptions::default().http(self.hub.http().unwrap());
-        restored(location, &options)
+        let job = Job::new().http(self.hub.http().unwrap());
+        let mut restored = Vec::new();
+        let sink = Sink::writer(&mut restored);
+        zstn::unpack(&job, location, sink, &UnpackOptions::default()).unwrap();
+        restored
     }
 }
 
@@ -170,18 +173,18 @@ pub fn weights(name: &str, seed: u64) -> Vec<u8> {
 }
 
 /// Returns the packed form of a file.
-pub fn packed(file: &[u8], options: &PackOptions<'_>) -> Vec<u8> {
+pub fn packed(file: &[u8], options: &PackOptions) -> Vec<u8> {
     let mut packed = Vec::new();
     let sink = Sink::writer(&mut packed);
-    zstn::pack(&Engine::default(), file.to_vec(), sink, options).unwrap();
+    zstn::pack(&Job::new(), file.to_vec(), sink, options).unwrap();
     packed
 }
 
 /// Returns the file that a packed file restores.
-pub fn restored(packed: impl Into<Input>, options: &UnpackOptions<'_>) -> Vec<u8> {
+pub fn restored(packed: impl Into<Input>, options: &UnpackOptions) -> Vec<u8> {
     let mut restored = Vec::new();
     let sink = Sink::writer(&mut restored);
-    zstn::unpack(&Engine::default(), packed, sink, options).unwrap();
+    zstn::unpack(&Job::new(), packed, sink, options).unwrap();
     restored
 }
 

@@ -11,7 +11,7 @@ use std::path::Path;
 
 use serde_json::json;
 use zstn::convert::{Target, TargetKind};
-use zstn::{ConvertOptions, ConvertReport, Effort, Engine, Reader, Result, Tensor, convert};
+use zstn::{ConvertOptions, ConvertReport, Effort, Engine, Job, Reader, Result, Tensor, convert};
 use zstn_core::bytes::part;
 use zstn_core::container::foreign::compressed_tensors::Format;
 use zstn_core::container::foreign::gauss::{self, Components, GaussIndex, ParsedIndex};
@@ -158,7 +158,8 @@ pub fn run(folder: &Path, input: &str, output: &str, target: &Target) -> Result<
     let input = folder.join(input);
     // A trailing slash is significant, so the path is joined as text.
     let output = format!("{}/{output}", folder.display());
-    convert(&engine(), input.as_path(), output, target, &options)
+    let job = Job::new().engine(&engine());
+    convert(&job, input.as_path(), output, target, &options)
 }
 
 /// Reads all tensors at `path` in order, and the metadata.

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use zstn::convert::{ConvertOptions, Detail, GaussPlan, GaussWatch, Target, TargetKind, convert};
-use zstn::{Effort, Tensor};
+use zstn::{Effort, Job, Tensor};
 use zstn_core::Error;
 use zstn_core::container::foreign::gauss::{
     GaussOptions, OtherDtypes, RawReason, TensorReport, encode,
@@ -217,9 +217,9 @@ fn a_difference_and_its_base() {
     let folder = folder(&tuned, &METADATA);
     let at = |name: &str| folder.path().join(name);
     std::fs::write(at("base.safetensors"), file(&base, &[])).expect("written");
-    let engine = engine();
+    let job = Job::new().engine(&engine());
     zstn::pack(
-        &engine,
+        &job,
         at("in.safetensors"),
         at("tuned.z4dm"),
         &zstn::PackOptions::default().base(at("base.safetensors")),
@@ -236,7 +236,7 @@ fn a_difference_and_its_base() {
         for output in ["out.safetensors", "out.zstn", "out.zt"] {
             let options = ConvertOptions::default().base(at(base));
             let (input, to) = (at("tuned.z4dm"), target(output));
-            convert(&engine, input, at(output), &to, &options).expect("done");
+            convert(&job, input, at(output), &to, &options).expect("done");
             assert!(read(&at(output)).0 == tuned, "{output}");
         }
     }
@@ -307,13 +307,11 @@ fn the_file_is_that_of_the_core_however_it_is_made() {
         for memory_bytes in [1, 1 << 16, 1 << 30] {
             let watch = Watch::default();
             let report = convert(
-                &engine(),
+                &Job::new().engine(&engine()).memory_bytes(memory_bytes),
                 input.to_str().expect("Unicode"),
                 folder.path().join("out.gauss"),
                 &Target::Gauss(options.clone()),
-                &ConvertOptions::default()
-                    .memory_bytes(memory_bytes)
-                    .gauss(&watch),
+                &ConvertOptions::default().gauss(&watch),
             )
             .expect("converted");
             let found = std::fs::read(folder.path().join("out.gauss")).expect("a file");

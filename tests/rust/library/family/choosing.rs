@@ -29,7 +29,7 @@ fn the_nearest_of_several_is_chosen() {
     assert!(packed < choice.plain.packed_bytes * 9 / 10);
     // A packed base works as well.
     zstn::pack(
-        &engine(),
+        &job(),
         folder.at("models/b-base.safetensors"),
         folder.at("models/b-base.zstn"),
         &PackOptions::default(),
@@ -90,7 +90,7 @@ fn a_checkpoint_is_not_its_own_base() {
     );
     let packed = PackOptions::default();
     zstn::pack(
-        &engine(),
+        &job(),
         folder.at("models/b.safetensors"),
         folder.at("models/b.zstn"),
         &packed,
@@ -207,7 +207,7 @@ fn shards_are_compared_with_the_same_shards() {
     assert!(folder.at("new-z4dm/model-1.z4dm").exists());
     // The family itself is a folder with an index.
     let choice = family::choose(
-        &engine(),
+        &job(),
         folder.at("new/model.safetensors.index.json"),
         folder.at("models/base"),
         &FamilyOptions::default(),
@@ -223,7 +223,7 @@ fn what_cannot_be_a_family_or_a_target_is_refused() {
     folder.write("new.safetensors", &Weights::new(1).file("BF16"));
     let options = FamilyOptions::default();
     let choose = |input: Input, family: zstn::Location| {
-        family::choose(&engine(), input, family, &options)
+        family::choose(&job(), input, family, &options)
             .unwrap_err()
             .to_string()
     };
@@ -277,7 +277,7 @@ fn folders() -> Folder {
 
 fn pack(folder: &Folder, input: &str, output: &str) {
     let options = PackOptions::default();
-    zstn::pack(&engine(), folder.at(input), folder.at(output), &options).unwrap();
+    zstn::pack(&job(), folder.at(input), folder.at(output), &options).unwrap();
 }
 
 #[test]
@@ -297,7 +297,7 @@ fn no_form_of_a_checkpoint_is_its_base() {
         ("one/y/model.safetensors", "one/y"),
     ] {
         let choice = family::choose(
-            &engine(),
+            &job(),
             folder.at(input),
             folder.at(family),
             &FamilyOptions::default(),
@@ -309,7 +309,7 @@ fn no_form_of_a_checkpoint_is_its_base() {
     }
     // There is no base until another checkpoint with the same weights exists.
     let choice = family::choose(
-        &engine(),
+        &job(),
         folder.at("one/y"),
         folder.at("one"),
         &FamilyOptions::default(),
@@ -317,7 +317,7 @@ fn no_form_of_a_checkpoint_is_its_base() {
     assert!(choice.unwrap().base.is_none());
     folder.write("one/z.safetensors", &Weights::new(1).file("BF16"));
     let choice = family::choose(
-        &engine(),
+        &job(),
         folder.at("one/y/model.safetensors"),
         folder.at("one"),
         &FamilyOptions::default(),
@@ -366,7 +366,7 @@ fn a_checkpoint_next_to_its_difference_is_no_base() {
         folder.at("models/a.safetensors"),
         folder.at("models/a.z4dm"),
     );
-    zstn::pack(&engine(), from, to, &against).unwrap();
+    zstn::pack(&job(), from, to, &against).unwrap();
     let choice = folder.choose("new.safetensors");
     assert_eq!((base_of(&choice), choice.compared), (None, 0));
     let reason = &choice
@@ -386,12 +386,12 @@ fn a_checkpoint_next_to_its_difference_is_no_base() {
     );
     let choose = || {
         let options = FamilyOptions::default();
-        family::choose(&engine(), folder.at("other"), folder.at("one"), &options).unwrap()
+        family::choose(&job(), folder.at("other"), folder.at("one"), &options).unwrap()
     };
     assert_eq!(base_of(&choose()), Some("y"));
     let against = PackOptions::default().base(folder.at("other"));
     zstn::pack(
-        &engine(),
+        &job(),
         folder.at("one/y"),
         folder.at("one/y-z4dm"),
         &against,

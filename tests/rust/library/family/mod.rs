@@ -13,12 +13,16 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use tempfile::TempDir;
 use zstn::family::{self, Choice, Digests, FamilyOptions, Sketch, SketchOptions};
-use zstn::{Engine, Input, PackOptions, Source};
+use zstn::{Engine, Input, Job, PackOptions, Source};
 use zstn_tests::checkpoint;
 use zstn_tests::rng::Rng;
 
 fn engine() -> Engine {
     Engine::new(2).unwrap()
+}
+
+fn job() -> Job<'static> {
+    Job::new().engine(&engine())
 }
 
 /// The weights of a model: an embedding, matrices and small vectors.
@@ -100,13 +104,13 @@ impl Folder {
     }
 
     fn choose_with(&self, input: &str, options: &FamilyOptions) -> zstn::Result<Choice> {
-        family::choose(&engine(), self.at(input), self.at("models"), options)
+        family::choose(&job(), self.at(input), self.at("models"), options)
     }
 
     /// Packs `input` against the chosen base, and returns the packed length.
     fn pack(&self, input: &str, output: &str, choice: &Choice) -> u64 {
         let options = choice.add_to(PackOptions::default());
-        let report = zstn::pack(&engine(), self.at(input), self.at(output), &options);
+        let report = zstn::pack(&job(), self.at(input), self.at(output), &options);
         report.unwrap().packed_bytes()
     }
 
@@ -117,7 +121,7 @@ impl Folder {
             .fold(SketchOptions::default(), |options, base| {
                 options.base(self.at(base))
             });
-        let sketch = family::sketch(&engine(), self.at(name), &options).unwrap();
+        let sketch = family::sketch(&job(), self.at(name), &options).unwrap();
         let file = sketch.to_bytes(&engine());
         std::fs::write(self.at(name).with_extension("sketch"), file).unwrap();
     }
@@ -128,7 +132,7 @@ fn base_of(choice: &Choice) -> Option<&str> {
 }
 
 fn sketch_of(path: &Path) -> Sketch {
-    family::sketch(&engine(), path, &SketchOptions::default()).unwrap()
+    family::sketch(&job(), path, &SketchOptions::default()).unwrap()
 }
 
 /// A remote file that counts the requested bytes and the requests.
@@ -180,7 +184,7 @@ fn every_form_of_a_checkpoint_has_one_sketch() {
     folder.write("m.safetensors", &weights.file("BF16"));
     let options = PackOptions::default();
     zstn::pack(
-        &engine(),
+        &job(),
         folder.at("m.safetensors"),
         folder.at("m.zstn"),
         &options,
@@ -188,7 +192,7 @@ fn every_form_of_a_checkpoint_has_one_sketch() {
     .unwrap();
     let options = PackOptions::default().integrity(false);
     zstn::pack(
-        &engine(),
+        &job(),
         folder.at("m.safetensors"),
         folder.at("bare.zstn"),
         &options,
@@ -196,7 +200,7 @@ fn every_form_of_a_checkpoint_has_one_sketch() {
     .unwrap();
     let options = PackOptions::default().base(folder.at("base.safetensors"));
     zstn::pack(
-        &engine(),
+        &job(),
         folder.at("m.safetensors"),
         folder.at("m.z4dm"),
         &options,
@@ -208,14 +212,14 @@ fn every_form_of_a_checkpoint_has_one_sketch() {
         assert_eq!(sketch_of(&folder.at(form)), sketch, "{form}");
     }
     let options = SketchOptions::default().base(folder.at("base.safetensors"));
-    let delta = family::sketch(&engine(), folder.at("m.z4dm"), &options).unwrap();
+    let delta = family::sketch(&job(), folder.at("m.z4dm"), &options).unwrap();
     assert_eq!(delta.tensors(), sketch.tensors());
     assert_eq!(delta.identity(), sketch.identity());
     assert_eq!(
         delta.base(),
         sketch_of(&folder.at("base.safetensors")).identity()
     );
-    let error = family::sketch(&engine(), folder.at("m.z4dm"), &SketchOptions::default());
+    let error = family::sketch(&job(), folder.at("m.z4dm"), &SketchOptions::default());
     assert!(matches!(error, Err(zstn::Error::NeedsBase { .. })));
 }
 
@@ -225,13 +229,13 @@ fn of_remote_files_only_samples_are_read() {
     let small = Rng(5).bf16_weights(500);
     let file = checkpoint(&[("big", "BF16", &bytes), ("small", "BF16", &small)]);
     let local = family::sketch(
-        &engine(),
+        &job(),
         Input::bytes("m", file.clone()),
         &SketchOptions::default(),
     );
     let local = local.unwrap();
     let (counted, input) = remote(file.clone());
-    let sketch = family::sketch(&engine(), input, &SketchOptions::default()).unwrap();
+    let sketch = family::sketch(&job(), input, &SketchOptions::default()).unwrap();
     assert!(
         counted.read.load(Relaxed) < 60_000,
         "{}",
@@ -249,13 +253,13 @@ fn of_remote_files_only_samples_are_read() {
     // The whole file is read if digests are requested.
     let options = SketchOptions::default().digests(Digests::All);
     let (counted, input) = remote(file.clone());
-    assert_eq!(family::sketch(&engine(), input, &options).unwrap(), local);
+    assert_eq!(family::sketch(&job(), input, &options).unwrap(), local);
     assert!(counted.read.load(Relaxed) >= bytes.len() as u64);
     // A packed file already contains digests, and only some of its blocks are read.
     let mut packed = Vec::new();
     let options = PackOptions::default();
     zstn::pack(
-        &engine(),
+        &job(),
         Input::bytes("m", file),
         zstn::Sink::writer(&mut packed),
         &options,
@@ -263,7 +267,7 @@ fn of_remote_files_only_samples_are_read() {
     .unwrap();
     let len = packed.len() as u64;
     let (counted, input) = remote(packed);
-    let sketch = family::sketch(&engine(), input, &SketchOptions::default()).unwrap();
+    let sketch = family::sketch(&job(), input, &SketchOptions::default()).unwrap();
     assert_eq!(sketch, local);
     assert!(
         counted.read.load(Relaxed) < len / 3,
@@ -279,7 +283,11 @@ fn threads_do_not_matter() {
     let sketches = [1, 4].map(|threads| {
         let engine = Engine::new(threads).unwrap();
         let input = Input::bytes("m", file.clone());
-        let sketch = family::sketch(&engine, input, &SketchOptions::default());
+        let sketch = family::sketch(
+            &Job::new().engine(&engine),
+            input,
+            &SketchOptions::default(),
+        );
         sketch.unwrap().to_bytes(&engine)
     });
     assert!(sketches[0] == sketches[1]);
@@ -316,12 +324,7 @@ fn estimates_are_near_the_outcome() {
                 );
             };
             let plain = PackOptions::default();
-            let plain = zstn::pack(
-                &engine(),
-                folder.at("new.safetensors"),
-                folder.at("p"),
-                &plain,
-            );
+            let plain = zstn::pack(&job(), folder.at("new.safetensors"), folder.at("p"), &plain);
             near(plain.unwrap().packed_bytes(), choice.plain.packed_bytes);
             let packed = folder.pack("new.safetensors", "d", &choice);
             match &choice.base {

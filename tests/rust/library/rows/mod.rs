@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use zstn::source::Source;
-use zstn::{Engine, Error, Reader};
+use zstn::{Engine, Error, Job, Reader};
 use zstn_core::ErrorKind;
 use zstn_core::bytes::index;
 use zstn_core::container::zstn::integrity::checksum;
@@ -309,7 +309,11 @@ fn verifying_looks_at_the_tables_too() {
     let verify = |file: &[u8]| {
         let path = folder.path().join("m.zstn");
         std::fs::write(&path, file).expect("written");
-        zstn::verify(&native(), &path, &zstn::VerifyOptions::default())
+        zstn::verify(
+            &Job::new().engine(&native()),
+            &path,
+            &zstn::VerifyOptions::default(),
+        )
     };
     assert!(verify(&packed).is_ok());
     for at in table {

@@ -11,8 +11,8 @@ use std::sync::Mutex;
 
 use tempfile::TempDir;
 use zstn::{
-    Engine, FolderReport, PackOptions, PackReport, PackedFile, Progress, Storage, UnpackOptions,
-    UnpackReport, VerifyOptions,
+    Engine, FolderReport, Job, PackOptions, PackReport, PackedFile, Progress, Storage,
+    UnpackOptions, UnpackReport, VerifyOptions,
 };
 use zstn_core::Rule;
 use zstn_tests::rng::Rng;
@@ -105,12 +105,16 @@ fn engine() -> Engine {
     Engine::new(2).unwrap()
 }
 
+fn job() -> Job<'static> {
+    Job::new().engine(&engine())
+}
+
 fn pack(input: &Path, target: &Path) -> zstn::Result<PackReport> {
-    zstn::pack(&engine(), input, target, &PackOptions::default())
+    zstn::pack(&job(), input, target, &PackOptions::default())
 }
 
 fn unpack(input: &Path, target: &Path) -> zstn::Result<UnpackReport> {
-    zstn::unpack(&engine(), input, target, &UnpackOptions::default())
+    zstn::unpack(&job(), input, target, &UnpackOptions::default())
 }
 
 /// Returns the report about the other files of the folder.
@@ -151,8 +155,8 @@ fn a_folder_comes_back_byte_for_byte() {
     let (packed, back) = (scratch.path().join("packed"), scratch.path().join("back"));
 
     let told = Told::default();
-    let options = PackOptions::default().progress(&told);
-    let report = zstn::pack(&engine(), &folder, &packed, &options).unwrap();
+    let watched = job().progress(&told);
+    let report = zstn::pack(&watched, &folder, &packed, &PackOptions::default()).unwrap();
     let result = read(&packed);
     assert_eq!(
         result.keys().map(String::as_str).collect::<Vec<_>>(),
@@ -186,7 +190,7 @@ fn a_folder_comes_back_byte_for_byte() {
     for file in &report.files {
         let alone = scratch.path().join("alone.zstn");
         zstn::pack(
-            &engine(),
+            &job(),
             folder.join(&file.input),
             &alone,
             &PackOptions::default(),
@@ -282,7 +286,7 @@ fn verifying_finds_what_differs() {
     pack(&folder, &packed).unwrap();
     let verify = || {
         let options = VerifyOptions::default().original(&folder);
-        zstn::verify(&engine(), &packed, &options)
+        zstn::verify(&job(), &packed, &options)
     };
     assert_eq!(verify().unwrap().indexed_tensors, 4);
     let mut shard = files[SECOND].clone();
@@ -311,19 +315,19 @@ fn deltas_go_shard_by_shard() {
     let at = |name: &str| scratch.path().join(name);
     write(&at("base"), &base);
     let options = PackOptions::default().base(at("base"));
-    let report = zstn::pack(&engine(), &input, at("d"), &options).unwrap();
+    let report = zstn::pack(&job(), &input, at("d"), &options).unwrap();
     assert!(report.packed_bytes() * 10 < report.original_bytes());
     let index = rest(report).index;
     assert_eq!(index.as_deref(), Some("model.z4dm.index.json"));
     let unpack_with = |packed: &str, bases: &[PathBuf], target: &str| {
         let options = UnpackOptions::default();
         let options = bases.iter().fold(options, |o, base| o.base(base));
-        zstn::unpack(&engine(), at(packed), at(target), &options)
+        zstn::unpack(&job(), at(packed), at(target), &options)
     };
     unpack_with("d", &[at("base")], "back").unwrap();
     assert!(read(&at("back")) == tuned);
     let options = VerifyOptions::default().base(at("base")).original(&input);
-    let verified = zstn::verify(&engine(), at("d"), &options).unwrap();
+    let verified = zstn::verify(&job(), at("d"), &options).unwrap();
     assert_eq!((verified.files.len(), verified.indexed_tensors), (3, 4));
     assert!(verified.compared);
 
@@ -347,7 +351,7 @@ fn deltas_go_shard_by_shard() {
     assert!(error.to_string().contains("takes no base"), "{error}");
     // The base is a single file in memory.
     let options = UnpackOptions::default().base(base[FIRST].clone());
-    let error = zstn::unpack(&engine(), at("d"), at("x"), &options).unwrap_err();
+    let error = zstn::unpack(&job(), at("d"), at("x"), &options).unwrap_err();
     assert!(error.to_string().contains("in memory"), "{error}");
     assert!(!at("x").exists());
 }
@@ -362,24 +366,24 @@ fn packed_shards_and_deltas_are_bases() {
     for base in ["plain", "zstn"] {
         let target = at(&format!("delta-{base}"));
         let options = PackOptions::default().base(at(base));
-        zstn::pack(&engine(), &input, target, &options).unwrap();
+        zstn::pack(&job(), &input, target, &options).unwrap();
     }
     assert!(read(&at("delta-plain")) == read(&at("delta-zstn")));
     // The first generation packed as a delta from the second.
     let chain = ["delta-zstn", "zstn"];
     let options = chain.iter();
     let options = options.fold(PackOptions::default(), |o, name| o.base(at(name)));
-    zstn::pack(&engine(), at("plain"), at("again"), &options).unwrap();
+    zstn::pack(&job(), at("plain"), at("again"), &options).unwrap();
     let unpack_with = |bases: &[&str], target: &str| {
         let options = bases.iter();
         let options = options.fold(UnpackOptions::default(), |o, name| o.base(at(name)));
-        zstn::unpack(&engine(), at("again"), at(target), &options)
+        zstn::unpack(&job(), at("again"), at(target), &options)
     };
     unpack_with(&chain, "back").unwrap();
     assert!(read(&at("back")) == plain);
     let options = VerifyOptions::default().original(at("plain"));
     let options = chain.iter().fold(options, |o, name| o.base(at(name)));
-    let verified = zstn::verify(&engine(), at("again"), &options).unwrap();
+    let verified = zstn::verify(&job(), at("again"), &options).unwrap();
     assert!(verified.compared);
 
     let refused = |bases: &[&str], sentence: &str| {

@@ -8,7 +8,7 @@ use super::restored::{Restored, RestoredFiles};
 use crate::manifest::{Done, Results, Row};
 use crate::work::stream_sha256;
 use zstn::source::{FileSource, HttpOptions, Source};
-use zstn::{Engine, Error, Location, Result, Sink, UnpackOptions};
+use zstn::{Error, Job, Location, Result, Sink, UnpackOptions};
 use zstn_serve::path::packed_path;
 
 /// The packed files of plans. A container is shown as `X.zstn`. A delta is shown as the
@@ -138,12 +138,13 @@ impl Planned {
                 Some((base, rest)) => Some(self.restored(base, rest)?),
                 None => None,
             };
-            let mut options = UnpackOptions::default().http(self.http.clone());
+            let job = Job::new().http(self.http.clone());
+            let mut options = UnpackOptions::default();
             if let Some(base) = &base {
                 options = options.base(base.path());
             }
             let packed = self.packed(&done.row);
-            zstn::unpack(&Engine::default(), &packed, Sink::path(path), &options)?;
+            zstn::unpack(&job, &packed, Sink::path(path), &options)?;
             let (_, sha256) = stream_sha256(&path.into(), &self.http)?;
             match sha256 == done.row.sha256 {
                 true => Ok(()),

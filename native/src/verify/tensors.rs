@@ -5,7 +5,7 @@ use zstn_core::container::zstn::integrity::Integrity;
 
 use crate::finished;
 use crate::report::VerifiedFile;
-use crate::{Error, Progress, Reader, Result, Tensor};
+use crate::{Error, Job, Progress as _, Reader, Result, Tensor};
 
 /// Reads every tensor of `input`; with `original`, a model of any format with the same
 /// tensors, also compares every byte. Tensors with a checksum are always compared with
@@ -14,10 +14,10 @@ use crate::{Error, Progress, Reader, Result, Tensor};
 /// The errors of tensors that a Gauss file stores lossily must be within the bound that
 /// the file states: half a quantisation step, plus rounding to the dtype
 /// (docs/formats/gauss.md 5).
-pub fn verify_tensors(
+pub(super) fn verify_tensors(
+    job: &Job,
     input: &Reader,
     original: Option<&Reader>,
-    progress: &dyn Progress,
 ) -> Result<VerifiedFile> {
     let model = input.model();
     if let Some((name, refusal)) = model.refused().next() {
@@ -36,9 +36,10 @@ pub fn verify_tensors(
             ),
         });
     }
-    progress.begin(model.tensors().iter().map(|t| t.len_bytes()).sum());
+    job.begin(model.tensors().iter().map(|t| t.len_bytes()).sum());
     let mut max_error: Option<f64> = None;
     for tensor in model.tensors() {
+        job.ensure_running()?;
         let read = input.read(&tensor.name)?;
         if let Some(original) = original {
             let part = &tensor.parts[0];
@@ -47,9 +48,9 @@ pub fn verify_tensors(
             let error = compare(input, &read, original, lossy)?;
             max_error = error.map_or(max_error, |e| Some(max_error.map_or(e, |m| m.max(e))));
         }
-        progress.advance(tensor.len_bytes());
-        if progress.wants_tensors() {
-            progress.tensor(&finished::read(input, tensor));
+        job.advance(tensor.len_bytes());
+        if job.wants_tensors() {
+            job.tensor(&finished::read(input, tensor));
         }
     }
     Ok(VerifiedFile {

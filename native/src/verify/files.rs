@@ -1,5 +1,5 @@
-//! Verifies packed files: decodes everything and compares it with the stored digests
-//! and with the original.
+//! Verifies a packed file: decodes everything and compares it with the stored digests and
+//! with the original.
 
 use std::ops::Range;
 
@@ -9,41 +9,32 @@ use crate::container::Container;
 use crate::delta::Checked;
 use crate::report::VerifiedFile;
 use crate::source::{Local, Source};
-use crate::{Engine, Error, Output, Progress, Result};
+use crate::unpack::{check_unchanged, files};
+use crate::{Error, Job, Output, Result};
 
-/// Decodes every frame of `input` and compares it with the file's integrity section, if
-/// it has one; with `original`, compares every byte. Without an integrity section and
-/// an original, damage inside stored planes stays undetected.
-pub fn verify_file(
-    engine: &Engine,
+/// Decodes every frame of `input`, or every record of a delta with its `base`, and compares
+/// the result with the digests in the file, if it has any; with `original`, compares every
+/// byte. Without digests and an original, damage inside stored planes stays undetected.
+pub(crate) fn verify_file(
+    job: &Job,
     input: &Local,
+    base: Option<&Local>,
     original: Option<&Local>,
-    progress: &dyn Progress,
 ) -> Result<VerifiedFile> {
-    let report = verify_container(engine, input, original, progress);
-    check_unchanged(&[Some(input), original])?;
-    report
+    let verified = match base {
+        Some(base) => verify_records(job, input, base, original),
+        None => verify_container(job, input, original),
+    };
+    // If a file has changed, the change is reported: it may have caused any other error.
+    check_unchanged(&files([Some(input), base, original])).and(verified)
 }
 
-/// Checks that no file was written to meanwhile, which may have caused any other error.
-fn check_unchanged(files: &[Option<&Local>]) -> Result<()> {
-    let mut files = files.iter().flatten();
-    files.try_for_each(|file| file.check_unchanged())
-}
-
-fn verify_container(
-    engine: &Engine,
-    input: &Local,
-    original: Option<&Local>,
-    progress: &dyn Progress,
-) -> Result<VerifiedFile> {
-    let container = Container::parse(engine, input, u64::MAX)?;
+fn verify_container(job: &Job, input: &Local, original: Option<&Local>) -> Result<VerifiedFile> {
+    let container = Container::parse(job, input)?;
     let header = container.header()?;
     let expected = Original::new(input, original, &header);
     expected.check_header(container.original_len_bytes())?;
-    container.decode(engine, u64::MAX, progress, |span, bytes| {
-        expected.check(&span, bytes)
-    })?;
+    container.decode(job, |span, bytes| expected.check(&span, bytes))?;
     Ok(VerifiedFile {
         name: input.name().into(),
         kind: Kind::Zstn,
@@ -55,40 +46,21 @@ fn verify_container(
     })
 }
 
-/// Restores every tensor of the delta `input` against `base` and compares it with the
-/// digests in the delta's trailer, if it has one; with `original`, compares every byte.
-pub fn verify_delta(
-    engine: &Engine,
-    input: &Local,
-    base: &Local,
-    original: Option<&Local>,
-    memory_bytes: u64,
-    progress: &dyn Progress,
-) -> Result<VerifiedFile> {
-    let report = verify_records(engine, input, base, original, memory_bytes, progress);
-    check_unchanged(&[Some(input), Some(base), original])?;
-    report
-}
-
 fn verify_records(
-    engine: &Engine,
+    job: &Job,
     input: &Local,
     base: &Local,
     original: Option<&Local>,
-    memory_bytes: u64,
-    progress: &dyn Progress,
 ) -> Result<VerifiedFile> {
-    let checked = Checked::parse(engine, input, base, memory_bytes)?;
+    let checked = Checked::parse(job, input, base)?;
     let delta = &checked.table;
     let expected = Original::new(input, original, delta.header());
     expected.check_header(delta.original_len_bytes())?;
     if !delta.overlapping().is_empty() {
         // Tensors that share bytes can only be compared in the restored file.
-        checked.restore(engine, &Output::temporary()?, memory_bytes, &())?;
+        checked.restore(&job.quiet(), &Output::temporary()?)?;
     }
-    checked.decode(engine, memory_bytes, progress, |span, bytes| {
-        expected.check(&span, bytes)
-    })?;
+    checked.decode(job, |span, bytes| expected.check(&span, bytes))?;
     Ok(VerifiedFile {
         name: input.name().into(),
         kind: Kind::Delta,
