@@ -70,8 +70,8 @@ pub fn compress_delta(
         let effort = effort_named(effort)?;
         if bytes.length() != base.length() {
             return Err(Error::invalid_input(format!(
-                "these are {} bytes, the base has {}: a difference needs as many; compress them \
-                 without a base",
+                "the input has {} bytes, the base has {}: a delta needs a base of the same \
+                 length; compress the input without a base",
                 bytes.length(),
                 base.length()
             )));
@@ -119,7 +119,7 @@ fn refuse_container(frame: &[u8]) -> Result<()> {
 fn dtype_named(name: &str) -> Result<Dtype> {
     Dtype::from_name(name).ok_or_else(|| {
         Error::invalid_input(format!(
-            "there is no dtype `{name}`; BF16, F16, F32, F64, I8 … U64 are some"
+            "there is no dtype `{name}`; examples are BF16, F16, F32, F64, I8 … U64"
         ))
     })
 }
@@ -130,7 +130,7 @@ pub fn effort_named(name: &str) -> Result<Effort> {
         "balanced" => Ok(Effort::Balanced),
         "max" => Ok(Effort::Max),
         _ => Err(Error::invalid_input(format!(
-            "there is no effort `{name}`; fast, balanced and max are"
+            "there is no effort `{name}`; use fast, balanced or max"
         ))),
     }
 }

@@ -142,8 +142,9 @@ fn files(package: &Package, chosen: &[String]) -> Result<Vec<(String, String)>> 
     Ok(files)
 }
 
-/// Returns whether `text` is a licence that is not chosen: the GPL, which only zstd
-/// offers as an alternative to BSD; or Apache-2.0 among the package's own files.
+/// Returns whether `text` is a licence that is not used. The GPL never is: only zstd
+/// offers it, as an alternative to BSD. A package's own copy of Apache-2.0 is not used
+/// if only other licences of the package are chosen.
 fn is_another(text: &str, is_own: bool, chosen: &[String]) -> bool {
     let uses_apache = chosen.iter().any(|name| name.starts_with(APACHE));
     let text = text.trim_start();

@@ -1,4 +1,4 @@
-//! `zstn gateway`
+//! `zstn gateway`: serves a model hub that shows packed files as the originals.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -66,7 +66,7 @@ impl Options {
             plans => {
                 if upstream.origin().is_some() {
                     return Err(Error::Usage(
-                        "--plan needs the folder with its results as the --upstream".into(),
+                        "with --plan, --upstream must be the folder of its results".into(),
                     ));
                 }
                 let rows: Result<Vec<_>> = plans.iter().map(|plan| load_plan(plan)).collect();

@@ -1,4 +1,4 @@
-//! `zstn ls`
+//! `zstn ls`: lists the tensors of a file.
 
 use std::borrow::Cow;
 

@@ -207,7 +207,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The outcome of a verb.
+/// The result of a verb (subcommand); [`Failure`] determines the exit status.
 type Outcome = Result<(), Failure>;
 
 /// The reason why a verb failed.

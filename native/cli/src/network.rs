@@ -150,11 +150,10 @@ fn server(inputs: &[Location], outputs: &[Destination]) -> Result<String> {
     match &mut origins[..] {
         [origin] => Ok(std::mem::take(origin)),
         [] => Err(Error::Usage(
-            "--header is for an input or output on a web server, and there is no such address"
-                .into(),
+            "--header requires an input or output on a web server, but none was given".into(),
         )),
         several => Err(Error::Usage(format!(
-            "--header is for one server, and these are on several ({}); run zstn once for each",
+            "--header applies to one server, but several were given ({}); run zstn once for each",
             several.join(", ")
         ))),
     }

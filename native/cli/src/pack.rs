@@ -1,4 +1,4 @@
-//! `zstn pack`
+//! `zstn pack`: packs a safetensors file or a checkpoint in several files.
 
 use std::time::Instant;
 

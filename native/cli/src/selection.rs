@@ -166,7 +166,8 @@ impl FromStr for RowBounds {
                 end: bound(end)?.unwrap_or(FromEnd(0)),
             },
             None => {
-                let start = bound(text)?.ok_or("write a row like 5 or several like 100..200")?;
+                let start =
+                    bound(text)?.ok_or("write one row, like 5, or a range, like 100..200")?;
                 let end = match start {
                     FromStart(number) => FromStart(number.saturating_add(1)),
                     FromEnd(back) => FromEnd(back - 1),
@@ -204,7 +205,8 @@ fn bound(text: &str) -> Result<Option<Bound>, String> {
         Ok(number) if is_from_end => Ok(Some(FromEnd(number))),
         Ok(number) => Ok(Some(FromStart(number))),
         Err(_) => Err(format!(
-            "\"{text}\" is not the number of a row; write a row like 5 or several like 100..200"
+            "\"{text}\" is not the number of a row; write one row, like 5, or a range, like \
+             100..200"
         )),
     }
 }

@@ -1,4 +1,4 @@
-//! `zstn sketch`
+//! `zstn sketch`: writes the signature with which `--base auto` compares checkpoints.
 
 use clap::Args;
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! `zstn unpack`
+//! `zstn unpack`: restores the original, byte for byte.
 
 use std::time::Instant;
 

@@ -1,4 +1,4 @@
-//! `zstn verify`
+//! `zstn verify`: decodes everything and checks it.
 
 use clap::Args;
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! `zstn view`
+//! `zstn view`: shows a model in the browser.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};

@@ -1,4 +1,4 @@
-//! `zstn worker`
+//! `zstn worker`: packs the files pushed to a model hub or listed in a plan.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};

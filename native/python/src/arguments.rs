@@ -222,7 +222,7 @@ impl Http {
         if let Some(seconds) = self.timeout {
             let time = Duration::try_from_secs_f64(seconds);
             options.idle_timeout =
-                time.map_err(|_| Error::Usage(format!("a timeout of {seconds} seconds")))?;
+                time.map_err(|_| Error::Usage(format!("timeout cannot be {seconds} seconds")))?;
         }
         if let Some(bytes) = self.max_full_download_bytes {
             options.max_full_download_bytes = bytes;

@@ -15,7 +15,7 @@ def check_effort(effort: Any) -> str:
     if not isinstance(effort, str):
         raise TypeError(f"effort must be a string, not {effort!r} of type {type(effort).__name__}")
     if effort not in _EFFORTS:
-        raise ValueError(f'effort is "fast", "balanced" or "max", not {effort!r}')
+        raise ValueError(f'effort must be "fast", "balanced" or "max", not {effort!r}')
     return effort
 
 
@@ -28,9 +28,9 @@ def count(name: str, value: Any, least: int = 0, most: int = (1 << 63) - 1) -> i
             raise TypeError
         number = operator.index(value)
     except TypeError:
-        raise TypeError(f"{name} is a number, not {value!r} of type {type(value).__name__}") from None
+        raise TypeError(f"{name} must be a number, not {value!r} of type {type(value).__name__}") from None
     if not least <= number <= most:
-        raise ValueError(f"{name} is a number from {least} to {most}, not {value!r}")
+        raise ValueError(f"{name} must be a number from {least} to {most}, not {value!r}")
     return number
 
 
@@ -40,13 +40,13 @@ def size(name: str, value: Any) -> int | None:
         return count(name, value, 1)
     number = _parse_size(value)
     if not number:
-        raise ValueError(f'{name} is a number of bytes, or a string like "512M" or "2GiB", not {value!r}')
+        raise ValueError(f'{name} must be a number of bytes, or a string like "512M" or "2GiB", not {value!r}')
     return count(name, number, 1)
 
 
 def flag(name: str, value: Any) -> bool:
     if not isinstance(value, bool):
-        raise TypeError(f"{name} is True or False, not {value!r}")
+        raise TypeError(f"{name} must be True or False, not {value!r}")
     return value
 
 
@@ -54,10 +54,10 @@ def seconds(name: str, value: Any) -> float | None:
     if value is None:
         return None
     if isinstance(value, bool) or not hasattr(value, "__float__"):
-        raise TypeError(f"{name} is a number of seconds, not {value!r}")
+        raise TypeError(f"{name} must be a number of seconds, not {value!r}")
     number = float(value)
     if not 0 < number < 1e9:
-        raise ValueError(f"{name} is a number of seconds above 0, not {value!r}")
+        raise ValueError(f"{name} must be a number of seconds above 0, not {value!r}")
     return number
 
 
@@ -77,7 +77,7 @@ def texts(name: str, value: Any) -> dict[str, str]:
     result = dict(value)
     for key, item in result.items():
         if not isinstance(key, str) or not isinstance(item, str):
-            raise TypeError(f"{name} must be a dictionary of strings; look at {key!r}")
+            raise TypeError(f"{name} must be a dictionary of strings, but the entry {key!r} is not")
     return result
 
 

@@ -379,7 +379,7 @@ def open(
         ZstnError: if the file cannot be opened as a model.
     """
     if verify not in ("stored", "full"):
-        raise ValueError(f'verify is "stored" or "full", not {verify!r}')
+        raise ValueError(f'verify must be "stored" or "full", not {verify!r}')
     options: dict[str, Any] = {
         "base": base,
         "token": token,

@@ -46,7 +46,7 @@ impl<'a> Container<'a> {
             }
             _ => {
                 return Err(Error::Usage(format!(
-                    "{} was not packed from a safetensors file; `convert` makes one of it",
+                    "{} was not packed from a safetensors file; `convert` turns it into one",
                     input.name()
                 )));
             }

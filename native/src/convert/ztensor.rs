@@ -23,7 +23,7 @@ pub fn write(
     let tensors = conversion.tensors();
     if let Some(tensor) = tensors.iter().find(|tensor| !can_write(tensor.dtype)) {
         let error = zstn_core::Error::unsupported(format!(
-            "zTensor 0.1 has no dtype {}; convert to .safetensors or .zstn, which have",
+            "zTensor 0.1 has no dtype {}; convert to .safetensors or .zstn, which have it",
             tensor.dtype
         ));
         return Err(refuse(error.tensor(&tensor.name)));

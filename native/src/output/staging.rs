@@ -152,7 +152,7 @@ pub fn folder_exists(target: &Path) -> Error {
 pub fn check_file(path: &Path, replace: bool) -> Result<()> {
     if path.is_symlink() {
         return Err(Error::Usage(format!(
-            "{} is a link, and the result is several files, which replace no link; name a file \
+            "{} is a link, and an output of several files never replaces a link; name a file \
              to write",
             path.display()
         )));

@@ -258,7 +258,7 @@ fn check_head(name: &str, first: &[u8], len_bytes: Option<u64>) -> Result<()> {
             "{name} is packed already, as a delta from another checkpoint"
         ))),
         _ => Err(Error::Usage(format!(
-            "{name} is not a safetensors file; `convert` packs files of other kinds"
+            "{name} is not a safetensors file; `convert` packs files of other formats"
         ))),
     }
 }

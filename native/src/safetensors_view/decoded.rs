@@ -95,7 +95,9 @@ impl DecodedTensors {
             decode(&slot, reader, &tensor.name).inspect_err(|_| self.forget(number, &slot))?;
         let part = bytes.get(index(range.start)..index(range.end));
         let part = part.filter(|part| part.len() == out.len());
-        let part = part.ok_or_else(|| Error::Usage(format!("`{}` is too short", tensor.name)))?;
+        let part = part.ok_or_else(|| {
+            Error::Usage(format!("tensor `{}` is shorter than expected", tensor.name))
+        })?;
         out.copy_from_slice(part);
         if goes_on && is_last {
             self.forget(number, &slot);
@@ -199,7 +201,12 @@ fn read_rows(
     let read = reader.read_planned(&rows)?;
     match read.bytes.get(start..start + out.len()) {
         Some(part) => out.copy_from_slice(part),
-        None => return Err(Error::Usage(format!("`{}` is too short", tensor.name))),
+        None => {
+            return Err(Error::Usage(format!(
+                "tensor `{}` is shorter than expected",
+                tensor.name
+            )));
+        }
     }
     Ok(true)
 }

@@ -46,7 +46,7 @@ pub enum Error {
     /// The object does not exist.
     #[error("{url}: there is no such object; check the address")]
     NotFound {
-        /// The address.
+        /// The address of the object.
         url: String,
     },
     /// The bucket or container does not exist.
@@ -103,7 +103,7 @@ pub enum Error {
     },
     /// Another attempt has claimed the folder.
     #[error(
-        "{url}: another attempt is writing to this folder, or was cut off elsewhere; if none is running, remove the folder's objects"
+        "{url}: another attempt is writing to this folder, or was interrupted on another machine; if none is running, remove the folder's objects"
     )]
     Claimed {
         /// The address of the folder.
@@ -156,8 +156,8 @@ pub enum Error {
     /// The store does not support creating an object only if it does not exist.
     #[error(
         "{url}: the store does not support conditional writes, which keep an upload from replacing \
-         an object by accident; set AWS_CONDITIONAL_PUT=disabled to do without, or replace what \
-         is there (--force)"
+         an object by accident; set AWS_CONDITIONAL_PUT=disabled to upload without this \
+         protection, or allow replacing the object (--force)"
     )]
     NoConditions {
         /// The address.

@@ -57,5 +57,5 @@ test("every flipped bit of a frame is refused by its checksum", async () => {
 });
 
 test("another word is refused", async () => {
-  for (const verify of ["all", "", null, true]) await assert.rejects(open(file, { verify }), { code: "invalid_input", message: /`verify` is "stored" or "full"/ });
+  for (const verify of ["all", "", null, true]) await assert.rejects(open(file, { verify }), { code: "invalid_input", message: /`verify` must be "stored" or "full"/ });
 });

@@ -205,7 +205,7 @@ fn headers_that_cannot_be_sent_are_refused_without_being_shown() {
         (
             &["ls", "m.zstn", "--header", &header],
             2,
-            "there is no such address",
+            "requires an input or output on a web server",
         ),
         (
             &["ls", url, "http://127.0.0.1:7/m", "--header", &header],

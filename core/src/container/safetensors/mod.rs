@@ -189,7 +189,9 @@ fn check_span(&Range { start, end }: &Range<u64>, expected_begin: u64) -> Result
     if start != expected_begin || end < start {
         return Err(Error::malformed(
             Rule::SafetensorsOffsets,
-            format!("data offsets [{start}, {end}) where {expected_begin} should begin"),
+            format!(
+                "data offsets [{start}, {end}) are not a range that begins at {expected_begin}"
+            ),
         ));
     }
     Ok(())

@@ -89,7 +89,7 @@ impl ShardIndex {
             if !is_plain(file) {
                 return Err(Error::malformed(
                     Rule::ShardFileName,
-                    format!("the shard {file} is not the name of a file next to the index"),
+                    format!("the shard {file} is not a plain name of a file in the index's folder"),
                 )
                 .tensor(tensor));
             }

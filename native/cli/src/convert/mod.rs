@@ -1,4 +1,4 @@
-//! `zstn convert`
+//! `zstn convert`: writes a checkpoint in another format.
 
 use std::path::Path;
 use std::time::Instant;

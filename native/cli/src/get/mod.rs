@@ -1,4 +1,4 @@
-//! `zstn get`
+//! `zstn get`: reads one tensor.
 
 use std::collections::HashSet;
 use std::io::IsTerminal;

@@ -1,4 +1,4 @@
-//! `zstn info`
+//! `zstn info`: describes a file.
 
 use std::collections::BTreeMap;
 use std::{fmt, iter};

@@ -86,7 +86,7 @@ def test_plans_that_cannot_be_shown_are_refused(
     other.write_text("".join(json.dumps(row) + "\n" for row in rows))
     for upstream, path, message in [
         (str(store), other, "line 2: it has no key"),
-        ("https://hub.example.org", plan, "needs the folder with its results"),
+        ("https://hub.example.org", plan, "must be the folder of its results"),
     ]:
         arguments = ["gateway", "--upstream", upstream, "--plan", str(path), "--port", "0"]
         done = subprocess.run([program(), *arguments], capture_output=True, text=True, timeout=60)

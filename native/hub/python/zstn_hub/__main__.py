@@ -142,13 +142,13 @@ def _options(parser: argparse.ArgumentParser) -> None:
 def _shard(text: str) -> tuple[int, int]:
     found = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", text)
     if found is None or int(found[1]) >= int(found[2]):
-        raise argparse.ArgumentTypeError("a share is i/n, with i from 0 to n - 1, like 0/8")
+        raise argparse.ArgumentTypeError("a share must be i/n, with i from 0 to n - 1, like 0/8")
     return int(found[1]), int(found[2])
 
 
 def _count(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError("a number from 1 on is needed")
+        raise argparse.ArgumentTypeError("the number must be at least 1")
     return int(text)
 
 

@@ -49,7 +49,7 @@ class ObjectFolder:
         """Returns the path of an object, whether or not it exists."""
         parts = prefix.split("/")
         if not _OID.fullmatch(oid) or not all(map(_is_name, parts)):
-            raise ObjectError("this is not the name of an object")
+            raise ObjectError("the prefix or the digest of the object is not valid")
         return self._path.joinpath(*parts, oid[:2], oid[2:4], oid)
 
     def exists(self, prefix: str, oid: str) -> bool:
@@ -64,7 +64,7 @@ class ObjectFolder:
             with Original(path, self._cache_bytes) as original:
                 # The agent does not accept longer objects.
                 if path.stat().st_size > original.size + len(_ENVELOPE):
-                    raise ObjectError("the packed object that was sent is longer than the object")
+                    raise ObjectError("the uploaded packed object is longer than its original")
                 digest = original.digest()
             _check(digest, oid)
             _publish(path, target)

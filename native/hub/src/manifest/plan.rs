@@ -122,7 +122,7 @@ impl FromStr for Shard {
             .and_then(|(index, count)| Some((index.parse().ok()?, count.parse().ok()?)));
         match parsed {
             Some((index, count)) if index < count => Ok(Self { index, count }),
-            _ => Err("a share is i/n, with i from 0 to n - 1, like 0/8".into()),
+            _ => Err("a share must be i/n, with i from 0 to n - 1, like 0/8".into()),
         }
     }
 }

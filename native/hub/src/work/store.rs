@@ -107,8 +107,8 @@ impl Store<'_> {
         Err(Error::io(
             format!("store {location}"),
             io::Error::other(format!(
-                "the bytes that can be read there have the SHA-256 {sha256}, and those that were \
-                 written have {}",
+                "the stored bytes have the SHA-256 {sha256}, but the bytes that were written have \
+                 {}",
                 packed.done.packed_sha256
             )),
         ))

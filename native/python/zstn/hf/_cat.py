@@ -49,7 +49,7 @@ class Rows:
     def parse(cls, text: str) -> Rows:
         match = re.fullmatch(r"(-?\d+)?(?:(\.\.|:)(-?\d+)?)?", text.strip())
         if match is None or not (match[1] or match[2]):
-            raise argparse.ArgumentTypeError("write a row like 5 or several like 100..200")
+            raise argparse.ArgumentTypeError("write one row, like 5, or a range, like 100..200")
         start = int(match[1]) if match[1] else None
         if match[2]:
             return cls(start, int(match[3]) if match[3] else None)

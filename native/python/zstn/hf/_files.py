@@ -167,7 +167,11 @@ def new_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
     if target.exists() and not _is_empty(target):
         raise ZstnError(f"{path} exists already; choose another name, or remove it first", "exists")
     if target.is_symlink() or target.is_mount() or target.resolve() == Path.cwd():
-        raise ZstnError(f"{path} cannot be replaced; name a folder to make", "exists")
+        raise ZstnError(
+            f"{path} is a link, a mount point or the current folder, which cannot be replaced; "
+            "choose another name",
+            "exists",
+        )
     parent = target.absolute().parent
     parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{target.name}-", suffix=".part", dir=parent) as part:

@@ -21,7 +21,7 @@ pub(super) struct Answer {
     pub(super) in_flight: Option<Box<InFlight>>,
 }
 
-/// The marker of the end of a body.
+/// How a client recognises the end of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Framing {
     /// The length of the body in bytes.

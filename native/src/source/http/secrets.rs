@@ -94,17 +94,16 @@ impl Secrets {
     /// contain none of the arguments, because a caller may have passed them in the
     /// wrong order.
     pub(super) fn add(&mut self, address: &str, name: &str, value: &str) -> Result<()> {
-        let name = HeaderName::try_from(name).map_err(|_| {
-            Error::Usage("the name of a header has characters that it must not have".into())
-        })?;
+        let name = HeaderName::try_from(name)
+            .map_err(|_| Error::Usage("the name of a header contains invalid characters".into()))?;
         if RESERVED.contains(&name) {
             let detail = format!("the header {name} is set by the reader; leave it out");
             return Err(Error::Usage(detail));
         }
         let mut value = HeaderValue::try_from(value).map_err(|_| {
             Error::Usage(format!(
-                "the value of the header {name} has characters that it must not have, such as the \
-                 end of a line"
+                "the value of the header {name} contains invalid characters, such as the end of a \
+                 line"
             ))
         })?;
         value.set_sensitive(true);

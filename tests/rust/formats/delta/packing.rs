@@ -197,7 +197,8 @@ fn a_bad_delta_leaves_no_file() {
     let packed = cases::named("zstn", &case["container"]);
     let delta = ModelDelta::parse(&packed).unwrap();
     assert!(delta.overlapping().len() >= 2);
-    // Changes the last byte of a payload, which is stored data.
+    // The payload ends with uncompressed data, so this changes a value and leaves the
+    // frame intact.
     let number = delta.overlapping()[0];
     let end = usize::try_from(delta.records()[number].payload.end).unwrap();
     let mut other = packed.clone();

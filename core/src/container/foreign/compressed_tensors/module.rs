@@ -87,7 +87,7 @@ pub fn masked(
                     return Err(Error::malformed(
                         Rule::CompressedTensorsShape,
                         format!(
-                            "`{}` has shape {:?}, the mask {:?}",
+                            "`{}` has shape {:?}, the mask has {:?}",
                             offsets.name, offsets.shape, bitmask.shape
                         ),
                     ));

@@ -27,7 +27,7 @@ pub fn decode<'a, E: Engine>(
     tensor: &IndexedTensor,
     stored: &'a [u8],
 ) -> Result<Cow<'a, [u8]>> {
-    let wrong = || Error::invalid_input("these are not the tensor's stored bytes");
+    let wrong = || Error::invalid_input("the input does not have the tensor's stored length");
     if stored.len() as u64 != tensor.stored_len_bytes() {
         return Err(wrong().tensor(&tensor.name));
     }
@@ -66,7 +66,7 @@ pub fn decode_shard(tensor: &IndexedTensor, number: usize, stored: &[u8]) -> Res
         return Err(Error::invalid_input(detail).tensor(&tensor.name));
     };
     if stored.len() as u64 != shard.stored.end - shard.stored.start {
-        let detail = "these are not the shard's stored bytes";
+        let detail = "the input does not have the shard's stored length";
         return Err(Error::invalid_input(detail).tensor(&tensor.name));
     }
     unearned_elements(core::slice::from_ref(shard), 0)

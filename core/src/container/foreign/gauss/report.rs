@@ -131,10 +131,10 @@ pub struct Errors {
 pub fn errors(tensor: &IndexedTensor, original: &[u8], restored: &[u8]) -> Result<Errors> {
     let len = tensor.len_bytes();
     if [original, restored].iter().any(|b| b.len() as u64 != len) || tensor.shards().is_empty() {
-        return Err(
-            Error::invalid_input("these are not two versions of a coded tensor")
-                .tensor(&tensor.name),
-        );
+        return Err(Error::invalid_input(
+            "the tensor is not coded, or an input does not have its length",
+        )
+        .tensor(&tensor.name));
     }
     let mut errors = Errors {
         max: 0.0,
@@ -183,7 +183,7 @@ fn rounding(dtype: Dtype, size: f64) -> f64 {
         _ => (23, -126),
     };
     let biased = i32::try_from(size.to_bits() >> 52).unwrap_or(2046);
-    // The decoded number may be one binade higher.
+    // The exponent of the decoded number may be one higher.
     let exponent = (biased - 1022).max(least_exponent).min(1023);
     power_of_two(exponent - fraction_bits - 1)
 }

@@ -93,7 +93,7 @@ impl Part {
         }
         if stored.len() as u64 != self.stored_len_bytes() {
             return Err(Error::invalid_input(
-                "these are not the part's stored bytes",
+                "the input does not have the part's stored length",
             ));
         }
         if let Some(checksum) = &self.checksum {

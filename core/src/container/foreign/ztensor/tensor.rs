@@ -130,7 +130,7 @@ impl ManifestTensor {
         let range = self.stored();
         if stored.len() as u64 != range.end - range.start {
             return Err(Error::invalid_input(
-                "these are not the tensor's stored bytes",
+                "the input does not have the tensor's stored length",
             ));
         }
         let bytes = match &self.layout {

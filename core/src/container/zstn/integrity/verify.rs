@@ -339,8 +339,7 @@ impl Integrity {
         match &self.tensors {
             Some(digests) if digests[entry] != digest::of(engine, tensor) => Err(Error::malformed(
                 Rule::ZstnTensorDigest,
-                "the restored bytes are not those that were packed: the file is damaged, get it \
-                 again",
+                "the restored bytes do not match their digest: the file is damaged, get it again",
             )),
             _ => Ok(()),
         }
@@ -393,8 +392,8 @@ impl FileCheck<'_> {
         let (found, expected) = (hex(&found), hex(expected));
         let detail = match self.expected.is_claimed {
             false => format!(
-                "the restored file has the SHA-256 {found}, not {expected} as the one that was \
-                 packed: the packed file is damaged, get it again"
+                "the restored file has the SHA-256 {found}, but the original had {expected}: the \
+                 packed file is damaged, get it again"
             ),
             true => format!(
                 "the restored file has the SHA-256 {found}, not {expected}, which was given when \

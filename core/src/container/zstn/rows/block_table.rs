@@ -49,7 +49,8 @@ impl Block {
     }
 }
 
-/// A plane and its blocks.
+/// How a plane is stored: the method, the lengths, and the blocks into which it is
+/// divided.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlaneBlocks {
     pub(super) method: Method,

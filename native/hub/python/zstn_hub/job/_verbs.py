@@ -30,7 +30,7 @@ _INTERVAL_SECONDS = 5.0
 
 def plan(options: argparse.Namespace) -> int:
     if options.base and not options.to:
-        raise ValueError("--base auto keeps sketches where results are; name that with --to")
+        raise ValueError("--base auto stores sketches with the results: name the folder with --to")
     known = _rows(options.known)
     planner = Planner(options.source, options.effort, options.extended, known, _say)
     rows = planner.rows(options.repo)
@@ -148,7 +148,7 @@ def gc(options: argparse.Namespace) -> int:
 def restore(options: argparse.Namespace) -> int:
     chosen = [row for row in _rows(options.plan) if _is_chosen(row, options.only)]
     if not chosen:
-        raise ValueError("no plan has these files")
+        raise ValueError("no plan contains the requested files")
     status = 0
     for row in chosen:
         try:

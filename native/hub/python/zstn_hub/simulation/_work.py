@@ -66,7 +66,7 @@ class Census:
         if not 0 < self.median_bytes <= self.mean_bytes <= self.max_bytes:
             raise ValueError("a census needs 0 < median <= mean <= max")
         if not (0 <= self.duplicates < 1 and 0 <= self.with_base <= 1):
-            raise ValueError("duplicates and files with a base are parts of 1")
+            raise ValueError("duplicates must be in [0, 1) and with_base in [0, 1]")
 
     def lengths(self, count: int, seed: int) -> list[int]:
         """Returns the lengths of `count` files in descending order: one from each of

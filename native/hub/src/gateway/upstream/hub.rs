@@ -449,7 +449,7 @@ impl Hub {
         let mut http = self.http.clone();
         if let Some(value) = permissions.value() {
             let value = value.to_str().map_err(|_| {
-                Error::Usage("the header Authorization has characters that it must not have".into())
+                Error::Usage("the header Authorization contains invalid characters".into())
             })?;
             http = http.header(&self.endpoint, "Authorization", value)?;
         }
