@@ -101,8 +101,9 @@ impl<'a> Job<'a> {
     /// returns [`Error::Cancelled`], and its output does not appear.
     ///
     /// Work ends within a fifth of a second, unless it waits for the operating system
-    /// or for a server that sends nothing. A result that has begun to appear is
-    /// completed.
+    /// or for a server that sends nothing, or the program is compiled with
+    /// `panic = "abort"`: then a tensor that is being coded is completed first. A result
+    /// that has begun to appear is completed.
     pub fn cancel_token(mut self, token: &CancelToken) -> Self {
         self.cancel_token = token.clone();
         self
@@ -289,9 +290,10 @@ impl CancelToken {
 
     /// Unwinds the stack to [`Job::run`] once the token has been cancelled. This ends
     /// computations that return no error, such as those of the core; everything that
-    /// they own is dropped.
+    /// they own is dropped. In a program that is compiled with `panic = "abort"`, they go
+    /// on until the next call of [`Self::check`].
     pub(crate) fn unwind_if_cancelled(&self) {
-        if self.is_cancelled() {
+        if cfg!(panic = "unwind") && self.is_cancelled() {
             // Unlike a panic, this prints no message.
             panic::resume_unwind(Box::new(Unwinding));
         }
