@@ -31,7 +31,7 @@ export function parseShardIndex(json: Uint8Array): ShardIndex {
   const pairs = readPairs(json);
   for (const [tensor, file] of pairs) {
     if (file === "" || file === "." || file === ".." || /[/\\:\0]/.test(file)) {
-      throw malformed("sharded.file_name", `the shard ${file} is not a plain name of a file in the index's folder`, { tensor });
+      throw malformed("sharded.file_name", `the shard ${file} is not a plain file name`, { tensor });
     }
   }
   const files = [...new Set(pairs.map(([, file]) => file))].sort(compareText);

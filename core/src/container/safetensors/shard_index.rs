@@ -89,7 +89,7 @@ impl ShardIndex {
             if !is_plain(file) {
                 return Err(Error::malformed(
                     Rule::ShardFileName,
-                    format!("the shard {file} is not a plain name of a file in the index's folder"),
+                    format!("the shard {file} is not a plain file name"),
                 )
                 .tensor(tensor));
             }
