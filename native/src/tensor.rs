@@ -83,15 +83,15 @@ impl Tensor {
     ///   match.
     /// - [`CastError::Bool`] for a `bool` whose byte is neither 0 nor 1.
     ///
-    /// [`Tensor::to_vec`] returns the same elements without the second and the third
-    /// of these errors.
+    /// [`Tensor::to_vec`] returns the same elements and never fails with `Misaligned` or
+    /// `ByteOrder`.
     pub fn as_slice<T: Element>(&self) -> Result<&[T], CastError> {
         self.check::<T>()?;
         self.cast(&self.bytes)
     }
 
-    /// Returns a copy of the elements, whatever the alignment of the bytes and the
-    /// byte order of the machine are.
+    /// Returns a copy of the elements. It works for any alignment of the bytes and for
+    /// both byte orders of the machine.
     ///
     /// # Errors
     /// [`CastError::Dtype`], [`CastError::Length`] and [`CastError::Bool`], as for

@@ -107,7 +107,7 @@ pub(crate) fn unpack_file(
     })
 }
 
-/// Returns the files of a task, of which some may be missing.
+/// Returns the files that are `Some`, as sources.
 pub(crate) fn files<const N: usize>(files: [Option<&Local>; N]) -> Vec<&dyn Source> {
     let files = files.into_iter().flatten();
     files.map(|file| file as &dyn Source).collect()

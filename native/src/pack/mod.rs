@@ -44,7 +44,7 @@ pub(crate) const DEFAULT_MEMORY_BYTES: u64 = 1 << 30;
 /// files and subfolders are copied; if an index is packed, the `config.json` in its
 /// folder is.
 ///
-/// The same input and options result in the same bytes, whatever the job.
+/// The result depends on the input and the options alone, not on the job.
 ///
 /// # Errors
 /// An input that is not safetensors, is cut off, or is already packed; an index that

@@ -46,8 +46,8 @@ impl VerifyOptions {
     }
 }
 
-/// Verifies a checkpoint of any supported format, in one file or several: decodes all
-/// of it and discards the decoded bytes.
+/// Verifies a checkpoint of any supported format, in one file or several: decodes
+/// everything and discards the decoded bytes.
 ///
 /// Every byte is compared with the digests in the files, and with the original if
 /// [`VerifyOptions::original`] was called. A packed file without digests is only

@@ -14,6 +14,8 @@ use zstn_tests::rng::Rng;
 use zstn_tests::tier::stepped;
 use zstn_tests::{cases, native, sha256};
 
+use crate::refuses_other_lengths;
+
 const CODINGS: [ZstdCoding; 2] = [ZstdCoding::Huffman, ZstdCoding::Search(3)];
 
 /// Returns the input of the worked examples: ten elements and an extra byte.
@@ -322,16 +324,7 @@ fn small_frames() -> Vec<Vec<u8>> {
 
 #[test]
 fn every_truncation_is_refused() {
-    for frame in small_frames() {
-        for len in 0..frame.len() {
-            let error = decompress(&Pure, &frame[..len], 1 << 20).expect_err("cut");
-            assert_eq!(error.kind(), ErrorKind::Malformed, "cut at {len}: {error}");
-        }
-        let mut longer = frame.clone();
-        longer.push(0);
-        let error = decompress(&Pure, &longer, 1 << 20).expect_err("a byte too many");
-        assert_eq!(error.rule(), Some(Rule::FrameTrailing), "{error}");
-    }
+    refuses_other_lengths(&small_frames());
 }
 
 #[test]

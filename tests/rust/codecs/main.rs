@@ -14,7 +14,9 @@ mod zstd_literals;
 mod zstd_sequences;
 
 use zstn_core::engine::Engine;
+use zstn_core::frame::decompress;
 use zstn_core::pure::Pure;
+use zstn_core::{ErrorKind, Rule};
 
 /// Errors of `Pure` for frames that C zstd accepts. The fastest loops of C zstd check
 /// neither the end of a Huffman stream nor its end marker. They also allow a block to
@@ -26,6 +28,20 @@ pub const STRICT: [&str; 4] = [
     "a block exceeds the largest block size",
     "a block ends inside a table of finite state entropy",
 ];
+
+/// Asserts that every shorter part of each frame is refused, and each frame with a byte
+/// after its end.
+pub fn refuses_other_lengths(frames: &[Vec<u8>]) {
+    for frame in frames {
+        for len in 0..frame.len() {
+            let error = decompress(&Pure, &frame[..len], 1 << 20).expect_err("cut");
+            assert_eq!(error.kind(), ErrorKind::Malformed, "cut at {len}: {error}");
+        }
+        let longer = [&frame[..], &[0]].concat();
+        let error = decompress(&Pure, &longer, 1 << 20).expect_err("a byte too many");
+        assert_eq!(error.rule(), Some(Rule::FrameTrailing), "{error}");
+    }
+}
 
 /// Returns the bytes that C zstd decodes from `frame`, if there are `len` of them.
 pub fn by_c(frame: &[u8], len: usize) -> Option<Vec<u8>> {

@@ -323,8 +323,8 @@ fn add(mixture: &mut Mixture, members: &[f64], all: usize) {
         .push(libm::sqrt(squares / count).max(MIN_DEVIATION));
 }
 
-/// The number of values, their mean, and the sum of their squared distances
-/// from it.
+/// The number of values, their mean, and the sum of the squared distances of the
+/// values from the mean.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Moments {
     count: f64,

@@ -186,9 +186,9 @@ const SAMPLE_ELEMENTS: usize = 1 << 17;
 /// has the most frequent difference of its mantissa.
 const MIN_SHARE: usize = 100;
 
-/// Returns the usual differences, and the groups with [`BY_MANTISSA`] as the
-/// code of those that follow them. Returns `None` if there are none, or if the
-/// elements are not 32 bits wide.
+/// Returns the usual differences, and the groups: a group that follows the usual
+/// differences has the code [`BY_MANTISSA`]. Returns `None` if there are no usual
+/// differences, or if the elements are not 32 bits wide.
 pub(super) fn find<E: Engine>(
     engine: &E,
     tensors: Tensors,
