@@ -211,7 +211,7 @@ impl FileCatalog {
     ) -> Result<StoredTensor<'a, '_>> {
         let tensor = self.tensor(number)?;
         if bytes.len() as u64 != tensor.stored_len_bytes() {
-            let detail = "the input does not have the tensor's stored length";
+            let detail = "these are not the tensor's stored bytes";
             return Err(Error::invalid_input(detail).tensor(&tensor.name));
         }
         Ok(StoredTensor {

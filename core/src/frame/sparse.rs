@@ -89,7 +89,7 @@ impl<'a> FrameFamily<'a> for Frame<'a> {
             return Err(Error::malformed(
                 Rule::SparseCount,
                 format!(
-                    "the bitmap with its padding has {count} bits set for {} nonzero elements",
+                    "the bitmap has {count} bits for {} elements that are not zero",
                     self.nonzero
                 ),
             ));

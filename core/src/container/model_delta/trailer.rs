@@ -259,7 +259,7 @@ pub fn is_announced(kind: RecordKind, payload: &[u8]) -> bool {
 pub fn lost_trailer() -> Error {
     Error::malformed(
         Rule::DeltaSeal,
-        "the delta was packed with a trailer, but has none: it is cut off, get it again",
+        "the delta was packed with a trailer, and has none: it is cut off, get it again",
     )
 }
 

@@ -247,7 +247,7 @@ fn check_ref(record: &IndexRecord, target: Option<&IndexRecord>) -> Result<()> {
         return Err(Error::malformed(
             Rule::ZstnRefLength,
             format!(
-                "the tensor refers to `{}`, which has a different length",
+                "the tensor refers to `{}`, which has another length",
                 target.name
             ),
         ));
@@ -266,7 +266,7 @@ fn check_tiling(records: &[IndexRecord], data_len_bytes: u64) -> Result<()> {
             return Err(Error::malformed(
                 Rule::ZstnTiling,
                 format!(
-                    "span [{}, {}) is not a range that begins at {end}",
+                    "span [{}, {}) where {end} should begin",
                     record.span.start, record.span.end
                 ),
             )

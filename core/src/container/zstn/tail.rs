@@ -60,7 +60,7 @@ impl ContainerTail {
             None if prefix.has_integrity => {
                 return Err(Error::malformed(
                     Rule::ZstnIntegrity,
-                    "the file was packed with an integrity section, but has none: it is damaged, \
+                    "the file was packed with an integrity section, and has none: it is damaged, \
                      get it again",
                 )
                 .at(index.end));

@@ -63,10 +63,7 @@ pub fn read_header(cursor: &mut Cursor) -> Result<FrameHeader> {
     {
         return Err(Error::malformed(
             Rule::ZstdWindow,
-            format!(
-                "a zstd frame declares a window of {window} bytes, over the limit of \
-                 {ZSTD_WINDOW_BYTES}"
-            ),
+            format!("a zstd frame declares a window of {window} bytes, over {ZSTD_WINDOW_BYTES}"),
         ));
     }
     let window = window_bytes.or(content_bytes).unwrap_or(0);
@@ -105,7 +102,7 @@ impl<'a> ZstdBlock<'a> {
         if size > cap_bytes {
             return Err(Error::malformed(
                 Rule::ZstdFrame,
-                format!("a zstd block has {size} bytes, over the limit of {cap_bytes}"),
+                format!("a zstd block of {size} bytes is over {cap_bytes}"),
             )
             .at(at));
         }

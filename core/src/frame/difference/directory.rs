@@ -188,9 +188,7 @@ impl Directory {
     ) -> Result<Vec<u8>> {
         let len = |range: &Range<u64>| range.end - range.start;
         if stored.len() as u64 != len(&plan.stored) || base.len() as u64 != len(&plan.base) {
-            return Err(Error::invalid_input(
-                "the inputs do not have the planned lengths",
-            ));
+            return Err(Error::invalid_input("these are not the planned bytes"));
         }
         let mut out = bytes::buffer(base.len() as u64)?;
         let together = MAX_STATES / self.states;

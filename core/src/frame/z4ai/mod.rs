@@ -107,7 +107,7 @@ fn transform(id: u8, width: u8, format: &str) -> Result<Transform> {
         0 => Ok(Transform::Opaque),
         1 if width == 0 => Err(Error::malformed(
             Rule::FrameTransform,
-            "a byte-plane frame has elements of zero bytes",
+            "a byte-plane frame has elements of no bytes",
         )
         .at(7)),
         1 => Ok(Transform::BytePlane(width)),

@@ -143,7 +143,7 @@ fn check_model(frame: &[u8]) -> Result<u64> {
         return Err(Error::malformed(
             Rule::RansModel,
             format!(
-                "a rANS model has {len_bytes} bytes, over the limit of {}",
+                "a rANS model has {len_bytes} bytes, over {}",
                 model::MAX_BYTES
             ),
         )
