@@ -30,10 +30,23 @@
 //! - [`Reader`] reads single tensors, or rows of them, and fetches little else.
 //!   [`SafetensorsView`] reads byte ranges of the safetensors file that a model
 //!   restores to.
+//! - `AsyncReader` reads tensors and rows without blocking a thread.
 //! - [`compress`] and [`decompress`] code single buffers.
 //!
 //! The formats themselves live in [`zstn_core`], which is re-exported; this crate
-//! adds C zstd, a thread pool, files and the network. All calls block.
+//! adds C zstd, a thread pool, files and the network. All calls block, except those of
+//! `AsyncReader`.
+//!
+//! # Features
+//!
+//! None is enabled by default, so that a program that reads local files, or a [`Source`]
+//! of its own, depends on little.
+//!
+//! - `async`: `AsyncReader` and `AsyncSource`.
+//! - `http`: addresses on web servers and in hubs (`https://`, `hf://`), and writing to
+//!   web servers. Includes `async`.
+//! - `store`: addresses in object stores (`s3://`, `az://`, `gs://`), and any store of the
+//!   crate `object_store` as a source. Includes `http`.
 
 // A print to a closed pipe panics. The library never prints: only the command line
 // writes to the terminal.
@@ -79,9 +92,9 @@ pub mod internals {
     pub use crate::output::{Staging, temporary};
     pub use crate::progress::Unpublished;
     pub use crate::shards::{Shards, packed_index_of, unpacked_index, unpacked_index_of};
-    pub use crate::source::{
-        PLAIN, Transport, is_server, is_store, offline, put_watched, regular, store,
-    };
+    #[cfg(feature = "http")]
+    pub use crate::source::{Attempts, Failure, wait};
+    pub use crate::source::{PLAIN, is_server, is_store, offline, put_watched, regular, store};
     pub use crate::unpack::unpack_file;
 }
 
@@ -96,6 +109,8 @@ pub use output::{Output, Sink, on_warning, remove_unfinished};
 pub use output::remove_unfinished_of;
 pub use pack::PackOptions;
 pub use progress::{Phase, Progress};
+#[cfg(feature = "async")]
+pub use reader::AsyncReader;
 pub use reader::{Reader, ReaderOptions, RowsPlan, Tensor, View};
 pub use report::{
     FolderReport, PackReport, PackedFile, Storage, UnpackReport, UnpackedFile, Uploaded,
@@ -105,6 +120,8 @@ pub use safetensors_view::SafetensorsView;
 #[doc(hidden)]
 pub use safetensors_view::UnpackedRanges;
 pub use shards::checkpoints_below;
+#[cfg(feature = "async")]
+pub use source::AsyncSource;
 pub use source::{Input, Location, Source};
 pub use verbs::{UnpackOptions, VerifyOptions, pack, unpack, verify};
 pub use zstn_core::dtype::Dtype;

@@ -32,7 +32,8 @@ pub fn tests(workspace: &Workspace, step: &mut Step, tier: Tier) -> Result<()> {
     counts::note(step)
 }
 
-/// Lints, tests and builds the core with other features than the workspace's.
+/// Lints, tests and builds the core and the library with other features than the
+/// workspace's.
 pub fn features(workspace: &Workspace, report: &Report) {
     report.check("clippy, core without features", |step| {
         let mut clippy = cargo(workspace);
@@ -42,6 +43,23 @@ pub fn features(workspace: &Workspace, report: &Report) {
     report.check("cargo test, core without features", |step| {
         step.run(cargo(workspace).arg("test").args(BARE_CORE).arg("--lib"))
     });
+    for (title, features) in [
+        ("clippy, zstn without features", ""),
+        ("clippy, zstn with async", "async"),
+    ] {
+        report.check(title, |step| {
+            let mut clippy = cargo(workspace);
+            clippy.args([
+                "clippy",
+                "--package",
+                "zstn",
+                "--lib",
+                "--features",
+                features,
+            ]);
+            step.run(clippy.args(["--", "-D", "warnings"]))
+        });
+    }
     for (title, features) in [
         ("core without std", &["pure-hashes"][..]),
         (

@@ -27,6 +27,7 @@ pub mod tier;
 #[cfg(unix)]
 pub mod unreadable;
 pub mod upload_server;
+pub mod web;
 pub mod ztensor;
 
 use std::path::PathBuf;

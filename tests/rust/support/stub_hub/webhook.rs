@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
 
 use hyper::body::Incoming;
 use serde_json::{Value, json};
@@ -12,9 +11,7 @@ use super::answer::{Answer, Refusal, json_response};
 use super::repository::Repository;
 use super::requests::read_json;
 use super::{Hub, lock};
-
-/// Timeout for the answer of a receiver.
-const PATIENCE: Duration = Duration::from_secs(30);
+use crate::web::request;
 
 /// A receiver of commit notifications.
 #[derive(Debug, Clone)]
@@ -62,19 +59,13 @@ impl Hub {
         }
         let mut payload = self.payload(repository, reference, old, new);
         thread::spawn(move || {
-            let config = ureq::Agent::config_builder().timeout_global(Some(PATIENCE));
-            let agent = config.build().new_agent();
             for (index, webhook) in webhooks.iter().enumerate() {
                 payload["webhook"] = json!({ "id": (index + 1).to_string(), "version": 3 });
-                let request = agent
-                    .post(&webhook.url)
-                    .header("Content-Type", "application/json");
-                let request = match &webhook.secret {
-                    Some(secret) => request.header("X-Webhook-Secret", secret),
-                    None => request,
-                };
+                let mut headers = vec![("Content-Type", "application/json")];
+                let secret = webhook.secret.as_deref();
+                headers.extend(secret.map(|secret| ("X-Webhook-Secret", secret)));
                 // Failed notifications are not retried, as on the real hub.
-                let _ = request.send(payload.to_string());
+                let _ = request("POST", &webhook.url, &headers, payload.to_string());
             }
         });
     }
