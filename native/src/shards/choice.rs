@@ -161,7 +161,7 @@ mod tests {
         let folder = names(&["config.json", "a.safetensors"]);
         assert_eq!(choose(&folder, PACKED), Ok(None));
         let sentence = none_of(PACKED);
-        assert_eq!(sentence, "the folder holds no .zstn or .z4dm file");
+        assert_eq!(sentence, "the folder contains no .zstn or .z4dm file");
     }
 
     #[test]

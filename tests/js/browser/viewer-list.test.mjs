@@ -99,11 +99,14 @@ inBrowser("the link holds search, filter, order, picture and colours, and opens 
   await page.getByLabel("Colour by").selectOption("bits");
   const asked = { src: "models/deep.safetensors", picture: "treemap", colour: "bits", area: "original", q: "attn", dtype: "BF16", order: "largest" };
   assert.deepEqual(parameters(page), asked);
-  const shown = await names(page);
+  // The list draws a few rows below its window, and how many depends on when it is measured.
+  const firstNames = async () => (await names(page)).slice(0, 20);
+  const shown = await firstNames();
+  assert.equal(shown.length, 20);
   await page.goto("about:blank");
   await goTo(page, server, asked);
   await page.locator(".tree .row").first().waitFor();
-  assert.deepEqual(await names(page), shown);
+  assert.deepEqual(await firstNames(), shown);
   assert.equal(await search(page).inputValue(), "attn");
   assert.equal(await page.getByLabel("Colour by").inputValue(), "bits");
   assert.equal(await page.getByLabel("Size", { exact: true }).inputValue(), "original");

@@ -94,7 +94,7 @@ fn what_has_no_place_for_one_is_refused() {
         (
             "model.safetensors folder/model.safetensors -o folder",
             &*digest,
-            "one file",
+            "a single file",
         ),
         ("folder", &*digest, "several files"),
         (

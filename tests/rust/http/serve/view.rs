@@ -192,7 +192,7 @@ fn what_cannot_be_shown_is_refused_in_a_sentence() {
             "begin with a dot",
         ),
         (&["view", "--page", "page", "nothing.zstn"], "nothing.zstn"),
-        (&["view", "--page", "page", "page"], "holds no"),
+        (&["view", "--page", "page", "page"], "contains no"),
         (
             &["view", "--page", "models", "outside.zstn"],
             "no index.html",
